@@ -1,0 +1,40 @@
+"""Executor: the one thing the engine asks of whatever runs the model."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceSlice:
+    """Consecutive tokens of one sequence that a step computes.
+
+    `token_ids[j]` stands at position `start + j`. `pages[p]` is the page that holds positions
+    [p * PAGE_SIZE, (p + 1) * PAGE_SIZE); it must cover `start + len(token_ids)` positions, and
+    every earlier position must have been computed into those pages before. `num_logits` asks for
+    the logits of the last `num_logits` tokens of the slice.
+    """
+
+    token_ids: list[int]
+    start: int
+    pages: list[int]
+    num_logits: int
+
+
+class Executor(Protocol):
+    """Runs batched steps over paged keys and values. Not thread-safe: one caller at a time."""
+
+    @property
+    def spec(self) -> ModelSpec: ...
+
+    @property
+    def num_pages(self) -> int: ...
+
+    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        """Computes all slices in one pass; returns logits [sum of num_logits, vocab_size], in the
+        order of the slices. A row's bits depend on its own sequence alone, never on the batch."""
+        ...

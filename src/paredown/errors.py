@@ -1,0 +1,38 @@
+"""The errors a user can cause. Each says what is wrong, the value that was seen, and the remedy.
+
+`assert` elsewhere means a bug of ours; nothing here is ever raised for one.
+"""
+
+
+class ParedownError(Exception):
+    """Base of all user-facing errors; the command line prints it and exits with code 2."""
+
+    def __init__(self, what: str, *, seen: object, remedy: str) -> None:
+        self.what = what
+        self.seen = seen
+        self.remedy = remedy
+        super().__init__(f"{what} (saw: {seen}). {remedy}")
+
+
+class ConfigError(ParedownError):
+    """An option or a configuration file holds a value that makes no sense."""
+
+
+class CheckpointError(ParedownError):
+    """A checkpoint folder is incomplete, damaged or contradicts its own config."""
+
+
+class UnsupportedError(ParedownError):
+    """A valid thing that this version cannot do."""
+
+
+class CapacityError(ParedownError):
+    """Something does not fit: memory, context, queue. The message shows the arithmetic."""
+
+
+class RequestError(ParedownError):
+    """A generation request that can never be served as asked."""
+
+
+class OutputError(ParedownError):
+    """An output could not be written (it exists already, the disk is full, ...)."""

@@ -1,0 +1,1 @@
+"""Scripts that make what the package ships; nothing here is installed."""
