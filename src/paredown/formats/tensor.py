@@ -1,0 +1,49 @@
+"""StoredTensor: an array as a safetensors file holds it. NumPy has no bfloat16, so bits are kept."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+StoredDType = Literal["F32", "F16", "BF16", "I8", "U8", "I32", "I64"]
+
+NUMPY_DTYPES: dict[StoredDType, npt.DTypeLike] = {
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": np.uint16,
+    "I8": np.int8,
+    "U8": np.uint8,
+    "I32": np.int32,
+    "I64": np.int64,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTensor:
+    """`array` has the dtype NUMPY_DTYPES[dtype]; for BF16 that is uint16 holding the bits."""
+
+    dtype: StoredDType
+    array: npt.NDArray[np.generic]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def to_float32(self) -> npt.NDArray[np.float32]:
+        """The values as float32 (exact for every float dtype here)."""
+        if self.dtype == "BF16":
+            return bf16_to_float32(self.array)
+        return self.array.astype(np.float32)
+
+
+def bf16_to_float32(bits: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
+    """uint16 bfloat16 bits to float32, exact."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def float32_to_bf16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """float32 to bfloat16 bits, round to nearest even; NaN stays a quiet NaN."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
