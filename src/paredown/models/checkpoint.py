@@ -1,0 +1,145 @@
+"""Checkpoint: a Hugging Face folder, checked whole when it is opened and read tensor by tensor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
+from paredown.models.config import family_from_config, spec_from_config
+from paredown.models.contents import (
+    FLOAT_DTYPES,
+    check_float,
+    check_nothing_extra,
+    float_tensors,
+    linear_modules,
+    num_parts,
+    vector_tensor,
+)
+from paredown.models.json_file import read_json_object
+from paredown.models.names import Names, find_names
+from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
+from paredown.models.shards import read_folder_tensors
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """Roles of linear layers are q, k, v, o, gate, up, down; layers count from 0.
+
+    `tensors`     the tensors that the model uses, by their names in the files and as stored there
+    `file_bytes`  size of the safetensors files
+    """
+
+    path: Path
+    config: Mapping[str, object]
+    spec: ModelSpec
+    tensors: Mapping[str, StoredTensor]
+    file_bytes: int
+    names: Names
+
+    @classmethod
+    def open(cls, path: Path) -> "Checkpoint":
+        """Maps the folder's files and checks names, shapes and dtypes of all tensors against the
+        config. Raises CheckpointError or UnsupportedError; the weights are not read."""
+        if not path.is_dir():
+            raise CheckpointError(
+                f"{path} is not a checkpoint folder",
+                seen="a file" if path.exists() else "nothing of that name",
+                remedy="Name the folder that holds config.json and model.safetensors.",
+            )
+        if not (path / "config.json").exists():
+            raise CheckpointError(
+                f"{path} has no config.json",
+                seen=", ".join(sorted(entry.name for entry in path.iterdir())) or "an empty folder",
+                remedy="Name the folder of a Hugging Face checkpoint.",
+            )
+        config = read_json_object(path / "config.json")
+        spec = spec_from_config(config)
+        if config.get("quantization_config") is not None:
+            raise UnsupportedError(
+                "quantized checkpoints cannot be read yet",
+                seen=config["quantization_config"],
+                remedy="Use the float checkpoint.",
+            )
+        tensors = read_folder_tensors(path)
+        names = find_names(family_from_config(config), tensors)
+        wanted = dict(float_tensors(spec, names))
+        wanted |= {f"{m.name}.weight": m.float_shape for m in linear_modules(spec, names)}
+        for name, shape in wanted.items():
+            check_float(tensors, name, shape)
+        check_nothing_extra(tensors, set(wanted), spec, names)
+        return cls(
+            path=path,
+            config=config,
+            spec=spec,
+            tensors={name: tensors[name] for name in tensors if name in wanted},
+            file_bytes=sum(file.path.stat().st_size for file in tensors.files),
+            names=names,
+        )
+
+    def linear_name(self, role: str, layer: int) -> str:
+        """The module's name in the checkpoint; GPT-2's q, k and v share one."""
+        return self.names.linear(role, layer)
+
+    def linear(self, role: str, layer: int) -> Weight:
+        """The stored numbers of a linear layer as [out, in], not dequantized."""
+        source = self.names.source(role)
+        weight = self._weight(self.names.linear(role, layer), source.transposed)
+        return _rows(weight, source.part, source.num_parts)
+
+    def embedding(self) -> Weight:
+        """[vocab, hidden]."""
+        return self._weight(self.names.embedding)
+
+    def output(self) -> Weight:
+        """The output layer, [vocab, hidden]; the embedding where the two are tied."""
+        return self.embedding() if self.spec.tied_embeddings else self._weight(self.names.output)
+
+    def position_embedding(self) -> StoredTensor | None:
+        """[max_positions + offset, hidden] of a model with learned positions, else None."""
+        if position_embedding_shape(self.spec) is None:
+            return None
+        return self.tensors[f"{self.names.position_embedding}.weight"]
+
+    def vector(self, role: str, layer: int | None = None) -> npt.NDArray[np.float32] | None:
+        """A norm's or a bias' values, or None where the spec has none: "attention_norm.weight",
+        "mlp_norm.bias", "q_norm.weight", "q.bias", ... of a layer, "final_norm.weight" of none."""
+        known = model_vectors(self.spec) if layer is None else layer_vectors(self.spec)
+        if role not in known:
+            return None
+        values = self.tensors[vector_tensor(self.spec, self.names, role, layer)].to_float32()
+        part = 0
+        if num_parts(self.names, role) > 1:
+            part = self.names.source(role.rsplit(".", 1)[0]).part
+        return values[part * known[role] : (part + 1) * known[role]]
+
+    def weight_specs(self) -> dict[str, WeightSpec]:
+        """How each linear module and the embedding is stored, by module name."""
+        modules = [module.name for module in linear_modules(self.spec, self.names)]
+        return {name: self._weight(name).spec for name in [self.names.embedding, *modules]}
+
+    def _weight(self, module: str, transposed: bool = False) -> Weight:
+        stored = self.tensors[f"{module}.weight"]
+        values = np.ascontiguousarray(stored.array.T) if transposed else stored.array
+        return Weight(spec=WeightSpec(dtype=FLOAT_DTYPES[stored.dtype]), values_OI=values)
+
+
+def _rows(weight: Weight, part: int, num_parts: int) -> Weight:
+    """Part `part` of `num_parts` equal ones of the output rows."""
+    if num_parts == 1:
+        return weight
+    size = weight.shape[0] // num_parts
+    rows = slice(part * size, (part + 1) * size)
+    return Weight(
+        spec=weight.spec,
+        values_OI=weight.values_OI[rows],
+        scales_OG=None if weight.scales_OG is None else weight.scales_OG[rows],
+        zero_points_OG=None if weight.zero_points_OG is None else weight.zero_points_OG[rows],
+        scale_dtype=weight.scale_dtype,
+    )

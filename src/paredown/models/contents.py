@@ -1,0 +1,139 @@
+"""Checks what a checkpoint's files hold against what its config asks for; no weight is read."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from paredown.errors import CheckpointError
+from paredown.models.names import Names
+from paredown.models.roles import (
+    layer_vectors,
+    linear_roles,
+    model_vectors,
+    position_embedding_shape,
+)
+from paredown.models.shards import FolderTensors
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightDType
+
+FLOAT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A linear layer as stored: `shape` is (out, in), with all its parts."""
+
+    name: str
+    shape: tuple[int, int]
+    transposed: bool = False
+
+    @property
+    def float_shape(self) -> tuple[int, int]:
+        return (self.shape[1], self.shape[0]) if self.transposed else self.shape
+
+
+def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
+    """Every linear module of the layers once, and the output layer unless it is tied."""
+    for layer in range(spec.num_layers):
+        seen = set()
+        for role, (num_rows, num_columns) in spec.linear_shapes().items():
+            source = names.source(role)
+            if source.module not in seen:
+                seen.add(source.module)
+                yield Module(
+                    name=names.linear(role, layer),
+                    shape=(source.num_parts * num_rows, num_columns),
+                    transposed=source.transposed,
+                )
+    if not spec.tied_embeddings:
+        yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
+
+
+def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """(name, shape) of what is never packed: embeddings, norms and biases."""
+    yield f"{names.embedding}.weight", (spec.vocab_size, spec.hidden_size)
+    positions = position_embedding_shape(spec)
+    if positions is not None:
+        yield f"{names.position_embedding}.weight", positions
+    for layer in range(spec.num_layers):
+        for role, size in layer_vectors(spec).items():
+            yield vector_tensor(spec, names, role, layer), (num_parts(names, role) * size,)
+    for role, size in model_vectors(spec).items():
+        yield vector_tensor(spec, names, role, None), (size,)
+
+
+def vector_tensor(spec: ModelSpec, names: Names, role: str, layer: int | None) -> str:
+    """Name of the tensor that holds a norm's or a linear layer's vector."""
+    owner, kind = role.rsplit(".", 1)
+    if owner in linear_roles(spec):
+        assert layer is not None
+        return f"{names.linear(owner, layer)}.{kind}"
+    return f"{names.norm(owner, layer)}.{kind}"
+
+
+def num_parts(names: Names, role: str) -> int:
+    source = names.family.linears.get(role.rsplit(".", 1)[0])
+    return 1 if source is None else source.num_parts
+
+
+def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
+    """The tensor is there, of that shape and of a float dtype."""
+    check_present(tensors, name)
+    place = tensors.place(name)
+    if place.shape != shape:
+        raise CheckpointError(
+            f"{tensors.owner(name)}: tensor {name!r} has the wrong shape",
+            seen=f"{list(place.shape)}, config.json asks for {list(shape)}",
+            remedy="Use the config.json that belongs to these weights.",
+        )
+    if place.dtype not in FLOAT_DTYPES:
+        raise CheckpointError(
+            f"{tensors.owner(name)}: tensor {name!r} is not of a float dtype that can be run",
+            seen=place.dtype,
+            remedy=f"Supported are {', '.join(FLOAT_DTYPES)} and compressed-tensors forms named "
+            "in config.json's quantization_config.",
+        )
+
+
+def check_present(tensors: FolderTensors, name: str) -> None:
+    if name not in tensors:
+        raise CheckpointError(
+            f"tensor {name!r} is missing from the checkpoint",
+            seen=f"{len(tensors)} tensors in {', '.join(f.path.name for f in tensors.files)}",
+            remedy="Use the config.json that belongs to these weights, or download them again.",
+        )
+
+
+def check_nothing_extra(
+    tensors: FolderTensors, used: set[str], spec: ModelSpec, names: Names
+) -> None:
+    """Refuses tensors that nobody will read: they mean that config and weights do not belong
+    together. Known leftovers pass, and a second copy of a tied embedding."""
+    ignorable = re.compile("|".join(names.family.ignorable) or r"(?!)")
+    for name in tensors:
+        if name in used or ignorable.fullmatch(name):
+            continue
+        if spec.tied_embeddings and name == f"{names.output}.weight":
+            _check_tied_copy(tensors, name, f"{names.embedding}.weight")
+            continue
+        raise CheckpointError(
+            f"{tensors.owner(name)}: tensor {name!r} is not part of the model that config.json "
+            "describes",
+            seen=f"{tensors.place(name).dtype} {list(tensors.place(name).shape)}",
+            remedy="Use the config.json that belongs to these weights.",
+        )
+
+
+def _check_tied_copy(tensors: FolderTensors, name: str, embedding: str) -> None:
+    if tensors.place(name).dtype == tensors.place(embedding).dtype and np.array_equal(
+        tensors[name].array.view(np.uint8), tensors[embedding].array.view(np.uint8)
+    ):
+        return
+    raise CheckpointError(
+        f"{tensors.owner(name)}: tensor {name!r} differs from {embedding!r} though config.json "
+        "ties them",
+        seen="tie_word_embeddings true",
+        remedy="Set tie_word_embeddings to false, or remove the tensor.",
+    )

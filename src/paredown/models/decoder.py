@@ -1,0 +1,188 @@
+"""The PyTorch decoder: the readable reference that every other executor is compared with.
+
+Shapes: B sequences, T tokens, D hidden size, H query heads, K key-value heads, F intermediate
+size, C columns of a head, V vocabulary. Everything is float32 and nothing is cached.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from paredown.formats.dequantize import dequantize
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.roles import has_bias, layer_vectors, linear_roles, model_vectors
+from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+
+
+class RMSNorm(nn.Module):
+    """RMSNorm (arXiv 1910.07467): x / rms(x) * weight, over the last dimension."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+def make_norm(spec: ModelSpec, size: int) -> nn.Module:
+    if spec.norm == "rms":
+        return RMSNorm(size, spec.norm_eps)
+    return nn.LayerNorm(size, eps=spec.norm_eps)
+
+
+def activate(x: Tensor, spec: ModelSpec) -> Tensor:
+    if spec.activation == "silu":
+        return functional.silu(x)
+    if spec.activation == "relu":
+        return functional.relu(x)
+    return functional.gelu(x, approximate="tanh" if spec.activation == "gelu_tanh" else "none")
+
+
+def rotation_table(rotary: Rotary, head_dim: int, num_tokens: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines, [T, C]; both halves of a head turn by the same angles."""
+    frequencies = torch.tensor(rotary.inverse_frequencies(head_dim), dtype=torch.float32)
+    angles = torch.arange(num_tokens, dtype=torch.float32)[:, None] * frequencies
+    angles_TC = torch.cat([angles, angles], dim=-1)
+    return angles_TC.cos(), angles_TC.sin()
+
+
+def rotate(x_BHTC: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotary embedding, rotate-half form: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin)."""
+    cos_TC, sin_TC = table
+    first, second = x_BHTC.chunk(2, dim=-1)
+    return x_BHTC * cos_TC + torch.cat([-second, first], dim=-1) * sin_TC
+
+
+def attention_mask(num_tokens: int, sliding_window: int | None) -> Tensor:
+    """[T, T], true where a query (row) sees a key (column): itself, and the window before it."""
+    distance = torch.arange(num_tokens)[:, None] - torch.arange(num_tokens)[None, :]
+    visible = distance >= 0
+    return visible if sliding_window is None else visible & (distance < sliding_window)
+
+
+class Layer(nn.Module):
+    """One transformer layer. Its modules carry the names of their roles."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.attention_norm = make_norm(spec, spec.hidden_size)
+        self.mlp_norm = make_norm(spec, spec.hidden_size)
+        if spec.qk_norm:
+            self.q_norm = make_norm(spec, spec.head_dim)
+            self.k_norm = make_norm(spec, spec.head_dim)
+        for role, (num_rows, num_columns) in spec.linear_shapes().items():
+            self.add_module(role, nn.Linear(num_columns, num_rows, bias=has_bias(spec, role)))
+
+    def forward(
+        self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor
+    ) -> Tensor:
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), table, mask_TT)
+        return x_BTD + self.mlp(self.mlp_norm(x_BTD))
+
+    def attention(
+        self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor
+    ) -> Tensor:
+        spec = self.spec
+        num_groups = spec.num_heads // spec.num_kv_heads
+        q_BHTC = self.heads("q", x_BTD)
+        k_BKTC = self.heads("k", x_BTD)
+        v_BKTC = self.heads("v", x_BTD)
+        if spec.qk_norm:
+            q_BHTC, k_BKTC = self.q_norm(q_BHTC), self.k_norm(k_BKTC)
+        if table is not None:
+            q_BHTC, k_BKTC = rotate(q_BHTC, table), rotate(k_BKTC, table)
+        k_BHTC = k_BKTC.repeat_interleave(num_groups, dim=1)
+        v_BHTC = v_BKTC.repeat_interleave(num_groups, dim=1)
+        scores_BHTT = q_BHTC @ k_BHTC.transpose(-1, -2) * spec.head_dim**-0.5
+        weights_BHTT = scores_BHTT.masked_fill(~mask_TT, -torch.inf).softmax(dim=-1)
+        mixed_BTHC = (weights_BHTT @ v_BHTC).transpose(1, 2)
+        return self.apply_linear("o", mixed_BTHC.flatten(2))
+
+    def heads(self, role: str, x_BTD: Tensor) -> Tensor:
+        """A projection split into heads: [B, heads, T, C]."""
+        x_BTO = self.apply_linear(role, x_BTD)
+        return x_BTO.view(*x_BTO.shape[:2], -1, self.spec.head_dim).transpose(1, 2)
+
+    def mlp(self, x_BTD: Tensor) -> Tensor:
+        up_BTF = self.apply_linear("up", x_BTD)
+        if self.spec.gated:
+            up_BTF = activate(self.apply_linear("gate", x_BTD), self.spec) * up_BTF
+        else:
+            up_BTF = activate(up_BTF, self.spec)
+        return self.apply_linear("down", up_BTF)
+
+    def apply_linear(self, role: str, x: Tensor) -> Tensor:
+        y: Tensor = self.get_submodule(role)(x)
+        return y
+
+
+class Decoder(nn.Module):
+    """A decoder-only transformer of any spec."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.embedding = nn.Embedding(spec.vocab_size, spec.hidden_size)
+        if isinstance(spec.positions, LearnedPositions):
+            num_rows = spec.max_positions + spec.positions.offset
+            self.position_embedding = nn.Embedding(num_rows, spec.hidden_size)
+        self.layers = nn.ModuleList(Layer(spec) for _ in range(spec.num_layers))
+        self.final_norm = make_norm(spec, spec.hidden_size)
+        if not spec.tied_embeddings:
+            self.output = nn.Linear(spec.hidden_size, spec.vocab_size, bias=False)
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "Decoder":
+        """The checkpoint's model with every weight as float32, integers dequantized."""
+        with torch.device("meta"):
+            decoder = cls(checkpoint.spec)
+        decoder.load_state_dict(read_state(checkpoint), assign=True)
+        decoder.requires_grad_(False)
+        return decoder.eval()
+
+    def forward(self, token_ids_BT: Tensor) -> Tensor:
+        """Logits [B, T, V] of each position's next token."""
+        num_tokens = token_ids_BT.shape[1]
+        positions = self.spec.positions
+        x_BTD = self.embedding(token_ids_BT)
+        table = None
+        if isinstance(positions, LearnedPositions):
+            x_BTD = x_BTD + self.position_embedding(torch.arange(num_tokens) + positions.offset)
+        else:
+            table = rotation_table(positions, self.spec.head_dim, num_tokens)
+        mask_TT = attention_mask(num_tokens, self.spec.sliding_window)
+        for layer in self.layers:
+            x_BTD = layer(x_BTD, table, mask_TT)
+        output = self.embedding if self.spec.tied_embeddings else self.output
+        logits_BTV: Tensor = functional.linear(self.final_norm(x_BTD), output.weight)
+        return logits_BTV
+
+
+def read_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The checkpoint's tensors under the decoder's names."""
+    spec = checkpoint.spec
+    state = {"embedding.weight": dequantize(checkpoint.embedding())}
+    positions = checkpoint.position_embedding()
+    if positions is not None:
+        state["position_embedding.weight"] = positions.to_float32()
+    if not spec.tied_embeddings:
+        state["output.weight"] = dequantize(checkpoint.output())
+    for role in model_vectors(spec):
+        state[role] = present(checkpoint.vector(role))
+    for layer in range(spec.num_layers):
+        for role in linear_roles(spec):
+            state[f"layers.{layer}.{role}.weight"] = dequantize(checkpoint.linear(role, layer))
+        for role in layer_vectors(spec):
+            state[f"layers.{layer}.{role}"] = present(checkpoint.vector(role, layer))
+    # A copy, because a mapped file's arrays are read-only and torch knows no such tensors.
+    return {name: torch.from_numpy(values.copy()) for name, values in state.items()}
+
+
+def present(values: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
+    assert values is not None
+    return values

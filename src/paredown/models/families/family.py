@@ -1,0 +1,43 @@
+"""Family: what one `model_type` calls its config fields and its tensors. Data, no behaviour."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from paredown.models.families.fields import Fields
+from paredown.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearSource:
+    """The module that holds one role: part `part` of `num_parts` equal ones of its output.
+
+    A `transposed` module (GPT-2's Conv1D) stores its float weight as [in, out].
+    """
+
+    module: str
+    transposed: bool = False
+    part: int = 0
+    num_parts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Names are after the prefix; `{layer}` stands for the layer's number.
+
+    `prefixes`   what may stand before every name but `output`, in the order they are tried
+    `linears`    linear role -> module
+    `norms`      norm role -> module ("attention_norm", "mlp_norm", "q_norm", "k_norm" of a layer,
+                 "final_norm")
+    `embedding`, `position_embedding`, `output`   modules
+    `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
+    """
+
+    model_type: str
+    read_spec: Callable[[Fields], ModelSpec]
+    prefixes: tuple[str, ...]
+    linears: Mapping[str, LinearSource]
+    norms: Mapping[str, str]
+    embedding: str
+    position_embedding: str | None = None
+    output: str = "lm_head"
+    ignorable: tuple[str, ...] = ()

@@ -1,0 +1,103 @@
+"""Fields: a checkpoint's config.json read field by field, each value checked where it is taken."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.spec.model import Activation
+
+ACTIVATIONS: dict[str, Activation] = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+
+
+class _Required:
+    """The type of REQUIRED, so that None stays a possible default."""
+
+
+REQUIRED: Final = _Required()
+
+
+class Fields:
+    """Typed access to a config. An absent field takes `default`; without one it is an error."""
+
+    def __init__(self, config: Mapping[str, object], where: str = "config.json") -> None:
+        self.config = config
+        self.where = where
+
+    def integer(self, name: str, default: int | _Required = REQUIRED, *, minimum: int = 1) -> int:
+        value = self.config.get(name, default)
+        if value is None or value is REQUIRED:
+            raise self.missing(name)
+        if type(value) is not int or value < minimum:
+            raise self.wrong(name, f"an integer of at least {minimum}")
+        return value
+
+    def optional_integer(self, name: str, default: int | None = None) -> int | None:
+        """None only where the field is null, or absent with the default None."""
+        value = self.config.get(name, default)
+        return None if value is None else self.integer(name, default=default or REQUIRED)
+
+    def number(self, name: str, default: float | _Required = REQUIRED) -> float:
+        """A number above zero (every one that a spec needs is an epsilon, a base or a factor)."""
+        value = self.config.get(name, default)
+        if value is None or value is REQUIRED:
+            raise self.missing(name)
+        if type(value) not in (int, float) or not 0 < float(str(value)) < float("inf"):
+            raise self.wrong(name, "a finite number above zero")
+        return float(str(value))
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.config.get(name, default)
+        if type(value) is not bool:
+            raise self.wrong(name, "true or false")
+        return value
+
+    def text(self, name: str, default: str | _Required = REQUIRED) -> str:
+        value = self.config.get(name, default)
+        if value is None or value is REQUIRED:
+            raise self.missing(name)
+        if not isinstance(value, str):
+            raise self.wrong(name, "a string")
+        return value
+
+    def activation(self, name: str, default: str) -> Activation:
+        value = self.text(name, default)
+        if value not in ACTIVATIONS:
+            raise UnsupportedError(
+                f"{self.where} asks for an unknown activation in {name!r}",
+                seen=value,
+                remedy=f"Known activations: {', '.join(ACTIVATIONS)}.",
+            )
+        return ACTIVATIONS[value]
+
+    def must_be(self, name: str, supported: object) -> None:
+        """Refuses a variant of the architecture that the spec cannot express."""
+        value = self.config.get(name, supported)
+        if value != supported:
+            raise UnsupportedError(
+                f"{self.where} sets {name!r} to a value that is not supported",
+                seen=value,
+                remedy=f"Only {name} = {supported} can be run; choose another checkpoint.",
+            )
+
+    def missing(self, name: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self.where} lacks the field {name!r}",
+            seen=f"fields {', '.join(sorted(self.config)) or 'none'}",
+            remedy="Download the checkpoint again, or add the field.",
+        )
+
+    def wrong(self, name: str, expected: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self.where} holds a bad value for {name!r}: expected {expected}",
+            seen=repr(self.config.get(name)),
+            remedy="Correct the field, or download the checkpoint again.",
+        )

@@ -1,0 +1,108 @@
+"""What llama, mistral, qwen2 and qwen3 share: RMSNorm, rotary positions, a gated MLP, and names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.models.families.family import LinearSource
+from paredown.models.families.fields import Fields
+from paredown.models.families.rotary import read_rotary
+from paredown.spec.model import ModelSpec
+
+PREFIXES = ("model.", "")
+EMBEDDING = "embed_tokens"
+LINEARS: Mapping[str, LinearSource] = {
+    "q": LinearSource(module="layers.{layer}.self_attn.q_proj"),
+    "k": LinearSource(module="layers.{layer}.self_attn.k_proj"),
+    "v": LinearSource(module="layers.{layer}.self_attn.v_proj"),
+    "o": LinearSource(module="layers.{layer}.self_attn.o_proj"),
+    "gate": LinearSource(module="layers.{layer}.mlp.gate_proj"),
+    "up": LinearSource(module="layers.{layer}.mlp.up_proj"),
+    "down": LinearSource(module="layers.{layer}.mlp.down_proj"),
+}
+NORMS: Mapping[str, str] = {
+    "attention_norm": "layers.{layer}.input_layernorm",
+    "mlp_norm": "layers.{layer}.post_attention_layernorm",
+    "final_norm": "norm",
+}
+# Rotary frequencies that Transformers before 4.32 saved as buffers.
+IGNORABLE = (r"(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """How the families differ. Defaults are the config classes' own, for fields left out."""
+
+    family: str
+    qkv_bias: bool = False
+    attention_out_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    default_num_kv_heads: int | None = None
+    default_head_dim: int | None = None
+    sliding_window: int | None = None
+
+
+def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
+    hidden_size = fields.integer("hidden_size")
+    num_heads = fields.integer("num_attention_heads")
+    head_dim = fields.optional_integer("head_dim", variant.default_head_dim)
+    num_kv_heads = fields.optional_integer("num_key_value_heads", variant.default_num_kv_heads)
+    return ModelSpec(
+        family=variant.family,
+        vocab_size=fields.integer("vocab_size"),
+        hidden_size=hidden_size,
+        num_layers=fields.integer("num_hidden_layers"),
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads or num_heads,
+        head_dim=head_dim or even_heads(hidden_size, num_heads),
+        intermediate_size=fields.integer("intermediate_size"),
+        max_positions=fields.integer("max_position_embeddings"),
+        positions=read_rotary(fields),
+        norm="rms",
+        norm_eps=fields.number("rms_norm_eps", 1e-6),
+        activation=fields.activation("hidden_act", "silu"),
+        gated=True,
+        qkv_bias=variant.qkv_bias,
+        attention_out_bias=variant.attention_out_bias,
+        mlp_bias=variant.mlp_bias,
+        qk_norm=variant.qk_norm,
+        tied_embeddings=fields.flag("tie_word_embeddings", False),
+        sliding_window=variant.sliding_window,
+    )
+
+
+def even_heads(hidden_size: int, num_heads: int) -> int:
+    """Columns per head where a config leaves `head_dim` to be derived."""
+    if hidden_size % num_heads:
+        raise CheckpointError(
+            "config.json: the hidden size is not a multiple of the number of attention heads",
+            seen=f"hidden size {hidden_size}, {num_heads} heads",
+            remedy="Correct the fields, or download the checkpoint again.",
+        )
+    return hidden_size // num_heads
+
+
+def read_layered_window(fields: Fields) -> int | None:
+    """The sliding window of qwen2 and qwen3: `layer_types` says which layers have it, else those
+    from `max_window_layers` on. All or none; a mixture cannot be expressed by the spec."""
+    if not fields.flag("use_sliding_window", False):
+        return None
+    window = fields.optional_integer("sliding_window", 4096)
+    num_layers = fields.integer("num_hidden_layers")
+    types = fields.config.get("layer_types")
+    if isinstance(types, list):
+        sliding = sum(kind == "sliding_attention" for kind in types)
+        total = len(types)
+    else:
+        total = num_layers
+        sliding = max(0, num_layers - fields.integer("max_window_layers", 28, minimum=0))
+    if window is None or sliding == 0:
+        return None
+    if sliding < total:
+        raise UnsupportedError(
+            "config.json mixes layers with and without a sliding window",
+            seen=f"{sliding} of {total} layers slide",
+            remedy="Only checkpoints where all layers slide, or none, can be run.",
+        )
+    return window

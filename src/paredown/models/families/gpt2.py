@@ -1,0 +1,58 @@
+"""GPT-2: learned positions, LayerNorm, one fused and transposed module for query, key and value."""
+
+from paredown.models.families.family import Family, LinearSource
+from paredown.models.families.fields import Fields
+from paredown.models.families.gated_rotary import even_heads
+from paredown.spec.model import LearnedPositions, ModelSpec
+
+
+def read_spec(fields: Fields) -> ModelSpec:
+    fields.must_be("scale_attn_weights", True)
+    fields.must_be("scale_attn_by_inverse_layer_idx", False)
+    fields.must_be("add_cross_attention", False)
+    hidden_size = fields.integer("n_embd")
+    num_heads = fields.integer("n_head")
+    return ModelSpec(
+        family="gpt2",
+        vocab_size=fields.integer("vocab_size"),
+        hidden_size=hidden_size,
+        num_layers=fields.integer("n_layer"),
+        num_heads=num_heads,
+        num_kv_heads=num_heads,
+        head_dim=even_heads(hidden_size, num_heads),
+        intermediate_size=fields.optional_integer("n_inner") or 4 * hidden_size,
+        max_positions=fields.integer("n_positions"),
+        positions=LearnedPositions(),
+        norm="layer",
+        norm_eps=fields.number("layer_norm_epsilon", 1e-5),
+        activation=fields.activation("activation_function", "gelu_new"),
+        gated=False,
+        qkv_bias=True,
+        attention_out_bias=True,
+        mlp_bias=True,
+        tied_embeddings=fields.flag("tie_word_embeddings", True),
+    )
+
+
+GPT2 = Family(
+    model_type="gpt2",
+    read_spec=read_spec,
+    prefixes=("transformer.", ""),
+    linears={
+        "q": LinearSource(module="h.{layer}.attn.c_attn", transposed=True, part=0, num_parts=3),
+        "k": LinearSource(module="h.{layer}.attn.c_attn", transposed=True, part=1, num_parts=3),
+        "v": LinearSource(module="h.{layer}.attn.c_attn", transposed=True, part=2, num_parts=3),
+        "o": LinearSource(module="h.{layer}.attn.c_proj", transposed=True),
+        "up": LinearSource(module="h.{layer}.mlp.c_fc", transposed=True),
+        "down": LinearSource(module="h.{layer}.mlp.c_proj", transposed=True),
+    },
+    norms={
+        "attention_norm": "h.{layer}.ln_1",
+        "mlp_norm": "h.{layer}.ln_2",
+        "final_norm": "ln_f",
+    },
+    embedding="wte",
+    position_embedding="wpe",
+    # The causal mask, saved as buffers by Transformers before 4.32.
+    ignorable=(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)",),
+)

@@ -1,0 +1,28 @@
+"""Qwen2 and 2.5 (arXiv 2407.10671): Llama's layer with biases on query, key and value."""
+
+from paredown.models.families import gated_rotary
+from paredown.models.families.family import Family
+from paredown.models.families.fields import Fields
+from paredown.models.families.gated_rotary import Variant, read_gated_rotary, read_layered_window
+from paredown.spec.model import ModelSpec
+
+
+def read_spec(fields: Fields) -> ModelSpec:
+    variant = Variant(
+        family="qwen2",
+        qkv_bias=True,
+        default_num_kv_heads=32,
+        sliding_window=read_layered_window(fields),
+    )
+    return read_gated_rotary(fields, variant)
+
+
+QWEN2 = Family(
+    model_type="qwen2",
+    read_spec=read_spec,
+    prefixes=gated_rotary.PREFIXES,
+    linears=gated_rotary.LINEARS,
+    norms=gated_rotary.NORMS,
+    embedding=gated_rotary.EMBEDDING,
+    ignorable=gated_rotary.IGNORABLE,
+)

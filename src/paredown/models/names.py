@@ -1,0 +1,51 @@
+"""Names: what one checkpoint calls its modules, its prefix found out."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from paredown.errors import CheckpointError
+from paredown.models.families.family import Family, LinearSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """Full module names; a tensor is one of them and ".weight", ".bias" or a packed suffix."""
+
+    family: Family
+    prefix: str
+
+    def linear(self, role: str, layer: int) -> str:
+        return self.prefix + self.family.linears[role].module.format(layer=layer)
+
+    def source(self, role: str) -> LinearSource:
+        return self.family.linears[role]
+
+    def norm(self, role: str, layer: int | None) -> str:
+        return self.prefix + self.family.norms[role].format(layer=layer)
+
+    @property
+    def embedding(self) -> str:
+        return self.prefix + self.family.embedding
+
+    @property
+    def position_embedding(self) -> str:
+        assert self.family.position_embedding is not None
+        return self.prefix + self.family.position_embedding
+
+    @property
+    def output(self) -> str:
+        """The output layer stands outside the prefix."""
+        return self.family.output
+
+
+def find_names(family: Family, tensor_names: Collection[str]) -> Names:
+    """Tries the family's prefixes on the embedding. Raises CheckpointError when none fits."""
+    tried = [Names(family=family, prefix=prefix) for prefix in family.prefixes]
+    for names in tried:
+        if f"{names.embedding}.weight" in tensor_names:
+            return names
+    raise CheckpointError(
+        f"tensor '{tried[0].embedding}.weight' is missing from the checkpoint",
+        seen=", ".join(sorted(tensor_names)[:5]) + ", ..." if tensor_names else "no tensors",
+        remedy=f"A {family.model_type} checkpoint needs it; download the checkpoint again.",
+    )

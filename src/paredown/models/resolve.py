@@ -1,0 +1,32 @@
+"""Where a model named on the command line lies."""
+
+from pathlib import Path
+
+from paredown.errors import CheckpointError
+
+ASSETS = Path(__file__).parent.parent / "assets"
+# Names of models that come with the package, and their folders.
+PACKAGED = {"default": "default", "draft": "draft"}
+
+
+def resolve_model(name: str | None) -> Path:
+    """The folder of a packaged model ("default", also for None, or "draft") or the folder `name`.
+
+    Raises CheckpointError when there is no such folder.
+    """
+    name = "default" if name is None else name
+    path = ASSETS / PACKAGED[name] if name in PACKAGED else Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if name in PACKAGED:
+        raise CheckpointError(
+            f"the packaged model {name!r} is not in this installation",
+            seen=f"no folder {path}",
+            remedy="Install the package again, or name a checkpoint folder.",
+        )
+    packaged = " or ".join(repr(known) for known in PACKAGED)
+    raise CheckpointError(
+        f"{name} is a file, not a checkpoint folder" if path.exists() else f"no folder {name}",
+        seen=name,
+        remedy=f"Name the folder that holds config.json and model.safetensors, or {packaged}.",
+    )

@@ -1,0 +1,125 @@
+"""Safetensors files: read as a memory map, written so that a file is either whole or not there."""
+
+import mmap
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import CheckpointError, OutputError, UnsupportedError
+from paredown.formats.tensor import NUMPY_DTYPES, StoredDType, StoredTensor
+from paredown.models.safetensors_header import (
+    MAX_HEADER_BYTES,
+    PREFIX_BYTES,
+    TensorPlace,
+    build_header,
+    header_length,
+    parse_header,
+)
+
+# Bytes given to the system in one write, so that an interrupt is noticed between two of them.
+WRITE_BYTES = 16 << 20
+
+
+class MappedTensors(Mapping[str, StoredTensor]):
+    """The tensors of one file. An array is a read-only view of the mapped file, made when asked
+    for; only one that the file does not align to its items is copied."""
+
+    def __init__(self, path: Path, mapped: mmap.mmap | None, places: dict[str, TensorPlace]):
+        self.path = path
+        self.places = places
+        self._mapped = mapped
+
+    def __getitem__(self, name: str) -> StoredTensor:
+        place = self.places[name]
+        if place.dtype not in get_args(StoredDType):
+            raise UnsupportedError(
+                f"{self.path}: tensor {name!r} has a dtype that no weight here can have",
+                seen=place.dtype,
+                remedy=f"Supported dtypes: {', '.join(get_args(StoredDType))}.",
+            )
+        dtype = cast(StoredDType, place.dtype)
+        return StoredTensor(dtype=dtype, array=self._view(place, np.dtype(NUMPY_DTYPES[dtype])))
+
+    def _view(self, place: TensorPlace, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+        count = (place.end - place.start) // dtype.itemsize
+        if count == 0 or self._mapped is None:
+            return np.empty(place.shape, dtype)
+        array = np.frombuffer(self._mapped, dtype, count, place.start).reshape(place.shape)
+        return array if array.flags.aligned else array.copy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def read_safetensors(path: Path) -> MappedTensors:
+    """Maps a file; its header is checked whole, the data are not touched. Raises CheckpointError
+    for a file that is missing, cannot be read or is damaged."""
+    try:
+        with path.open("rb") as file:
+            file_bytes = os.fstat(file.fileno()).st_size
+            head = file.read(PREFIX_BYTES)
+            head += file.read(min(header_length(path, head, file_bytes), MAX_HEADER_BYTES))
+            places = parse_header(path, head, file_bytes)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read",
+            seen=error.strerror or error,
+            remedy="Check that the file exists and that you may read it.",
+        ) from error
+    return MappedTensors(path, mapped, places)
+
+
+def write_safetensors(
+    path: Path, tensors: Mapping[str, StoredTensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Writes beside `path`, then renames: on any failure `path` is as it was and nothing else is
+    left. Each tensor is taken from the mapping when it is written, so one at a time is in memory.
+    Raises OutputError when the system cannot write (disk full, no permission, ...)."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        _write_whole(partial, tensors, metadata or {})
+        partial.replace(path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OutputError(
+                f"{path} could not be written",
+                seen=error.strerror or error,
+                remedy="Free some space or choose another place; nothing was left behind.",
+            ) from error
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes a rename inside `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_whole(
+    path: Path, tensors: Mapping[str, StoredTensor], metadata: Mapping[str, str]
+) -> None:
+    header, order = build_header(tensors, metadata)
+    with path.open("xb") as file:
+        file.write(header)
+        for name in order:
+            tensor = tensors[name]
+            assert tensor.array.dtype == NUMPY_DTYPES[tensor.dtype], name
+            flat = np.ascontiguousarray(tensor.array).reshape(-1).view(np.uint8)
+            for start in range(0, flat.size, WRITE_BYTES):
+                file.write(flat[start : start + WRITE_BYTES].data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,165 @@
+"""Tokenizer: text to token ids and back, and the chat template, on the `tokenizers` library."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import jinja2
+import tokenizers
+
+from paredown.errors import CheckpointError, RequestError
+from paredown.models.chat_template import compile_template
+from paredown.models.json_file import read_optional_json_object
+
+SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+
+
+class Tokenizer:
+    """`vocab_size` counts added tokens; `eos_token_ids` are all that may end a text."""
+
+    def __init__(
+        self,
+        library: tokenizers.Tokenizer,
+        *,
+        special_tokens: Mapping[str, str],
+        bos_token_id: int | None,
+        eos_token_ids: frozenset[int],
+        chat_template: jinja2.Template | None,
+    ) -> None:
+        self._library = library
+        self._special_tokens = special_tokens
+        self._chat_template = chat_template
+        self.bos_token_id = bos_token_id
+        self.eos_token_ids = eos_token_ids
+        self.vocab_size = library.get_vocab_size(with_added_tokens=True)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Tokenizer":
+        """Reads tokenizer.json and what stands about it in tokenizer_config.json,
+        generation_config.json, config.json and chat_template.jinja. Raises CheckpointError."""
+        library = _read_library(folder / "tokenizer.json")
+        config = read_optional_json_object(folder / "tokenizer_config.json")
+        special = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config, name))}
+        numbered = [
+            read_optional_json_object(folder / name)
+            for name in ("generation_config.json", "config.json")
+        ]
+        bos_ids = [*_ids(numbered, "bos_token_id"), *_known(library, special.get("bos_token"))]
+        eos_ids = [*_ids(numbered, "eos_token_id"), *_known(library, special.get("eos_token"))]
+        return cls(
+            library,
+            special_tokens=special,
+            bos_token_id=bos_ids[0] if bos_ids else None,
+            eos_token_ids=frozenset(eos_ids),
+            chat_template=_read_chat_template(folder, config),
+        )
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._chat_template is not None
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text` alone: no special tokens are put around it, but those written out in it
+        are recognised. Raises RequestError for text that is not valid Unicode."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise RequestError(
+                "the text is not valid Unicode",
+                seen=f"a lone surrogate at character {error.start}",
+                remedy="Send whole characters.",
+            ) from error
+        ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of `ids`; bytes that make no character become U+FFFD."""
+        text: str = self._library.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return text
+
+    def render_chat(self, messages: list[dict[str, object]]) -> str:
+        """The conversation as the model was trained to see it, up to where its answer starts.
+
+        Raises RequestError when there is no template or the template refuses the messages.
+        """
+        if self._chat_template is None:
+            raise RequestError(
+                "this model has no chat template",
+                seen=f"{len(messages)} messages",
+                remedy="Send plain text to the completions instead.",
+            )
+        try:
+            return self._chat_template.render(
+                messages=messages, add_generation_prompt=True, **self._special_tokens
+            )
+        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise RequestError(
+                "the model's chat template refuses these messages",
+                seen=str(error) or type(error).__name__,
+                remedy="Send messages with the roles and the content that the model knows.",
+            ) from error
+
+
+def _read_library(path: Path) -> tokenizers.Tokenizer:
+    if not path.is_file():
+        raise CheckpointError(
+            f"{path.parent} has no tokenizer.json",
+            seen=", ".join(sorted(entry.name for entry in path.parent.glob("*"))) or "no files",
+            remedy="Download tokenizer.json too, or save the tokenizer in its fast form.",
+        )
+    try:
+        library = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise CheckpointError(
+            f"{path} cannot be read", seen=error, remedy="Download the file again."
+        ) from error
+    library.no_truncation()
+    library.no_padding()
+    return library
+
+
+def _token_text(config: Mapping[str, object], name: str) -> str | None:
+    """A special token's text; it stands there as such or in an object with its properties."""
+    value = config.get(name)
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _known(library: tokenizers.Tokenizer, token: str | None) -> list[int]:
+    token_id = None if token is None else library.token_to_id(token)
+    return [] if token_id is None else [token_id]
+
+
+def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
+    """All ids that the configs name, the first config's first."""
+    ids: list[int] = []
+    for config in configs:
+        value = config.get(name)
+        values = value if isinstance(value, list) else [value]
+        ids += [token_id for token_id in values if type(token_id) is int and token_id >= 0]
+    return ids
+
+
+def _read_chat_template(folder: Path, config: Mapping[str, object]) -> jinja2.Template | None:
+    path = folder / "chat_template.jinja"
+    source = path.read_text("utf-8") if path.exists() else config.get("chat_template")
+    if isinstance(source, list):
+        named = {entry.get("name"): entry.get("template") for entry in source}
+        source = named.get("default")
+    if source is None:
+        return None
+    if not isinstance(source, str):
+        raise CheckpointError(
+            f"{folder}: the chat template is not a text",
+            seen=json.dumps(source)[:200],
+            remedy="Download tokenizer_config.json again.",
+        )
+    try:
+        return compile_template(source)
+    except jinja2.TemplateError as error:
+        raise CheckpointError(
+            f"{folder}: the chat template is not valid",
+            seen=error,
+            remedy="Download tokenizer_config.json again.",
+        ) from error

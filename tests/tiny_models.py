@@ -1,0 +1,132 @@
+"""Tiny random checkpoints written by Transformers itself, one for each thing a spec can say.
+
+`VARIANTS[name](folder, dtype, seed)` writes one. All dimensions of linear layers are multiples of
+32. Weights are drawn wide, and norms and biases randomly, so that no term can be left out unseen.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+VOCAB_SIZE = 300
+MAX_POSITIONS = 128
+INITIALIZER_RANGE = 0.2
+TOKENS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
+ROTARY_SIZES = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": MAX_POSITIONS,
+    "initializer_range": INITIALIZER_RANGE,
+    **TOKENS,
+}
+GPT2_SIZES = {
+    "vocab_size": VOCAB_SIZE,
+    "n_embd": 64,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": MAX_POSITIONS,
+    "initializer_range": INITIALIZER_RANGE,
+    **TOKENS,
+}
+OPT_SIZES = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "ffn_dim": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": MAX_POSITIONS,
+    "init_std": INITIALIZER_RANGE,
+    **TOKENS,
+}
+CLASSES = {
+    "llama": (LlamaConfig, LlamaForCausalLM, ROTARY_SIZES),
+    "mistral": (MistralConfig, MistralForCausalLM, ROTARY_SIZES),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, ROTARY_SIZES),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, ROTARY_SIZES | {"head_dim": 32}),
+    "gpt2": (GPT2Config, GPT2LMHeadModel, GPT2_SIZES),
+    "opt": (OPTConfig, OPTForCausalLM, OPT_SIZES),
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    # Small enough that kept, ramped and stretched wavelengths all occur in a head of 16.
+    "original_max_position_embeddings": 64,
+}
+LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+
+Writer = Callable[[Path, torch.dtype, int], None]
+
+
+def make_model(family: str, dtype: torch.dtype, seed: int, **changes: object) -> torch.nn.Module:
+    """A random model in eval mode, norms and biases drawn at random too."""
+    config_class, model_class, sizes = CLASSES[family]
+    torch.manual_seed(seed)
+    model = model_class(config_class(**{**sizes, **changes})).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 1:
+                centre = 1.0 if name.endswith("weight") else 0.0
+                parameter.copy_(centre + INITIALIZER_RANGE * torch.randn_like(parameter))
+    return model.to(dtype)
+
+
+def write_model(
+    family: str, changes: dict[str, object], folder: Path, dtype: torch.dtype, seed: int
+) -> None:
+    make_model(family, dtype, seed, **changes).save_pretrained(folder)
+
+
+def variant(family: str, **changes: object) -> Writer:
+    return partial(write_model, family, changes)
+
+
+VARIANTS: dict[str, Writer] = {
+    "llama-gqa": variant("llama"),
+    "llama-mqa": variant("llama", num_key_value_heads=1),
+    "llama-mha": variant("llama", num_key_value_heads=4),
+    "llama-tied": variant("llama", tie_word_embeddings=True),
+    "llama-biases": variant("llama", attention_bias=True, mlp_bias=True),
+    "llama-head-dim": variant("llama", head_dim=32),
+    "llama-gelu": variant("llama", hidden_act="gelu"),
+    "llama-wide": variant("llama", hidden_size=128, intermediate_size=256),
+    "llama-rope-llama3": variant("llama", rope_parameters=LLAMA3_ROPE),
+    "llama-rope-linear": variant("llama", rope_parameters=LINEAR_ROPE),
+    "mistral-full": variant("mistral", sliding_window=None),
+    "mistral-window": variant("mistral", sliding_window=7),
+    "qwen2": variant("qwen2"),
+    "qwen2-tied": variant("qwen2", tie_word_embeddings=True),
+    "qwen2-window": variant(
+        "qwen2", use_sliding_window=True, sliding_window=5, max_window_layers=0
+    ),
+    "qwen3": variant("qwen3"),
+    "qwen3-tied-biases": variant("qwen3", tie_word_embeddings=True, attention_bias=True),
+    "gpt2": variant("gpt2"),
+    "gpt2-untied": variant("gpt2", tie_word_embeddings=False, n_inner=96),
+    "gpt2-relu": variant("gpt2", activation_function="relu"),
+    "opt": variant("opt"),
+    "opt-gelu": variant("opt", activation_function="gelu"),
+    "opt-untied-no-biases": variant("opt", tie_word_embeddings=False, enable_bias=False),
+}
