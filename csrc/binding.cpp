@@ -1,3 +1,204 @@
+// The only file that knows Python. Arrays are checked here; nothing below sees a Python object.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
-NB_MODULE(_core, m) { m.doc() = "Paredown native core"; }
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "isa.h"
+#include "model.h"
+#include "probe.h"
+
+namespace nb = nanobind;
+
+namespace paredown {
+namespace {
+
+template <class T, int kDims>
+using Array = nb::ndarray<const T, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
+using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Ints = Array<int32_t, 1>;
+
+template <class Value>
+Value look_up(const std::map<std::string, Value>& table, const std::string& key,
+              const char* what) {
+  const auto found = table.find(key);
+  if (found == table.end()) {
+    throw std::invalid_argument(std::string(what) + " '" + key + "' is unknown");
+  }
+  return found->second;
+}
+
+const std::map<std::string, WeightKind> kWeightKinds = {{"fp32", WeightKind::kFp32},
+                                                        {"fp16", WeightKind::kFp16},
+                                                        {"bf16", WeightKind::kBf16},
+                                                        {"int8", WeightKind::kInt8},
+                                                        {"int4", WeightKind::kInt4}};
+const std::map<std::string, NormKind> kNormKinds = {{"rms", NormKind::kRms},
+                                                    {"layer", NormKind::kLayer}};
+const std::map<std::string, Activation> kActivations = {{"silu", Activation::kSilu},
+                                                        {"gelu", Activation::kGelu},
+                                                        {"gelu_tanh", Activation::kGeluTanh},
+                                                        {"relu", Activation::kRelu}};
+const std::map<std::string, KvKind> kKvKinds = {{"bf16", KvKind::kBf16}, {"fp32", KvKind::kFp32}};
+
+int64_t element_bytes(WeightKind kind) {
+  if (kind == WeightKind::kFp32) return 4;
+  return kind == WeightKind::kFp16 || kind == WeightKind::kBf16 ? 2 : 1;
+}
+
+std::span<const uint8_t> table_bytes(const AnyMatrix& values, WeightKind kind) {
+  if (static_cast<int64_t>(values.itemsize()) != element_bytes(kind)) {
+    throw std::invalid_argument("the table's elements do not have the size of its kind");
+  }
+  return {static_cast<const uint8_t*>(values.data()), values.nbytes()};
+}
+
+std::span<const int32_t> ints(const Ints& array) { return {array.data(), array.size()}; }
+
+ModelConfig make_config(const nb::dict& options) {
+  auto number = [&](const char* key) { return nb::cast<int64_t>(options[key]); };
+  auto text = [&](const char* key) { return nb::cast<std::string>(options[key]); };
+  ModelConfig config{};
+  config.vocab_size = number("vocab_size");
+  config.hidden_size = number("hidden_size");
+  config.num_layers = number("num_layers");
+  config.num_heads = number("num_heads");
+  config.num_kv_heads = number("num_kv_heads");
+  config.head_dim = number("head_dim");
+  config.intermediate_size = number("intermediate_size");
+  config.max_positions = number("max_positions");
+  config.sliding_window = number("sliding_window");
+  config.norm = look_up(kNormKinds, text("norm"), "norm");
+  config.norm_eps = nb::cast<float>(options["norm_eps"]);
+  config.activation = look_up(kActivations, text("activation"), "activation");
+  config.gated = nb::cast<bool>(options["gated"]);
+  config.kv = look_up(kKvKinds, text("kv_dtype"), "kv_dtype");
+  config.num_pages = number("num_pages");
+  config.inverse_frequencies = nb::cast<std::vector<float>>(options["inverse_frequencies"]);
+  return config;
+}
+
+struct LinearArrays {
+  AnyMatrix values;
+  int64_t group_size;
+  std::optional<Array<float, 2>> scales;
+  std::optional<Array<uint8_t, 2>> zero_points;
+  std::optional<Array<float, 1>> bias;
+};
+
+LinearSource check_linear(const std::string& kind, const LinearArrays& arrays) {
+  LinearSource source{};
+  source.kind = look_up(kWeightKinds, kind, "weight kind");
+  source.num_rows = static_cast<int64_t>(arrays.values.shape(0));
+  source.num_columns = static_cast<int64_t>(arrays.values.shape(1));
+  source.values = arrays.values.data();
+  source.group_size = arrays.group_size;
+  if (static_cast<int64_t>(arrays.values.itemsize()) != element_bytes(source.kind)) {
+    throw std::invalid_argument("the weight's elements do not have the size of its kind");
+  }
+  if (element_bytes(source.kind) == 1) {
+    if (source.group_size < 1) throw std::invalid_argument("group_size must be positive");
+    const int64_t num_groups = source.num_columns / source.group_size;
+    auto fits = [&](const auto& array) {
+      return static_cast<int64_t>(array.shape(0)) == source.num_rows &&
+             static_cast<int64_t>(array.shape(1)) == num_groups;
+    };
+    if (!arrays.scales || !fits(*arrays.scales) ||
+        (arrays.zero_points && !fits(*arrays.zero_points))) {
+      throw std::invalid_argument("scales and zero points must be [rows, columns / group_size]");
+    }
+    source.scales = arrays.scales->data();
+    source.zero_points = arrays.zero_points ? arrays.zero_points->data() : nullptr;
+  }
+  if (arrays.bias) {
+    if (static_cast<int64_t>(arrays.bias->size()) != source.num_rows) {
+      throw std::invalid_argument("the bias must have one entry per row");
+    }
+    source.bias = arrays.bias->data();
+  }
+  return source;
+}
+
+void add_linear(Model& model, const std::string& role, int64_t layer, const std::string& kind,
+                AnyMatrix values, int64_t group_size, std::optional<Array<float, 2>> scales,
+                std::optional<Array<uint8_t, 2>> zero_points,
+                std::optional<Array<float, 1>> bias) {
+  model.add_linear(role, layer,
+                   check_linear(kind, {values, group_size, scales, zero_points, bias}));
+}
+
+void step(Model& model, Ints tokens, Ints starts, Ints lengths, Ints num_logits, Ints page_offsets,
+          Ints pages, nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
+  const StepInput input{ints(tokens),     ints(starts),       ints(lengths),
+                        ints(num_logits), ints(page_offsets), ints(pages)};
+  model.check(input);
+  int64_t num_rows = 0;
+  for (int32_t count : input.num_logits) num_rows += count;
+  if (static_cast<int64_t>(logits.shape(0)) != num_rows ||
+      static_cast<int64_t>(logits.shape(1)) != model.config().vocab_size) {
+    throw std::invalid_argument("logits must be [sum of num_logits, vocab_size]");
+  }
+  nb::gil_scoped_release release;
+  model.step(input, logits.data());
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "Paredown's native core: batched decoder steps over paged keys and values.";
+
+  m.def("supported_isas", [] {
+    std::vector<std::string> names;
+    for (Isa isa : supported_isas()) names.emplace_back(isa_name(isa));
+    return names;
+  });
+  m.def(
+      "measure_peak",
+      [](const std::string& isa, int num_threads, const std::string& unit) {
+        return measure_peak(choose_isa(isa), num_threads, unit);
+      },
+      nb::arg("isa"), nb::arg("num_threads"), nb::arg("unit"),
+      nb::call_guard<nb::gil_scoped_release>());
+  m.def(
+      "measure_bandwidth",
+      [](const std::string& isa, int num_threads, int64_t num_bytes) {
+        return measure_bandwidth(choose_isa(isa), num_threads, num_bytes);
+      },
+      nb::arg("isa"), nb::arg("num_threads"), nb::arg("num_bytes"),
+      nb::call_guard<nb::gil_scoped_release>());
+
+  nb::class_<Model>(m, "Model")
+      .def(
+          "__init__",
+          [](Model* self, const nb::dict& config, const std::string& isa, int num_threads) {
+            new (self) Model(make_config(config), choose_isa(isa), num_threads);
+          },
+          nb::arg("config"), nb::arg("isa"), nb::arg("num_threads"))
+      .def_prop_ro("isa", [](const Model& model) { return model.kernels().name; })
+      .def_prop_ro("num_threads", &Model::num_threads)
+      .def_prop_ro("weight_bytes", &Model::weight_bytes)
+      .def("add_linear", add_linear, nb::arg("role"), nb::arg("layer"), nb::arg("kind"),
+           nb::arg("values"), nb::arg("group_size"), nb::arg("scales").none(),
+           nb::arg("zero_points").none(), nb::arg("bias").none())
+      .def("set_norm", &Model::set_norm, nb::arg("role"), nb::arg("layer"), nb::arg("weight"),
+           nb::arg("bias"))
+      .def("set_embedding",
+           [](Model& model, const std::string& kind, AnyMatrix values) {
+             const WeightKind weight_kind = look_up(kWeightKinds, kind, "weight kind");
+             model.set_embedding(weight_kind, table_bytes(values, weight_kind));
+           })
+      .def("set_positions",
+           [](Model& model, const std::string& kind, AnyMatrix values, int64_t offset) {
+             const WeightKind weight_kind = look_up(kWeightKinds, kind, "weight kind");
+             model.set_positions(weight_kind, table_bytes(values, weight_kind), offset);
+           })
+      .def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
+           nb::arg("num_logits"), nb::arg("page_offsets"), nb::arg("pages"), nb::arg("logits"));
+}
+
+}  // namespace paredown

@@ -1,0 +1,145 @@
+// Elementwise functions on 16 lanes. Include after a simd header.
+#pragma once
+
+#include "../kernels.h"
+
+namespace paredown {
+namespace {
+
+// e^x to about 2 ulp (Cephes expf: range reduction by ln 2 in two parts, degree-5 polynomial).
+// x is clamped to [-87, 88].
+inline F32x16 exp(F32x16 x) {
+  x = max(set_f(-87.0f), min(set_f(88.0f), x));
+  const I32x16 n = to_int(mul(x, set_f(1.44269504088896341f)));
+  const F32x16 whole = to_float(n);
+  F32x16 r = fma(whole, set_f(-0.693359375f), x);
+  r = fma(whole, set_f(2.12194440e-4f), r);
+  F32x16 poly = set_f(1.9875691500e-4f);
+  poly = fma(poly, r, set_f(1.3981999507e-3f));
+  poly = fma(poly, r, set_f(8.3334519073e-3f));
+  poly = fma(poly, r, set_f(4.1665795894e-2f));
+  poly = fma(poly, r, set_f(1.6666665459e-1f));
+  poly = fma(poly, r, set_f(5.0000001201e-1f));
+  const F32x16 result = add(fma(poly, mul(r, r), r), set_f(1.0f));
+  return scale_by_power(result, n);
+}
+
+inline F32x16 sigmoid(F32x16 x) {
+  return div(set_f(1.0f), add(set_f(1.0f), exp(sub(zero_f(), x))));
+}
+
+inline F32x16 tanh(F32x16 x) {
+  const F32x16 doubled = exp(mul(set_f(2.0f), max(set_f(-10.0f), min(set_f(10.0f), x))));
+  return sub(set_f(1.0f), div(set_f(2.0f), add(doubled, set_f(1.0f))));
+}
+
+// Abramowitz and Stegun 7.1.26, absolute error below 1.5e-7.
+inline F32x16 erf(F32x16 x) {
+  const F32x16 magnitude = abs(x);
+  const F32x16 t = div(set_f(1.0f), fma(set_f(0.3275911f), magnitude, set_f(1.0f)));
+  F32x16 poly = set_f(1.061405429f);
+  poly = fma(poly, t, set_f(-1.453152027f));
+  poly = fma(poly, t, set_f(1.421413741f));
+  poly = fma(poly, t, set_f(-0.284496736f));
+  poly = fma(poly, t, set_f(0.254829592f));
+  const F32x16 decay = exp(sub(zero_f(), mul(x, x)));
+  const F32x16 positive = sub(set_f(1.0f), mul(mul(poly, t), decay));
+  return select_less(x, zero_f(), sub(zero_f(), positive), positive);
+}
+
+template <Activation kActivation>
+inline F32x16 activation(F32x16 x) {
+  if constexpr (kActivation == Activation::kSilu) return mul(x, sigmoid(x));
+  if constexpr (kActivation == Activation::kRelu) return max(x, zero_f());
+  if constexpr (kActivation == Activation::kGelu) {
+    const F32x16 half = mul(set_f(0.5f), x);
+    return fma(half, erf(mul(x, set_f(0.70710678118654752f))), half);
+  }
+  if constexpr (kActivation == Activation::kGeluTanh) {
+    const F32x16 cubic = fma(mul(mul(x, x), x), set_f(0.044715f), x);
+    const F32x16 half = mul(set_f(0.5f), x);
+    return fma(half, tanh(mul(cubic, set_f(0.79788456080286536f))), half);
+  }
+}
+
+template <Activation kActivation>
+void activate_with(const float* gate, const float* up, float* output, int64_t size) {
+  for (int64_t i = 0; i < size; i += kLanes) {
+    F32x16 y = activation<kActivation>(load_f(gate + i));
+    if (up != nullptr) y = mul(y, load_f(up + i));
+    store_f(output + i, y);
+  }
+}
+
+// output = activation(gate) * up; without `up` just activation(gate). size: multiple of 16.
+void activate(Activation kind, const float* gate, const float* up, float* output, int64_t size) {
+  switch (kind) {
+    case Activation::kSilu:
+      return activate_with<Activation::kSilu>(gate, up, output, size);
+    case Activation::kGelu:
+      return activate_with<Activation::kGelu>(gate, up, output, size);
+    case Activation::kGeluTanh:
+      return activate_with<Activation::kGeluTanh>(gate, up, output, size);
+    case Activation::kRelu:
+      return activate_with<Activation::kRelu>(gate, up, output, size);
+  }
+}
+
+inline float square_root(float x) { return __builtin_sqrtf(x); }
+
+// RMSNorm (arXiv 1910.07467) or LayerNorm (arXiv 1607.06450) of one row; size: multiple of 16.
+void norm(const NormView& view, const float* input, float* output, int64_t size) {
+  const float count = static_cast<float>(size);
+  float mean = 0.0f;
+  if (view.kind == NormKind::kLayer) {
+    F32x16 total = zero_f();
+    for (int64_t i = 0; i < size; i += kLanes) total = add(total, load_f(input + i));
+    mean = sum_lanes(total) / count;
+  }
+  F32x16 squares = zero_f();
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const F32x16 centred = sub(load_f(input + i), set_f(mean));
+    squares = fma(centred, centred, squares);
+  }
+  const F32x16 scale = set_f(1.0f / square_root(sum_lanes(squares) / count + view.eps));
+  for (int64_t i = 0; i < size; i += kLanes) {
+    F32x16 y = mul(sub(load_f(input + i), set_f(mean)), scale);
+    y = mul(y, load_f(view.weight + i));
+    if (view.bias != nullptr) y = add(y, load_f(view.bias + i));
+    store_f(output + i, y);
+  }
+}
+
+// Rotary positions, rotate-half form (arXiv 2104.09864): pairs (d, d + head_dim/2).
+void rotate(float* heads, int64_t num_heads, int64_t head_dim, const float* cos,
+            const float* sin) {
+  const int64_t half = head_dim / 2;
+  for (int64_t head = 0; head < num_heads; ++head) {
+    float* first = heads + head * head_dim;
+    float* second = first + half;
+    for (int64_t i = 0; i < half; ++i) {
+      const float a = first[i];
+      const float b = second[i];
+      first[i] = a * cos[i] - b * sin[i];
+      second[i] = b * cos[i] + a * sin[i];
+    }
+  }
+}
+
+// One row of an embedding table as float; size: multiple of 16.
+void embed(WeightKind kind, const void* row, float* output, int64_t size, bool accumulate) {
+  for (int64_t i = 0; i < size; i += kLanes) {
+    F32x16 x;
+    if (kind == WeightKind::kFp32) {
+      x = load_f(static_cast<const float*>(row) + i);
+    } else if (kind == WeightKind::kFp16) {
+      x = load_fp16(static_cast<const uint16_t*>(row) + i);
+    } else {
+      x = load_bf16(static_cast<const uint16_t*>(row) + i);
+    }
+    store_f(output + i, accumulate ? add(load_f(output + i), x) : x);
+  }
+}
+
+}  // namespace
+}  // namespace paredown

@@ -1,0 +1,68 @@
+// Loops that reach the arithmetic and memory limits of one core, for `doctor`.
+#pragma once
+
+#include "math.h"
+
+namespace paredown {
+namespace {
+
+constexpr int kChains = 12;  // independent accumulators: covers latency times ports
+
+// About `num_operations` float operations (a multiply-add counts two).
+float peak_fp32(int64_t num_operations) {
+  F32x16 sums[kChains];
+  for (F32x16& sum : sums) sum = set_f(1.0f);
+  const F32x16 factor = set_f(0.999f);
+  const F32x16 addend = set_f(0.001f);
+  for (int64_t i = 0; i < num_operations; i += 2 * kLanes * kChains) {
+    for (F32x16& sum : sums) sum = fma(sum, factor, addend);
+  }
+  F32x16 total = zero_f();
+  for (const F32x16& sum : sums) total = add(total, sum);
+  return sum_lanes(total);
+}
+
+// bf16 pairs where the processor multiplies them, else the float path that bf16 weights take there.
+float peak_bf16(int64_t num_operations) {
+  if constexpr (!kHasBf16Dot) return peak_fp32(num_operations);
+  F32x16 sums[kChains];
+  for (F32x16& sum : sums) sum = zero_f();
+  const I32x16 weights = set_i(0x3F803F80);
+  for (int64_t i = 0; i < num_operations; i += 4 * kLanes * kChains) {
+    for (F32x16& sum : sums) sum = dot_bf16(sum, weights, 0x3F803F80u);
+  }
+  F32x16 total = zero_f();
+  for (const F32x16& sum : sums) total = add(total, sum);
+  return sum_lanes(total);
+}
+
+float peak_int8(int64_t num_operations) {
+  I32x16 sums[kChains];
+  for (I32x16& sum : sums) sum = zero_i();
+  alignas(64) uint8_t bytes[64];
+  for (uint8_t& byte : bytes) byte = 3;
+  const U8x64 weights = load_u8(bytes);
+  const I32x16 codes = set_i(0x01010101);
+  for (int64_t i = 0; i < num_operations; i += 8 * kLanes * kChains) {
+    for (I32x16& sum : sums) sum = dot4<8>(sum, weights, codes);
+  }
+  I32x16 total = zero_i();
+  for (const I32x16& sum : sums) total = add(total, sum);
+  return static_cast<float>(sum_lanes(total));
+}
+
+// Reads num_bytes (a multiple of 512) once, in order.
+float read_memory(const void* data, int64_t num_bytes) {
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  I32x16 sums[8];
+  for (I32x16& sum : sums) sum = zero_i();
+  for (int64_t i = 0; i + 512 <= num_bytes; i += 512) {
+    for (int j = 0; j < 8; ++j) sums[j] = add(sums[j], load_i(bytes + i + 64 * j));
+  }
+  I32x16 total = zero_i();
+  for (const I32x16& sum : sums) total = add(total, sum);
+  return static_cast<float>(sum_lanes(total));
+}
+
+}  // namespace
+}  // namespace paredown

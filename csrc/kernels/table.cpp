@@ -1,0 +1,38 @@
+// Compiled once per instruction set (see CMakeLists.txt) with PAREDOWN_ISA naming it. Everything the
+// kernels define has internal linkage and uses no library templates, so that no code built for a
+// wide instruction set can be linked into a path that runs on a narrow one.
+#define PAREDOWN_SIMD_generic "../simd/generic.h"
+#define PAREDOWN_SIMD_avx2 "../simd/avx2.h"
+#define PAREDOWN_SIMD_avx512 "../simd/avx512.h"
+#define PAREDOWN_SIMD_avx512_bf16 "../simd/avx512.h"
+#define PAREDOWN_PASTE(a, b) a##b
+#define PAREDOWN_JOIN(a, b) PAREDOWN_PASTE(a, b)
+#define PAREDOWN_QUOTE_PLAIN(a) #a
+#define PAREDOWN_QUOTE(a) PAREDOWN_QUOTE_PLAIN(a)
+
+#include PAREDOWN_JOIN(PAREDOWN_SIMD_, PAREDOWN_ISA)
+
+#include "attention.h"
+#include "linear.h"
+#include "peak.h"
+
+namespace paredown {
+
+extern const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA);
+const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
+    PAREDOWN_QUOTE(PAREDOWN_ISA),
+    prepare,
+    linear,
+    norm,
+    rotate,
+    write_kv,
+    attend,
+    activate,
+    embed,
+    peak_fp32,
+    peak_bf16,
+    peak_int8,
+    read_memory,
+};
+
+}  // namespace paredown

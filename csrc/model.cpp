@@ -1,0 +1,359 @@
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace paredown {
+namespace {
+
+constexpr int64_t kHeadsPerPass = 4;  // scores_ rows per thread, as attention.h wants them
+// Fewer rows than this are not worth waking the helpers for elementwise work.
+constexpr int64_t kMinParallelRows = 8;
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+int64_t element_bytes(WeightKind kind) { return kind == WeightKind::kFp32 ? 4 : 2; }
+
+[[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
+
+}  // namespace
+
+Model::Model(ModelConfig config, Isa isa, int num_threads)
+    : config_(std::move(config)), kernels_(kernel_table(isa)), pool_(num_threads) {
+  const bool lanes_fit = config_.hidden_size % kLanes == 0 && config_.head_dim % kLanes == 0 &&
+                         config_.intermediate_size % kLanes == 0;
+  if (!lanes_fit) fail("hidden_size, head_dim and intermediate_size must be multiples of 16");
+  if (config_.num_kv_heads < 1 || config_.num_heads % config_.num_kv_heads != 0) {
+    fail("num_heads must be a multiple of num_kv_heads");
+  }
+  layers_.resize(static_cast<size_t>(config_.num_layers));
+  const int64_t kv_bytes = config_.kv == KvKind::kBf16 ? 2 : 4;
+  kv_layer_bytes_ =
+      config_.num_pages * config_.num_kv_heads * 2 * config_.head_dim * kPageSize * kv_bytes;
+  kv_ = AlignedBuffer(kv_layer_bytes_ * config_.num_layers);
+  const int64_t q_size = config_.num_heads * config_.head_dim;
+  const int64_t qkv_size = q_size + 2 * config_.num_kv_heads * config_.head_dim;
+  const int64_t up_size = config_.intermediate_size * (config_.gated ? 2 : 1);
+  wide_stride_ = round_up(std::max({config_.hidden_size, q_size, qkv_size, up_size}), 32);
+}
+
+LinearGroup& Model::linear_group(const std::string& role, int64_t layer) {
+  if (role == "output") return output_;
+  if (layer < 0 || layer >= config_.num_layers) fail("no layer " + std::to_string(layer));
+  Layer& target = layers_[static_cast<size_t>(layer)];
+  if (role == "qkv") return target.qkv;
+  if (role == "o") return target.out;
+  if (role == "up") return target.up;
+  if (role == "down") return target.down;
+  fail("unknown linear role '" + role + "'");
+}
+
+Norm& Model::norm_slot(const std::string& role, int64_t layer) {
+  if (role == "final_norm") return final_norm_;
+  if (layer < 0 || layer >= config_.num_layers) fail("no layer " + std::to_string(layer));
+  Layer& target = layers_[static_cast<size_t>(layer)];
+  if (role == "attention_norm") return target.attention_norm;
+  if (role == "mlp_norm") return target.mlp_norm;
+  if (role == "q_norm") return target.q_norm;
+  if (role == "k_norm") return target.k_norm;
+  fail("unknown norm role '" + role + "'");
+}
+
+void Model::add_linear(const std::string& role, int64_t layer, const LinearSource& source) {
+  linear_group(role, layer).parts.emplace_back(source);
+}
+
+void Model::set_norm(const std::string& role, int64_t layer, std::vector<float> weight,
+                     std::vector<float> bias) {
+  norm_slot(role, layer) = {std::move(weight), std::move(bias)};
+}
+
+void Model::set_embedding(WeightKind kind, std::span<const uint8_t> bytes) {
+  const int64_t row_bytes = config_.hidden_size * element_bytes(kind);
+  if (static_cast<int64_t>(bytes.size()) != row_bytes * config_.vocab_size) {
+    fail("the embedding table has the wrong size");
+  }
+  embedding_ = {kind, config_.vocab_size, row_bytes,
+                AlignedBuffer(static_cast<int64_t>(bytes.size()))};
+  std::memcpy(embedding_.values.get(), bytes.data(), bytes.size());
+}
+
+void Model::set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset) {
+  const int64_t row_bytes = config_.hidden_size * element_bytes(kind);
+  const int64_t num_rows = static_cast<int64_t>(bytes.size()) / row_bytes;
+  if (num_rows < config_.max_positions + offset) fail("the position table is too short");
+  positions_ = {kind, num_rows, row_bytes, AlignedBuffer(static_cast<int64_t>(bytes.size()))};
+  std::memcpy(positions_.values.get(), bytes.data(), bytes.size());
+  position_offset_ = offset;
+}
+
+int64_t Model::weight_bytes() const {
+  int64_t total = 0;
+  auto count = [&total](const LinearGroup& group) {
+    for (const PackedLinear& part : group.parts) total += part.num_bytes();
+  };
+  for (const Layer& layer : layers_) {
+    for (const LinearGroup* group : {&layer.qkv, &layer.out, &layer.up, &layer.down}) {
+      count(*group);
+    }
+  }
+  count(output_);
+  return total;
+}
+
+void Model::check(const StepInput& input) const {
+  const size_t num_slices = input.starts.size();
+  if (input.lengths.size() != num_slices || input.num_logits.size() != num_slices ||
+      input.page_offsets.size() != num_slices + 1) {
+    fail("the slice arrays differ in length");
+  }
+  for (int32_t token : input.tokens) {
+    if (token < 0 || token >= config_.vocab_size) {
+      fail("token " + std::to_string(token) + " is outside the vocabulary");
+    }
+  }
+  int64_t num_tokens = 0;
+  for (size_t s = 0; s < num_slices; ++s) {
+    const int64_t length = input.lengths[s];
+    const int64_t end = int64_t{input.starts[s]} + length;
+    const int64_t begin = input.page_offsets[s];
+    const int64_t num_pages = int64_t{input.page_offsets[s + 1]} - begin;
+    if (length < 1 || input.starts[s] < 0 || end > config_.max_positions) {
+      fail("a slice of " + std::to_string(length) + " tokens at " +
+           std::to_string(input.starts[s]) + " leaves the context of " +
+           std::to_string(config_.max_positions));
+    }
+    if (input.num_logits[s] < 0 || input.num_logits[s] > length) fail("num_logits out of range");
+    if (begin < 0 || num_pages * kPageSize < end ||
+        input.page_offsets[s + 1] > static_cast<int64_t>(input.pages.size())) {
+      fail("a slice has too few pages");
+    }
+    num_tokens += length;
+  }
+  for (int32_t page : input.pages) {
+    if (page < 0 || page >= config_.num_pages) fail("page " + std::to_string(page) + " is unknown");
+  }
+  if (num_tokens != static_cast<int64_t>(input.tokens.size())) {
+    fail("the slices do not add up to the tokens");
+  }
+}
+
+void Model::reserve(int64_t num_tokens, int64_t num_keys) {
+  if (num_tokens > max_tokens_) {
+    max_tokens_ = num_tokens;
+    const int64_t wide_bytes = num_tokens * wide_stride_ * 4;
+    hidden_ = AlignedBuffer(num_tokens * config_.hidden_size * 4);
+    for (AlignedBuffer* buffer : {&normed_, &wide_, &attended_, &activated_, &pairs_}) {
+      *buffer = AlignedBuffer(wide_bytes);
+    }
+    cos_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
+    sin_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
+    codes_ = AlignedBuffer(num_tokens * wide_stride_);
+    scales_ = AlignedBuffer(num_tokens * wide_stride_ / 8);
+    sums_ = AlignedBuffer(num_tokens * wide_stride_ / 8);
+  }
+  if (num_keys > max_keys_) {
+    max_keys_ = round_up(num_keys, 256);
+    scores_ = AlignedBuffer(pool_.num_threads() * kHeadsPerPass * max_keys_ * 4);
+  }
+}
+
+template <class Body>
+void Model::for_rows(int64_t num_rows, Body&& body) {
+  if (num_rows < kMinParallelRows) {
+    for (int64_t row = 0; row < num_rows; ++row) body(row);
+    return;
+  }
+  pool_.run([&](int thread, int num_threads) {
+    const Range share = static_share(num_rows, thread, num_threads);
+    for (int64_t row = share.begin; row < share.end; ++row) body(row);
+  });
+}
+
+NormView Model::norm_view(const Norm& norm) const {
+  return {config_.norm, config_.norm_eps, norm.weight.data(),
+          norm.bias.empty() ? nullptr : norm.bias.data()};
+}
+
+KvView Model::kv_view(int64_t layer) const {
+  return {config_.kv, kv_.as<uint8_t>() + layer * kv_layer_bytes_, config_.num_kv_heads,
+          config_.head_dim};
+}
+
+void Model::embed_rows(const StepInput& input) {
+  float* hidden = hidden_.as<float>();
+  const int64_t half = config_.head_dim / 2;
+  for_rows(num_tokens_, [&](int64_t t) {
+    float* row = hidden + t * config_.hidden_size;
+    const int64_t position = rows_[static_cast<size_t>(t)].position;
+    kernels_.embed(embedding_.kind,
+                   embedding_.values.as<uint8_t>() +
+                       input.tokens[static_cast<size_t>(t)] * embedding_.row_bytes,
+                   row, config_.hidden_size, false);
+    if (positions_.num_rows > 0) {
+      kernels_.embed(positions_.kind,
+                     positions_.values.as<uint8_t>() +
+                         (position + position_offset_) * positions_.row_bytes,
+                     row, config_.hidden_size, true);
+    }
+    for (size_t i = 0; i < config_.inverse_frequencies.size(); ++i) {
+      const float angle = static_cast<float>(position) * config_.inverse_frequencies[i];
+      cos_.as<float>()[t * half + static_cast<int64_t>(i)] = std::cos(angle);
+      sin_.as<float>()[t * half + static_cast<int64_t>(i)] = std::sin(angle);
+    }
+  });
+}
+
+void Model::run_norm(const Norm& norm, const float* input, float* output, int64_t num_rows) {
+  const NormView view = norm_view(norm);
+  for_rows(num_rows, [&](int64_t t) {
+    kernels_.norm(view, input + t * config_.hidden_size, output + t * wide_stride_,
+                  config_.hidden_size);
+  });
+}
+
+void Model::run_linear(const LinearGroup& group, const float* input, int64_t input_stride,
+                       int64_t num_tokens, const OutputRows& output) {
+  const InputRows rows{input,
+                       input_stride,
+                       codes_.as<int8_t>(),
+                       wide_stride_,
+                       scales_.as<float>(),
+                       sums_.as<int32_t>(),
+                       wide_stride_ / 32,
+                       pairs_.as<uint32_t>()};
+  OutputRows part_output = output;
+  for (const PackedLinear& part : group.parts) {
+    const LinearView& view = part.view();
+    if (num_tokens < kMinParallelRows) {
+      kernels_.prepare(view, rows, 0, num_tokens);
+    } else {
+      pool_.run([&](int thread, int num_threads) {
+        const Range share = static_share(num_tokens, thread, num_threads);
+        kernels_.prepare(view, rows, share.begin, share.end);
+      });
+    }
+    pool_.run([&](int thread, int num_threads) {
+      const Range share = static_share(part.num_panels(), thread, num_threads);
+      kernels_.linear(view, rows, part_output, num_tokens, share.begin, share.end);
+    });
+    part_output.values += view.num_rows;
+  }
+}
+
+void Model::rotate_and_store(const Layer& layer, int64_t index) {
+  const KvView kv = kv_view(index);
+  const int64_t head_dim = config_.head_dim;
+  const int64_t q_size = config_.num_heads * head_dim;
+  const int64_t kv_size = config_.num_kv_heads * head_dim;
+  const float query_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  for_rows(num_tokens_, [&](int64_t t) {
+    const Row& row = rows_[static_cast<size_t>(t)];
+    float* query = wide_.as<float>() + t * wide_stride_;
+    float* key = query + q_size;
+    if (!layer.q_norm.weight.empty()) {
+      const NormView q_norm = norm_view(layer.q_norm);
+      const NormView k_norm = norm_view(layer.k_norm);
+      for (float* head = query; head < key; head += head_dim) {
+        kernels_.norm(q_norm, head, head, head_dim);
+      }
+      for (float* head = key; head < key + kv_size; head += head_dim) {
+        kernels_.norm(k_norm, head, head, head_dim);
+      }
+    }
+    if (!config_.inverse_frequencies.empty()) {
+      const float* cos = cos_.as<float>() + t * head_dim / 2;
+      const float* sin = sin_.as<float>() + t * head_dim / 2;
+      kernels_.rotate(query, config_.num_heads, head_dim, cos, sin);
+      kernels_.rotate(key, config_.num_kv_heads, head_dim, cos, sin);
+    }
+    for (int64_t i = 0; i < q_size; ++i) query[i] *= query_scale;
+    kernels_.write_kv(kv, row.pages[row.position / kPageSize], row.position % kPageSize, key,
+                      key + kv_size);
+  });
+}
+
+void Model::attend(int64_t index) {
+  const KvView kv = kv_view(index);
+  const int64_t heads_per_kv = config_.num_heads / config_.num_kv_heads;
+  const int64_t num_tasks = num_tokens_ * config_.num_kv_heads;
+  pool_.run([&](int thread, int num_threads) {
+    float* scores = scores_.as<float>() + thread * kHeadsPerPass * max_keys_;
+    // Round robin: later tokens of a prompt see more keys than earlier ones.
+    for (int64_t i = thread; i < num_tasks; i += num_threads) {
+      const int64_t t = i / config_.num_kv_heads;
+      const Row& row = rows_[static_cast<size_t>(t)];
+      const int64_t window = config_.sliding_window;
+      const AttentionTask task{wide_.as<float>() + t * wide_stride_,
+                               attended_.as<float>() + t * wide_stride_, row.pages, row.position,
+                               window > 0 ? std::max<int64_t>(0, row.position - window + 1) : 0};
+      kernels_.attend(kv, task, i % config_.num_kv_heads, heads_per_kv, scores);
+    }
+  });
+}
+
+void Model::activate() {
+  const int64_t size = config_.intermediate_size;
+  for_rows(num_tokens_, [&](int64_t t) {
+    const float* gate = wide_.as<float>() + t * wide_stride_;
+    kernels_.activate(config_.activation, gate, config_.gated ? gate + size : nullptr,
+                      activated_.as<float>() + t * wide_stride_, size);
+  });
+}
+
+void Model::run_layer(int64_t index) {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  float* hidden = hidden_.as<float>();
+  const OutputRows wide{wide_.as<float>(), wide_stride_, false};
+  const OutputRows residual{hidden, config_.hidden_size, true};
+  run_norm(layer.attention_norm, hidden, normed_.as<float>(), num_tokens_);
+  run_linear(layer.qkv, normed_.as<float>(), wide_stride_, num_tokens_, wide);
+  rotate_and_store(layer, index);
+  attend(index);
+  run_linear(layer.out, attended_.as<float>(), wide_stride_, num_tokens_, residual);
+  run_norm(layer.mlp_norm, hidden, normed_.as<float>(), num_tokens_);
+  run_linear(layer.up, normed_.as<float>(), wide_stride_, num_tokens_, wide);
+  activate();
+  run_linear(layer.down, activated_.as<float>(), wide_stride_, num_tokens_, residual);
+}
+
+void Model::write_logits(const StepInput& input, float* logits) {
+  // Rows that need logits move to the front, in order: a row never moves past its own place.
+  float* hidden = hidden_.as<float>();
+  int64_t num_rows = 0;
+  int64_t first = 0;
+  for (size_t s = 0; s < input.lengths.size(); ++s) {
+    const int64_t end = first + input.lengths[s];
+    for (int64_t t = end - input.num_logits[s]; t < end; ++t, ++num_rows) {
+      std::memmove(hidden + num_rows * config_.hidden_size, hidden + t * config_.hidden_size,
+                   static_cast<size_t>(config_.hidden_size) * sizeof(float));
+    }
+    first = end;
+  }
+  if (num_rows == 0) return;
+  run_norm(final_norm_, hidden, normed_.as<float>(), num_rows);
+  run_linear(output_, normed_.as<float>(), wide_stride_, num_rows,
+             {logits, config_.vocab_size, false});
+}
+
+void Model::step(const StepInput& input, float* logits) {
+  num_tokens_ = static_cast<int64_t>(input.tokens.size());
+  if (num_tokens_ == 0) return;
+  rows_.clear();
+  int64_t num_keys = 0;
+  for (size_t s = 0; s < input.starts.size(); ++s) {
+    const int32_t* pages = input.pages.data() + input.page_offsets[s];
+    for (int64_t j = 0; j < input.lengths[s]; ++j) rows_.push_back({input.starts[s] + j, pages});
+    num_keys = std::max(num_keys, rows_.back().position + kPageSize);
+  }
+  reserve(num_tokens_, num_keys);
+  embed_rows(input);
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) run_layer(layer);
+  write_logits(input, logits);
+}
+
+}  // namespace paredown

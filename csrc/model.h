@@ -1,0 +1,155 @@
+// The native executor: a whole batched step of a decoder-only transformer in one call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels.h"
+#include "packed_linear.h"
+#include "thread_pool.h"
+
+namespace paredown {
+
+// Mirrors ModelSpec (src/paredown/spec/model.py).
+struct ModelConfig {
+  int64_t vocab_size;
+  int64_t hidden_size;
+  int64_t num_layers;
+  int64_t num_heads;
+  int64_t num_kv_heads;
+  int64_t head_dim;
+  int64_t intermediate_size;
+  int64_t max_positions;
+  int64_t sliding_window;  // 0: none
+  NormKind norm;
+  float norm_eps;
+  Activation activation;
+  bool gated;
+  KvKind kv;
+  int64_t num_pages;
+  std::vector<float> inverse_frequencies;  // empty: no rotary positions
+};
+
+// Linear layers that read the same input and write side by side: q, k, v or gate, up. Parts of one
+// weight format are merged by the loader; several parts remain when their formats differ.
+struct LinearGroup {
+  std::vector<PackedLinear> parts;
+};
+
+struct Norm {
+  std::vector<float> weight;
+  std::vector<float> bias;
+};
+
+struct Layer {
+  Norm attention_norm;
+  Norm mlp_norm;
+  Norm q_norm;
+  Norm k_norm;
+  LinearGroup qkv;
+  LinearGroup out;
+  LinearGroup up;    // gate and up side by side when gated
+  LinearGroup down;
+};
+
+struct Table {
+  WeightKind kind = WeightKind::kFp32;
+  int64_t num_rows = 0;
+  int64_t row_bytes = 0;
+  AlignedBuffer values;
+};
+
+// Tokens of all slices of a step, one after the other.
+struct StepInput {
+  std::span<const int32_t> tokens;         // [T]
+  std::span<const int32_t> starts;         // [S] position of the first token of a slice
+  std::span<const int32_t> lengths;        // [S]
+  std::span<const int32_t> num_logits;     // [S]
+  std::span<const int32_t> page_offsets;   // [S + 1] into pages
+  std::span<const int32_t> pages;
+};
+
+class Model {
+ public:
+  Model(ModelConfig config, Isa isa, int num_threads);
+
+  const ModelConfig& config() const { return config_; }
+  const KernelTable& kernels() const { return kernels_; }
+  int num_threads() const { return pool_.num_threads(); }
+
+  void add_linear(const std::string& role, int64_t layer, const LinearSource& source);
+  void set_norm(const std::string& role, int64_t layer, std::vector<float> weight,
+                std::vector<float> bias);
+  void set_embedding(WeightKind kind, std::span<const uint8_t> bytes);
+  void set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
+
+  // Bytes of weights that a decode step reads (the embedding table is read by row, not counted).
+  int64_t weight_bytes() const;
+
+  // Checks everything before touching anything; throws std::invalid_argument.
+  void check(const StepInput& input) const;
+  // logits: [sum of num_logits][vocab_size]. The input must have passed `check`.
+  void step(const StepInput& input, float* logits);
+
+ private:
+  struct Row {
+    int64_t position;
+    const int32_t* pages;
+  };
+
+  void reserve(int64_t num_tokens, int64_t num_keys);
+  void embed_rows(const StepInput& input);
+  void run_layer(int64_t index);
+  void run_linear(const LinearGroup& group, const float* input, int64_t input_stride,
+                  int64_t num_tokens, const OutputRows& output);
+  void run_norm(const Norm& norm, const float* input, float* output, int64_t num_rows);
+  void rotate_and_store(const Layer& layer, int64_t index);
+  void attend(int64_t index);
+  void activate();
+  void write_logits(const StepInput& input, float* logits);
+  NormView norm_view(const Norm& norm) const;
+  KvView kv_view(int64_t layer) const;
+  LinearGroup& linear_group(const std::string& role, int64_t layer);
+  Norm& norm_slot(const std::string& role, int64_t layer);
+
+  template <class Body>
+  void for_rows(int64_t num_rows, Body&& body);
+
+  ModelConfig config_;
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  std::vector<Layer> layers_;
+  Norm final_norm_;
+  LinearGroup output_;
+  Table embedding_;
+  Table positions_;
+  int64_t position_offset_ = 0;
+  AlignedBuffer kv_;
+  int64_t kv_layer_bytes_ = 0;
+
+  // Working memory of a step, grown when a larger one comes.
+  int64_t num_tokens_ = 0;
+  int64_t max_tokens_ = 0;
+  int64_t max_keys_ = 0;
+  int64_t wide_stride_ = 0;
+  std::vector<Row> rows_;
+  // A buffer that an integer weight reads holds rows of one width only, so that the padding of a
+  // row to 32 columns stays zero.
+  AlignedBuffer hidden_;      // [T][hidden]
+  AlignedBuffer normed_;      // [T][wide], hidden used
+  AlignedBuffer wide_;        // [T][wide], q, k, v or gate, up
+  AlignedBuffer attended_;    // [T][wide], heads used
+  AlignedBuffer activated_;   // [T][wide], intermediate used
+  AlignedBuffer cos_;         // [T][head_dim / 2]
+  AlignedBuffer sin_;
+  AlignedBuffer codes_;       // [T][wide]
+  AlignedBuffer scales_;      // [T][wide / 32]
+  AlignedBuffer sums_;
+  AlignedBuffer pairs_;       // [T][wide]
+  AlignedBuffer scores_;      // [threads][4][keys]
+};
+
+}  // namespace paredown

@@ -1,0 +1,18 @@
+// What this machine can do at best with a given instruction set and number of threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "isa.h"
+
+namespace paredown {
+
+// Best of several short runs, in operations per second. `unit`: "fp32", "bf16" or "int8".
+double measure_peak(Isa isa, int num_threads, const std::string& unit);
+
+// Bytes per second when all threads read a buffer of num_bytes again and again, best of several
+// rounds. A buffer that fits a cache measures that cache, which is the limit of a model that fits.
+double measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes);
+
+}  // namespace paredown

@@ -1,0 +1,184 @@
+// 16 lanes in two AVX2 registers (AVX2, FMA, F16C).
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace paredown {
+namespace {
+
+struct F32x16 {
+  __m256 lo, hi;
+};
+struct I32x16 {
+  __m256i lo, hi;
+};
+struct U8x64 {
+  __m256i lo, hi;
+};
+
+// Tiles for 16 registers of half the width.
+constexpr int kFloatTokens = 3;
+constexpr int kFloatPanels = 2;
+constexpr int kIntTokens = 3;
+constexpr int kIntPanels = 1;
+
+inline F32x16 zero_f() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline F32x16 set_f(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline F32x16 load_f(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store_f(float* p, F32x16 a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
+inline F32x16 add(F32x16 a, F32x16 b) {
+  return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+inline F32x16 sub(F32x16 a, F32x16 b) {
+  return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
+inline F32x16 mul(F32x16 a, F32x16 b) {
+  return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+}
+inline F32x16 div(F32x16 a, F32x16 b) {
+  return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
+}
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+inline F32x16 max(F32x16 a, F32x16 b) {
+  return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
+}
+inline F32x16 min(F32x16 a, F32x16 b) {
+  return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)};
+}
+inline F32x16 abs(F32x16 a) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+}
+inline F32x16 select_less(F32x16 x, F32x16 y, F32x16 a, F32x16 b) {
+  return {_mm256_blendv_ps(b.lo, a.lo, _mm256_cmp_ps(x.lo, y.lo, _CMP_LT_OQ)),
+          _mm256_blendv_ps(b.hi, a.hi, _mm256_cmp_ps(x.hi, y.hi, _CMP_LT_OQ))};
+}
+inline float sum_lanes(F32x16 a) {
+  const __m256 half = _mm256_add_ps(a.lo, a.hi);
+  __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  quarter = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+}
+inline float max_lanes(F32x16 a) {
+  const __m256 half = _mm256_max_ps(a.lo, a.hi);
+  __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  quarter = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_max_ss(quarter, _mm_movehdup_ps(quarter)));
+}
+
+inline __m128i load_128(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+inline F32x16 load_fp16(const uint16_t* p) {
+  return {_mm256_cvtph_ps(load_128(p)), _mm256_cvtph_ps(load_128(p + 8))};
+}
+inline F32x16 load_bf16(const uint16_t* p) {
+  const __m256i lo = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_128(p)), 16);
+  const __m256i hi = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_128(p + 8)), 16);
+  return {_mm256_castsi256_ps(lo), _mm256_castsi256_ps(hi)};
+}
+inline __m256i round_to_bf16(__m256 a) {
+  const __m256i bits = _mm256_castps_si256(a);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i bias = _mm256_add_epi32(_mm256_set1_epi32(0x7FFF), odd);
+  return _mm256_srli_epi32(_mm256_add_epi32(bits, bias), 16);
+}
+inline void store_bf16(uint16_t* p, F32x16 a) {
+  const __m256i packed = _mm256_packus_epi32(round_to_bf16(a.lo), round_to_bf16(a.hi));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xD8));
+}
+
+inline I32x16 zero_i() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline I32x16 set_i(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I32x16 load_i(const void* p) {
+  const auto* words = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
+}
+inline I32x16 add(I32x16 a, I32x16 b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
+inline I32x16 mul(I32x16 a, I32x16 b) {
+  return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
+}
+inline I32x16 load_u8_as_i32(const uint8_t* p) {
+  const __m128i bytes = load_128(p);
+  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+inline int32_t sum_lanes(I32x16 a) {
+  alignas(32) int32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), _mm256_add_epi32(a.lo, a.hi));
+  int32_t total = 0;
+  for (int32_t lane : lanes) total += lane;
+  return total;
+}
+inline F32x16 to_float(I32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+inline I32x16 to_int(F32x16 a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
+inline void store_i8(int8_t* p, I32x16 a) {
+  const __m256i words =
+      _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xD8);
+  const __m128i bytes =
+      _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
+  return {_mm256_castsi256_ps(
+              _mm256_add_epi32(_mm256_castps_si256(a.lo), _mm256_slli_epi32(n.lo, 23))),
+          _mm256_castsi256_ps(
+              _mm256_add_epi32(_mm256_castps_si256(a.hi), _mm256_slli_epi32(n.hi, 23)))};
+}
+
+inline U8x64 load_u8(const uint8_t* p) {
+  const auto* words = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
+}
+inline U8x64 low_nibbles(U8x64 a) {
+  const __m256i mask = _mm256_set1_epi8(0x0F);
+  return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
+}
+inline U8x64 high_nibbles(U8x64 a) {
+  const __m256i mask = _mm256_set1_epi8(0x0F);
+  return {_mm256_and_si256(_mm256_srli_epi16(a.lo, 4), mask),
+          _mm256_and_si256(_mm256_srli_epi16(a.hi, 4), mask)};
+}
+template <int kBits>
+inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
+  if constexpr (kBits == 4) {
+    // Sums of two products stay below 2^15: no saturation.
+    const __m256i pairs = _mm256_maddubs_epi16(w, x);
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  } else {
+    // vpmaddubsw would saturate, so even and odd bytes go through 16-bit products.
+    const __m256i w_even = _mm256_and_si256(w, _mm256_set1_epi16(0x00FF));
+    const __m256i w_odd = _mm256_srli_epi16(w, 8);
+    const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
+    const __m256i x_odd = _mm256_srai_epi16(x, 8);
+    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(w_even, x_even));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(w_odd, x_odd));
+  }
+}
+template <int kBits>
+inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
+  return {dot4_half<kBits>(acc.lo, w.lo, x.lo), dot4_half<kBits>(acc.hi, w.hi, x.hi)};
+}
+
+constexpr bool kHasBf16Dot = false;
+inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
+inline F32x16 even_bf16(I32x16 pairs) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs.lo, 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(pairs.hi, 16))};
+}
+inline F32x16 odd_bf16(I32x16 pairs) {
+  const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xFFFF0000u));
+  return {_mm256_castsi256_ps(_mm256_and_si256(pairs.lo, mask)),
+          _mm256_castsi256_ps(_mm256_and_si256(pairs.hi, mask))};
+}
+
+}  // namespace
+}  // namespace paredown

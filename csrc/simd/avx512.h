@@ -1,0 +1,122 @@
+// 16 lanes in one AVX-512 register. With __AVX512BF16__ the bf16 dot product is native.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace paredown {
+namespace {
+
+struct F32x16 {
+  __m512 v;
+};
+struct I32x16 {
+  __m512i v;
+};
+struct U8x64 {
+  __m512i v;
+};
+
+// Tiles that fit the 32 registers: tokens x panels of 16 rows.
+constexpr int kFloatTokens = 6;
+constexpr int kFloatPanels = 4;
+constexpr int kIntTokens = 6;
+constexpr int kIntPanels = 2;
+
+inline F32x16 zero_f() { return {_mm512_setzero_ps()}; }
+inline F32x16 set_f(float x) { return {_mm512_set1_ps(x)}; }
+inline F32x16 load_f(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline void store_f(float* p, F32x16 a) { _mm512_storeu_ps(p, a.v); }
+inline F32x16 add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline F32x16 sub(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline F32x16 mul(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline F32x16 div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline F32x16 abs(F32x16 a) { return {_mm512_abs_ps(a.v)}; }
+// a where x < y, else b, lane by lane.
+inline F32x16 select_less(F32x16 x, F32x16 y, F32x16 a, F32x16 b) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(x.v, y.v, _CMP_LT_OQ), b.v, a.v)};
+}
+inline float sum_lanes(F32x16 a) {
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  quarter = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+}
+inline float max_lanes(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
+
+inline F32x16 load_fp16(const uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+inline F32x16 load_bf16(const uint16_t* p) {
+  const __m512i bits =
+      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
+}
+// Round to nearest even.
+inline void store_bf16(uint16_t* p, F32x16 a) {
+  const __m512i bits = _mm512_castps_si512(a.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded =
+      _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}
+
+inline I32x16 zero_i() { return {_mm512_setzero_si512()}; }
+inline I32x16 set_i(int32_t x) { return {_mm512_set1_epi32(x)}; }
+inline I32x16 load_i(const void* p) { return {_mm512_loadu_si512(p)}; }
+inline I32x16 add(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+inline I32x16 mul(I32x16 a, I32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+inline I32x16 load_u8_as_i32(const uint8_t* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+inline int32_t sum_lanes(I32x16 a) { return _mm512_reduce_add_epi32(a.v); }
+inline F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+// Round to nearest even.
+inline I32x16 to_int(F32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
+inline void store_i8(int8_t* p, I32x16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a.v));
+}
+// a * 2^n for results that stay normal.
+inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
+  return {_mm512_castsi512_ps(
+      _mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(n.v, 23)))};
+}
+
+inline U8x64 load_u8(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+inline U8x64 low_nibbles(U8x64 a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(0x0F))}; }
+inline U8x64 high_nibbles(U8x64 a) {
+  return {_mm512_and_si512(_mm512_srli_epi16(a.v, 4), _mm512_set1_epi8(0x0F))};
+}
+// acc[i] += sum over j < 4 of w[4 i + j] * x[j]; `x` holds the same four signed bytes in each lane.
+template <int kBits>
+inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
+  return {_mm512_dpbusd_epi32(acc.v, w.v, x.v)};
+}
+
+#if defined(__AVX512BF16__)
+constexpr bool kHasBf16Dot = true;
+// acc[i] += sum over j < 2 of w[2 i + j] * x[j] in bf16 pairs.
+inline F32x16 dot_bf16(F32x16 acc, I32x16 w, uint32_t x) {
+  return {_mm512_dpbf16_ps(acc.v, reinterpret_cast<__m512bh>(w.v),
+                           reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(x))))};
+}
+#else
+constexpr bool kHasBf16Dot = false;
+inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
+#endif
+// The even and odd columns of bf16 pairs, as float.
+inline F32x16 even_bf16(I32x16 pairs) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(pairs.v, 16))};
+}
+inline F32x16 odd_bf16(I32x16 pairs) {
+  return {_mm512_castsi512_ps(
+      _mm512_and_si512(pairs.v, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))))};
+}
+
+}  // namespace
+}  // namespace paredown

@@ -1,0 +1,197 @@
+// 16 lanes in plain C++: the readable meaning of every operation, for any processor.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace paredown {
+namespace {
+
+struct F32x16 {
+  float v[16];
+};
+struct I32x16 {
+  int32_t v[16];
+};
+struct U8x64 {
+  uint8_t v[64];
+};
+
+constexpr int kFloatTokens = 2;
+constexpr int kFloatPanels = 1;
+constexpr int kIntTokens = 2;
+constexpr int kIntPanels = 1;
+
+template <class Result, class Function>
+inline Result each_lane(Function function) {
+  Result result;
+  for (int i = 0; i < 16; ++i) result.v[i] = function(i);
+  return result;
+}
+
+inline F32x16 set_f(float x) {
+  return each_lane<F32x16>([&](int) { return x; });
+}
+inline F32x16 zero_f() { return set_f(0.0f); }
+inline F32x16 load_f(const float* p) {
+  return each_lane<F32x16>([&](int i) { return p[i]; });
+}
+inline void store_f(float* p, F32x16 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline F32x16 add(F32x16 a, F32x16 b) {
+  return each_lane<F32x16>([&](int i) { return a.v[i] + b.v[i]; });
+}
+inline F32x16 sub(F32x16 a, F32x16 b) {
+  return each_lane<F32x16>([&](int i) { return a.v[i] - b.v[i]; });
+}
+inline F32x16 mul(F32x16 a, F32x16 b) {
+  return each_lane<F32x16>([&](int i) { return a.v[i] * b.v[i]; });
+}
+inline F32x16 div(F32x16 a, F32x16 b) {
+  return each_lane<F32x16>([&](int i) { return a.v[i] / b.v[i]; });
+}
+// Two roundings: processors without a fused multiply-add would emulate one very slowly.
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  return each_lane<F32x16>([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
+}
+inline F32x16 max(F32x16 a, F32x16 b) {
+  return each_lane<F32x16>([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+inline F32x16 min(F32x16 a, F32x16 b) {
+  return each_lane<F32x16>([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+}
+inline F32x16 abs(F32x16 a) {
+  return each_lane<F32x16>([&](int i) { return std::fabs(a.v[i]); });
+}
+inline F32x16 select_less(F32x16 x, F32x16 y, F32x16 a, F32x16 b) {
+  return each_lane<F32x16>([&](int i) { return x.v[i] < y.v[i] ? a.v[i] : b.v[i]; });
+}
+inline float sum_lanes(F32x16 a) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
+  }
+  return a.v[0];
+}
+inline float max_lanes(F32x16 a) {
+  float largest = a.v[0];
+  for (int i = 1; i < 16; ++i) largest = a.v[i] > largest ? a.v[i] : largest;
+  return largest;
+}
+
+inline float float_from_bits(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+inline uint32_t bits_from_float(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+inline float float_from_fp16(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1Fu;
+  const uint32_t fraction = half & 0x3FFu;
+  if (exponent == 0x1F) return float_from_bits(sign | 0x7F800000u | (fraction << 13));
+  if (exponent != 0) return float_from_bits(sign | ((exponent + 112) << 23) | (fraction << 13));
+  const float subnormal = static_cast<float>(fraction) * 0x1p-24f;
+  return sign ? -subnormal : subnormal;
+}
+inline F32x16 load_fp16(const uint16_t* p) {
+  return each_lane<F32x16>([&](int i) { return float_from_fp16(p[i]); });
+}
+inline F32x16 load_bf16(const uint16_t* p) {
+  return each_lane<F32x16>(
+      [&](int i) { return float_from_bits(static_cast<uint32_t>(p[i]) << 16); });
+}
+inline void store_bf16(uint16_t* p, F32x16 a) {
+  for (int i = 0; i < 16; ++i) {
+    const uint32_t bits = bits_from_float(a.v[i]);
+    p[i] = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+  }
+}
+
+inline I32x16 set_i(int32_t x) {
+  return each_lane<I32x16>([&](int) { return x; });
+}
+inline I32x16 zero_i() { return set_i(0); }
+inline I32x16 load_i(const void* p) {
+  I32x16 result;
+  std::memcpy(result.v, p, sizeof(result.v));
+  return result;
+}
+inline I32x16 add(I32x16 a, I32x16 b) {
+  return each_lane<I32x16>([&](int i) { return a.v[i] + b.v[i]; });
+}
+inline I32x16 mul(I32x16 a, I32x16 b) {
+  return each_lane<I32x16>([&](int i) { return a.v[i] * b.v[i]; });
+}
+inline I32x16 load_u8_as_i32(const uint8_t* p) {
+  return each_lane<I32x16>([&](int i) { return static_cast<int32_t>(p[i]); });
+}
+inline int32_t sum_lanes(I32x16 a) {
+  int32_t total = 0;
+  for (int32_t lane : a.v) total += lane;
+  return total;
+}
+inline F32x16 to_float(I32x16 a) {
+  return each_lane<F32x16>([&](int i) { return static_cast<float>(a.v[i]); });
+}
+// Round to nearest even by the magic-number trick; far out of range and NaN clamp first, since the
+// conversion of such a float is undefined in C++.
+inline I32x16 to_int(F32x16 a) {
+  return each_lane<I32x16>([&](int i) {
+    const float x = a.v[i];
+    const float clamped = x > 4.0e6f ? 4.0e6f : (x > -4.0e6f ? x : -4.0e6f);
+    return static_cast<int32_t>((clamped + 12582912.0f) - 12582912.0f);
+  });
+}
+inline void store_i8(int8_t* p, I32x16 a) {
+  for (int i = 0; i < 16; ++i) {
+    const int32_t x = a.v[i];
+    p[i] = static_cast<int8_t>(x > 127 ? 127 : (x < -128 ? -128 : x));
+  }
+}
+inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
+  return each_lane<F32x16>([&](int i) {
+    return float_from_bits(bits_from_float(a.v[i]) + (static_cast<uint32_t>(n.v[i]) << 23));
+  });
+}
+
+inline U8x64 load_u8(const uint8_t* p) {
+  U8x64 result;
+  std::memcpy(result.v, p, sizeof(result.v));
+  return result;
+}
+inline U8x64 low_nibbles(U8x64 a) {
+  for (uint8_t& byte : a.v) byte &= 0x0F;
+  return a;
+}
+inline U8x64 high_nibbles(U8x64 a) {
+  for (uint8_t& byte : a.v) byte >>= 4;
+  return a;
+}
+template <int kBits>
+inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
+  int8_t bytes[4];
+  std::memcpy(bytes, x.v, sizeof(bytes));
+  return each_lane<I32x16>([&](int i) {
+    int32_t total = acc.v[i];
+    for (int j = 0; j < 4; ++j) total += static_cast<int32_t>(w.v[4 * i + j]) * bytes[j];
+    return total;
+  });
+}
+
+constexpr bool kHasBf16Dot = false;
+inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
+inline F32x16 even_bf16(I32x16 pairs) {
+  return each_lane<F32x16>(
+      [&](int i) { return float_from_bits(static_cast<uint32_t>(pairs.v[i]) << 16); });
+}
+inline F32x16 odd_bf16(I32x16 pairs) {
+  return each_lane<F32x16>(
+      [&](int i) { return float_from_bits(static_cast<uint32_t>(pairs.v[i]) & 0xFFFF0000u); });
+}
+
+}  // namespace
+}  // namespace paredown

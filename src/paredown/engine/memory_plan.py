@@ -1,0 +1,108 @@
+"""What running a checkpoint will take, added up before anything is loaded."""
+
+from dataclasses import dataclass
+
+from paredown.errors import CapacityError
+from paredown.formats.table import bits_per_weight
+from paredown.models.checkpoint import Checkpoint
+from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.model import ModelSpec
+from paredown.units import GIBI, format_bytes
+
+# Default page pool: full contexts it holds, and the share of free memory it may take.
+_DEFAULT_CONTEXTS = 16
+_DEFAULT_MEMORY_SHARE = 0.25
+# Rows of one step that working memory is planned for.
+_PLANNED_STEP_TOKENS = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """Bytes by use. `load_bytes` is the transient copy of the largest weight while it is packed."""
+
+    weight_bytes: int
+    embedding_bytes: int
+    kv_bytes: int
+    step_bytes: int
+    load_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return (
+            self.weight_bytes
+            + self.embedding_bytes
+            + self.kv_bytes
+            + self.step_bytes
+            + self.load_bytes
+        )
+
+    def arithmetic(self) -> str:
+        """One line: the terms and their sum."""
+        return (
+            f"weights {format_bytes(self.weight_bytes)} + embedding "
+            f"{format_bytes(self.embedding_bytes)} + KV pages {format_bytes(self.kv_bytes)} + "
+            f"working memory {format_bytes(self.step_bytes)} + loading "
+            f"{format_bytes(self.load_bytes)} = {format_bytes(self.total_bytes)}"
+        )
+
+    def check(self, available_bytes: int) -> None:
+        """Raises CapacityError, with the arithmetic, when the plan exceeds `available_bytes`."""
+        if self.total_bytes > available_bytes:
+            raise CapacityError(
+                "The model does not fit in memory",
+                seen=f"{self.arithmetic()}; available {format_bytes(available_bytes)}",
+                remedy="Compress it further (`paredown compress --recipe int4-g128`) or give "
+                "fewer KV pages (--kv-pages).",
+            )
+
+
+def plan_memory(checkpoint: Checkpoint, kv: KVSpec) -> MemoryPlan:
+    """The plan for the native executor, from shapes and formats alone."""
+    spec = checkpoint.spec
+    linear_bytes = sum(_linear_bytes(checkpoint).values())
+    output_bytes = _table_bytes(checkpoint)
+    shapes = [*spec.linear_shapes().values(), (spec.vocab_size, spec.hidden_size)]
+    return MemoryPlan(
+        weight_bytes=linear_bytes + output_bytes,
+        embedding_bytes=output_bytes,
+        kv_bytes=kv.num_pages * kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim),
+        step_bytes=_step_bytes(spec),
+        load_bytes=4 * max(rows * columns for rows, columns in shapes),
+    )
+
+
+def default_num_pages(spec: ModelSpec, available_bytes: int) -> int:
+    """Pages for 16 full contexts, or what a quarter of the free memory holds, at least one
+    context."""
+    pages_per_context = -(-spec.max_positions // PAGE_SIZE)
+    page_bytes = KVSpec(num_pages=1).page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
+    affordable = int(available_bytes * _DEFAULT_MEMORY_SHARE) // page_bytes
+    return max(pages_per_context, min(_DEFAULT_CONTEXTS * pages_per_context, affordable))
+
+
+def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
+    specs = checkpoint.weight_specs()
+    shapes = checkpoint.spec.linear_shapes()
+    sizes = {}
+    for layer in range(checkpoint.spec.num_layers):
+        for role, (rows, columns) in shapes.items():
+            name = checkpoint.linear_name(role, layer)
+            bits = bits_per_weight(specs[name], columns)
+            sizes[f"{layer}.{role}"] = int(rows * columns * bits / 8)
+    return sizes
+
+
+def _table_bytes(checkpoint: Checkpoint) -> int:
+    spec = checkpoint.spec
+    return spec.vocab_size * spec.hidden_size * checkpoint.embedding().spec.bits // 8
+
+
+def _step_bytes(spec: ModelSpec) -> int:
+    """Five float buffers as wide as the widest row, codes and pairs (csrc/model.cpp, reserve)."""
+    widest = max(
+        spec.intermediate_size * (2 if spec.gated else 1),
+        (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim,
+        spec.hidden_size,
+    )
+    logits = spec.vocab_size * 4
+    return min(_PLANNED_STEP_TOKENS * (widest * 24 + logits), GIBI)

@@ -1,0 +1,180 @@
+"""NativeExecutor: a checkpoint on the C++ core. Serving on a CPU goes through here, without torch."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.memory_plan import default_num_pages, plan_memory
+from paredown.formats.stack import stack_rows
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
+from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.probe import available_memory_bytes, default_num_threads
+from paredown.models.checkpoint import Checkpoint
+from paredown.spec.kv import KVDType, KVSpec
+from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.weight import WeightDType, WeightSpec
+
+Vector = npt.NDArray[np.float32]
+
+_STORED_WEIGHT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
+
+
+class NativeExecutor:
+    """Implements Executor. Build one with `load_executor`."""
+
+    def __init__(self, model: NativeModel, kv: KVSpec) -> None:
+        self._model = model
+        self._kv = kv
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._model.spec
+
+    @property
+    def num_pages(self) -> int:
+        return self._kv.num_pages
+
+    @property
+    def num_threads(self) -> int:
+        return self._model.num_threads
+
+    @property
+    def isa(self) -> str:
+        return self._model.isa
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights that one decode step reads."""
+        return self._model.weight_bytes
+
+    @property
+    def kv_token_bytes(self) -> int:
+        """Bytes of keys and values of one token over all layers."""
+        spec = self.spec
+        page_bytes = self._kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
+        return page_bytes * self._kv.num_pages // self._kv.num_tokens
+
+    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
+        or its pages; nothing is computed then."""
+        tokens = [token for part in slices for token in part.token_ids]
+        pages = [page for part in slices for page in part.pages]
+        return self._model.step(
+            np.array(tokens, dtype=np.int32),
+            np.array([part.start for part in slices], dtype=np.int32),
+            np.array([len(part.token_ids) for part in slices], dtype=np.int32),
+            np.array([part.num_logits for part in slices], dtype=np.int32),
+            np.array([0, *accumulate(len(part.pages) for part in slices)], dtype=np.int32),
+            np.array(pages, dtype=np.int32),
+        )
+
+
+def load_executor(
+    checkpoint: Checkpoint,
+    *,
+    num_pages: int | None = None,
+    num_threads: int | None = None,
+    kv_dtype: KVDType = "bf16",
+) -> NativeExecutor:
+    """Packs a checkpoint's weights for the native core.
+
+    `num_pages` None takes a default from the free memory, `num_threads` None all cores. Raises
+    CapacityError, with the arithmetic, before loading when it does not fit, and UnsupportedError
+    for shapes the core does not take.
+    """
+    spec = checkpoint.spec
+    available = available_memory_bytes()
+    pages = default_num_pages(spec, available) if num_pages is None else num_pages
+    kv = KVSpec(num_pages=pages, dtype=kv_dtype)
+    plan_memory(checkpoint, kv).check(available)
+    threads = default_num_threads() if num_threads is None else num_threads
+    model = NativeModel(spec, kv, threads)
+    _load_tables(checkpoint, model)
+    for layer in range(spec.num_layers):
+        _load_layer(checkpoint, model, layer)
+    return NativeExecutor(model, kv)
+
+
+def _load_tables(checkpoint: Checkpoint, model: NativeModel) -> None:
+    embedding = checkpoint.embedding()
+    model.set_embedding(embedding.spec.dtype, np.ascontiguousarray(embedding.values_OI))
+    positions = checkpoint.position_embedding()
+    if positions is not None:
+        assert isinstance(checkpoint.spec.positions, LearnedPositions)
+        weight = _float_weight(positions)
+        model.set_positions(
+            weight.spec.dtype,
+            np.ascontiguousarray(weight.values_OI),
+            checkpoint.spec.positions.offset,
+        )
+    _load_norm(checkpoint, model, "final_norm", None)
+    _add_linears(model, "output", 0, [checkpoint.output()], [None])
+
+
+def _load_layer(checkpoint: Checkpoint, model: NativeModel, layer: int) -> None:
+    spec = checkpoint.spec
+    _load_norm(checkpoint, model, "attention_norm", layer)
+    _load_norm(checkpoint, model, "mlp_norm", layer)
+    if spec.qk_norm:
+        _load_norm(checkpoint, model, "q_norm", layer)
+        _load_norm(checkpoint, model, "k_norm", layer)
+    groups = {
+        "qkv": ("q", "k", "v"),
+        "o": ("o",),
+        "up": ("gate", "up") if spec.gated else ("up",),
+        "down": ("down",),
+    }
+    for group, roles in groups.items():
+        weights = [checkpoint.linear(role, layer) for role in roles]
+        biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
+        _add_linears(model, group, layer, weights, biases)
+
+
+def _load_norm(checkpoint: Checkpoint, model: NativeModel, role: str, layer: int | None) -> None:
+    weight = checkpoint.vector(f"{role}.weight", layer)
+    assert weight is not None, f"{role} has no weight"
+    model.set_norm(role, layer or 0, weight, checkpoint.vector(f"{role}.bias", layer))
+
+
+def _add_linears(
+    model: NativeModel,
+    group: str,
+    layer: int,
+    weights: Sequence[Weight],
+    biases: Sequence[Vector | None],
+) -> None:
+    """Weights of equal format become one; others stay side by side."""
+    if len({(weight.spec, weight.scale_dtype) for weight in weights}) == 1:
+        weights, biases = [stack_rows(weights)], [_stack_biases(weights, biases)]
+    for weight, bias in zip(weights, biases, strict=True):
+        model.add_linear(group, layer, _arrays(weight, bias))
+
+
+def _arrays(weight: Weight, bias: Vector | None) -> LinearArrays:
+    return LinearArrays(
+        dtype=weight.spec.dtype,
+        values_OI=np.ascontiguousarray(weight.values_OI),
+        group_size=weight.spec.group_size or weight.shape[1],
+        scales_OG=weight.scales_OG,
+        zero_points_OG=weight.zero_points_OG,
+        bias_O=bias,
+    )
+
+
+def _stack_biases(weights: Sequence[Weight], biases: Sequence[Vector | None]) -> Vector | None:
+    if all(bias is None for bias in biases):
+        return None
+    parts = [
+        np.zeros(weight.shape[0], dtype=np.float32) if bias is None else bias
+        for weight, bias in zip(weights, biases, strict=True)
+    ]
+    return np.concatenate(parts)
+
+
+def _float_weight(tensor: StoredTensor) -> Weight:
+    spec = WeightSpec(dtype=_STORED_WEIGHT_DTYPES[tensor.dtype])
+    return Weight(spec=spec, values_OI=tensor.array)

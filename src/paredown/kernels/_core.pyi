@@ -1,0 +1,39 @@
+import numpy as np
+import numpy.typing as npt
+
+def supported_isas() -> list[str]: ...
+def measure_peak(isa: str, num_threads: int, unit: str) -> float: ...
+def measure_bandwidth(isa: str, num_threads: int, num_bytes: int) -> float: ...
+
+class Model:
+    def __init__(self, config: dict[str, object], isa: str, num_threads: int) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    def add_linear(
+        self,
+        role: str,
+        layer: int,
+        kind: str,
+        values: npt.NDArray[np.generic],
+        group_size: int,
+        scales: npt.NDArray[np.float32] | None,
+        zero_points: npt.NDArray[np.uint8] | None,
+        bias: npt.NDArray[np.float32] | None,
+    ) -> None: ...
+    def set_norm(self, role: str, layer: int, weight: list[float], bias: list[float]) -> None: ...
+    def set_embedding(self, kind: str, values: npt.NDArray[np.generic]) -> None: ...
+    def set_positions(self, kind: str, values: npt.NDArray[np.generic], offset: int) -> None: ...
+    def step(
+        self,
+        tokens: npt.NDArray[np.int32],
+        starts: npt.NDArray[np.int32],
+        lengths: npt.NDArray[np.int32],
+        num_logits: npt.NDArray[np.int32],
+        page_offsets: npt.NDArray[np.int32],
+        pages: npt.NDArray[np.int32],
+        logits: npt.NDArray[np.float32],
+    ) -> None: ...

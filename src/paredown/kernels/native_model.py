@@ -1,0 +1,139 @@
+"""NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import UnsupportedError
+from paredown.kernels import _core
+from paredown.kernels.isa import chosen_isa
+from paredown.spec.kv import KVSpec
+from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.weight import WeightDType
+
+# The core works on 16 lanes; these sizes must be whole numbers of them.
+LANES = 16
+
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearArrays:
+    """A weight of O output rows and I columns as the core packs it, all arrays contiguous.
+
+    values_OI has float32 (fp32), the bits as 16-bit words (fp16, bf16) or unsigned codes (uint8);
+    integers have scales_OG and, when asymmetric, zero_points_OG with G = I / group_size.
+    """
+
+    dtype: WeightDType
+    values_OI: npt.NDArray[np.generic]
+    group_size: int
+    scales_OG: npt.NDArray[np.float32] | None = None
+    zero_points_OG: npt.NDArray[np.uint8] | None = None
+    bias_O: npt.NDArray[np.float32] | None = None
+
+
+class NativeModel:
+    """Weights in, logits out. Knows nothing of files, requests or sampling."""
+
+    def __init__(self, spec: ModelSpec, kv: KVSpec, num_threads: int) -> None:
+        _check_lanes(spec)
+        self.spec = spec
+        self._core = _core.Model(_core_config(spec, kv), chosen_isa(), num_threads)
+
+    @property
+    def isa(self) -> str:
+        return self._core.isa
+
+    @property
+    def num_threads(self) -> int:
+        return self._core.num_threads
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of packed weights that one decode step reads."""
+        return self._core.weight_bytes
+
+    def add_linear(self, role: str, layer: int, arrays: LinearArrays) -> None:
+        """Adds a weight to a role (qkv, o, up, down, output). Weights added to the same role read
+        the same input and write side by side; the arrays are packed now and not kept."""
+        self._core.add_linear(
+            role,
+            layer,
+            arrays.dtype,
+            arrays.values_OI,
+            arrays.group_size,
+            arrays.scales_OG,
+            arrays.zero_points_OG,
+            arrays.bias_O,
+        )
+
+    def set_norm(
+        self,
+        role: str,
+        layer: int,
+        weight: npt.NDArray[np.float32],
+        bias: npt.NDArray[np.float32] | None,
+    ) -> None:
+        self._core.set_norm(role, layer, weight.tolist(), [] if bias is None else bias.tolist())
+
+    def set_embedding(self, dtype: WeightDType, values_VH: npt.NDArray[np.generic]) -> None:
+        self._core.set_embedding(dtype, values_VH)
+
+    def set_positions(
+        self, dtype: WeightDType, values_PH: npt.NDArray[np.generic], offset: int
+    ) -> None:
+        """Learned positions: token position p adds row p + offset."""
+        self._core.set_positions(dtype, values_PH, offset)
+
+    def step(
+        self,
+        tokens: Ints,
+        starts: Ints,
+        lengths: Ints,
+        num_logits: Ints,
+        page_offsets: Ints,
+        pages: Ints,
+    ) -> npt.NDArray[np.float32]:
+        """Runs one batched step; arrays as StepInput in csrc/model.h.
+
+        Returns logits [sum of num_logits, vocab_size].
+        """
+        logits = np.empty((int(num_logits.sum()), self.spec.vocab_size), dtype=np.float32)
+        self._core.step(tokens, starts, lengths, num_logits, page_offsets, pages, logits)
+        return logits
+
+
+def _check_lanes(spec: ModelSpec) -> None:
+    for name in ("hidden_size", "head_dim", "intermediate_size"):
+        size = getattr(spec, name)
+        if size % LANES != 0:
+            raise UnsupportedError(
+                f"The native executor needs {name} to be a multiple of {LANES}",
+                seen=f"{name} = {size}",
+                remedy="Run this model with the PyTorch decoder.",
+            )
+
+
+def _core_config(spec: ModelSpec, kv: KVSpec) -> dict[str, object]:
+    rotary = spec.positions if isinstance(spec.positions, Rotary) else None
+    assert rotary is not None or isinstance(spec.positions, LearnedPositions)
+    return {
+        "vocab_size": spec.vocab_size,
+        "hidden_size": spec.hidden_size,
+        "num_layers": spec.num_layers,
+        "num_heads": spec.num_heads,
+        "num_kv_heads": spec.num_kv_heads,
+        "head_dim": spec.head_dim,
+        "intermediate_size": spec.intermediate_size,
+        "max_positions": spec.max_positions,
+        "sliding_window": spec.sliding_window or 0,
+        "norm": spec.norm,
+        "norm_eps": spec.norm_eps,
+        "activation": spec.activation,
+        "gated": spec.gated,
+        "kv_dtype": kv.dtype,
+        "num_pages": kv.num_pages,
+        "inverse_frequencies": rotary.inverse_frequencies(spec.head_dim) if rotary else [],
+    }

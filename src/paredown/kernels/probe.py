@@ -1,0 +1,66 @@
+"""The limits of this machine, measured with the native core's own loops."""
+
+import os
+import platform
+from pathlib import Path
+
+from paredown.kernels import _core
+from paredown.kernels.isa import chosen_isa
+from paredown.spec.machine import Machine
+from paredown.units import MEBI
+
+# Several times any last-level cache: what is measured is memory.
+_MEMORY_PROBE_BYTES = 512 * MEBI
+
+
+def default_num_threads() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def measure_bandwidth(num_threads: int, num_bytes: int = _MEMORY_PROBE_BYTES) -> float:
+    """Bytes per second of reading a buffer of `num_bytes` over and over with all threads. A buffer
+    as large as a model's weights gives the limit of that model, caches included."""
+    return _core.measure_bandwidth(chosen_isa(), num_threads, num_bytes)
+
+
+def measure_machine(num_threads: int | None = None) -> Machine:
+    """Measures bandwidth and arithmetic peaks of this machine; takes about a second."""
+    threads = default_num_threads() if num_threads is None else num_threads
+    isa = chosen_isa()
+    return Machine(
+        name=processor_name(),
+        isa=isa,
+        num_cores=default_num_threads(),
+        num_threads=threads,
+        memory_bytes=memory_bytes(),
+        bandwidth_bytes_per_s=measure_bandwidth(threads),
+        int8_ops_per_s=_core.measure_peak(isa, threads, "int8"),
+        bf16_flops_per_s=_core.measure_peak(isa, threads, "bf16"),
+        fp32_flops_per_s=_core.measure_peak(isa, threads, "fp32"),
+    )
+
+
+def processor_name() -> str:
+    """The processor's own name where the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def memory_bytes() -> int:
+    """Physical memory of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def available_memory_bytes() -> int:
+    """Memory that can be taken now without swapping."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return memory_bytes()
