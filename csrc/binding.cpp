@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -132,6 +133,51 @@ void add_linear(Model& model, const std::string& role, int64_t layer, const std:
                    check_linear(kind, {values, group_size, scales, zero_points, bias}));
 }
 
+// One weight on its own, for tests and benchmarks of the kernels.
+class Linear {
+ public:
+  Linear(const std::string& isa, int num_threads, const std::string& kind, AnyMatrix values,
+         int64_t group_size, std::optional<Array<float, 2>> scales,
+         std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias)
+      : pool_(num_threads), runner_(kernel_table(choose_isa(isa)), pool_) {
+    group_.parts.emplace_back(
+        check_linear(kind, {values, group_size, scales, zero_points, bias}));
+    num_columns_ = static_cast<int64_t>(values.shape(1));
+    stride_ = (num_columns_ + 31) / 32 * 32;
+  }
+
+  int64_t num_bytes() const { return group_.parts[0].num_bytes(); }
+
+  void run(Array<float, 2> input,
+           nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> output) {
+    const int64_t num_tokens = static_cast<int64_t>(input.shape(0));
+    const int64_t num_rows = group_.parts[0].view().num_rows;
+    if (static_cast<int64_t>(input.shape(1)) != num_columns_ ||
+        static_cast<int64_t>(output.shape(0)) != num_tokens ||
+        static_cast<int64_t>(output.shape(1)) != num_rows) {
+      throw std::invalid_argument("input must be [tokens, columns], output [tokens, rows]");
+    }
+    if (num_tokens > max_tokens_) {
+      max_tokens_ = num_tokens;
+      rows_ = AlignedBuffer(num_tokens * stride_ * static_cast<int64_t>(sizeof(float)));
+      runner_.reserve(num_tokens, stride_);
+    }
+    for (int64_t t = 0; t < num_tokens; ++t) {
+      std::copy_n(input.data() + t * num_columns_, num_columns_, rows_.as<float>() + t * stride_);
+    }
+    runner_.run(group_, rows_.as<float>(), num_tokens, {output.data(), num_rows, false});
+  }
+
+ private:
+  ThreadPool pool_;
+  LinearRunner runner_;
+  LinearGroup group_;
+  int64_t num_columns_ = 0;
+  int64_t stride_ = 0;
+  int64_t max_tokens_ = 0;
+  AlignedBuffer rows_;
+};
+
 void step(Model& model, Ints tokens, Ints starts, Ints lengths, Ints num_logits, Ints page_offsets,
           Ints pages, nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
   const StepInput input{ints(tokens),     ints(starts),       ints(lengths),
@@ -171,6 +217,16 @@ NB_MODULE(_core, m) {
       },
       nb::arg("isa"), nb::arg("num_threads"), nb::arg("num_bytes"),
       nb::call_guard<nb::gil_scoped_release>());
+
+  nb::class_<Linear>(m, "Linear")
+      .def(nb::init<const std::string&, int, const std::string&, AnyMatrix, int64_t,
+                    std::optional<Array<float, 2>>, std::optional<Array<uint8_t, 2>>,
+                    std::optional<Array<float, 1>>>(),
+           nb::arg("isa"), nb::arg("num_threads"), nb::arg("kind"), nb::arg("values"),
+           nb::arg("group_size"), nb::arg("scales").none(), nb::arg("zero_points").none(),
+           nb::arg("bias").none())
+      .def_prop_ro("num_bytes", &Linear::num_bytes)
+      .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 
   nb::class_<Model>(m, "Model")
       .def(

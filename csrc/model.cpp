@@ -9,9 +9,6 @@ namespace paredown {
 namespace {
 
 constexpr int64_t kHeadsPerPass = 4;  // scores_ rows per thread, as attention.h wants them
-// Fewer rows than this are not worth waking the helpers for elementwise work.
-constexpr int64_t kMinParallelRows = 8;
-
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -23,7 +20,10 @@ int64_t element_bytes(WeightKind kind) { return kind == WeightKind::kFp32 ? 4 : 
 }  // namespace
 
 Model::Model(ModelConfig config, Isa isa, int num_threads)
-    : config_(std::move(config)), kernels_(kernel_table(isa)), pool_(num_threads) {
+    : config_(std::move(config)),
+      kernels_(kernel_table(isa)),
+      pool_(num_threads),
+      linears_(kernels_, pool_) {
   const bool lanes_fit = config_.hidden_size % kLanes == 0 && config_.head_dim % kLanes == 0 &&
                          config_.intermediate_size % kLanes == 0;
   if (!lanes_fit) fail("hidden_size, head_dim and intermediate_size must be multiples of 16");
@@ -147,14 +147,12 @@ void Model::reserve(int64_t num_tokens, int64_t num_keys) {
     max_tokens_ = num_tokens;
     const int64_t wide_bytes = num_tokens * wide_stride_ * 4;
     hidden_ = AlignedBuffer(num_tokens * config_.hidden_size * 4);
-    for (AlignedBuffer* buffer : {&normed_, &wide_, &attended_, &activated_, &pairs_}) {
+    for (AlignedBuffer* buffer : {&normed_, &wide_, &attended_, &activated_}) {
       *buffer = AlignedBuffer(wide_bytes);
     }
     cos_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
     sin_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
-    codes_ = AlignedBuffer(num_tokens * wide_stride_);
-    scales_ = AlignedBuffer(num_tokens * wide_stride_ / 8);
-    sums_ = AlignedBuffer(num_tokens * wide_stride_ / 8);
+    linears_.reserve(num_tokens, wide_stride_);
   }
   if (num_keys > max_keys_) {
     max_keys_ = round_up(num_keys, 256);
@@ -214,35 +212,6 @@ void Model::run_norm(const Norm& norm, const float* input, float* output, int64_
     kernels_.norm(view, input + t * config_.hidden_size, output + t * wide_stride_,
                   config_.hidden_size);
   });
-}
-
-void Model::run_linear(const LinearGroup& group, const float* input, int64_t input_stride,
-                       int64_t num_tokens, const OutputRows& output) {
-  const InputRows rows{input,
-                       input_stride,
-                       codes_.as<int8_t>(),
-                       wide_stride_,
-                       scales_.as<float>(),
-                       sums_.as<int32_t>(),
-                       wide_stride_ / 32,
-                       pairs_.as<uint32_t>()};
-  OutputRows part_output = output;
-  for (const PackedLinear& part : group.parts) {
-    const LinearView& view = part.view();
-    if (num_tokens < kMinParallelRows) {
-      kernels_.prepare(view, rows, 0, num_tokens);
-    } else {
-      pool_.run([&](int thread, int num_threads) {
-        const Range share = static_share(num_tokens, thread, num_threads);
-        kernels_.prepare(view, rows, share.begin, share.end);
-      });
-    }
-    pool_.run([&](int thread, int num_threads) {
-      const Range share = static_share(part.num_panels(), thread, num_threads);
-      kernels_.linear(view, rows, part_output, num_tokens, share.begin, share.end);
-    });
-    part_output.values += view.num_rows;
-  }
 }
 
 void Model::rotate_and_store(const Layer& layer, int64_t index) {
@@ -311,14 +280,14 @@ void Model::run_layer(int64_t index) {
   const OutputRows wide{wide_.as<float>(), wide_stride_, false};
   const OutputRows residual{hidden, config_.hidden_size, true};
   run_norm(layer.attention_norm, hidden, normed_.as<float>(), num_tokens_);
-  run_linear(layer.qkv, normed_.as<float>(), wide_stride_, num_tokens_, wide);
+  linears_.run(layer.qkv, normed_.as<float>(), num_tokens_, wide);
   rotate_and_store(layer, index);
   attend(index);
-  run_linear(layer.out, attended_.as<float>(), wide_stride_, num_tokens_, residual);
+  linears_.run(layer.out, attended_.as<float>(), num_tokens_, residual);
   run_norm(layer.mlp_norm, hidden, normed_.as<float>(), num_tokens_);
-  run_linear(layer.up, normed_.as<float>(), wide_stride_, num_tokens_, wide);
+  linears_.run(layer.up, normed_.as<float>(), num_tokens_, wide);
   activate();
-  run_linear(layer.down, activated_.as<float>(), wide_stride_, num_tokens_, residual);
+  linears_.run(layer.down, activated_.as<float>(), num_tokens_, residual);
 }
 
 void Model::write_logits(const StepInput& input, float* logits) {
@@ -336,8 +305,7 @@ void Model::write_logits(const StepInput& input, float* logits) {
   }
   if (num_rows == 0) return;
   run_norm(final_norm_, hidden, normed_.as<float>(), num_rows);
-  run_linear(output_, normed_.as<float>(), wide_stride_, num_rows,
-             {logits, config_.vocab_size, false});
+  linears_.run(output_, normed_.as<float>(), num_rows, {logits, config_.vocab_size, false});
 }
 
 void Model::step(const StepInput& input, float* logits) {

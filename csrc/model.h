@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kernels.h"
+#include "linear_runner.h"
 #include "packed_linear.h"
 #include "thread_pool.h"
 
@@ -31,12 +31,6 @@ struct ModelConfig {
   KvKind kv;
   int64_t num_pages;
   std::vector<float> inverse_frequencies;  // empty: no rotary positions
-};
-
-// Linear layers that read the same input and write side by side: q, k, v or gate, up. Parts of one
-// weight format are merged by the loader; several parts remain when their formats differ.
-struct LinearGroup {
-  std::vector<PackedLinear> parts;
 };
 
 struct Norm {
@@ -103,8 +97,6 @@ class Model {
   void reserve(int64_t num_tokens, int64_t num_keys);
   void embed_rows(const StepInput& input);
   void run_layer(int64_t index);
-  void run_linear(const LinearGroup& group, const float* input, int64_t input_stride,
-                  int64_t num_tokens, const OutputRows& output);
   void run_norm(const Norm& norm, const float* input, float* output, int64_t num_rows);
   void rotate_and_store(const Layer& layer, int64_t index);
   void attend(int64_t index);
@@ -121,6 +113,7 @@ class Model {
   ModelConfig config_;
   const KernelTable& kernels_;
   ThreadPool pool_;
+  LinearRunner linears_;
   std::vector<Layer> layers_;
   Norm final_norm_;
   LinearGroup output_;
@@ -145,10 +138,6 @@ class Model {
   AlignedBuffer activated_;   // [T][wide], intermediate used
   AlignedBuffer cos_;         // [T][head_dim / 2]
   AlignedBuffer sin_;
-  AlignedBuffer codes_;       // [T][wide]
-  AlignedBuffer scales_;      // [T][wide / 32]
-  AlignedBuffer sums_;
-  AlignedBuffer pairs_;       // [T][wide]
   AlignedBuffer scores_;      // [threads][4][keys]
 };
 

@@ -37,3 +37,19 @@ class Model:
         pages: npt.NDArray[np.int32],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
+
+class Linear:
+    def __init__(
+        self,
+        isa: str,
+        num_threads: int,
+        kind: str,
+        values: npt.NDArray[np.generic],
+        group_size: int,
+        scales: npt.NDArray[np.float32] | None,
+        zero_points: npt.NDArray[np.uint8] | None,
+        bias: npt.NDArray[np.float32] | None,
+    ) -> None: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def run(self, input: npt.NDArray[np.float32], output: npt.NDArray[np.float32]) -> None: ...
