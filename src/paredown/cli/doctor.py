@@ -1,0 +1,61 @@
+"""`paredown doctor`: the machine, the kernels chosen and why, and the limits measured."""
+
+import argparse
+import json
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from paredown.kernels.explain import explain_isa, explain_kernels
+from paredown.kernels.isa import supported_isas
+from paredown.kernels.probe import default_num_threads, measure_machine
+from paredown.units import format_bytes, format_rate
+
+EXAMPLES = """examples:
+  paredown doctor
+  paredown doctor --threads 1 --json
+  PAREDOWN_ISA=avx2 paredown doctor
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("--threads", type=int, default=None, help="threads to measure with")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    threads = args.threads or default_num_threads()
+    machine = measure_machine(threads)
+    kernels = explain_kernels(machine.isa)
+    if args.json:
+        result = {
+            "machine": asdict(machine),
+            "supported_isas": supported_isas(),
+            "isa_reason": explain_isa(),
+            "kernels": [asdict(row) for row in kernels],
+        }
+        print(json.dumps(result, indent=2))
+        return 0
+    limits = Table(title="Machine", show_header=False)
+    for label, value in (
+        ("processor", machine.name),
+        ("cores, threads used", f"{machine.num_cores}, {machine.num_threads}"),
+        ("memory", format_bytes(machine.memory_bytes)),
+        ("instruction set", explain_isa()),
+        ("memory bandwidth", format_rate(machine.bandwidth_bytes_per_s, "B/s")),
+        ("int8 peak", format_rate(machine.int8_ops_per_s, "op/s")),
+        ("bf16 peak", format_rate(machine.bf16_flops_per_s, "FLOP/s")),
+        ("fp32 peak", format_rate(machine.fp32_flops_per_s, "FLOP/s")),
+    ):
+        limits.add_row(label, value)
+    choices = Table(title="Kernels")
+    for heading in ("weights", "activations", "computed with"):
+        choices.add_column(heading)
+    for row in kernels:
+        choices.add_row(row.dtype, row.activations, row.instructions)
+    console = Console()
+    console.print(limits)
+    console.print(choices)
+    return 0

@@ -1,0 +1,160 @@
+"""Promise 1, Exact: a sequence's logits have the same bits alone, in any batch, in any chunking, on
+any pages, number of threads and beside any neighbours."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.native_executor import NativeExecutor
+from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
+from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.model import LearnedPositions, ModelSpec
+from random_executor import TINY, WEIGHT_SPECS, random_executor
+
+NUM_PAGES = 64
+SPECS: dict[str, ModelSpec] = {
+    "rotary": TINY,
+    "qk-norm": replace(TINY, qk_norm=True),
+    "mqa": replace(TINY, num_kv_heads=1),
+    "window": replace(TINY, sliding_window=21),
+    "learned": replace(
+        TINY,
+        positions=LearnedPositions(offset=2),
+        norm="layer",
+        gated=False,
+        activation="gelu_tanh",
+        num_kv_heads=4,
+    ),
+}
+
+
+@dataclass(kw_only=True)
+class Sequence:
+    """A prompt computed chunk by chunk; `rows` collects the logits of every token."""
+
+    token_ids: list[int]
+    pages: list[int]
+    chunks: list[int]
+    num_done: int = 0
+    rows: list[npt.NDArray[np.float32]] = field(default_factory=list)
+
+    def next_slice(self) -> SequenceSlice:
+        length = min(self.chunks.pop(0), len(self.token_ids) - self.num_done)
+        chunk = self.token_ids[self.num_done : self.num_done + length]
+        part = SequenceSlice(
+            token_ids=chunk, start=self.num_done, pages=self.pages, num_logits=length
+        )
+        self.num_done += length
+        return part
+
+    @property
+    def is_done(self) -> bool:
+        return self.num_done == len(self.token_ids)
+
+    def logits(self) -> npt.NDArray[np.float32]:
+        return np.concatenate(self.rows)
+
+
+def run_together(executor: NativeExecutor, sequences: list[Sequence]) -> None:
+    while running := [sequence for sequence in sequences if not sequence.is_done]:
+        parts = [sequence.next_slice() for sequence in running]
+        logits = executor.step(parts)
+        row = 0
+        for sequence, part in zip(running, parts, strict=True):
+            sequence.rows.append(logits[row : row + part.num_logits].copy())
+            row += part.num_logits
+
+
+def alone_and_whole(executor: NativeExecutor, token_ids: list[int]) -> npt.NDArray[np.float32]:
+    pages = list(range(-(-len(token_ids) // PAGE_SIZE)))
+    sequence = Sequence(token_ids=token_ids, pages=pages, chunks=[len(token_ids)])
+    run_together(executor, [sequence])
+    return sequence.logits()
+
+
+def random_tokens(rng: np.random.Generator, length: int) -> list[int]:
+    return rng.integers(0, TINY.vocab_size, length).tolist()
+
+
+@pytest.mark.parametrize("format_name", WEIGHT_SPECS)
+@pytest.mark.parametrize("shape_name", SPECS)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_same_bits_alone_whole_and_in_any_batch_and_chunking(
+    shape_name: str, format_name: str, data: st.DataObject
+) -> None:
+    spec, weights = SPECS[shape_name], WEIGHT_SPECS[format_name]
+    executor = random_executor(spec, weights, num_pages=NUM_PAGES, num_threads=2)
+    single = random_executor(spec, weights, num_pages=NUM_PAGES, num_threads=1)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    lengths = data.draw(st.lists(st.integers(1, 70), min_size=1, max_size=5))
+    shuffled = rng.permutation(NUM_PAGES).tolist()
+    sequences = []
+    for length in lengths:
+        num_pages = -(-length // PAGE_SIZE)
+        pages, shuffled = shuffled[:num_pages], shuffled[num_pages:]
+        chunks = data.draw(st.lists(st.integers(1, 33), min_size=length, max_size=length))
+        sequences.append(
+            Sequence(token_ids=random_tokens(rng, length), pages=pages, chunks=chunks)
+        )
+    run_together(executor, sequences)
+    for sequence in sequences:
+        expected = alone_and_whole(single, sequence.token_ids)
+        assert np.isfinite(expected).all()
+        assert np.array_equal(sequence.logits(), expected)
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("format_name", WEIGHT_SPECS)
+def test_same_bits_decoding_token_by_token_on_every_instruction_set(
+    isa: str, format_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
+    executor = random_executor(TINY, WEIGHT_SPECS[format_name], num_threads=2)
+    token_ids = random_tokens(np.random.default_rng(0), 50)
+    sequence = Sequence(token_ids=token_ids, pages=[9, 3, 60, 1], chunks=[1] * 50)
+    run_together(executor, [sequence])
+    assert np.array_equal(sequence.logits(), alone_and_whole(executor, token_ids))
+
+
+def test_what_a_page_held_before_does_not_leak() -> None:
+    """A page's earlier owner may have left anything in it."""
+    executor = random_executor(TINY, WEIGHT_SPECS["fp32"], num_pages=4)
+    rng = np.random.default_rng(4)
+    token_ids = random_tokens(rng, 20)
+    clean = alone_and_whole(executor, token_ids)
+    poisoned = random_executor(TINY, WEIGHT_SPECS["fp32"], num_pages=4)
+    other = Sequence(token_ids=random_tokens(rng, 64), pages=[3, 2, 1, 0], chunks=[64])
+    run_together(poisoned, [other])
+    assert np.array_equal(alone_and_whole(poisoned, token_ids), clean)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"token_ids": [97]}, "outside the vocabulary"),
+        ({"token_ids": [-1]}, "outside the vocabulary"),
+        ({"pages": [64]}, "is unknown"),
+        ({"pages": [-1]}, "is unknown"),
+        ({"pages": []}, "too few pages"),
+        ({"start": -1}, "leaves the context"),
+        ({"start": 256, "pages": list(range(17))}, "leaves the context"),
+        ({"num_logits": 2}, "num_logits out of range"),
+        ({"num_logits": -1}, "num_logits out of range"),
+        ({"token_ids": [], "num_logits": 0}, "leaves the context"),
+    ],
+)
+def test_a_slice_out_of_range_is_refused_and_the_executor_lives(
+    change: dict[str, object], message: str
+) -> None:
+    executor = random_executor(TINY, WEIGHT_SPECS["bf16"], num_pages=64)
+    good = SequenceSlice(token_ids=[1], start=0, pages=[0], num_logits=1)
+    before = executor.step([good])
+    with pytest.raises(ValueError, match=message):
+        executor.step([good, replace(good, **change)])
+    assert np.array_equal(executor.step([good]), before)

@@ -1,0 +1,103 @@
+"""A native executor with random weights of any shape and format, without files."""
+
+import numpy as np
+
+from linear_reference import random_case
+from paredown.engine.native_executor import NativeExecutor
+from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.spec.kv import KVDType, KVSpec
+from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.weight import WeightSpec
+
+TINY = ModelSpec(
+    family="llama",
+    vocab_size=97,
+    hidden_size=64,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    intermediate_size=96,
+    max_positions=256,
+    positions=Rotary(theta=10000.0),
+    norm="rms",
+    norm_eps=1e-5,
+    activation="silu",
+    gated=True,
+)
+
+WEIGHT_SPECS = {
+    spec.name: spec
+    for spec in (
+        WeightSpec(dtype="fp32"),
+        WeightSpec(dtype="bf16"),
+        WeightSpec(dtype="fp16"),
+        WeightSpec(dtype="int8"),
+        WeightSpec(dtype="int8", symmetric=False),
+        WeightSpec(dtype="int4", group_size=32),
+        WeightSpec(dtype="int4", group_size=32, symmetric=False),
+    )
+}
+
+
+def random_linear(rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int):
+    """Arrays whose product with a unit-variance input has about unit variance."""
+    case = random_case(
+        rng, spec.dtype, (rows, columns), group_size=spec.group_size, symmetric=spec.symmetric
+    )
+    values, scales = case.values_OI, case.scales_OG
+    if scales is not None:
+        scales = (scales * np.float32(8.0 if spec.dtype == "int4" else 0.5)).astype(np.float32)
+        scales = scales / np.float32(4 * np.sqrt(columns))
+    elif spec.dtype != "bf16":
+        values = (values / np.sqrt(columns)).astype(values.dtype)
+    return LinearArrays(
+        dtype=spec.dtype,
+        values_OI=values,
+        group_size=case.group_size,
+        scales_OG=scales,
+        zero_points_OG=case.zero_points_OG,
+        bias_O=case.bias_O,
+    )
+
+
+def random_executor(
+    spec: ModelSpec,
+    weights: WeightSpec,
+    *,
+    num_pages: int = 64,
+    num_threads: int = 1,
+    kv_dtype: KVDType = "bf16",
+    seed: int = 0,
+) -> NativeExecutor:
+    rng = np.random.default_rng(seed)
+    kv = KVSpec(num_pages=num_pages, dtype=kv_dtype)
+    model = NativeModel(spec, kv, num_threads)
+
+    def norm(role: str, layer: int, size: int) -> None:
+        weight = (1 + 0.1 * rng.normal(size=size)).astype(np.float32)
+        bias = (0.1 * rng.normal(size=size)).astype(np.float32) if spec.norm == "layer" else None
+        model.set_norm(role, layer, weight, bias)
+
+    hidden = spec.hidden_size
+    table = rng.normal(size=(spec.vocab_size, hidden)).astype(np.float32)
+    model.set_embedding("fp32", table)
+    if isinstance(spec.positions, LearnedPositions):
+        rows = spec.max_positions + spec.positions.offset
+        positions = rng.normal(size=(rows, hidden)).astype(np.float32)
+        model.set_positions("fp32", positions, spec.positions.offset)
+    norm("final_norm", 0, hidden)
+    model.add_linear("output", 0, random_linear(rng, weights, spec.vocab_size, hidden))
+    shapes = spec.linear_shapes()
+    for layer in range(spec.num_layers):
+        norm("attention_norm", layer, hidden)
+        norm("mlp_norm", layer, hidden)
+        if spec.qk_norm:
+            norm("q_norm", layer, spec.head_dim)
+            norm("k_norm", layer, spec.head_dim)
+        qkv_rows = sum(shapes[role][0] for role in ("q", "k", "v"))
+        up_rows = sum(shapes[role][0] for role in ("gate", "up") if role in shapes)
+        sizes = {"qkv": (qkv_rows, hidden), "o": shapes["o"], "up": (up_rows, hidden)}
+        for role, (rows, columns) in (sizes | {"down": shapes["down"]}).items():
+            model.add_linear(role, layer, random_linear(rng, weights, rows, columns))
+    return NativeExecutor(model, kv)
