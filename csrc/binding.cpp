@@ -25,8 +25,7 @@ using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu
 using Ints = Array<int32_t, 1>;
 
 template <class Value>
-Value look_up(const std::map<std::string, Value>& table, const std::string& key,
-              const char* what) {
+Value look_up(const std::map<std::string, Value>& table, const std::string& key, const char* what) {
   const auto found = table.find(key);
   if (found == table.end()) {
     throw std::invalid_argument(std::string(what) + " '" + key + "' is unknown");
@@ -127,8 +126,7 @@ LinearSource check_linear(const std::string& kind, const LinearArrays& arrays) {
 
 void add_linear(Model& model, const std::string& role, int64_t layer, const std::string& kind,
                 AnyMatrix values, int64_t group_size, std::optional<Array<float, 2>> scales,
-                std::optional<Array<uint8_t, 2>> zero_points,
-                std::optional<Array<float, 1>> bias) {
+                std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias) {
   model.add_linear(role, layer,
                    check_linear(kind, {values, group_size, scales, zero_points, bias}));
 }
@@ -140,8 +138,7 @@ class Linear {
          int64_t group_size, std::optional<Array<float, 2>> scales,
          std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias)
       : pool_(num_threads), runner_(kernel_table(choose_isa(isa)), pool_) {
-    group_.parts.emplace_back(
-        check_linear(kind, {values, group_size, scales, zero_points, bias}));
+    group_.parts.emplace_back(check_linear(kind, {values, group_size, scales, zero_points, bias}));
     num_columns_ = static_cast<int64_t>(values.shape(1));
     stride_ = (num_columns_ + 31) / 32 * 32;
   }

@@ -31,40 +31,40 @@ struct LinearView {
   WeightKind kind;
   ScaleKind scale_kind;
   int64_t num_rows;
-  int64_t num_columns;     // padded: a multiple of 32 for integers, of 2 for bf16
-  int64_t group_size;      // columns that share an activation scale (integers)
-  int64_t num_groups;      // activation groups
-  int64_t weight_groups;   // weight groups: num_groups, or 1
+  int64_t num_columns;    // padded: a multiple of 32 for integers, of 2 for bf16
+  int64_t group_size;     // columns that share an activation scale (integers)
+  int64_t num_groups;     // activation groups
+  int64_t weight_groups;  // weight groups: num_groups, or 1
   const void* values;
   const void* scales;
   const uint8_t* zero_points;
-  const float* bias;       // padded to a multiple of 16, or null
+  const float* bias;  // padded to a multiple of 16, or null
 };
 
 // The input rows of a linear layer in the form its kernel reads. `prepare` fills what it needs.
 struct InputRows {
-  const float* values;     // [T][row_stride]
-  int64_t row_stride;      // floats; at least num_columns rounded up to 32, the tail is zero
-  int8_t* codes;           // [T][code_stride]
-  int64_t code_stride;     // bytes
-  float* scales;           // [T][group_stride]
-  int32_t* sums;           // [T][group_stride] sum of the codes of a group
+  const float* values;  // [T][row_stride]
+  int64_t row_stride;   // floats; at least num_columns rounded up to 32, the tail is zero
+  int8_t* codes;        // [T][code_stride]
+  int64_t code_stride;  // bytes
+  float* scales;        // [T][group_stride]
+  int32_t* sums;        // [T][group_stride] sum of the codes of a group
   int64_t group_stride;
-  uint32_t* pairs;         // [T][row_stride]: for two columns (high pair, low pair) of bf16
+  uint32_t* pairs;  // [T][row_stride]: for two columns (high pair, low pair) of bf16
 };
 
 struct OutputRows {
-  float* values;           // [T][row_stride]
+  float* values;  // [T][row_stride]
   int64_t row_stride;
-  bool accumulate;         // add to what is there (residual)
+  bool accumulate;  // add to what is there (residual)
 };
 
 // One query token's attention over its own pages.
 struct AttentionTask {
-  const float* query;      // [num_heads][head_dim], scaled and rotated
-  float* output;           // [num_heads][head_dim]
+  const float* query;  // [num_heads][head_dim], scaled and rotated
+  float* output;       // [num_heads][head_dim]
   const int32_t* pages;
-  int64_t position;        // attends to keys first..position
+  int64_t position;  // attends to keys first..position
   int64_t first;
 };
 
@@ -80,7 +80,7 @@ struct NormView {
   NormKind kind;
   float eps;
   const float* weight;
-  const float* bias;       // layer norm only; may be null
+  const float* bias;  // layer norm only; may be null
 };
 
 struct KernelTable {
@@ -91,8 +91,7 @@ struct KernelTable {
   void (*norm)(const NormView&, const float* input, float* output, int64_t size);
   void (*rotate)(float* heads, int64_t num_heads, int64_t head_dim, const float* cos,
                  const float* sin);
-  void (*write_kv)(const KvView&, int32_t page, int64_t slot, const float* key,
-                   const float* value);
+  void (*write_kv)(const KvView&, int32_t page, int64_t slot, const float* key, const float* value);
   void (*attend)(const KvView&, const AttentionTask&, int64_t kv_head, int64_t heads_per_kv,
                  float* scratch);
   void (*activate)(Activation, const float* gate, const float* up, float* output, int64_t size);

@@ -193,10 +193,10 @@ void Model::embed_rows(const StepInput& input) {
                        input.tokens[static_cast<size_t>(t)] * embedding_.row_bytes,
                    row, config_.hidden_size, false);
     if (positions_.num_rows > 0) {
-      kernels_.embed(positions_.kind,
-                     positions_.values.as<uint8_t>() +
-                         (position + position_offset_) * positions_.row_bytes,
-                     row, config_.hidden_size, true);
+      kernels_.embed(
+          positions_.kind,
+          positions_.values.as<uint8_t>() + (position + position_offset_) * positions_.row_bytes,
+          row, config_.hidden_size, true);
     }
     for (size_t i = 0; i < config_.inverse_frequencies.size(); ++i) {
       const float angle = static_cast<float>(position) * config_.inverse_frequencies[i];

@@ -45,7 +45,7 @@ struct Layer {
   Norm k_norm;
   LinearGroup qkv;
   LinearGroup out;
-  LinearGroup up;    // gate and up side by side when gated
+  LinearGroup up;  // gate and up side by side when gated
   LinearGroup down;
 };
 
@@ -58,11 +58,11 @@ struct Table {
 
 // Tokens of all slices of a step, one after the other.
 struct StepInput {
-  std::span<const int32_t> tokens;         // [T]
-  std::span<const int32_t> starts;         // [S] position of the first token of a slice
-  std::span<const int32_t> lengths;        // [S]
-  std::span<const int32_t> num_logits;     // [S]
-  std::span<const int32_t> page_offsets;   // [S + 1] into pages
+  std::span<const int32_t> tokens;        // [T]
+  std::span<const int32_t> starts;        // [S] position of the first token of a slice
+  std::span<const int32_t> lengths;       // [S]
+  std::span<const int32_t> num_logits;    // [S]
+  std::span<const int32_t> page_offsets;  // [S + 1] into pages
   std::span<const int32_t> pages;
 };
 
@@ -131,14 +131,14 @@ class Model {
   std::vector<Row> rows_;
   // A buffer that an integer weight reads holds rows of one width only, so that the padding of a
   // row to 32 columns stays zero.
-  AlignedBuffer hidden_;      // [T][hidden]
-  AlignedBuffer normed_;      // [T][wide], hidden used
-  AlignedBuffer wide_;        // [T][wide], q, k, v or gate, up
-  AlignedBuffer attended_;    // [T][wide], heads used
-  AlignedBuffer activated_;   // [T][wide], intermediate used
-  AlignedBuffer cos_;         // [T][head_dim / 2]
+  AlignedBuffer hidden_;     // [T][hidden]
+  AlignedBuffer normed_;     // [T][wide], hidden used
+  AlignedBuffer wide_;       // [T][wide], q, k, v or gate, up
+  AlignedBuffer attended_;   // [T][wide], heads used
+  AlignedBuffer activated_;  // [T][wide], intermediate used
+  AlignedBuffer cos_;        // [T][head_dim / 2]
   AlignedBuffer sin_;
-  AlignedBuffer scores_;      // [threads][4][keys]
+  AlignedBuffer scores_;  // [threads][4][keys]
 };
 
 }  // namespace paredown

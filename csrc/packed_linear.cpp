@@ -56,8 +56,8 @@ PackedLinear::PackedLinear(const LinearSource& source) {
   if (is_integer) {
     view_.num_columns = round_up(source.num_columns, kColumnQuantum);
     const bool per_row = source.group_size >= source.num_columns;
-    if (!per_row && (source.group_size % kColumnQuantum != 0 ||
-                     source.num_columns % source.group_size != 0)) {
+    if (!per_row &&
+        (source.group_size % kColumnQuantum != 0 || source.num_columns % source.group_size != 0)) {
       throw std::invalid_argument("a group of " + std::to_string(source.group_size) +
                                   " columns must be a multiple of 32 that divides " +
                                   std::to_string(source.num_columns));
@@ -79,8 +79,7 @@ PackedLinear::PackedLinear(const LinearSource& source) {
 }
 
 int64_t PackedLinear::num_bytes() const {
-  return values_.num_bytes() + scales_.num_bytes() + zero_points_.num_bytes() +
-         bias_.num_bytes();
+  return values_.num_bytes() + scales_.num_bytes() + zero_points_.num_bytes() + bias_.num_bytes();
 }
 
 void PackedLinear::pack_floats(const LinearSource& source) {
@@ -93,9 +92,8 @@ void PackedLinear::pack_floats(const LinearSource& source) {
     const int64_t panel = row / kLanes;
     const int64_t lane = row % kLanes;
     for (int64_t k = 0; k < source.num_columns; ++k) {
-      const int64_t slot =
-          paired ? (panel * columns / 2 + k / 2) * 2 * kLanes + lane * 2 + k % 2
-                 : (panel * columns + k) * kLanes + lane;
+      const int64_t slot = paired ? (panel * columns / 2 + k / 2) * 2 * kLanes + lane * 2 + k % 2
+                                  : (panel * columns + k) * kLanes + lane;
       const int64_t from = row * source.num_columns + k;
       if (element_bytes == 4) {
         values_.as<float>()[slot] = static_cast<const float*>(source.values)[from];

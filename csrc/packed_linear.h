@@ -42,11 +42,11 @@ struct LinearSource {
   WeightKind kind;
   int64_t num_rows;
   int64_t num_columns;
-  const void* values;           // float, uint16 (fp16, bf16) or unsigned codes, one byte each
-  int64_t group_size;           // integers: columns per scale; num_columns when one per row
-  const float* scales;          // [N][G]
-  const uint8_t* zero_points;   // [N][G] or null
-  const float* bias;            // [N] or null
+  const void* values;          // float, uint16 (fp16, bf16) or unsigned codes, one byte each
+  int64_t group_size;          // integers: columns per scale; num_columns when one per row
+  const float* scales;         // [N][G]
+  const uint8_t* zero_points;  // [N][G] or null
+  const float* bias;           // [N] or null
 };
 
 class PackedLinear {

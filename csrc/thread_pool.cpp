@@ -10,7 +10,8 @@ namespace {
 // Spins before a helper parks: about 50 us, a few times the gap between two parallel regions of a
 // step, so helpers stay awake inside a step and sleep soon after the last one.
 constexpr int kSpinsBeforePark = 1500;
-// Spins before the caller gives its core away while it waits (a neighbour may hold a helper's core).
+// Spins before the caller gives its core away while it waits (a neighbour may hold a helper's
+// core).
 constexpr int kSpinsBeforeYield = 4000;
 
 void pause_briefly() {
@@ -40,7 +41,8 @@ void ThreadPool::run_job(Job job, void* context) {
   job_ = job;
   context_ = context;
   num_running_.store(num_threads_ - 1, std::memory_order_relaxed);
-  // Sequentially consistent, so that either a parking helper sees the new epoch or we see it parked.
+  // Sequentially consistent, so that either a parking helper sees the new epoch or we see it
+  // parked.
   epoch_.fetch_add(1, std::memory_order_seq_cst);
   if (num_parked_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
   job(context, 0, num_threads_);

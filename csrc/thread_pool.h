@@ -42,9 +42,9 @@ class ThreadPool {
   Job job_ = nullptr;
   void* context_ = nullptr;
   bool stopping_ = false;
-  alignas(64) std::atomic<uint32_t> epoch_{0};    // grows by one per job
-  alignas(64) std::atomic<int> num_running_{0};   // helpers that have not finished the job
-  alignas(64) std::atomic<int> num_parked_{0};    // helpers asleep on epoch_
+  alignas(64) std::atomic<uint32_t> epoch_{0};   // grows by one per job
+  alignas(64) std::atomic<int> num_running_{0};  // helpers that have not finished the job
+  alignas(64) std::atomic<int> num_parked_{0};   // helpers asleep on epoch_
 };
 
 // The share of `num_items` that one thread takes: contiguous, sizes differ by at most one.

@@ -107,8 +107,8 @@ inline void weigh_values(const KvView& kv, const AttentionTask& task, int64_t kv
     F32x16 sums[kHeads];
     for (F32x16& sum : sums) sum = zero_f();
     for (int64_t page = first_page; page <= task.position / kPageSize; ++page) {
-      const auto* values = head_data<kKind>(kv, task.pages[page], kv_head) +
-                           kv.head_dim * kPageSize + d;
+      const auto* values =
+          head_data<kKind>(kv, task.pages[page], kv_head) + kv.head_dim * kPageSize + d;
       const int64_t start = page * kPageSize;
       const int64_t begin = start < task.first ? task.first - start : 0;
       const int64_t left = task.position + 1 - start;
@@ -146,8 +146,7 @@ void attend_heads(const KvView& kv, const AttentionTask& task, int64_t kv_head, 
   float inverse_sums[kHeads];
   const int64_t base = first_page * kPageSize;
   for (int h = 0; h < kHeads; ++h) {
-    inverse_sums[h] =
-        softmax(scores + h * stride, stride, task.first - base, task.position - base);
+    inverse_sums[h] = softmax(scores + h * stride, stride, task.first - base, task.position - base);
   }
   weigh_values<kKind, kHeads>(kv, task, kv_head, scores, stride, inverse_sums,
                               task.output + head * kv.head_dim);

@@ -154,9 +154,9 @@ void int_tile(const LinearView& w, const InputRows& in, const OutputRows& out, i
     }
     int_group<kBits, kTokens, kPanels>(w, in, token, panel, group, sums);
     for (int p = 0; p < kPanels; ++p) {
-      const F32x16 scale =
-          per_row_scale ? set_f(1.0f)
-                        : load_scales(w, ((panel + p) * w.weight_groups + group) * kLanes);
+      const F32x16 scale = per_row_scale
+                               ? set_f(1.0f)
+                               : load_scales(w, ((panel + p) * w.weight_groups + group) * kLanes);
       for (int t = 0; t < kTokens; ++t) {
         const F32x16 x_scale = set_f(in.scales[(token + t) * in.group_stride + group]);
         const F32x16 product = to_float(sums[t][p]);

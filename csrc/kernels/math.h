@@ -111,8 +111,7 @@ void norm(const NormView& view, const float* input, float* output, int64_t size)
 }
 
 // Rotary positions, rotate-half form (arXiv 2104.09864): pairs (d, d + head_dim/2).
-void rotate(float* heads, int64_t num_heads, int64_t head_dim, const float* cos,
-            const float* sin) {
+void rotate(float* heads, int64_t num_heads, int64_t head_dim, const float* cos, const float* sin) {
   const int64_t half = head_dim / 2;
   for (int64_t head = 0; head < num_heads; ++head) {
     float* first = heads + head * head_dim;

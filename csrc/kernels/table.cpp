@@ -1,6 +1,6 @@
-// Compiled once per instruction set (see CMakeLists.txt) with PAREDOWN_ISA naming it. Everything the
-// kernels define has internal linkage and uses no library templates, so that no code built for a
-// wide instruction set can be linked into a path that runs on a narrow one.
+// Compiled once per instruction set (see CMakeLists.txt) with PAREDOWN_ISA naming it. Everything
+// the kernels define has internal linkage and uses no library templates, so that no code built for
+// a wide instruction set can be linked into a path that runs on a narrow one.
 #define PAREDOWN_SIMD_generic "../simd/generic.h"
 #define PAREDOWN_SIMD_avx2 "../simd/avx2.h"
 #define PAREDOWN_SIMD_avx512 "../simd/avx512.h"

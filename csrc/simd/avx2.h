@@ -73,9 +73,7 @@ inline float max_lanes(F32x16 a) {
   return _mm_cvtss_f32(_mm_max_ss(quarter, _mm_movehdup_ps(quarter)));
 }
 
-inline __m128i load_128(const void* p) {
-  return _mm_loadu_si128(static_cast<const __m128i*>(p));
-}
+inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline F32x16 load_fp16(const uint16_t* p) {
   return {_mm256_cvtph_ps(load_128(p)), _mm256_cvtph_ps(load_128(p + 8))};
 }
@@ -121,17 +119,16 @@ inline int32_t sum_lanes(I32x16 a) {
 inline F32x16 to_float(I32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 inline I32x16 to_int(F32x16 a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 inline void store_i8(int8_t* p, I32x16 a) {
-  const __m256i words =
-      _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xD8);
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xD8);
   const __m128i bytes =
       _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
-  return {_mm256_castsi256_ps(
-              _mm256_add_epi32(_mm256_castps_si256(a.lo), _mm256_slli_epi32(n.lo, 23))),
-          _mm256_castsi256_ps(
-              _mm256_add_epi32(_mm256_castps_si256(a.hi), _mm256_slli_epi32(n.hi, 23)))};
+  return {
+      _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.lo), _mm256_slli_epi32(n.lo, 23))),
+      _mm256_castsi256_ps(
+          _mm256_add_epi32(_mm256_castps_si256(a.hi), _mm256_slli_epi32(n.hi, 23)))};
 }
 
 inline U8x64 load_u8(const uint8_t* p) {

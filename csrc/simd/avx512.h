@@ -60,8 +60,7 @@ inline F32x16 load_bf16(const uint16_t* p) {
 inline void store_bf16(uint16_t* p, F32x16 a) {
   const __m512i bits = _mm512_castps_si512(a.v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded =
-      _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
 }
@@ -83,8 +82,8 @@ inline void store_i8(int8_t* p, I32x16 a) {
 }
 // a * 2^n for results that stay normal.
 inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
-  return {_mm512_castsi512_ps(
-      _mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(n.v, 23)))};
+  return {
+      _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(n.v, 23)))};
 }
 
 inline U8x64 load_u8(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
