@@ -8,8 +8,11 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
-def compile_template(source: str) -> jinja2.Template:
-    """Compiles a template from a checkpoint, which is not trusted. Raises jinja2.TemplateError."""
+def compile_template(source: object) -> jinja2.Template:
+    """Compiles a template from a checkpoint, which is not trusted. Raises jinja2.TemplateError, or
+    TypeError for what is not a text."""
+    if not isinstance(source, str):
+        raise TypeError(f"expected a text, not {type(source).__name__}")
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
     )

@@ -13,9 +13,7 @@ from paredown.formats.weight import Weight
 from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.contents import (
     FLOAT_DTYPES,
-    check_float,
-    check_nothing_extra,
-    float_tensors,
+    check_contents,
     linear_modules,
     num_parts,
     vector_tensor,
@@ -23,7 +21,7 @@ from paredown.models.contents import (
 from paredown.models.json_file import read_json_object
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
-from paredown.models.shards import read_folder_tensors
+from paredown.models.shards import FolderTensors, read_folder_tensors
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -47,18 +45,7 @@ class Checkpoint:
     def open(cls, path: Path) -> "Checkpoint":
         """Maps the folder's files and checks names, shapes and dtypes of all tensors against the
         config. Raises CheckpointError or UnsupportedError; the weights are not read."""
-        if not path.is_dir():
-            raise CheckpointError(
-                f"{path} is not a checkpoint folder",
-                seen="a file" if path.exists() else "nothing of that name",
-                remedy="Name the folder that holds config.json and model.safetensors.",
-            )
-        if not (path / "config.json").exists():
-            raise CheckpointError(
-                f"{path} has no config.json",
-                seen=", ".join(sorted(entry.name for entry in path.iterdir())) or "an empty folder",
-                remedy="Name the folder of a Hugging Face checkpoint.",
-            )
+        _check_folder(path)
         config = read_json_object(path / "config.json")
         spec = spec_from_config(config)
         if config.get("quantization_config") is not None:
@@ -69,17 +56,13 @@ class Checkpoint:
             )
         tensors = read_folder_tensors(path)
         names = find_names(family_from_config(config), tensors)
-        wanted = dict(float_tensors(spec, names))
-        wanted |= {f"{m.name}.weight": m.float_shape for m in linear_modules(spec, names)}
-        for name, shape in wanted.items():
-            check_float(tensors, name, shape)
-        check_nothing_extra(tensors, set(wanted), spec, names)
+        used = check_contents(tensors, spec, names)
         return cls(
             path=path,
             config=config,
             spec=spec,
-            tensors={name: tensors[name] for name in tensors if name in wanted},
-            file_bytes=sum(file.path.stat().st_size for file in tensors.files),
+            tensors=FolderTensors(tensors.files, used),
+            file_bytes=tensors.file_bytes,
             names=names,
         )
 
@@ -128,6 +111,23 @@ class Checkpoint:
         stored = self.tensors[f"{module}.weight"]
         values = np.ascontiguousarray(stored.array.T) if transposed else stored.array
         return Weight(spec=WeightSpec(dtype=FLOAT_DTYPES[stored.dtype]), values_OI=values)
+
+
+def _check_folder(path: Path) -> None:
+    try:
+        entries = sorted(entry.name for entry in path.iterdir())
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} is not a checkpoint folder",
+            seen=error.strerror or error,
+            remedy="Name the folder that holds config.json and model.safetensors.",
+        ) from error
+    if "config.json" not in entries:
+        raise CheckpointError(
+            f"{path} has no config.json",
+            seen=", ".join(entries) or "an empty folder",
+            remedy="Name the folder of a Hugging Face checkpoint.",
+        )
 
 
 def _rows(weight: Weight, part: int, num_parts: int) -> Weight:

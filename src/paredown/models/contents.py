@@ -34,6 +34,20 @@ class Module:
         return (self.shape[1], self.shape[0]) if self.transposed else self.shape
 
 
+def check_contents(tensors: FolderTensors, spec: ModelSpec, names: Names) -> set[str]:
+    """Names of the tensors that the model uses. Raises CheckpointError at the first that is
+    missing, wrong or extra; a config that asks for endless layers ends at the first missing."""
+    used = set()
+    for name, shape in float_tensors(spec, names):
+        check_float(tensors, name, shape)
+        used.add(name)
+    for module in linear_modules(spec, names):
+        check_float(tensors, f"{module.name}.weight", module.float_shape)
+        used.add(f"{module.name}.weight")
+    check_nothing_extra(tensors, used, spec, names)
+    return used
+
+
 def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
     """Every linear module of the layers once, and the output layer unless it is tied."""
     for layer in range(spec.num_layers):

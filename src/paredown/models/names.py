@@ -46,6 +46,6 @@ def find_names(family: Family, tensor_names: Collection[str]) -> Names:
             return names
     raise CheckpointError(
         f"tensor '{tried[0].embedding}.weight' is missing from the checkpoint",
-        seen=", ".join(sorted(tensor_names)[:5]) + ", ..." if tensor_names else "no tensors",
+        seen=", ".join(map(repr, sorted(tensor_names)[:5])) or "no tensors",
         remedy=f"A {family.model_type} checkpoint needs it; download the checkpoint again.",
     )

@@ -15,9 +15,13 @@ def resolve_model(name: str | None) -> Path:
     Raises CheckpointError when there is no such folder.
     """
     name = "default" if name is None else name
-    path = ASSETS / PACKAGED[name] if name in PACKAGED else Path(name).expanduser()
-    if path.is_dir():
-        return path
+    path = ASSETS / PACKAGED[name] if name in PACKAGED else Path(name)
+    try:
+        if path.is_dir():
+            return path
+        seen = f"{name}, a file" if path.exists() else name
+    except OSError as error:
+        seen = f"{name}, {error.strerror}"
     if name in PACKAGED:
         raise CheckpointError(
             f"the packaged model {name!r} is not in this installation",
@@ -26,7 +30,7 @@ def resolve_model(name: str | None) -> Path:
         )
     packaged = " or ".join(repr(known) for known in PACKAGED)
     raise CheckpointError(
-        f"{name} is a file, not a checkpoint folder" if path.exists() else f"no folder {name}",
-        seen=name,
+        "there is no checkpoint folder of that name",
+        seen=seen,
         remedy=f"Name the folder that holds config.json and model.safetensors, or {packaged}.",
     )

@@ -29,9 +29,10 @@ class MappedTensors(Mapping[str, StoredTensor]):
     """The tensors of one file. An array is a read-only view of the mapped file, made when asked
     for; only one that the file does not align to its items is copied."""
 
-    def __init__(self, path: Path, mapped: mmap.mmap | None, places: dict[str, TensorPlace]):
+    def __init__(self, path: Path, mapped: mmap.mmap, places: dict[str, TensorPlace]) -> None:
         self.path = path
         self.places = places
+        self.file_bytes = len(mapped)
         self._mapped = mapped
 
     def __getitem__(self, name: str) -> StoredTensor:
@@ -47,7 +48,7 @@ class MappedTensors(Mapping[str, StoredTensor]):
 
     def _view(self, place: TensorPlace, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
         count = (place.end - place.start) // dtype.itemsize
-        if count == 0 or self._mapped is None:
+        if count == 0:
             return np.empty(place.shape, dtype)
         array = np.frombuffer(self._mapped, dtype, count, place.start).reshape(place.shape)
         return array if array.flags.aligned else array.copy()

@@ -57,7 +57,7 @@ def parse_header(path: Path, head: bytes, file_bytes: int) -> dict[str, TensorPl
     length = header_length(path, head, file_bytes)
     raw = head[PREFIX_BYTES : PREFIX_BYTES + length]
     try:
-        header = json.loads(raw, object_pairs_hook=_unique_names)
+        header = json.loads(raw.decode(), object_pairs_hook=_unique_names)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, "its header is not valid JSON", error) from error
     if not isinstance(header, dict):

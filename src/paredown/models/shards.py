@@ -1,6 +1,6 @@
 """The tensors of a checkpoint folder: `model.safetensors`, or shards named by an index file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from paredown.errors import CheckpointError
@@ -16,9 +16,16 @@ INDEX_NAME = "model.safetensors.index.json"
 class FolderTensors(Mapping[str, StoredTensor]):
     """Every tensor of every file, by name; `place(name)` tells dtype and shape without the data."""
 
-    def __init__(self, files: list[MappedTensors]) -> None:
+    def __init__(self, files: list[MappedTensors], names: Collection[str] | None = None) -> None:
+        """`names` keeps only those."""
         self.files = files
-        self._owners = {name: file for file in files for name in file}
+        self._owners = {
+            name: file for file in files for name in file if names is None or name in names
+        }
+
+    @property
+    def file_bytes(self) -> int:
+        return sum(file.file_bytes for file in self.files)
 
     def place(self, name: str) -> TensorPlace:
         return self._owners[name].places[name]

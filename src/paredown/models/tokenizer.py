@@ -1,6 +1,5 @@
 """Tokenizer: text to token ids and back, and the chat template, on the `tokenizers` library."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,11 +10,22 @@ from paredown.errors import CheckpointError, RequestError
 from paredown.models.chat_template import compile_template
 from paredown.models.json_file import read_optional_json_object
 
+# What a template, which is a program from the checkpoint, can raise over messages it dislikes.
+TEMPLATE_ERRORS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 
 
 class Tokenizer:
-    """`vocab_size` counts added tokens; `eos_token_ids` are all that may end a text."""
+    """`vocab_size` counts added tokens; `eos_token_ids` are all that may end a text; `add_bos` says
+    whether the model was trained with `bos_token_id` before plain text."""
 
     def __init__(
         self,
@@ -23,6 +33,7 @@ class Tokenizer:
         *,
         special_tokens: Mapping[str, str],
         bos_token_id: int | None,
+        add_bos: bool,
         eos_token_ids: frozenset[int],
         chat_template: jinja2.Template | None,
     ) -> None:
@@ -30,6 +41,7 @@ class Tokenizer:
         self._special_tokens = special_tokens
         self._chat_template = chat_template
         self.bos_token_id = bos_token_id
+        self.add_bos = add_bos
         self.eos_token_ids = eos_token_ids
         self.vocab_size = library.get_vocab_size(with_added_tokens=True)
 
@@ -46,10 +58,12 @@ class Tokenizer:
         ]
         bos_ids = [*_ids(numbered, "bos_token_id"), *_known(library, special.get("bos_token"))]
         eos_ids = [*_ids(numbered, "eos_token_id"), *_known(library, special.get("eos_token"))]
+        bos_token_id = bos_ids[0] if bos_ids else None
         return cls(
             library,
             special_tokens=special,
-            bos_token_id=bos_ids[0] if bos_ids else None,
+            bos_token_id=bos_token_id,
+            add_bos=_adds_bos(library, config, bos_token_id),
             eos_token_ids=frozenset(eos_ids),
             chat_template=_read_chat_template(folder, config),
         )
@@ -92,7 +106,7 @@ class Tokenizer:
             return self._chat_template.render(
                 messages=messages, add_generation_prompt=True, **self._special_tokens
             )
-        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except TEMPLATE_ERRORS as error:
             raise RequestError(
                 "the model's chat template refuses these messages",
                 seen=str(error) or type(error).__name__,
@@ -131,6 +145,18 @@ def _known(library: tokenizers.Tokenizer, token: str | None) -> list[int]:
     return [] if token_id is None else [token_id]
 
 
+def _adds_bos(
+    library: tokenizers.Tokenizer, config: Mapping[str, object], bos_token_id: int | None
+) -> bool:
+    """What `add_bos_token` says; where it is not given, what the post-processor does."""
+    if bos_token_id is None:
+        return False
+    stated = config.get("add_bos_token")
+    if isinstance(stated, bool):
+        return stated
+    return bool(library.encode("", add_special_tokens=True).ids[:1] == [bos_token_id])
+
+
 def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
     """All ids that the configs name, the first config's first."""
     ids: list[int] = []
@@ -142,24 +168,18 @@ def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
 
 
 def _read_chat_template(folder: Path, config: Mapping[str, object]) -> jinja2.Template | None:
+    """From chat_template.jinja, else from tokenizer_config.json: a text, or several with names."""
     path = folder / "chat_template.jinja"
-    source = path.read_text("utf-8") if path.exists() else config.get("chat_template")
-    if isinstance(source, list):
-        named = {entry.get("name"): entry.get("template") for entry in source}
-        source = named.get("default")
-    if source is None:
-        return None
-    if not isinstance(source, str):
-        raise CheckpointError(
-            f"{folder}: the chat template is not a text",
-            seen=json.dumps(source)[:200],
-            remedy="Download tokenizer_config.json again.",
-        )
+    source = config.get("chat_template")
     try:
-        return compile_template(source)
-    except jinja2.TemplateError as error:
+        if path.exists():
+            source = path.read_text("utf-8")
+        if isinstance(source, list):
+            source = {entry["name"]: entry["template"] for entry in source}.get("default")
+        return None if source is None else compile_template(source)
+    except (OSError, *TEMPLATE_ERRORS) as error:
         raise CheckpointError(
-            f"{folder}: the chat template is not valid",
-            seen=error,
-            remedy="Download tokenizer_config.json again.",
+            f"{folder}: the chat template cannot be read",
+            seen=str(error) or type(error).__name__,
+            remedy="Download chat_template.jinja or tokenizer_config.json again.",
         ) from error
