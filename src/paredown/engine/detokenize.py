@@ -1,0 +1,91 @@
+"""From tokens to text, a little at a time: whole characters, and nothing past a stop string."""
+
+from typing import Protocol
+
+REPLACEMENT = "\ufffd"
+# Enough prompt to carry a word boundary into the answer (a SentencePiece tokenizer drops the
+# space before the first word it decodes).
+NUM_CONTEXT_TOKENS = 4
+
+
+class Decoder(Protocol):
+    def decode(self, token_ids: list[int], /) -> str: ...
+
+
+class Detokenizer:
+    """Text of a growing token sequence. Concatenated deltas are the decoded whole.
+
+    Text is released at token borders where the decoded text does not end in U+FFFD, that is, where
+    no character is cut. Decoding restarts at the last such border but one, so the cost per token
+    does not grow with the sequence.
+    """
+
+    def __init__(self, decoder: Decoder, prompt_token_ids: list[int]) -> None:
+        self._decode = decoder.decode
+        context = prompt_token_ids[-NUM_CONTEXT_TOKENS:]
+        self._known_text = self._decode(context) if context else ""
+        if self._known_text.endswith(REPLACEMENT):
+            context, self._known_text = [], ""
+        # `_token_ids[:_num_known]` decodes to `_known_text`; both were released before.
+        self._token_ids = context
+        self._num_known = len(context)
+
+    def push(self, token_id: int) -> str:
+        """The text that `token_id` completes; empty inside a character."""
+        self._token_ids.append(token_id)
+        text = self._decode(self._token_ids)
+        if text.endswith(REPLACEMENT) or len(text) <= len(self._known_text):
+            return ""
+        return self._release(text)
+
+    def flush(self) -> str:
+        """What was held back; a cut character comes out as U+FFFD. Call it once, at the end."""
+        if self._num_known == len(self._token_ids):
+            return ""
+        return self._release(self._decode(self._token_ids))
+
+    def _release(self, text: str) -> str:
+        delta = text[len(self._known_text) :]
+        del self._token_ids[: self._num_known]
+        self._num_known = len(self._token_ids)
+        self._known_text = self._decode(self._token_ids)
+        return delta
+
+
+class StopMatcher:
+    """Finds the first stop string that a text completes, however the text is cut into pieces.
+
+    First means: ends first; of those that end together, the longest. Text that may yet turn out
+    to begin a stop string is held back.
+    """
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = stops
+        self._max_held = max(map(len, stops), default=1) - 1
+        self._held = ""
+        self.is_stopped = False
+
+    def push(self, text: str) -> str:
+        """The part of the text so far that is certain to be before any stop string."""
+        if not self._stops or self.is_stopped:
+            return "" if self.is_stopped else text
+        text = self._held + text
+        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if found:
+            self.is_stopped, self._held = True, ""
+            return text[: min(found)[1]]
+        num_held = self._num_to_hold(text)
+        self._held = text[len(text) - num_held :]
+        return text[: len(text) - num_held]
+
+    def flush(self) -> str:
+        """What was held back: the text ended without completing a stop string."""
+        held, self._held = self._held, ""
+        return held
+
+    def _num_to_hold(self, text: str) -> int:
+        for start in range(max(0, len(text) - self._max_held), len(text)):
+            tail = text[start:]
+            if any(stop.startswith(tail) for stop in self._stops):
+                return len(tail)
+        return 0

@@ -1,0 +1,41 @@
+"""Request: one sequence that is being answered, and how far it has come.
+
+There is no phase. A request has `num_computed_tokens` and `num_tokens`; while the first is smaller
+the scheduler gives it steps, and when they meet a new token is sampled, which moves the second.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from paredown.engine.sampling_params import SamplingParams
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    """Times are `time.monotonic()` seconds. `token_ids` is the prompt and what was generated."""
+
+    id: int
+    params: SamplingParams
+    num_prompt_tokens: int
+    token_ids: list[int]
+    # The request ends with "length" when `token_ids` has grown to this.
+    max_total_tokens: int
+    seed: int = 0
+    num_computed_tokens: int = 0
+    pages: list[int] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    num_preemptions: int = 0
+    arrival_s: float = 0.0
+    first_step_s: float | None = None
+    first_token_s: float | None = None
+    finish_s: float | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_generated_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens

@@ -1,0 +1,139 @@
+"""A deterministic toy model for tests of the engine and the server.
+
+A position's state is a hash of its token and of the state of the position before it, read back
+from the page storage; the logits follow from the state. A wrong page, a wrong order, a position
+computed twice or never: each changes every later token.
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.engine.executor import SequenceSlice
+from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.model import ModelSpec, Rotary
+
+MASK = (1 << 64) - 1
+EOS = 0
+
+
+def toy_spec(*, vocab_size: int = 512, max_positions: int = 256) -> ModelSpec:
+    return ModelSpec(
+        family="toy",
+        vocab_size=vocab_size,
+        hidden_size=8,
+        num_layers=1,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=8,
+        intermediate_size=8,
+        max_positions=max_positions,
+        positions=Rotary(theta=10000.0),
+        norm="rms",
+        norm_eps=1e-5,
+        activation="silu",
+        gated=True,
+    )
+
+
+def mix(state: int, token_id: int) -> int:
+    """One round of splitmix64 over the state and the token."""
+    z = (state + 0x9E3779B97F4A7C15 * (token_id + 1)) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def logits_of(state: int, vocab_size: int) -> npt.NDArray[np.float32]:
+    """A few tokens are likely, and which ones follows from the state; eos is rare."""
+    row = np.full(vocab_size, -4.0, np.float32)
+    for i in range(8):
+        row[1 + mix(state, i) % (vocab_size - 1)] = 4.0 - 0.5 * i
+    if state % 97 == 0:
+        row[EOS] = 9.0
+    return row
+
+
+def reference_logits(token_ids: list[int], vocab_size: int) -> npt.NDArray[np.float32]:
+    state = 1
+    for token_id in token_ids:
+        state = mix(state, token_id)
+    return logits_of(state, vocab_size)
+
+
+class ToyExecutor:
+    """`delay_s` sleeps in each step; a step whose number is in `failing_steps` raises."""
+
+    def __init__(
+        self,
+        *,
+        num_pages: int = 64,
+        spec: ModelSpec | None = None,
+        delay_s: float = 0.0,
+        failing_steps: frozenset[int] = frozenset(),
+    ) -> None:
+        self.spec = toy_spec() if spec is None else spec
+        self.num_pages = num_pages
+        self.num_steps = 0
+        self.delay_s = delay_s
+        self.failing_steps = failing_steps
+        self._states = np.zeros((num_pages, PAGE_SIZE), np.uint64)
+
+    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        self.num_steps += 1
+        if self.delay_s:
+            time.sleep(self.delay_s)
+        if self.num_steps in self.failing_steps:
+            raise RuntimeError("injected failure")
+        rows = [row for one in slices for row in self._run(one)]
+        return np.array(rows, np.float32).reshape(len(rows), self.spec.vocab_size)
+
+    def _run(self, one: SequenceSlice) -> list[npt.NDArray[np.float32]]:
+        end = one.start + len(one.token_ids)
+        assert one.token_ids
+        assert len(one.pages) * PAGE_SIZE >= end
+        state, rows = self._read(one, one.start - 1) if one.start else 1, []
+        for position, token_id in enumerate(one.token_ids, one.start):
+            state = mix(state, token_id)
+            self._states[one.pages[position // PAGE_SIZE], position % PAGE_SIZE] = state
+            if position >= end - one.num_logits:
+                rows.append(logits_of(state, self.spec.vocab_size))
+        return rows
+
+    def _read(self, one: SequenceSlice, position: int) -> int:
+        return int(self._states[one.pages[position // PAGE_SIZE], position % PAGE_SIZE])
+
+
+class ToyTokenizer:
+    """Bytes are tokens 1..256; the others decode to pieces of UTF-8 that need each other."""
+
+    bos_token_id: int | None = None
+    add_bos = False
+    eos_token_ids = frozenset({EOS})
+    has_chat_template = True
+    PIECES = (b" the", b" of", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\x8e\x89")
+
+    def __init__(self, vocab_size: int = 512) -> None:
+        self.vocab_size = vocab_size
+
+    @classmethod
+    def open(cls, path: Path) -> "ToyTokenizer":
+        return cls()
+
+    def encode(self, text: str) -> list[int]:
+        return [byte + 1 for byte in text.encode()]
+
+    def decode(self, token_ids: list[int]) -> str:
+        return b"".join(map(self._bytes, token_ids)).decode("utf-8", errors="replace")
+
+    def render_chat(self, messages: list[dict[str, object]]) -> str:
+        return "".join(f"<{one['role']}>{one['content']}\n" for one in messages) + "<assistant>"
+
+    def _bytes(self, token_id: int) -> bytes:
+        if token_id == EOS:
+            return b""
+        if token_id <= 256:
+            return bytes([token_id - 1])
+        return self.PIECES[token_id % len(self.PIECES)]
