@@ -83,9 +83,7 @@ def activation_group(case: LinearCase) -> int:
     return next(group for group in (128, 64, 32) if padded % group == 0)
 
 
-def quantized_input(
-    x_TI: npt.NDArray[np.float32], group: int
-) -> npt.NDArray[np.float64]:
+def quantized_input(x_TI: npt.NDArray[np.float32], group: int) -> npt.NDArray[np.float64]:
     """Symmetric int8 per row and group, then back: what the integer kernels see of the input."""
     tokens, columns = x_TI.shape
     padded = np.zeros((tokens, -(-columns // group) * group), dtype=np.float32)
@@ -98,9 +96,7 @@ def quantized_input(
     return (codes * scales).reshape(tokens, -1)[:, :columns]
 
 
-def linear_reference(
-    case: LinearCase, x_TI: npt.NDArray[np.float32]
-) -> npt.NDArray[np.float64]:
+def linear_reference(case: LinearCase, x_TI: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     x = x_TI.astype(np.float64)
     if case.kind in INTEGER_BITS:
         x = quantized_input(x_TI, activation_group(case))

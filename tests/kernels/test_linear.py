@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linear_reference import LinearCase, linear_reference, random_case
 
+from linear_reference import LinearCase, linear_reference, random_case
 from paredown.kernels import _core
 from paredown.kernels.isa import supported_isas
 
@@ -128,8 +128,8 @@ def test_bad_arrays_are_refused() -> None:
     case = random_case(rng, "int4", (16, 64), group_size=32)
     with pytest.raises(ValueError, match="scales and zero points"):
         _core.Linear("", 1, "int4", case.values_OI, 16, case.scales_OG, None, None)
+    scales = np.ones((16, 4), dtype=np.float32)
     with pytest.raises(ValueError, match="multiple of 32"):
-        scales = np.ones((16, 4), dtype=np.float32)
         _core.Linear("", 1, "int4", case.values_OI, 16, scales, None, None)
     with pytest.raises(ValueError, match="is unknown"):
         _core.Linear("", 1, "int3", case.values_OI, 32, case.scales_OG, None, None)

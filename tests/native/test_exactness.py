@@ -99,9 +99,7 @@ def test_same_bits_alone_whole_and_in_any_batch_and_chunking(
         num_pages = -(-length // PAGE_SIZE)
         pages, shuffled = shuffled[:num_pages], shuffled[num_pages:]
         chunks = data.draw(st.lists(st.integers(1, 33), min_size=length, max_size=length))
-        sequences.append(
-            Sequence(token_ids=random_tokens(rng, length), pages=pages, chunks=chunks)
-        )
+        sequences.append(Sequence(token_ids=random_tokens(rng, length), pages=pages, chunks=chunks))
     run_together(executor, sequences)
     for sequence in sequences:
         expected = alone_and_whole(single, sequence.token_ids)
