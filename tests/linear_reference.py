@@ -71,7 +71,8 @@ def dequantized(case: LinearCase) -> npt.NDArray[np.float64]:
         zero = case.zero_points_OG.astype(np.float32)
     repeat = case.values_OI.shape[1] // case.scales_OG.shape[1]
     scales = np.repeat(case.scales_OG, repeat, axis=1).astype(np.float64)
-    return (case.values_OI - np.repeat(zero, repeat, axis=1).astype(np.float64)) * scales
+    codes = case.values_OI.astype(np.float64)
+    return (codes - np.repeat(zero, repeat, axis=1).astype(np.float64)) * scales
 
 
 def activation_group(case: LinearCase) -> int:
@@ -93,12 +94,15 @@ def quantized_input(x_TI: npt.NDArray[np.float32], group: int) -> npt.NDArray[np
     inverse = np.divide(np.float32(127), limit, out=np.zeros_like(limit), where=limit > 0)
     codes = np.rint(grouped * inverse)
     scales = (limit / np.float32(127)).astype(np.float64)
-    return (codes * scales).reshape(tokens, -1)[:, :columns]
+    values: npt.NDArray[np.float64] = (codes * scales).reshape(tokens, -1)[:, :columns]
+    return values
 
 
 def linear_reference(case: LinearCase, x_TI: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     x = x_TI.astype(np.float64)
     if case.kind in INTEGER_BITS:
         x = quantized_input(x_TI, activation_group(case))
-    y = x @ dequantized(case).T
-    return y if case.bias_O is None else y + case.bias_O
+    y: npt.NDArray[np.float64] = x @ dequantized(case).T
+    if case.bias_O is not None:
+        y += case.bias_O
+    return y
