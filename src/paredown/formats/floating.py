@@ -1,0 +1,78 @@
+"""Float formats: rounding to nearest even, and a count of the values the format cannot reach."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import CheckpointError
+from paredown.formats.tensor import (
+    StoredDType,
+    StoredTensor,
+    bf16_to_float32,
+    float32_to_bf16,
+)
+from paredown.formats.weight import Weight
+from paredown.spec.weight import ScaleDType, WeightSpec
+
+STORED_FLOATS: dict[ScaleDType, StoredDType] = {"fp32": "F32", "bf16": "BF16", "fp16": "F16"}
+
+# The largest finite value of each.
+MAX_FINITE: dict[ScaleDType, float] = {
+    "fp32": float(np.finfo(np.float32).max),
+    "bf16": float(bf16_to_float32(np.array([0x7F7F], np.uint16))[0]),
+    "fp16": float(np.finfo(np.float16).max),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """`num_clamped` values lay beyond the format's largest finite one and became that."""
+
+    tensor: StoredTensor
+    num_clamped: int
+
+
+def round_to(values: npt.NDArray[np.float32], dtype: ScaleDType) -> npt.NDArray[np.float32]:
+    """float32 values rounded to `dtype` and back; beyond its range they become infinite."""
+    if dtype == "bf16":
+        return bf16_to_float32(float32_to_bf16(values))
+    if dtype == "fp16":
+        with np.errstate(over="ignore"):
+            return values.astype(np.float16).astype(np.float32)
+    return values.astype(np.float32, copy=False)
+
+
+def cast(values: npt.NDArray[np.float32], dtype: ScaleDType) -> Cast:
+    """An array of any shape in `dtype`, clamped to its finite range. Raises CheckpointError for
+    values that are not finite."""
+    check_finite(values)
+    limit = np.float32(MAX_FINITE[dtype])
+    outside = np.abs(round_to(values, dtype)) > limit
+    clamped = np.clip(values, -limit, limit)
+    if dtype == "bf16":
+        array: npt.NDArray[np.generic] = float32_to_bf16(clamped)
+    else:
+        array = clamped.astype(np.float16 if dtype == "fp16" else np.float32)
+    tensor = StoredTensor(dtype=STORED_FLOATS[dtype], array=array)
+    return Cast(tensor=tensor, num_clamped=int(np.count_nonzero(outside)))
+
+
+def to_weight(values_OI: npt.NDArray[np.float32], dtype: ScaleDType) -> tuple[Weight, int]:
+    """The weight in `dtype`, and how many of its values were clamped."""
+    result = cast(values_OI, dtype)
+    weight = Weight(spec=WeightSpec(dtype=dtype), values_OI=result.tensor.array)
+    return weight, result.num_clamped
+
+
+def check_finite(values: npt.NDArray[np.float32]) -> None:
+    """Raises CheckpointError naming the first value that is NaN or infinite."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        index = np.unravel_index(int(np.argmin(finite)), values.shape)
+        position = [int(i) for i in index]
+        raise CheckpointError(
+            "a weight holds values that are not finite numbers",
+            seen=f"{values[index]} at {position}, {int(np.count_nonzero(~finite))} in all",
+            remedy="The checkpoint is damaged or its training diverged; use another one.",
+        )
