@@ -25,14 +25,14 @@ void LinearRunner::run(const LinearGroup& group, const float* input, int64_t num
     if (num_tokens < kMinParallelRows) {
       kernels_.prepare(view, rows, 0, num_tokens);
     } else {
-      pool_.run([&](int thread, int num_threads) {
-        const Range share = static_share(num_tokens, thread, num_threads);
-        kernels_.prepare(view, rows, share.begin, share.end);
+      pool_.run([&](int share, int num_shares) {
+        const Range range = static_share(num_tokens, share, num_shares);
+        kernels_.prepare(view, rows, range.begin, range.end);
       });
     }
-    pool_.run([&](int thread, int num_threads) {
-      const Range share = static_share(part.num_panels(), thread, num_threads);
-      kernels_.linear(view, rows, output, num_tokens, share.begin, share.end);
+    pool_.run([&](int share, int num_shares) {
+      const Range range = static_share(part.num_panels(), share, num_shares);
+      kernels_.linear(view, rows, output, num_tokens, range.begin, range.end);
     });
     output.values += view.num_rows;
   }

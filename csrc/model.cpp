@@ -166,9 +166,9 @@ void Model::for_rows(int64_t num_rows, Body&& body) {
     for (int64_t row = 0; row < num_rows; ++row) body(row);
     return;
   }
-  pool_.run([&](int thread, int num_threads) {
-    const Range share = static_share(num_rows, thread, num_threads);
-    for (int64_t row = share.begin; row < share.end; ++row) body(row);
+  pool_.run([&](int share, int num_shares) {
+    const Range range = static_share(num_rows, share, num_shares);
+    for (int64_t row = range.begin; row < range.end; ++row) body(row);
   });
 }
 
@@ -250,10 +250,10 @@ void Model::attend(int64_t index) {
   const KvView kv = kv_view(index);
   const int64_t heads_per_kv = config_.num_heads / config_.num_kv_heads;
   const int64_t num_tasks = num_tokens_ * config_.num_kv_heads;
-  pool_.run([&](int thread, int num_threads) {
-    float* scores = scores_.as<float>() + thread * kHeadsPerPass * max_keys_;
+  pool_.run([&](int share, int num_shares) {
+    float* scores = scores_.as<float>() + share * kHeadsPerPass * max_keys_;
     // Round robin: later tokens of a prompt see more keys than earlier ones.
-    for (int64_t i = thread; i < num_tasks; i += num_threads) {
+    for (int64_t i = share; i < num_tasks; i += num_shares) {
       const int64_t t = i / config_.num_kv_heads;
       const Row& row = rows_[static_cast<size_t>(t)];
       const int64_t window = config_.sliding_window;

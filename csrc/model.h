@@ -138,7 +138,7 @@ class Model {
   AlignedBuffer activated_;  // [T][wide], intermediate used
   AlignedBuffer cos_;        // [T][head_dim / 2]
   AlignedBuffer sin_;
-  AlignedBuffer scores_;  // [threads][4][keys]
+  AlignedBuffer scores_;  // [shares][4][keys]
 };
 
 }  // namespace paredown

@@ -57,9 +57,9 @@ double measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes) {
   double best = 0.0;
   for (int round = 0; round < kRounds; ++round) {
     const double seconds = seconds_of([&] {
-      pool.run([&](int thread, int) {
+      pool.run([&](int part, int) {
         for (int64_t pass = 0; pass < passes; ++pass) {
-          sink = kernels.read_memory(buffer.as<uint8_t>() + thread * share, share);
+          sink = kernels.read_memory(buffer.as<uint8_t>() + part * share, share);
         }
       });
     });

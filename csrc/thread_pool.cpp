@@ -26,50 +26,68 @@ void pause_briefly() {
 
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads < 1 ? 1 : num_threads) {
   for (int thread = 1; thread < num_threads_; ++thread) {
-    threads_.emplace_back([this, thread] { work(thread); });
+    threads_.emplace_back([this] { work(); });
   }
 }
 
 ThreadPool::~ThreadPool() {
-  stopping_ = true;
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
+  stopping_.store(true, std::memory_order_relaxed);
+  // A new epoch without free shares only wakes the helpers.
+  const uint64_t epoch = (ticket_.load() >> kEpochShift) + 1;
+  ticket_.store(epoch << kEpochShift | static_cast<uint64_t>(num_threads_));
+  ticket_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+}
+
+int ThreadPool::run_shares(uint64_t epoch) {
+  int num_run = 0;
+  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  while (ticket >> kEpochShift == epoch) {
+    const auto share = static_cast<int>(ticket & 0xFFFFFFFFu);
+    if (share >= num_threads_) break;
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    job_(context_, share, num_threads_);
+    ++num_run;
+    ticket = ticket_.load(std::memory_order_acquire);
+  }
+  return num_run;
 }
 
 void ThreadPool::run_job(Job job, void* context) {
   job_ = job;
   context_ = context;
-  num_running_.store(num_threads_ - 1, std::memory_order_relaxed);
+  num_done_.store(0, std::memory_order_relaxed);
+  const uint64_t epoch = (ticket_.load(std::memory_order_relaxed) >> kEpochShift) + 1;
   // Sequentially consistent, so that either a parking helper sees the new epoch or we see it
   // parked.
-  epoch_.fetch_add(1, std::memory_order_seq_cst);
-  if (num_parked_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
-  job(context, 0, num_threads_);
+  ticket_.store(epoch << kEpochShift, std::memory_order_seq_cst);
+  if (num_parked_.load(std::memory_order_seq_cst) > 0) ticket_.notify_all();
+  const int num_by_helpers = num_threads_ - run_shares(epoch);
   int spins = 0;
-  while (num_running_.load(std::memory_order_acquire) > 0) {
+  while (num_done_.load(std::memory_order_acquire) < num_by_helpers) {
     if (++spins > kSpinsBeforeYield) std::this_thread::yield();
     pause_briefly();
   }
 }
 
-void ThreadPool::work(int thread) {
-  uint32_t seen = 0;
-  while (true) {
+void ThreadPool::work() {
+  uint64_t seen = 0;
+  while (!stopping_.load(std::memory_order_relaxed)) {
     int spins = 0;
-    while (epoch_.load(std::memory_order_acquire) == seen) {
+    uint64_t ticket = ticket_.load(std::memory_order_acquire);
+    while (ticket >> kEpochShift == seen) {
       if (++spins < kSpinsBeforePark) {
         pause_briefly();
-        continue;
+      } else {
+        num_parked_.fetch_add(1, std::memory_order_seq_cst);
+        ticket_.wait(ticket, std::memory_order_seq_cst);
+        num_parked_.fetch_sub(1, std::memory_order_seq_cst);
       }
-      num_parked_.fetch_add(1, std::memory_order_seq_cst);
-      epoch_.wait(seen, std::memory_order_seq_cst);
-      num_parked_.fetch_sub(1, std::memory_order_seq_cst);
+      ticket = ticket_.load(std::memory_order_acquire);
     }
-    ++seen;
-    if (stopping_) return;
-    job_(context_, thread, num_threads_);
-    num_running_.fetch_sub(1, std::memory_order_release);
+    seen = ticket >> kEpochShift;
+    const int num_run = run_shares(seen);
+    if (num_run > 0) num_done_.fetch_add(num_run, std::memory_order_release);
   }
 }
 
