@@ -27,6 +27,8 @@ from transformers import (
 VOCAB_SIZE = 300
 MAX_POSITIONS = 128
 INITIALIZER_RANGE = 0.2
+# Large enough to be seen in the logits.
+NORM_EPS = 1e-3
 TOKENS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
 ROTARY_SIZES = {
     "vocab_size": VOCAB_SIZE,
@@ -37,6 +39,7 @@ ROTARY_SIZES = {
     "num_key_value_heads": 2,
     "max_position_embeddings": MAX_POSITIONS,
     "initializer_range": INITIALIZER_RANGE,
+    "rms_norm_eps": NORM_EPS,
     **TOKENS,
 }
 GPT2_SIZES = {
@@ -46,6 +49,7 @@ GPT2_SIZES = {
     "n_head": 4,
     "n_positions": MAX_POSITIONS,
     "initializer_range": INITIALIZER_RANGE,
+    "layer_norm_epsilon": NORM_EPS,
     **TOKENS,
 }
 OPT_SIZES = {
@@ -111,6 +115,8 @@ VARIANTS: dict[str, Writer] = {
     "llama-biases": variant("llama", attention_bias=True, mlp_bias=True),
     "llama-head-dim": variant("llama", head_dim=32),
     "llama-gelu": variant("llama", hidden_act="gelu"),
+    "llama-gelu-tanh": variant("llama", hidden_act="gelu_pytorch_tanh"),
+    "llama-relu": variant("llama", hidden_act="relu"),
     "llama-wide": variant("llama", hidden_size=128, intermediate_size=256),
     "llama-rope-llama3": variant("llama", rope_parameters=LLAMA3_ROPE),
     "llama-rope-linear": variant("llama", rope_parameters=LINEAR_ROPE),

@@ -195,7 +195,7 @@ def test_a_missing_field_is_named(family: str, field: str) -> None:
         spec_from_config(broken)
 
 
-@pytest.mark.parametrize("value", [None, 0, -1, True, "64", 64.0, [64], {}])
+@pytest.mark.parametrize("value", [None, 0, -1, True, "64", 64.0, [64], {}, 2**31])
 @pytest.mark.parametrize("family", ["llama", "opt"])
 def test_a_bad_size_is_named(family: str, value: object) -> None:
     with pytest.raises(CheckpointError, match="'hidden_size'"):

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
-from tiny_models import VARIANTS, VOCAB_SIZE
+from tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 TOLERANCE = 1e-4
 
@@ -27,11 +27,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_logits_and_greedy_tokens_equal_transformers(name: str, tmp_path: Path) -> None:
-    VARIANTS[name](tmp_path, torch.float32, 0)
-    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
-    ours = Decoder.from_checkpoint(Checkpoint.open(tmp_path))
+def check_parity(folder: Path) -> None:
+    """Both compute in float32, whatever the weights are stored in."""
+    theirs = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    ours = Decoder.from_checkpoint(Checkpoint.open(folder))
     ids = torch.randint(0, VOCAB_SIZE, (2, 40), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         difference = (theirs(ids).logits - ours(ids)).abs().max().item()
@@ -39,3 +40,23 @@ def test_logits_and_greedy_tokens_equal_transformers(name: str, tmp_path: Path) 
         prompt = ids[:1, :5]
         expected = greedy(lambda x: theirs(x).logits, prompt, 12)
         assert greedy(ours, prompt, 12) == expected
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_logits_and_greedy_tokens_equal_transformers(name: str, tmp_path: Path) -> None:
+    VARIANTS[name](tmp_path, torch.float32, 0)
+    check_parity(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["llama-gqa", "qwen3", "gpt2", "opt"])
+def test_weights_stored_in_16_bits(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    VARIANTS[name](tmp_path, dtype, 1)
+    check_parity(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["mistral", "gpt2"])
+def test_sharded_weights(family: str, tmp_path: Path) -> None:
+    make_model(family, torch.float32, 2).save_pretrained(tmp_path, max_shard_size="60KB")
+    assert (tmp_path / "model.safetensors.index.json").exists()
+    check_parity(tmp_path)

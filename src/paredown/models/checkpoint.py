@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import CheckpointError, UnsupportedError
+from paredown.errors import CheckpointError
+from paredown.formats.compressed_tensors import (
+    CompressedTensorsConfig,
+    decode,
+    parse_quantization_config,
+    tensor_suffixes,
+)
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.config import family_from_config, spec_from_config
@@ -18,6 +24,7 @@ from paredown.models.contents import (
     num_parts,
     vector_tensor,
 )
+from paredown.models.families.fields import Fields
 from paredown.models.json_file import read_json_object
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
@@ -40,6 +47,7 @@ class Checkpoint:
     tensors: Mapping[str, StoredTensor]
     file_bytes: int
     names: Names
+    quantization: CompressedTensorsConfig | None
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -48,15 +56,10 @@ class Checkpoint:
         _check_folder(path)
         config = read_json_object(path / "config.json")
         spec = spec_from_config(config)
-        if config.get("quantization_config") is not None:
-            raise UnsupportedError(
-                "quantized checkpoints cannot be read yet",
-                seen=config["quantization_config"],
-                remedy="Use the float checkpoint.",
-            )
+        quantization = _read_quantization(config)
         tensors = read_folder_tensors(path)
         names = find_names(family_from_config(config), tensors)
-        used = check_contents(tensors, spec, names)
+        used = check_contents(tensors, spec, names, quantization)
         return cls(
             path=path,
             config=config,
@@ -64,6 +67,7 @@ class Checkpoint:
             tensors=FolderTensors(tensors.files, used),
             file_bytes=tensors.file_bytes,
             names=names,
+            quantization=quantization,
         )
 
     def linear_name(self, role: str, layer: int) -> str:
@@ -78,7 +82,7 @@ class Checkpoint:
 
     def embedding(self) -> Weight:
         """[vocab, hidden]."""
-        return self._weight(self.names.embedding)
+        return self._float(self.names.embedding)
 
     def output(self) -> Weight:
         """The output layer, [vocab, hidden]; the embedding where the two are tied."""
@@ -105,9 +109,25 @@ class Checkpoint:
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""
         modules = [module.name for module in linear_modules(self.spec, self.names)]
-        return {name: self._weight(name).spec for name in [self.names.embedding, *modules]}
+        specs = {name: self._packed_spec(name) or self._float(name).spec for name in modules}
+        return {self.names.embedding: self.embedding().spec, **specs}
+
+    def _packed_spec(self, module: str) -> WeightSpec | None:
+        return None if self.quantization is None else self.quantization.spec_for(module)
 
     def _weight(self, module: str, transposed: bool = False) -> Weight:
+        packed = self._packed_spec(module)
+        if packed is None:
+            return self._float(module, transposed)
+        suffixes = tensor_suffixes(packed)
+        stored = {suffix: self.tensors[f"{module}.{suffix}"] for suffix in suffixes}
+        try:
+            return decode(stored, packed)
+        except CheckpointError as error:
+            what = f"{self.path}: module {module}: {error.what}"
+            raise CheckpointError(what, seen=error.seen, remedy=error.remedy) from error
+
+    def _float(self, module: str, transposed: bool = False) -> Weight:
         stored = self.tensors[f"{module}.weight"]
         values = np.ascontiguousarray(stored.array.T) if transposed else stored.array
         return Weight(spec=WeightSpec(dtype=FLOAT_DTYPES[stored.dtype]), values_OI=values)
@@ -128,6 +148,16 @@ def _check_folder(path: Path) -> None:
             seen=", ".join(entries) or "an empty folder",
             remedy="Name the folder of a Hugging Face checkpoint.",
         )
+
+
+def _read_quantization(config: Mapping[str, object]) -> CompressedTensorsConfig | None:
+    """How the linear modules are packed, None for a checkpoint all in floats."""
+    section = config.get("quantization_config")
+    if section is None:
+        return None
+    if not isinstance(section, dict):
+        raise Fields(config).wrong("quantization_config", "an object")
+    return parse_quantization_config(section)
 
 
 def _rows(weight: Weight, part: int, num_parts: int) -> Weight:

@@ -7,6 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from paredown.errors import CheckpointError
+from paredown.formats.bits import num_words
+from paredown.formats.compressed_tensors import (
+    PACKED,
+    SCALE,
+    SHAPE,
+    ZERO_POINT,
+    CompressedTensorsConfig,
+    tensor_suffixes,
+)
+from paredown.formats.integer import group_columns
 from paredown.models.names import Names
 from paredown.models.roles import (
     layer_vectors,
@@ -16,8 +26,9 @@ from paredown.models.roles import (
 )
 from paredown.models.shards import FolderTensors
 from paredown.spec.model import ModelSpec
-from paredown.spec.weight import WeightDType
+from paredown.spec.weight import WeightDType, WeightSpec
 
+REMEDY = "Use the config.json that belongs to these weights, or download them again."
 FLOAT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
 
@@ -34,7 +45,12 @@ class Module:
         return (self.shape[1], self.shape[0]) if self.transposed else self.shape
 
 
-def check_contents(tensors: FolderTensors, spec: ModelSpec, names: Names) -> set[str]:
+def check_contents(
+    tensors: FolderTensors,
+    spec: ModelSpec,
+    names: Names,
+    quantization: CompressedTensorsConfig | None,
+) -> set[str]:
     """Names of the tensors that the model uses. Raises CheckpointError at the first that is
     missing, wrong or extra; a config that asks for endless layers ends at the first missing."""
     used = set()
@@ -42,8 +58,12 @@ def check_contents(tensors: FolderTensors, spec: ModelSpec, names: Names) -> set
         check_float(tensors, name, shape)
         used.add(name)
     for module in linear_modules(spec, names):
-        check_float(tensors, f"{module.name}.weight", module.float_shape)
-        used.add(f"{module.name}.weight")
+        packed = None if quantization is None else quantization.spec_for(module.name)
+        if packed is None:
+            check_float(tensors, f"{module.name}.weight", module.float_shape)
+        else:
+            check_packed(tensors, module, packed)
+        used |= {f"{module.name}.{suffix}" for suffix in stored_suffixes(packed)}
     check_nothing_extra(tensors, used, spec, names)
     return used
 
@@ -95,20 +115,59 @@ def num_parts(names: Names, role: str) -> int:
 def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
     """The tensor is there, of that shape and of a float dtype."""
     check_present(tensors, name)
-    place = tensors.place(name)
-    if place.shape != shape:
-        raise CheckpointError(
-            f"{tensors.owner(name)}: tensor {name!r} has the wrong shape",
-            seen=f"{list(place.shape)}, config.json asks for {list(shape)}",
-            remedy="Use the config.json that belongs to these weights.",
-        )
-    if place.dtype not in FLOAT_DTYPES:
+    check_shape(tensors, name, shape)
+    if tensors.place(name).dtype not in FLOAT_DTYPES:
         raise CheckpointError(
             f"{tensors.owner(name)}: tensor {name!r} is not of a float dtype that can be run",
-            seen=place.dtype,
+            seen=tensors.place(name).dtype,
             remedy=f"Supported are {', '.join(FLOAT_DTYPES)} and compressed-tensors forms named "
             "in config.json's quantization_config.",
         )
+
+
+def stored_suffixes(packed: WeightSpec | None) -> tuple[str, ...]:
+    """What stands after the name of a module, packed or (None) in float."""
+    return ("weight",) if packed is None else tensor_suffixes(packed)
+
+
+def check_packed(tensors: FolderTensors, module: Module, spec: WeightSpec) -> None:
+    """A module's packed tensors are there and have the shapes that its own gives them. A packed
+    weight is [out, in] for transposed modules too."""
+    num_rows, num_columns = module.shape
+    if spec.group_size is not None and num_columns % spec.group_size:
+        raise CheckpointError(
+            f"{module.name}: the group size in config.json does not divide the weight's columns",
+            seen=f"{num_columns} columns in groups of {spec.group_size}",
+            remedy=REMEDY,
+        )
+    num_groups = num_columns // group_columns(spec, num_columns)
+    shapes = {
+        PACKED: (num_rows, num_words(num_columns, spec.bits)),
+        SCALE: (num_rows, num_groups),
+        SHAPE: (2,),
+        ZERO_POINT: (num_words(num_rows, spec.bits), num_groups),
+    }
+    for suffix in tensor_suffixes(spec):
+        check_present(tensors, f"{module.name}.{suffix}")
+        check_shape(tensors, f"{module.name}.{suffix}", shapes[suffix])
+    shape = tuple(tensors[f"{module.name}.{SHAPE}"].array.tolist())
+    if shape != module.shape:
+        raise wrong_shape(tensors, f"{module.name}.{SHAPE}", shape, module.shape)
+
+
+def check_shape(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
+    if tensors.place(name).shape != shape:
+        raise wrong_shape(tensors, name, tensors.place(name).shape, shape)
+
+
+def wrong_shape(
+    tensors: FolderTensors, name: str, seen: tuple[int, ...], wanted: tuple[int, ...]
+) -> CheckpointError:
+    return CheckpointError(
+        f"{tensors.owner(name)}: tensor {name!r} has the wrong shape",
+        seen=f"{list(seen)}, config.json asks for {list(wanted)}",
+        remedy=REMEDY,
+    )
 
 
 def check_present(tensors: FolderTensors, name: str) -> None:
@@ -116,7 +175,7 @@ def check_present(tensors: FolderTensors, name: str) -> None:
         raise CheckpointError(
             f"tensor {name!r} is missing from the checkpoint",
             seen=f"{len(tensors)} tensors in {', '.join(f.path.name for f in tensors.files)}",
-            remedy="Use the config.json that belongs to these weights, or download them again.",
+            remedy=REMEDY,
         )
 
 
@@ -136,7 +195,7 @@ def check_nothing_extra(
             f"{tensors.owner(name)}: tensor {name!r} is not part of the model that config.json "
             "describes",
             seen=f"{tensors.place(name).dtype} {list(tensors.place(name).shape)}",
-            remedy="Use the config.json that belongs to these weights.",
+            remedy=REMEDY,
         )
 
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from paredown.errors import CheckpointError, OutputError, UnsupportedError
 from paredown.formats.tensor import NUMPY_DTYPES, StoredDType, StoredTensor
 from paredown.models.safetensors_header import (
-    MAX_HEADER_BYTES,
     PREFIX_BYTES,
     TensorPlace,
     build_header,
@@ -67,7 +66,7 @@ def read_safetensors(path: Path) -> MappedTensors:
         with path.open("rb") as file:
             file_bytes = os.fstat(file.fileno()).st_size
             head = file.read(PREFIX_BYTES)
-            head += file.read(min(header_length(path, head, file_bytes), MAX_HEADER_BYTES))
+            head += file.read(header_length(path, head, file_bytes))
             places = parse_header(path, head, file_bytes)
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:

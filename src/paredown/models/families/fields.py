@@ -6,6 +6,8 @@ from typing import Final
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.spec.model import Activation
 
+# What the native core counts with.
+MAX_INTEGER = 2**31 - 1
 ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
@@ -36,8 +38,8 @@ class Fields:
         value = self.config.get(name, default)
         if value is None or value is REQUIRED:
             raise self.missing(name)
-        if type(value) is not int or value < minimum:
-            raise self.wrong(name, f"an integer of at least {minimum}")
+        if type(value) is not int or not minimum <= value <= MAX_INTEGER:
+            raise self.wrong(name, f"an integer from {minimum} to {MAX_INTEGER}")
         return value
 
     def optional_integer(self, name: str, default: int | None = None) -> int | None:
@@ -101,3 +103,14 @@ class Fields:
             seen=repr(self.config.get(name)),
             remedy="Correct the field, or download the checkpoint again.",
         )
+
+
+def even_heads(hidden_size: int, num_heads: int) -> int:
+    """Columns per head where a config leaves `head_dim` to be derived."""
+    if hidden_size % num_heads:
+        raise CheckpointError(
+            "config.json: the hidden size is not a multiple of the number of attention heads",
+            seen=f"hidden size {hidden_size}, {num_heads} heads",
+            remedy="Correct the fields, or download the checkpoint again.",
+        )
+    return hidden_size // num_heads

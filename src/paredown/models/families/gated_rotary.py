@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paredown.errors import CheckpointError, UnsupportedError
+from paredown.errors import UnsupportedError
 from paredown.models.families.family import LinearSource
-from paredown.models.families.fields import Fields
+from paredown.models.families.fields import Fields, even_heads
 from paredown.models.families.rotary import read_rotary
 from paredown.spec.model import ModelSpec
 
@@ -70,17 +70,6 @@ def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
         tied_embeddings=fields.flag("tie_word_embeddings", False),
         sliding_window=variant.sliding_window,
     )
-
-
-def even_heads(hidden_size: int, num_heads: int) -> int:
-    """Columns per head where a config leaves `head_dim` to be derived."""
-    if hidden_size % num_heads:
-        raise CheckpointError(
-            "config.json: the hidden size is not a multiple of the number of attention heads",
-            seen=f"hidden size {hidden_size}, {num_heads} heads",
-            remedy="Correct the fields, or download the checkpoint again.",
-        )
-    return hidden_size // num_heads
 
 
 def read_layered_window(fields: Fields) -> int | None:

@@ -1,8 +1,7 @@
 """GPT-2: learned positions, LayerNorm, one fused and transposed module for query, key and value."""
 
 from paredown.models.families.family import Family, LinearSource
-from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import even_heads
+from paredown.models.families.fields import Fields, even_heads
 from paredown.spec.model import LearnedPositions, ModelSpec
 
 

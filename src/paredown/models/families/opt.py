@@ -1,8 +1,7 @@
 """OPT (arXiv 2205.01068), the pre-norm sizes: learned positions from row 2 on, LayerNorm, ReLU."""
 
 from paredown.models.families.family import Family, LinearSource
-from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import even_heads
+from paredown.models.families.fields import Fields, even_heads
 from paredown.spec.model import LearnedPositions, ModelSpec
 
 # torch.nn.LayerNorm's default: OPT's config has no field for it.

@@ -1,0 +1,219 @@
+"""Checkpoints in compressed-tensors form: the integers by role, and what can be wrong with them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from compressed_tensors.compressors import ModelCompressor
+from compressed_tensors.quantization import (
+    QuantizationConfig,
+    QuantizationStatus,
+    apply_quantization_config,
+)
+from transformers import AutoModelForCausalLM, CompressedTensorsConfig
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.compressed_tensors import encode, quantization_config
+from paredown.formats.dequantize import dequantize
+from paredown.formats.integer import quantize
+from paredown.formats.stack import stack_rows
+from paredown.formats.tensor import StoredTensor
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import Decoder
+from paredown.models.safetensors_file import write_safetensors
+from paredown.spec.weight import WeightSpec
+from tiny_models import VARIANTS, VOCAB_SIZE
+
+INT4 = WeightSpec(dtype="int4", group_size=32)
+SPECS = [INT4, WeightSpec(dtype="int4", group_size=32, symmetric=False), WeightSpec(dtype="int8")]
+MODULE = "model.layers.1.mlp.down_proj"
+
+
+def packed_tensors(checkpoint: Checkpoint, spec: WeightSpec) -> dict[str, StoredTensor]:
+    """The checkpoint's tensors, its linear layers rounded to `spec` and packed."""
+    tensors = dict(checkpoint.tensors)
+    for layer in range(checkpoint.spec.num_layers):
+        for role in checkpoint.spec.linear_shapes():
+            module = checkpoint.linear_name(role, layer)
+            weight = quantize(dequantize(checkpoint.linear(role, layer)), spec, "fp32")
+            del tensors[f"{module}.weight"]
+            tensors |= {f"{module}.{name}": tensor for name, tensor in encode(weight).items()}
+    return tensors
+
+
+def write_packed(
+    folder: Path,
+    variant: str,
+    spec: WeightSpec,
+    edit: Callable[[dict[str, StoredTensor]], object] = lambda tensors: None,
+) -> None:
+    VARIANTS[variant](folder, torch.float32, 0)
+    tensors = packed_tensors(Checkpoint.open(folder), spec)
+    edit(tensors)
+    write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    edit_config(folder, quantization_config=quantization_config(spec, ["lm_head"]))
+
+
+def edit_config(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("variant", ["llama-gqa", "qwen2-tied", "opt"])
+def test_integers_by_role(variant: str, spec: WeightSpec, tmp_path: Path) -> None:
+    VARIANTS[variant](tmp_path / "float", torch.float32, 0)
+    original = Checkpoint.open(tmp_path / "float")
+    write_packed(tmp_path / "packed", variant, spec)
+    packed = Checkpoint.open(tmp_path / "packed")
+    specs = packed.weight_specs()
+    for layer in range(2):
+        for role in packed.spec.linear_shapes():
+            expected = quantize(dequantize(original.linear(role, layer)), spec, "fp32")
+            weight = packed.linear(role, layer)
+            assert weight.spec == specs[packed.linear_name(role, layer)] == spec
+            np.testing.assert_array_equal(weight.values_OI, expected.values_OI)
+            np.testing.assert_array_equal(dequantize(weight), dequantize(expected))
+    assert packed.output().spec == packed.embedding().spec == WeightSpec(dtype="fp32")
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_packed_fused_module_is_split_by_rows(spec: WeightSpec, tmp_path: Path) -> None:
+    VARIANTS["gpt2"](tmp_path, torch.float32, 0)
+    original = Checkpoint.open(tmp_path)
+    parts = [quantize(dequantize(original.linear(role, 1)), spec, "fp32") for role in "qkv"]
+    module = original.linear_name("q", 1)
+    tensors = dict(original.tensors)
+    del tensors[f"{module}.weight"]
+    packed = encode(stack_rows(parts))
+    tensors |= {f"{module}.{suffix}": tensor for suffix, tensor in packed.items()}
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    section = quantization_config(spec, [])
+    section["config_groups"]["group_0"]["targets"] = [module]
+    edit_config(tmp_path, quantization_config=section)
+    checkpoint = Checkpoint.open(tmp_path)
+    for role, part in zip("qkv", parts, strict=True):
+        np.testing.assert_array_equal(dequantize(checkpoint.linear(role, 1)), dequantize(part))
+    assert checkpoint.linear("q", 0).spec == WeightSpec(dtype="fp32")
+
+
+@pytest.mark.filterwarnings("ignore:You passed `quantization_config`:UserWarning")
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_the_decoder_computes_what_transformers_does_with_our_folder(
+    spec: WeightSpec, tmp_path: Path
+) -> None:
+    torch.set_num_threads(1)
+    write_packed(tmp_path, "llama-biases", spec)
+    # compressed-tensors 0.20 plans packed zero points in the wrong shape while a model is on the
+    # meta device, so Transformers 5 loads asymmetric weights only when it may dequantize them.
+    how = (
+        {} if spec.symmetric else {"quantization_config": CompressedTensorsConfig(dequantize=True)}
+    )
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32, **how).eval()
+    ours = Decoder.from_checkpoint(Checkpoint.open(tmp_path))
+    ids = torch.randint(0, VOCAB_SIZE, (2, 20), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert (theirs(ids).logits - ours(ids)).abs().max().item() <= 1e-4
+
+
+def test_a_folder_that_the_library_wrote(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    VARIANTS["llama-gqa"](tmp_path / "float", torch.float32, 0)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "float").eval()
+    section = quantization_config(INT4, ["lm_head"])
+    config = QuantizationConfig.model_validate(section | {"quantization_status": "frozen"})
+    apply_quantization_config(model, config)
+    for module in model.modules():
+        if hasattr(module, "weight_scale"):
+            groups = module.weight.detach().unflatten(1, (-1, 32))
+            module.weight_scale.data = groups.abs().amax(-1) / 7.5
+            module.quantization_status = QuantizationStatus.FROZEN
+    compressor = ModelCompressor.from_pretrained_model(model)
+    compressor.compress_model(model)
+    model.save_pretrained(tmp_path / "packed")
+    compressor.update_config(tmp_path / "packed")
+    ours = Checkpoint.open(tmp_path / "packed")
+    assert ours.linear("down", 1).spec == INT4
+    ids = torch.randint(0, VOCAB_SIZE, (1, 20), generator=torch.Generator().manual_seed(1))
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "packed", dtype=torch.float32).eval()
+    with torch.no_grad():
+        difference = theirs(ids).logits - Decoder.from_checkpoint(ours)(ids)
+    assert difference.abs().max().item() <= 1e-4
+
+
+@pytest.mark.parametrize("suffix", ["weight_packed", "weight_scale", "weight_shape"])
+def test_a_missing_tensor_is_named(suffix: str, tmp_path: Path) -> None:
+    name = f"{MODULE}.{suffix}"
+    write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.pop(name))
+    with pytest.raises(CheckpointError) as caught:
+        Checkpoint.open(tmp_path)
+    assert f"'{name}' is missing" in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["weight", "weight_zero_point", "weight_g_idx"])
+def test_an_extra_tensor_is_named(suffix: str, tmp_path: Path) -> None:
+    name = f"{MODULE}.{suffix}"
+    extra = StoredTensor(dtype="F32", array=np.ones((64, 96), np.float32))
+    write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.update({name: extra}))
+    with pytest.raises(CheckpointError) as caught:
+        Checkpoint.open(tmp_path)
+    assert f"'{name}' is not part of the model" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "array"),
+    [
+        ("weight_packed", np.zeros((64, 11), np.int32)),
+        ("weight_scale", np.ones((64, 4), np.float32)),
+        ("weight_shape", np.array([64, 96, 1])),
+        ("weight_shape", np.array([96, 64])),
+    ],
+)
+def test_a_wrong_shape_is_named(
+    suffix: str, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], tmp_path: Path
+) -> None:
+    dtypes = {"int32": "I32", "float32": "F32", "int64": "I64"}
+    wrong = StoredTensor(dtype=dtypes[str(array.dtype)], array=array)
+    name = f"{MODULE}.{suffix}"
+    write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.update({name: wrong}))
+    with pytest.raises(CheckpointError) as caught:
+        Checkpoint.open(tmp_path)
+    assert f"'{name}' has the wrong shape" in str(caught.value)
+
+
+def test_damage_found_when_a_module_is_read_names_the_module(tmp_path: Path) -> None:
+    scale = StoredTensor(dtype="F32", array=np.full((64, 3), np.nan, np.float32))
+    name = f"{MODULE}.weight_scale"
+    write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.update({name: scale}))
+    checkpoint = Checkpoint.open(tmp_path)
+    with pytest.raises(CheckpointError, match=rf"module {MODULE}: .*weight_scale"):
+        checkpoint.linear("down", 1)
+
+
+def test_groups_that_do_not_divide_the_columns(tmp_path: Path) -> None:
+    write_packed(tmp_path, "llama-gqa", INT4)
+    wider = quantization_config(WeightSpec(dtype="int4", group_size=128), ["lm_head"])
+    edit_config(tmp_path, quantization_config=wider)
+    with pytest.raises(CheckpointError, match="64 columns in groups of 128"):
+        Checkpoint.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("section", "error", "words"),
+    [
+        ({"quant_method": "gptq", "bits": 4}, UnsupportedError, "gptq"),
+        ({"quant_method": "awq"}, UnsupportedError, "awq"),
+        ("int4", CheckpointError, "'quantization_config'"),
+        ({}, UnsupportedError, "quant_method"),
+    ],
+)
+def test_other_quantization_is_refused(
+    section: object, error: type[Exception], words: str, tmp_path: Path
+) -> None:
+    VARIANTS["llama-gqa"](tmp_path, torch.float32, 0)
+    edit_config(tmp_path, quantization_config=section)
+    with pytest.raises(error, match=words):
+        Checkpoint.open(tmp_path)
