@@ -1,9 +1,8 @@
 """The slow, obvious engine: one request, its whole sequence computed anew for every token."""
 
+from paredown.engine.sampler import sample_token
 from sampling_reference import reference_logprobs
 from toy_executor import ToyTokenizer, reference_logits
-
-from paredown.engine.sampler import sample_token
 
 
 def plain_loop(prompt, params, *, vocab_size, max_total_tokens):

@@ -1,14 +1,14 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_loop import plain_loop
-from toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 from paredown.engine.engine import Engine
 from paredown.engine.sampling_params import ParameterError, SamplingParams
 from paredown.engine.schedule import QueueFullError, ScheduleConfig
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE
+from plain_loop import plain_loop
+from toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 MAX_POSITIONS = 96
 SPEC = toy_spec(max_positions=MAX_POSITIONS)

@@ -55,7 +55,7 @@ def test_greedy_is_the_first_largest(logits):
     ids=str,
 )
 def test_samples_follow_the_exact_distribution(options):
-    """Pearson's chi-square over 20,000 positions; the seed is fixed, so it passes or it does not."""
+    """Pearson chi-square over 20,000 positions; the seed is fixed, so the result is too."""
     logits = [2.0, 1.5, 1.5, 1.0, 0.5, 0.0, 0.0, -0.5, -1.0, -3.0]
     row, num_draws = np.array(logits, np.float32), 20_000
     params = SamplingParams(**options)

@@ -112,7 +112,8 @@ def _largest(values_V: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.in
         kept = np.concatenate([above, ties])
     else:
         kept = np.arange(vocab_size)
-    return kept[np.lexsort((kept, -values_V[kept]))]
+    # Equal values stand in `kept` by index, and a stable sort leaves them so.
+    return kept[np.argsort(-values_V[kept], kind="stable")]
 
 
 def _uniform(seed: int, position: int) -> float:

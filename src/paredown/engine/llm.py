@@ -1,0 +1,134 @@
+"""LLM: offline generation from Python. A model and prompts go in, completions come out."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paredown.engine.engine import Engine, RequestOutput
+from paredown.engine.native_executor import load_executor
+from paredown.engine.prompt import encode_chat, encode_prompt
+from paredown.engine.request import FinishReason
+from paredown.engine.sampler import Logprobs
+from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.schedule import ScheduleConfig
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.tokenizer import Tokenizer
+
+Prompt = str | list[int]
+
+
+@dataclass(kw_only=True)
+class Completion:
+    """The answer to one prompt. `token_ids` are the generated ones; `error` is set when
+    `finish_reason` is "error", and the rest is what there was before it."""
+
+    prompt: Prompt
+    prompt_token_ids: list[int]
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[Logprobs] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    error: str | None = None
+
+    def _add(self, output: RequestOutput) -> None:
+        self.text += output.text
+        self.token_ids += output.token_ids
+        self.logprobs += output.logprobs
+        self.finish_reason = output.finish_reason
+        self.error = output.error
+
+
+class LLM:
+    """`model` is a checkpoint folder, the name of a packaged model, or None for the built-in one.
+
+    Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        num_pages: int | None = None,
+        num_threads: int | None = None,
+        config: ScheduleConfig | None = None,
+    ) -> None:
+        path = resolve_model(None if model is None else str(model))
+        checkpoint = Checkpoint.open(path)
+        self.tokenizer = Tokenizer.open(path)
+        self.engine = Engine(
+            load_executor(checkpoint, num_pages=num_pages, num_threads=num_threads),
+            self.tokenizer,
+            config,
+        )
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | None = None,
+    ) -> list[Completion]:
+        """One completion per prompt, in their order; a text or a list of token ids each.
+
+        Raises RequestError or CapacityError, before anything is computed, when a prompt can never
+        be served.
+        """
+        params = SamplingParams() if params is None else params
+        completions = [self._prepare(prompt) for prompt in as_prompts(prompts)]
+        pending, running = deque(completions), dict[int, Completion]()
+        scheduler = self.engine.scheduler
+        try:
+            while pending or self.engine.has_work:
+                while pending and len(scheduler.waiting) < scheduler.config.max_waiting:
+                    completion = pending.popleft()
+                    request = self.engine.submit(completion.prompt_token_ids, params)
+                    running[request.id] = completion
+                for output in self.engine.step():
+                    running[output.request.id]._add(output)
+        finally:
+            self._abandon(running)
+        return completions
+
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None
+    ) -> Iterator[RequestOutput]:
+        """The pieces of one answer as they are computed."""
+        token_ids = self._prepare(prompt).prompt_token_ids
+        return self._stream(token_ids, SamplingParams() if params is None else params)
+
+    def stream_chat(
+        self, messages: list[dict[str, object]], params: SamplingParams | None = None
+    ) -> Iterator[RequestOutput]:
+        """The pieces of the next turn of a conversation. Raises RequestError when the model has no
+        chat template or the template refuses the messages."""
+        token_ids = encode_chat(self.tokenizer, messages)
+        return self._stream(token_ids, SamplingParams() if params is None else params)
+
+    def _stream(self, token_ids: list[int], params: SamplingParams) -> Iterator[RequestOutput]:
+        request = self.engine.submit(token_ids, params)
+        try:
+            while request.finish_reason is None:
+                yield from self.engine.step()
+        finally:
+            self._abandon([request.id])
+
+    def _prepare(self, prompt: Prompt) -> Completion:
+        token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
+        self.engine.scheduler.check_prompt(len(token_ids))
+        return Completion(prompt=prompt, prompt_token_ids=list(token_ids))
+
+    def _abandon(self, request_ids: Sequence[int] | dict[int, Completion]) -> None:
+        """Leaves nothing behind in the engine when the caller stopped early."""
+        num_cancelled = sum(self.engine.cancel(request_id) for request_id in request_ids)
+        if num_cancelled:
+            self.engine.step()
+
+
+def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """A single text or a single list of token ids counts as one prompt."""
+    if isinstance(prompts, str):
+        return [prompts]
+    listed = list(prompts)
+    if listed and all(isinstance(one, int) for one in listed):
+        return [[one for one in listed if isinstance(one, int)]]
+    return [one for one in listed if not isinstance(one, int)]

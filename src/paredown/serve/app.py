@@ -1,0 +1,78 @@
+"""The ASGI application: routes, and what surrounds them."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paredown.errors import ParedownError
+from paredown.serve import errors
+from paredown.serve.chat import chat
+from paredown.serve.completions import complete
+from paredown.serve.state import ServerState
+
+
+def create_app(
+    state: ServerState, *, on_worker_change: Callable[[], None] | None = None
+) -> Starlette:
+    """Starting the application starts the worker and loads the model; `on_worker_change` is called
+    when it is loaded and when its thread has ended."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        state.worker.start(on_worker_change)
+        yield
+        state.worker.stop()
+
+    app = Starlette(
+        routes=[
+            Route("/health", health, methods=["GET"]),
+            Route("/v1/models", list_models, methods=["GET"]),
+            Route("/v1/models/{name:path}", show_model, methods=["GET"]),
+            Route("/v1/completions", complete, methods=["POST"]),
+            Route("/v1/chat/completions", chat, methods=["POST"]),
+        ],
+        exception_handlers={
+            errors.HttpError: errors.answer_http_error,
+            errors.ClientGoneError: errors.answer_client_gone,
+            ParedownError: errors.answer_paredown_error,
+            HTTPException: errors.answer_routing_error,
+            Exception: errors.answer_bug,
+        },
+        lifespan=lifespan,
+    )
+    app.state.server = state
+    return app
+
+
+async def health(request: Request) -> Response:
+    """200 when requests are answered; 503 while the model is loading, when its thread has died and
+    when a step does not come to an end. Measured by progress, not by being able to answer this."""
+    state: ServerState = request.app.state.server
+    status = state.worker.status
+    return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
+
+
+async def list_models(request: Request) -> Response:
+    state: ServerState = request.app.state.server
+    return JSONResponse({"object": "list", "data": [_model(state)]})
+
+
+async def show_model(request: Request) -> Response:
+    state: ServerState = request.app.state.server
+    state.check_model(request.path_params["name"])
+    return JSONResponse(_model(state))
+
+
+def _model(state: ServerState) -> dict[str, object]:
+    return {
+        "id": state.model_name,
+        "object": "model",
+        "created": state.created_s,
+        "owned_by": "paredown",
+        "max_model_len": state.max_positions,
+    }

@@ -1,0 +1,81 @@
+"""POST /v1/chat/completions: the next turn of a conversation."""
+
+from collections.abc import Callable
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paredown.engine.prompt import encode_chat
+from paredown.engine.sampler import TokenLogprob
+from paredown.serve.answer import Answer, Body, Piece
+from paredown.serve.body import read_json
+from paredown.serve.errors import HttpError
+from paredown.serve.logprobs import json_logprob
+from paredown.serve.schema import ChatRequest, parse
+from paredown.serve.state import ServerState, make_jobs, tokenize
+
+
+async def chat(request: Request) -> Response:
+    state: ServerState = request.app.state.server
+    asked = parse(ChatRequest, await read_json(request))
+    state.check_model(asked.model)
+    params = asked.params()
+    if not state.tokenizer.has_chat_template:
+        raise HttpError(
+            400,
+            f"the model {state.model_name!r} has no chat template; use /v1/completions",
+            param="messages",
+            code="no_chat_template",
+        )
+    messages = [message.plain() for message in asked.messages]
+    num_chars = sum(len(str(message["content"])) for message in messages)
+    prompt = await tokenize(partial(encode_chat, state.tokenizer, messages), num_chars)
+    answer = Answer(
+        state,
+        ChatFormat(state.tokenizer.decode),
+        make_jobs([prompt], params, asked.num_choices),
+        num_prompt_tokens=len(prompt),
+    )
+    return await answer.respond(request, stream=bool(asked.stream), usage=asked.includes_usage)
+
+
+class ChatFormat:
+    """A whole reply has a message per choice, a stream a role and then deltas."""
+
+    id_prefix = "chatcmpl"
+    whole_object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+        self._decode = decode
+
+    def opening(self, number: int) -> Body | None:
+        delta = {"role": "assistant", "content": ""}
+        return {"index": number, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def choice(self, piece: Piece) -> Body:
+        message = {"role": "assistant", "content": piece.text, "refusal": None}
+        return {"message": message, **self._rest(piece)}
+
+    def chunk_choice(self, piece: Piece) -> Body:
+        return {"delta": {"content": piece.text} if piece.text else {}, **self._rest(piece)}
+
+    def _rest(self, piece: Piece) -> Body:
+        rows: list[Body] = [
+            {**self._token(row.chosen), "top_logprobs": [self._token(one) for one in row.top]}
+            for row in piece.logprobs
+        ]
+        return {
+            "index": piece.number,
+            "logprobs": {"content": rows, "refusal": None} if rows else None,
+            "finish_reason": piece.finish_reason,
+        }
+
+    def _token(self, one: TokenLogprob) -> Body:
+        text = self._decode([one.token_id])
+        return {
+            "token": text,
+            "logprob": json_logprob(one.logprob),
+            "bytes": list(text.encode()),
+        }

@@ -1,0 +1,93 @@
+"""Errors as the OpenAI API tells them: {"error": {"message", "type", "param", "code"}}."""
+
+from collections.abc import Mapping
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from paredown.engine.sampling_params import ParameterError
+from paredown.engine.schedule import QueueFullError
+from paredown.errors import ParedownError
+
+RETRY_AFTER_S = 1
+CLIENT_CLOSED_REQUEST = 499
+TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "service_unavailable_error",
+}
+
+
+class HttpError(Exception):
+    """An answer that is not 200. `param` names the field of the request that is at fault."""
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None
+    ) -> None:
+        self.status, self.message, self.param, self.code = status, message, param, code
+        super().__init__(message)
+
+    def body(self) -> dict[str, object]:
+        return {
+            "error": {
+                "message": self.message,
+                "type": TYPES.get(self.status, "invalid_request_error"),
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def response(self, headers: Mapping[str, str] | None = None) -> JSONResponse:
+        headers = dict(headers or {})
+        if self.status in (429, 503):
+            headers["Retry-After"] = str(RETRY_AFTER_S)
+        return JSONResponse(self.body(), status_code=self.status, headers=headers)
+
+
+class UnavailableError(ParedownError):
+    """The model is not there to answer: still loading, stopping, or its thread has died."""
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection; nobody reads an answer."""
+
+
+def as_http_error(error: ParedownError) -> HttpError:
+    """The status and the code of one of our own errors."""
+    if isinstance(error, ParameterError):
+        return HttpError(400, str(error), param=error.field, code="invalid_value")
+    if isinstance(error, QueueFullError):
+        return HttpError(429, str(error), code="queue_full")
+    if isinstance(error, UnavailableError):
+        return HttpError(503, str(error), code="unavailable")
+    return HttpError(400, str(error), code="invalid_request")
+
+
+async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HttpError)
+    return error.response()
+
+
+async def answer_paredown_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ParedownError)
+    return as_http_error(error).response()
+
+
+async def answer_routing_error(request: Request, error: Exception) -> JSONResponse:
+    """No such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return HttpError(error.status_code, message).response(error.headers)
+
+
+async def answer_client_gone(request: Request, error: Exception) -> JSONResponse:
+    """Goes nowhere; the status is for whoever counts answers."""
+    return HttpError(CLIENT_CLOSED_REQUEST, "the client closed the connection").response()
+
+
+async def answer_bug(request: Request, error: Exception) -> JSONResponse:
+    """A fault of the server; the log has the trace."""
+    return HttpError(500, "the server failed; its log has the details").response()

@@ -1,0 +1,228 @@
+"""What a client may send. Strict: a field that we do not serve is refused by name, unless its value
+asks for nothing."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from paredown.engine.sampling_params import SamplingParams
+from paredown.serve.errors import HttpError
+
+MAX_CHOICES = 8
+MAX_PROMPTS = 64
+MAX_STOPS = 4
+MAX_MESSAGES = 4096
+DEFAULT_COMPLETION_TOKENS = 16
+
+# Fields of the OpenAI API (and of clients that extend it) that we do not serve, each with the
+# values that ask for nothing. Equal type and value count.
+NO_OPS: dict[str, tuple[object, ...]] = {
+    "audio": (None,),
+    "best_of": (None, 1),
+    "echo": (None, False),
+    "frequency_penalty": (None, 0, 0.0),
+    "function_call": (None, "none"),
+    "functions": (None, []),
+    "logit_bias": (None, {}),
+    "metadata": (None, {}),
+    "min_p": (None, 0, 0.0),
+    "modalities": (None, ["text"]),
+    "parallel_tool_calls": (None, True, False),
+    "prediction": (None,),
+    "presence_penalty": (None, 0, 0.0),
+    "reasoning_effort": (None,),
+    "repetition_penalty": (None, 1, 1.0),
+    "response_format": (None, {"type": "text"}),
+    "service_tier": (None, "auto", "default"),
+    "store": (None, False),
+    "suffix": (None, ""),
+    "tool_choice": (None, "none", "auto"),
+    "tools": (None, []),
+    "verbosity": (None,),
+    "web_search_options": (None,),
+}
+# The same for one message of a conversation.
+MESSAGE_NO_OPS: dict[str, tuple[object, ...]] = {
+    "annotations": (None, []),
+    "audio": (None,),
+    "function_call": (None,),
+    "name": (None,),
+    "refusal": (None,),
+    "tool_calls": (None, []),
+}
+
+Label = Annotated[str, Field(max_length=1024)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
+
+
+class Generation(Strict):
+    """What both endpoints take. Labels of a client (`user`, ...) are read and have no effect."""
+
+    model: Label | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: Label | None = None
+    safety_identifier: Label | None = None
+    prompt_cache_key: Label | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_no_ops(cls, fields: Any) -> Any:
+        return drop_no_ops(fields, NO_OPS)
+
+    @property
+    def num_choices(self) -> int:
+        return self.n or 1
+
+    @property
+    def includes_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def sampling_params(self, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
+        """Raises ParameterError for values out of range, HttpError for too many stop strings."""
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if len(stop) > MAX_STOPS:
+            raise HttpError(
+                400, f"stop holds {len(stop)} strings, at most {MAX_STOPS}", param="stop"
+            )
+        if self.stream_options is not None and not self.stream:
+            raise HttpError(400, "stream_options needs stream to be true", param="stream_options")
+        return SamplingParams(
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_k=self.top_k,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            seed=self.seed,
+            max_tokens=max_tokens,
+            stop=tuple(stop),
+            stop_token_ids=tuple(self.stop_token_ids or ()),
+            ignore_eos=bool(self.ignore_eos),
+            logprobs=logprobs,
+        )
+
+
+class CompletionRequest(Generation):
+    """POST /v1/completions."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    logprobs: int | None = None
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """Raises HttpError for none or too many."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if not self.prompt:
+            raise HttpError(400, "prompt is an empty list", param="prompt")
+        token_ids = [one for one in self.prompt if isinstance(one, int)]
+        if token_ids:
+            return [token_ids]
+        prompts = [one for one in self.prompt if not isinstance(one, int)]
+        if len(prompts) > MAX_PROMPTS:
+            raise HttpError(
+                400, f"prompt holds {len(prompts)} prompts, at most {MAX_PROMPTS}", param="prompt"
+            )
+        return prompts
+
+    def params(self) -> SamplingParams:
+        max_tokens = DEFAULT_COMPLETION_TOKENS if self.max_tokens is None else self.max_tokens
+        return self.sampling_params(max_tokens=max_tokens, logprobs=self.logprobs)
+
+
+class TextPart(Strict):
+    type: Literal["text"]
+    text: str
+
+
+class Message(Strict):
+    """One turn. `developer` is the newer name of `system`."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_no_ops(cls, fields: Any) -> Any:
+        return drop_no_ops(fields, MESSAGE_NO_OPS)
+
+    def plain(self) -> dict[str, object]:
+        """The message as chat templates know it."""
+        parts = self.content
+        text = parts if isinstance(parts, str) else "".join(part.text for part in parts)
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class ChatRequest(Generation):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+    def params(self) -> SamplingParams:
+        if self.max_tokens is not None and self.max_completion_tokens is not None:
+            raise HttpError(
+                400, "give max_completion_tokens or max_tokens, not both", param="max_tokens"
+            )
+        if self.top_logprobs is not None and not self.logprobs:
+            raise HttpError(400, "top_logprobs needs logprobs to be true", param="top_logprobs")
+        max_tokens = self.max_completion_tokens
+        return self.sampling_params(
+            max_tokens=self.max_tokens if max_tokens is None else max_tokens,
+            logprobs=(self.top_logprobs or 0) if self.logprobs else None,
+        )
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+def parse(model: type[R], body: object) -> R:
+    """Raises HttpError 400 that names the first field at fault."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise _as_http_error(error) from error
+
+
+def drop_no_ops(fields: Any, no_ops: dict[str, tuple[object, ...]]) -> Any:
+    """The fields without those that we do not serve but whose value asks for nothing."""
+    if not isinstance(fields, dict):
+        return fields
+    return {
+        name: value
+        for name, value in fields.items()
+        if not any(type(value) is type(one) and value == one for one in no_ops.get(name, ()))
+    }
+
+
+def _as_http_error(error: ValidationError) -> HttpError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    if not first["loc"]:
+        return HttpError(400, "the body must be a JSON object", code="invalid_type")
+    field = str(first["loc"][0])
+    path = ".".join(map(str, first["loc"]))
+    if first["type"] != "extra_forbidden":
+        return HttpError(400, f"{path}: {first['msg']}", param=field, code="invalid_value")
+    no_ops = NO_OPS | MESSAGE_NO_OPS
+    name = str(first["loc"][-1])
+    message = f"{path}: this field is not known"
+    if name in no_ops:
+        message = f"{path}: this field is not supported; leave it out"
+    return HttpError(400, message, param=field, code="unsupported_parameter")

@@ -1,0 +1,68 @@
+"""The process that serves: listen, answer until told to stop, drain, go."""
+
+import signal
+import socket
+from dataclasses import dataclass
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from paredown.errors import ConfigError
+
+BACKLOG = 1024
+# Connections beyond these get 503 at once.
+MAX_CONNECTIONS = 2048
+MAX_HEADER_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listen:
+    """Where to listen, and how long answers under way may take once the server is told to stop."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    drain_s: int = 30
+
+    def open_socket(self) -> socket.socket:
+        """A bound socket; port 0 takes a free one. Raises ConfigError."""
+        try:
+            family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
+            return socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
+        except (OSError, OverflowError, UnicodeError) as error:
+            raise ConfigError(
+                "cannot listen there",
+                seen=f"{self.host} port {self.port}: {error}",
+                remedy="Choose another --port (0 takes a free one) or --host.",
+            ) from error
+
+
+class Server(uvicorn.Server):
+    """A signal makes it drain and return; it is not raised again, so the process can exit 0."""
+
+    stopped_by: int | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
+        self.stopped_by = sig
+
+
+def make_server(app: Starlette, listen: Listen) -> Server:
+    """Refuses new connections when it stops and waits `drain_s` for the answers under way."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=listen.drain_s,
+    )
+    return Server(config)

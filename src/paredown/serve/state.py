@@ -1,0 +1,66 @@
+"""ServerState: what every endpoint shares."""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from paredown.engine.prompt import PromptTokenizer
+from paredown.engine.sampling_params import SamplingParams
+from paredown.serve.errors import HttpError
+from paredown.serve.worker import Job, Worker
+
+MAX_JOBS = 128
+# Longer text is turned into tokens in another thread, so that the event loop goes on.
+LONG_TEXT_CHARS = 20_000
+
+
+class ServerTokenizer(PromptTokenizer, Protocol):
+    """What the HTTP edge needs of a tokenizer."""
+
+    @property
+    def has_chat_template(self) -> bool: ...
+
+    def decode(self, token_ids: list[int], /) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerState:
+    model_name: str
+    max_positions: int
+    tokenizer: ServerTokenizer
+    worker: Worker
+    created_s: int = field(default_factory=lambda: int(time.time()))
+
+    def check_model(self, name: str | None) -> None:
+        """Raises HttpError 404 when a request names another model than the one that is here."""
+        if name is not None and name != self.model_name:
+            raise HttpError(
+                404,
+                f"there is no model {name!r} here; this server has {self.model_name!r}",
+                param="model",
+                code="model_not_found",
+            )
+
+
+async def tokenize(encode: Callable[[], list[int]], num_chars: int) -> list[int]:
+    """What `encode` gives, without holding up the event loop over a long text."""
+    return encode() if num_chars < LONG_TEXT_CHARS else await asyncio.to_thread(encode)
+
+
+def make_jobs(prompts: list[list[int]], params: SamplingParams, num_choices: int) -> list[Job]:
+    """`num_choices` jobs per prompt, side by side. With a seed, choice i uses seed + i."""
+    if len(prompts) * num_choices > MAX_JOBS:
+        raise HttpError(
+            400,
+            f"{len(prompts)} prompts x {num_choices} choices, at most {MAX_JOBS} together",
+            param="n",
+        )
+    choices = [params]
+    for i in range(1, num_choices):
+        seed = params.seed
+        seed = None if seed is None else (seed + i + 2**63) % 2**64 - 2**63
+        choices.append(dataclasses.replace(params, seed=seed))
+    return [Job(prompt, choice) for prompt in prompts for choice in choices]

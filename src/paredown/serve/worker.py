@@ -1,0 +1,252 @@
+"""Worker: the one thread that owns the engine, and its door to the asyncio side.
+
+Messages go in through a queue that the thread empties between two steps; what a step gave comes
+back in one call to the event loop. All public methods belong to the event loop's thread.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from paredown.engine.engine import Engine, RequestOutput
+from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.schedule import QueueFullError
+from paredown.errors import ParedownError
+from paredown.serve.errors import UnavailableError
+
+LOGGER = logging.getLogger(__name__)
+STOP_TIMEOUT_S = 10.0
+Status = Literal["loading", "ready", "stalled", "stopped", "dead"]
+Event = list[tuple[int, RequestOutput]] | Exception
+
+
+@dataclass(frozen=True)
+class Job:
+    """One prompt to continue; a session has one or more, numbered from 0."""
+
+    prompt_token_ids: list[int]
+    params: SamplingParams
+
+
+class Session:
+    """The jobs of one HTTP request, accepted or refused together."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs = jobs
+        self.num_unfinished = len(jobs)
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self._first: list[tuple[int, RequestOutput]] = []
+
+    async def start(self) -> None:
+        """Waits for the first piece of an answer. Raises what the engine refused the jobs with."""
+        self._first = await self._receive()
+
+    async def outputs(self) -> AsyncIterator[tuple[int, RequestOutput]]:
+        """(job number, piece) until every job has had its last piece."""
+        pieces, self._first = self._first, []
+        while True:
+            for number, output in pieces:
+                self.num_unfinished -= output.finish_reason is not None
+                yield number, output
+            if not self.num_unfinished:
+                return
+            pieces = await self._receive()
+
+    async def _receive(self) -> list[tuple[int, RequestOutput]]:
+        event = await self.events.get()
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+
+@dataclass(frozen=True)
+class _Open:
+    session: Session
+
+
+@dataclass(frozen=True)
+class _Close:
+    session: Session
+
+
+class Worker:
+    """`load` builds the engine, in the thread, so that the server answers /health meanwhile."""
+
+    def __init__(self, load: Callable[[], Engine], *, stall_s: float = 30.0) -> None:
+        self._load = load
+        self._stall_s = stall_s
+        self._inbox: queue.SimpleQueue[_Open | _Close | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="paredown-engine", daemon=True)
+        # Held where the status is looked at and acted upon, so that no session is put into the
+        # inbox of a thread that has left.
+        self._door = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_change: Callable[[], None] | None = None
+        self._engine: Engine | None = None
+        self._status: Status = "loading"
+        self.failure: Exception | None = None
+        # When the step under way began; None between steps.
+        self._step_start_s: float | None = None
+        self._num_open_jobs = 0
+        # Of the engine's thread alone: where the outputs of each live request go.
+        self._places: dict[int, tuple[Session, int]] = {}
+
+    @property
+    def status(self) -> Status:
+        """ "stalled" when a step has been under way for longer than `stall_s`."""
+        start_s = self._step_start_s
+        if (
+            self._status == "ready"
+            and start_s is not None
+            and time.monotonic() - start_s > self._stall_s
+        ):
+            return "stalled"
+        return self._status
+
+    @property
+    def num_open_jobs(self) -> int:
+        return self._num_open_jobs
+
+    def start(self, on_change: Callable[[], None] | None = None) -> None:
+        """Starts the thread; `on_change` is called in the event loop when the model is loaded and
+        when the thread has ended. Call it where the event loop runs."""
+        self._loop = asyncio.get_running_loop()
+        self._on_change = on_change
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread after the step under way; open sessions get UnavailableError. A step
+        that hangs is left behind."""
+        self._inbox.put(None)
+        self._thread.join(STOP_TIMEOUT_S)
+
+    def open(self, jobs: list[Job]) -> Session:
+        """Hands the jobs to the engine; close the session in any case. Raises UnavailableError, or
+        QueueFullError when there is no room for the jobs at all."""
+        if self._engine is None:
+            raise self._unavailable()
+        config = self._engine.scheduler.config
+        max_jobs = config.max_running + config.max_waiting
+        if self._num_open_jobs + len(jobs) > max_jobs:
+            raise QueueFullError(
+                "too many requests are waiting",
+                seen=f"{self._num_open_jobs} open + {len(jobs)} new, at most {max_jobs}",
+                remedy="Send the request again later.",
+            )
+        session = Session(jobs)
+        with self._door:
+            if self._status != "ready":
+                raise self._unavailable()
+            self._inbox.put(_Open(session))
+        self._num_open_jobs += len(jobs)
+        return session
+
+    def close(self, session: Session) -> None:
+        """Cancels what is unfinished, within one step."""
+        self._num_open_jobs -= len(session.jobs)
+        if session.num_unfinished:
+            self._inbox.put(_Close(session))
+
+    def _unavailable(self) -> UnavailableError:
+        return UnavailableError(
+            "the model cannot answer now", seen=self._status, remedy="Try again later."
+        )
+
+    def _run(self) -> None:
+        """The thread. Whatever ends it, every open session hears of it."""
+        try:
+            self._engine = self._load()
+            self._set_status("ready")
+            self._serve(self._engine)
+            self._end("stopped")
+        except Exception as error:  # the thread's last words: nobody may wait for it in vain
+            self.failure = error
+            self._end("dead")
+            if not isinstance(error, ParedownError):
+                LOGGER.exception("the engine's thread has died")
+
+    def _serve(self, engine: Engine) -> None:
+        while True:
+            self._step_start_s = None
+            if not engine.has_work:
+                message = self._inbox.get()
+                self._step_start_s = time.monotonic()
+                if message is None:
+                    return
+                self._handle(engine, message)
+            else:
+                self._step_start_s = time.monotonic()
+            while not self._inbox.empty():
+                message = self._inbox.get()
+                if message is None:
+                    return
+                self._handle(engine, message)
+            self._deliver(engine.step())
+
+    def _handle(self, engine: Engine, message: _Open | _Close) -> None:
+        session = message.session
+        if isinstance(message, _Open):
+            requests = []
+            try:
+                for job in session.jobs:
+                    requests.append(engine.submit(job.prompt_token_ids, job.params))
+            except ParedownError as error:
+                for request in requests:
+                    engine.cancel(request.id)
+                self._post([(session, error)])
+                return
+            self._places |= {one.id: (session, i) for i, one in enumerate(requests)}
+        else:
+            for request_id in [i for i, place in self._places.items() if place[0] is session]:
+                engine.cancel(request_id)
+                del self._places[request_id]
+
+    def _deliver(self, outputs: list[RequestOutput]) -> None:
+        events: dict[int, tuple[Session, list[tuple[int, RequestOutput]]]] = {}
+        for output in outputs:
+            place = self._places.get(output.request.id)
+            if place is None:  # cancelled by its client, who has gone
+                continue
+            session, number = place
+            events.setdefault(id(session), (session, []))[1].append((number, output))
+            if output.finish_reason is not None:
+                del self._places[output.request.id]
+        if events:
+            self._post(list(events.values()))
+
+    def _end(self, status: Status) -> None:
+        """Tells every session that there will be no more, those still in the inbox too."""
+        sessions = {id(session): session for session, _ in self._places.values()}
+        with self._door:
+            self._set_status(status)
+            while not self._inbox.empty():
+                message = self._inbox.get()
+                if isinstance(message, _Open):
+                    sessions[id(message.session)] = message.session
+        gone = UnavailableError(
+            "the model can no longer answer", seen=status, remedy="Start the server again."
+        )
+        self._post([(session, gone) for session in sessions.values()])
+
+    def _set_status(self, status: Status) -> None:
+        self._status = status
+        self._step_start_s = None
+        if self._on_change is not None:
+            self._call(self._on_change)
+
+    def _post(self, events: list[tuple[Session, Event]]) -> None:
+        def put_all() -> None:
+            for session, event in events:
+                session.events.put_nowait(event)
+
+        self._call(put_all)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
