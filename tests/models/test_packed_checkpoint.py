@@ -19,7 +19,6 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.compressed_tensors import encode, quantization_config
 from paredown.formats.dequantize import dequantize
 from paredown.formats.integer import quantize
-from paredown.formats.stack import stack_rows
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
@@ -80,24 +79,28 @@ def test_integers_by_role(variant: str, spec: WeightSpec, tmp_path: Path) -> Non
     assert packed.output().spec == packed.embedding().spec == WeightSpec(dtype="fp32")
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_a_packed_fused_module_is_split_by_rows(spec: WeightSpec, tmp_path: Path) -> None:
+def test_transposed_modules_are_no_linear_modules(tmp_path: Path) -> None:
+    """compressed-tensors leaves GPT-2's Conv1D modules in float, whatever the config targets."""
     VARIANTS["gpt2"](tmp_path, torch.float32, 0)
-    original = Checkpoint.open(tmp_path)
-    parts = [quantize(dequantize(original.linear(role, 1)), spec, "fp32") for role in "qkv"]
-    module = original.linear_name("q", 1)
-    tensors = dict(original.tensors)
-    del tensors[f"{module}.weight"]
-    packed = encode(stack_rows(parts))
-    tensors |= {f"{module}.{suffix}": tensor for suffix, tensor in packed.items()}
-    write_safetensors(tmp_path / "model.safetensors", tensors)
-    section = quantization_config(spec, [])
-    section["config_groups"]["group_0"]["targets"] = [module]
-    edit_config(tmp_path, quantization_config=section)
+    edit_config(tmp_path, quantization_config=quantization_config(INT4, ["lm_head"]))
     checkpoint = Checkpoint.open(tmp_path)
-    for role, part in zip("qkv", parts, strict=True):
-        np.testing.assert_array_equal(dequantize(checkpoint.linear(role, 1)), dequantize(part))
+    assert set(checkpoint.weight_specs().values()) == {WeightSpec(dtype="fp32")}
     assert checkpoint.linear("q", 0).spec == WeightSpec(dtype="fp32")
+
+
+def test_a_packed_output_layer(tmp_path: Path) -> None:
+    VARIANTS["llama-gqa"](tmp_path / "float", torch.float32, 0)
+    expected = quantize(dequantize(Checkpoint.open(tmp_path / "float").output()), INT4, "fp32")
+
+    def pack_output(tensors: dict[str, StoredTensor]) -> None:
+        del tensors["lm_head.weight"]
+        tensors.update({f"lm_head.{name}": tensor for name, tensor in encode(expected).items()})
+
+    write_packed(tmp_path / "packed", "llama-gqa", INT4, pack_output)
+    edit_config(tmp_path / "packed", quantization_config=quantization_config(INT4, []))
+    checkpoint = Checkpoint.open(tmp_path / "packed")
+    assert checkpoint.weight_specs()["lm_head"] == INT4
+    np.testing.assert_array_equal(dequantize(checkpoint.output()), dequantize(expected))
 
 
 @pytest.mark.filterwarnings("ignore:You passed `quantization_config`:UserWarning")

@@ -22,6 +22,7 @@ from paredown.models.contents import (
     check_contents,
     linear_modules,
     num_parts,
+    packed_spec,
     vector_tensor,
 )
 from paredown.models.families.fields import Fields
@@ -78,7 +79,12 @@ class Checkpoint:
         """The stored numbers of a linear layer as [out, in], not dequantized."""
         source = self.names.source(role)
         weight = self._weight(self.names.linear(role, layer), source.transposed)
-        return _rows(weight, source.part, source.num_parts)
+        if source.num_parts == 1:
+            return weight
+        assert not weight.spec.is_integer
+        size = weight.shape[0] // source.num_parts
+        rows = slice(source.part * size, (source.part + 1) * size)
+        return Weight(spec=weight.spec, values_OI=weight.values_OI[rows])
 
     def embedding(self) -> Weight:
         """[vocab, hidden]."""
@@ -108,15 +114,14 @@ class Checkpoint:
 
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""
-        modules = [module.name for module in linear_modules(self.spec, self.names)]
-        specs = {name: self._packed_spec(name) or self._float(name).spec for name in modules}
-        return {self.names.embedding: self.embedding().spec, **specs}
-
-    def _packed_spec(self, module: str) -> WeightSpec | None:
-        return None if self.quantization is None else self.quantization.spec_for(module)
+        specs = {self.names.embedding: self.embedding().spec}
+        for module in linear_modules(self.spec, self.names):
+            packed = packed_spec(self.quantization, module.name, module.transposed)
+            specs[module.name] = packed or self._float(module.name).spec
+        return specs
 
     def _weight(self, module: str, transposed: bool = False) -> Weight:
-        packed = self._packed_spec(module)
+        packed = packed_spec(self.quantization, module, transposed)
         if packed is None:
             return self._float(module, transposed)
         suffixes = tensor_suffixes(packed)
@@ -158,18 +163,3 @@ def _read_quantization(config: Mapping[str, object]) -> CompressedTensorsConfig 
     if not isinstance(section, dict):
         raise Fields(config).wrong("quantization_config", "an object")
     return parse_quantization_config(section)
-
-
-def _rows(weight: Weight, part: int, num_parts: int) -> Weight:
-    """Part `part` of `num_parts` equal ones of the output rows."""
-    if num_parts == 1:
-        return weight
-    size = weight.shape[0] // num_parts
-    rows = slice(part * size, (part + 1) * size)
-    return Weight(
-        spec=weight.spec,
-        values_OI=weight.values_OI[rows],
-        scales_OG=None if weight.scales_OG is None else weight.scales_OG[rows],
-        zero_points_OG=None if weight.zero_points_OG is None else weight.zero_points_OG[rows],
-        scale_dtype=weight.scale_dtype,
-    )

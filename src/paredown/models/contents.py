@@ -58,7 +58,7 @@ def check_contents(
         check_float(tensors, name, shape)
         used.add(name)
     for module in linear_modules(spec, names):
-        packed = None if quantization is None else quantization.spec_for(module.name)
+        packed = packed_spec(quantization, module.name, module.transposed)
         if packed is None:
             check_float(tensors, f"{module.name}.weight", module.float_shape)
         else:
@@ -125,14 +125,21 @@ def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> No
         )
 
 
+def packed_spec(
+    quantization: CompressedTensorsConfig | None, module: str, transposed: bool
+) -> WeightSpec | None:
+    """A module's packed form, None for floats. compressed-tensors packs torch's Linear alone, so a
+    transposed module is never meant."""
+    return None if quantization is None or transposed else quantization.spec_for(module)
+
+
 def stored_suffixes(packed: WeightSpec | None) -> tuple[str, ...]:
     """What stands after the name of a module, packed or (None) in float."""
     return ("weight",) if packed is None else tensor_suffixes(packed)
 
 
 def check_packed(tensors: FolderTensors, module: Module, spec: WeightSpec) -> None:
-    """A module's packed tensors are there and have the shapes that its own gives them. A packed
-    weight is [out, in] for transposed modules too."""
+    """A module's packed tensors are there and have the shapes that its own gives them."""
     num_rows, num_columns = module.shape
     if spec.group_size is not None and num_columns % spec.group_size:
         raise CheckpointError(
