@@ -101,6 +101,9 @@ def parse_quantization_config(config: Mapping[str, object]) -> CompressedTensors
 
 def quantization_config(spec: WeightSpec, ignore: Iterable[str]) -> dict[str, object]:
     """For config.json: every linear module but those in `ignore` has the form `spec`."""
+    # Transformers 5.23 makes room for unpacked zero points and drops the packed ones, unless it is
+    # told to dequantize while it loads.
+    dequantize = {} if spec.symmetric else {"dequantize": True}
     assert spec.is_integer, spec.name
     weights: dict[str, object] = {
         "num_bits": spec.bits,
@@ -127,6 +130,7 @@ def quantization_config(spec: WeightSpec, ignore: Iterable[str]) -> dict[str, ob
         "global_compression_ratio": None,
         "sparsity_config": {},
         "transform_config": {},
+        **dequantize,
     }
 
 
