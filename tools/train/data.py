@@ -83,7 +83,8 @@ def main() -> None:
         tokens = encode_books(tokenizer, books)
         np.save(token_file(split), tokens)
         size = sum(len(book.encode()) for book in books)
-        print(f"{split}: {len(books)} books, {len(tokens)} tokens, {size / len(tokens):.3f} bytes each")
+        density = size / len(tokens)
+        print(f"{split}: {len(books)} books, {len(tokens)} tokens, {density:.3f} bytes each")
 
 
 if __name__ == "__main__":
