@@ -1,0 +1,166 @@
+"""Clients that go, models that fail, queues that fill: everyone gets an answer and it goes on."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import openai
+import pytest
+
+from paredown.engine.schedule import ScheduleConfig
+from paredown.errors import CheckpointError
+from running_server import NUM_PAGES, SPEC, running_server
+from toy_executor import ToyExecutor
+
+LONG = {"model": "toy", "prompt": "x", "max_tokens": 250, "ignore_eos": True}
+
+
+def slow_executor(delay_s=0.01):
+    return ToyExecutor(num_pages=NUM_PAGES, spec=SPEC, delay_s=delay_s)
+
+
+def test_a_client_that_hangs_up_in_a_stream_frees_its_pages():
+    executor = slow_executor()
+    with running_server(executor=executor) as server:
+        with server.client.stream(
+            "POST", "/v1/completions", json={**LONG, "n": 3, "stream": True}
+        ) as reply:
+            lines = reply.iter_lines()
+            next(lines)
+            assert server.engine.num_unfinished == 3
+        server.wait_until(lambda: server.is_empty)
+        assert executor.num_steps < 200
+        assert server.worker.num_open_jobs == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_gives_up_waiting_leaves_the_queue(stream):
+    body = {**LONG, "stream": True}
+    with (
+        running_server(executor=slow_executor(), config=ScheduleConfig(max_running=1)) as server,
+        server.client.stream("POST", "/v1/completions", json=body) as running,
+    ):
+        lines = running.iter_lines()
+        next(lines)
+        with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=0.2) as client:
+            client.post(f"{server.url}/v1/completions", json={**LONG, "n": 2, "stream": stream})
+        server.wait_until(lambda: server.engine.num_unfinished == 1)
+        assert server.worker.num_open_jobs == 1
+
+
+def test_a_client_that_gives_up_on_a_whole_answer_frees_its_pages():
+    executor = slow_executor(0.02)
+    with running_server(executor=executor) as server:
+        with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=0.2) as client:
+            client.post(f"{server.url}/v1/completions", json=LONG)
+        server.wait_until(lambda: server.is_empty)
+        assert executor.num_steps < 200
+
+
+def test_a_failing_step_is_an_answer_and_the_server_lives():
+    executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC, failing_steps=frozenset({3, 8}))
+    with running_server(executor=executor) as server:
+        reply = server.client.post("/v1/completions", json=LONG)
+        assert reply.status_code == 500
+        assert "injected failure" in reply.json()["error"]["message"]
+        with (
+            openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", max_retries=0) as client,
+            pytest.raises(openai.APIError, match="injected failure"),
+        ):
+            list(client.completions.create(model="toy", prompt="x", max_tokens=99, stream=True))
+        assert server.client.post("/v1/completions", json=LONG).status_code == 200
+        assert server.client.get("/health").status_code == 200
+        server.wait_until(lambda: server.is_empty)
+
+
+def test_a_full_queue_is_429_with_retry_after():
+    config = ScheduleConfig(max_running=1, max_waiting=2)
+    body = {**LONG, "max_tokens": 60}
+    with running_server(executor=slow_executor(), config=config) as server:
+        with ThreadPoolExecutor(12) as pool:
+            futures = [
+                pool.submit(httpx.post, f"{server.url}/v1/completions", json=body, timeout=60)
+                for _ in range(12)
+            ]
+            replies = [future.result() for future in futures]
+        codes = [reply.status_code for reply in replies]
+        assert set(codes) == {200, 429}
+        assert codes.count(200) <= 3
+        refused = next(reply for reply in replies if reply.status_code == 429)
+        assert refused.headers["Retry-After"] == "1"
+        assert refused.json()["error"]["code"] == "queue_full"
+        server.wait_until(lambda: server.is_empty)
+
+
+def test_health_is_503_while_loading_and_requests_too():
+    may_load = threading.Event()
+
+    def load(engine):
+        may_load.wait(20)
+        return engine
+
+    with running_server(load=load, wait=False) as server:
+        reply = server.client.get("/health")
+        assert (reply.status_code, reply.json()) == (503, {"status": "loading"})
+        refused = server.client.post("/v1/completions", json=LONG)
+        assert refused.status_code == 503
+        assert refused.headers["Retry-After"] == "1"
+        may_load.set()
+        server.wait_until(lambda: server.client.get("/health").status_code == 200)
+
+
+def test_a_model_that_cannot_be_loaded_leaves_a_dead_worker_with_its_reason():
+    error = CheckpointError("broken", seen="x", remedy="y")
+
+    def load(engine):
+        raise error
+
+    with running_server(load=load, wait=False) as server:
+        server.wait_until(lambda: server.worker.status == "dead")
+        assert server.worker.failure is error
+        assert server.client.get("/health").status_code == 503
+
+
+def test_when_the_engines_thread_dies_everyone_is_told():
+    def fail():
+        raise RuntimeError("a bug")
+
+    executor = slow_executor()
+    with running_server(executor=executor) as server:
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(httpx.post, f"{server.url}/v1/completions", json=LONG, timeout=60)
+            server.wait_until(lambda: executor.num_steps > 3)
+            server.engine.step = fail
+            assert future.result().status_code == 503
+        assert server.client.get("/health").json() == {"status": "dead"}
+        assert server.client.post("/v1/completions", json=LONG).status_code == 503
+
+
+def test_health_is_503_when_a_step_does_not_end():
+    may_end = threading.Event()
+    executor = slow_executor(0)
+    healthy_step = executor.step
+
+    def step(slices):
+        may_end.wait(20)
+        return healthy_step(slices)
+
+    executor.step = step
+    with running_server(executor=executor, stall_s=0.1) as server:
+        with ThreadPoolExecutor(1) as pool:
+            body = {**LONG, "max_tokens": 2}
+            future = pool.submit(httpx.post, f"{server.url}/v1/completions", json=body, timeout=60)
+            server.wait_until(lambda: server.client.get("/health").json() == {"status": "stalled"})
+            assert server.client.get("/health").status_code == 503
+            may_end.set()
+            assert future.result().status_code == 200
+        server.wait_until(lambda: server.client.get("/health").status_code == 200)
+
+
+def test_stopping_drains_what_is_under_way():
+    with ThreadPoolExecutor(1) as pool:
+        with running_server(executor=slow_executor(0.005)) as server:
+            future = pool.submit(httpx.post, f"{server.url}/v1/completions", json=LONG, timeout=60)
+            server.wait_until(lambda: server.engine.num_unfinished == 1)
+        assert future.result().status_code == 200
+        assert future.result().json()["usage"]["completion_tokens"] == 250
