@@ -6,6 +6,8 @@ cache; the gradients of hidden states and embedding are computed with the loss.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -24,6 +26,12 @@ def softmax_gradient(logits: Tensor, targets: Tensor, scale: float) -> tuple[Ten
     return losses.sum(), gradient.to(logits.dtype)
 
 
+@cache
+def compiled_softmax_gradient() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]:
+    """`softmax_gradient` as one pass of vector code; made on first use, for it takes seconds."""
+    return torch.compile(softmax_gradient, dynamic=False)
+
+
 class ChunkedCrossEntropy(torch.autograd.Function):
     """Mean cross-entropy of hidden (rows, width), embedding (vocab, width), targets (rows,)."""
 
@@ -36,7 +44,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         total = torch.zeros(())
         for start in range(0, rows, CHUNK_ROWS):
             part = hidden[start : start + CHUNK_ROWS]
-            loss, gradient = compiled_softmax_gradient(
+            loss, gradient = compiled_softmax_gradient()(
                 part @ weight.T, targets[start : start + CHUNK_ROWS], 1.0 / rows
             )
             total += loss
@@ -56,6 +64,3 @@ def mean_cross_entropy(hidden: Tensor, embedding: Tensor, targets: Tensor) -> Te
     """`ChunkedCrossEntropy` as a function."""
     loss: Tensor = ChunkedCrossEntropy.apply(hidden, embedding, targets)  # type: ignore[no-untyped-call]
     return loss
-
-
-compiled_softmax_gradient = torch.compile(softmax_gradient, dynamic=False)

@@ -15,8 +15,8 @@ class Plan:
     """
 
     warmup_steps: int = 50
-    decay_share: float = 0.45
-    long_share: float = 0.18
+    decay_share: float = 0.7
+    long_share: float = 0.15
     short_length: int = 512
     long_length: int = 2048
 
