@@ -12,10 +12,15 @@ def test_the_socket_names_tcp_so_that_asyncio_does_not_delay_small_writes():
         assert sock.getsockname()[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("listen", [Listen(port=70_000), Listen(host="no such host", port=0)])
-def test_an_address_that_cannot_be_had_is_a_clear_error(listen):
+@pytest.mark.parametrize("options", [{"port": 70_000}, {"port": -1}, {"drain_s": -1}])
+def test_senseless_options_are_refused(options):
     with pytest.raises(ConfigError, match="cannot listen"):
-        listen.open_socket()
+        Listen(**options)
+
+
+def test_a_host_that_is_not_there_is_a_clear_error():
+    with pytest.raises(ConfigError, match="no such host"):
+        Listen(host="no such host", port=0).open_socket()
 
 
 def test_a_port_in_use_is_a_clear_error():

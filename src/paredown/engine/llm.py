@@ -102,6 +102,7 @@ class LLM:
         """The pieces of the next turn of a conversation. Raises RequestError when the model has no
         chat template or the template refuses the messages."""
         token_ids = encode_chat(self.tokenizer, messages)
+        self.engine.scheduler.check_prompt(len(token_ids))
         return self._stream(token_ids, SamplingParams() if params is None else params)
 
     def _stream(self, token_ids: list[int], params: SamplingParams) -> Iterator[RequestOutput]:

@@ -24,6 +24,14 @@ class Listen:
     port: int = 8000
     drain_s: int = 30
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535 or self.drain_s < 0:
+            raise ConfigError(
+                "cannot listen there",
+                seen=f"port {self.port}, drain_s {self.drain_s}",
+                remedy="A port is 0 (any free one) to 65535, drain_s 0 or more seconds.",
+            )
+
     def open_socket(self) -> socket.socket:
         """A bound socket; port 0 takes a free one. Raises ConfigError."""
         try:

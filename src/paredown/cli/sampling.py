@@ -1,0 +1,40 @@
+"""Options of the verbs that generate text: how tokens are chosen, and the threads to use."""
+
+import argparse
+
+from paredown.engine.sampling_params import SamplingParams
+
+
+def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) -> None:
+    group = parser.add_argument_group("sampling")
+    group.add_argument(
+        "--max-tokens", type=int, default=max_tokens, help=f"default: {max_tokens}", metavar="N"
+    )
+    group.add_argument(
+        "--temperature", type=float, default=0.8, help="0 is greedy (default: 0.8)", metavar="T"
+    )
+    group.add_argument(
+        "--top-k", type=int, default=40, help="0 keeps every token (default: 40)", metavar="K"
+    )
+    group.add_argument("--top-p", type=float, default=1.0, help="default: 1", metavar="P")
+    group.add_argument("--seed", type=int, help="same seed, same text", metavar="N")
+    group.add_argument(
+        "--stop", action="append", default=[], help="end before this text; repeatable"
+    )
+    group.add_argument(
+        "--ignore-eos", action="store_true", help="go on after the end-of-text token"
+    )
+    parser.add_argument("--threads", type=int, help="default: all cores", metavar="N")
+
+
+def sampling_params(args: argparse.Namespace) -> SamplingParams:
+    """Raises ParameterError for a value out of range."""
+    return SamplingParams(
+        max_tokens=args.max_tokens,
+        temperature=args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        seed=args.seed,
+        stop=tuple(args.stop),
+        ignore_eos=args.ignore_eos,
+    )

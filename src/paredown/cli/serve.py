@@ -1,0 +1,110 @@
+"""`paredown serve`: an OpenAI-compatible server."""
+
+import argparse
+import json
+import signal
+import sys
+
+from paredown.engine.engine import Engine
+from paredown.engine.native_executor import load_executor
+from paredown.engine.schedule import ScheduleConfig
+from paredown.errors import ParedownError
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.tokenizer import Tokenizer
+from paredown.serve.app import create_app
+from paredown.serve.server import Listen, Server, make_server
+from paredown.serve.state import ServerState
+from paredown.serve.worker import Worker
+
+EXAMPLES = """examples:
+  paredown serve
+  paredown serve my-model --port 8080 --max-waiting 100
+  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
+       -d '{"prompt": "Once upon a time", "max_tokens": 40}'
+
+SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and exit.
+"""
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument("--host", default=Listen.host, help=f"default: {Listen.host}")
+    parser.add_argument(
+        "--port", type=int, default=Listen.port, help=f"0: any free one (default: {Listen.port})"
+    )
+    parser.add_argument("--name", help="the model's name in the API (default: its folder's)")
+    for option, default, text in (
+        ("--max-waiting", ScheduleConfig.max_waiting, "requests in the queue; beyond it 429"),
+        ("--max-running", ScheduleConfig.max_running, "requests computed together"),
+        ("--max-step-tokens", ScheduleConfig.max_step_tokens, "tokens computed in one step"),
+        ("--drain-s", Listen.drain_s, "seconds that answers may take after a stop signal"),
+    ):
+        parser.add_argument(
+            option, type=int, default=default, help=f"{text} (default: {default})", metavar="N"
+        )
+    parser.add_argument("--threads", type=int, help="default: all cores", metavar="N")
+    parser.add_argument(
+        "--pages", type=int, help="key-value pages (default: from the free memory)", metavar="N"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the address as JSON when the server is ready"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    config = ScheduleConfig(
+        max_step_tokens=args.max_step_tokens,
+        max_running=args.max_running,
+        max_waiting=args.max_waiting,
+    )
+    listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
+    path = resolve_model(args.model)
+    checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
+
+    def load() -> Engine:
+        executor = load_executor(checkpoint, num_pages=args.pages, num_threads=args.threads)
+        return Engine(executor, tokenizer, config)
+
+    worker = Worker(load)
+    state = ServerState(
+        model_name=args.name or path.resolve().name,
+        max_positions=checkpoint.spec.max_positions,
+        tokenizer=tokenizer,
+        worker=worker,
+    )
+    with listen.open_socket() as sock:
+        host, port = sock.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+        def tell() -> None:
+            if worker.status == "ready":
+                _announce(url, state.model_name, as_json=args.json)
+            elif worker.status == "dead":
+                server.should_exit = True
+
+        server: Server = make_server(create_app(state, on_worker_change=tell), listen)
+        if args.host not in LOOPBACK:
+            print(f"anyone who can reach {url} can use this model", file=sys.stderr)
+        server.run(sockets=[sock])
+    if isinstance(worker.failure, ParedownError):
+        raise worker.failure
+    if worker.failure is not None:
+        return EXIT_FAILED
+    return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+
+
+def _announce(url: str, model_name: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"url": url, "model": model_name}), flush=True)
+        return
+    body = json.dumps({"model": model_name, "prompt": "Once upon a time", "max_tokens": 40})
+    print(
+        f"{model_name} answers at {url}/v1\n"
+        f"curl {url}/v1/completions -H 'Content-Type: application/json' -d '{body}'",
+        flush=True,
+    )

@@ -1,0 +1,107 @@
+"""`generate` and `chat` on the packaged model."""
+
+import io
+import json
+
+import pytest
+
+from paredown.cli.main import main
+from paredown.engine.llm import LLM
+from paredown.engine.sampling_params import SamplingParams
+
+GREEDY = ["--temperature", "0", "--max-tokens", "12"]
+
+
+@pytest.fixture(scope="module")
+def llm():
+    return LLM(num_pages=256, num_threads=1)
+
+
+def generate(capsys, *words):
+    code = main(["generate", *words])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_a_stream_prints_what_the_api_answers(capsys, llm):
+    params = SamplingParams(temperature=0, max_tokens=12)
+    expected = llm.generate("Once upon a time", params)[0]
+    code, out, err = generate(capsys, "Once upon a time", *GREEDY)
+    assert (code, out) == (0, expected.text + "\n")
+    assert err.startswith(f"{len(expected.token_ids)} tokens; the first after ")
+    _, out, _ = generate(capsys, "Once upon a time", "--echo", *GREEDY)
+    assert out == f"Once upon a time{expected.text}\n"
+
+
+def test_a_batch_gives_what_each_prompt_gives_alone(capsys, llm, tmp_path):
+    prompts = ["The old house", "He said", "It was a dark and stormy night; the rain fell"]
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n\n".join(prompts))
+    code, out, _ = generate(capsys, "--prompts-file", str(path), "--json", "--seed", "3")
+    assert code == 0
+    result = json.loads(out)
+    params = SamplingParams(temperature=0.8, top_k=40, seed=3)
+    for prompt, one in zip(prompts, result["completions"], strict=True):
+        alone = llm.generate(prompt, params)[0]
+        assert (one["prompt"], one["text"]) == (prompt, alone.text)
+        assert one["token_ids"] == alone.token_ids
+    assert result["num_tokens"] == sum(len(one["token_ids"]) for one in result["completions"])
+    code, out, _ = generate(capsys, "--prompts-file", str(path), "--seed", "3")
+    assert out.count("\n---\n") == 2
+
+
+def test_stdin_is_the_prompt_when_there_is_none(capsys, monkeypatch, llm):
+    expected = llm.generate("He said", SamplingParams(temperature=0, max_tokens=12))[0].text
+    for words in ([], ["-"]):
+        monkeypatch.setattr("sys.stdin", io.StringIO("He said\n"))
+        assert generate(capsys, *words, *GREEDY)[1] == expected + "\n"
+
+
+BAD = [
+    (["x", "--temperature", "-1"], "temperature"),
+    (["x", "--top-p", "nan"], "top_p"),
+    (["x", "--max-tokens", "0"], "max_tokens"),
+    (["x", "--prompts-file", "also"], "a prompt and a file"),
+    (["--prompts-file", "no/such/file"], "cannot be read"),
+    (["word " * 5000], "a context of"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), BAD, ids=lambda value: str(value)[:30])
+def test_bad_input_exits_with_2_and_prints_nothing_else(capsys, words, says):
+    code, out, err = generate(capsys, *words)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_chat_keeps_its_history(capsys, monkeypatch, llm):
+    monkeypatch.setattr("sys.stdin", io.StringIO("Hello.\n\nAnd then?\n"))
+    assert main(["chat", "--json", "--system", "Be kind.", *GREEDY]) == 0
+    messages = json.loads(capsys.readouterr().out)["messages"]
+    roles = ["system", "user", "assistant", "user", "assistant"]
+    assert [message["role"] for message in messages] == roles
+    for length in (2, 4):
+        pieces = llm.stream_chat(messages[:length], SamplingParams(temperature=0, max_tokens=12))
+        assert "".join(piece.text for piece in pieces) == messages[length]["content"]
+
+
+def test_chat_forgets_the_oldest_turns_when_they_no_longer_fit(capsys, monkeypatch):
+    turn = "word " * 900
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{turn}\n{turn}\n{turn}\n"))
+    assert main(["chat", "--temperature", "0", "--max-tokens", "4"]) == 0
+    assert "no longer fits" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.StringIO("word " * 5000 + "\n"))
+    assert main(["chat"]) == 2
+
+
+def test_the_api_takes_tokens_and_leaves_nothing_behind(llm):
+    token_ids = llm.tokenizer.encode("He said")
+    params = SamplingParams(temperature=0, max_tokens=5)
+    one, two = llm.generate([token_ids, token_ids], params)
+    assert one.token_ids == two.token_ids == llm.generate(token_ids, params)[0].token_ids
+    pieces = llm.stream("He said", params)
+    next(pieces)
+    pieces.close()
+    assert not llm.engine.has_work
+    llm.engine.check_integrity()
+    assert llm.generate([], params) == []

@@ -1,0 +1,98 @@
+"""`paredown serve` as a process, on the packaged model."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import openai
+import pytest
+
+from paredown.cli.main import main
+from paredown.engine.llm import LLM
+from paredown.engine.sampling_params import SamplingParams
+
+COMMAND = [sys.executable, "-m", "paredown.cli.main", "serve", "--port", "0", "--json"]
+
+
+@contextmanager
+def serving(*words):
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process, json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_the_server_answers_what_the_offline_api_answers():
+    llm = LLM(num_pages=256, num_threads=1)
+    with (
+        serving("--pages", "256", "--name", "mine") as (_, ready),
+        openai.OpenAI(base_url=f"{ready['url']}/v1", api_key="x", max_retries=0) as client,
+    ):
+        assert ready["model"] == "mine"
+        assert httpx.get(f"{ready['url']}/health").json() == {"status": "ready"}
+        reply = client.completions.create(
+            model="mine", prompt="Once upon a time", max_tokens=30, seed=4
+        )
+        params = SamplingParams(max_tokens=30, seed=4)
+        assert reply.choices[0].text == llm.generate("Once upon a time", params)[0].text
+        messages = [{"role": "user", "content": "Hello."}]
+        chat = client.chat.completions.create(
+            model="mine", messages=messages, max_tokens=20, temperature=0
+        )
+        pieces = llm.stream_chat(messages, SamplingParams(temperature=0, max_tokens=20))
+        assert chat.choices[0].message.content == "".join(piece.text for piece in pieces)
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_stop_signal_drains_and_exits(sent, code):
+    with serving("--pages", "256") as (process, ready):
+        replies = []
+        body = {"prompt": "He said", "max_tokens": 1500, "ignore_eos": True}
+        asking = threading.Thread(
+            target=lambda: replies.append(
+                httpx.post(f"{ready['url']}/v1/completions", json=body, timeout=60)
+            )
+        )
+        asking.start()
+        time.sleep(0.3)
+        process.send_signal(sent)
+        asking.join(60)
+        assert replies[0].status_code == 200
+        assert replies[0].json()["usage"]["completion_tokens"] == 1500
+        assert process.wait(30) == code
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_bad_options_exit_with_2(capsys):
+    for words, says in (
+        (["--port", "70000"], "cannot listen"),
+        (["--max-running", "0"], "max_running"),
+        (["--host", "no such host"], "cannot listen"),
+    ):
+        assert main(["serve", *words]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_reason():
+    done = subprocess.run(
+        [*COMMAND, "--pages", "100000000"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["type"] == "CapacityError"
