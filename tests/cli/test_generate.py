@@ -8,6 +8,7 @@ import pytest
 from paredown.cli.main import main
 from paredown.engine.llm import LLM
 from paredown.engine.sampling_params import SamplingParams
+from paredown.errors import RequestError
 
 GREEDY = ["--temperature", "0", "--max-tokens", "12"]
 
@@ -101,7 +102,12 @@ def test_the_api_takes_tokens_and_leaves_nothing_behind(llm):
     assert one.token_ids == two.token_ids == llm.generate(token_ids, params)[0].token_ids
     pieces = llm.stream("He said", params)
     next(pieces)
+    with pytest.raises(RequestError, match="under way"):
+        llm.generate("He said", params)
     pieces.close()
     assert not llm.engine.has_work
     llm.engine.check_integrity()
     assert llm.generate([], params) == []
+    with pytest.raises(RequestError, match="0 to 8191"):
+        llm.generate([token_ids, [8192]], params)
+    assert not llm.engine.has_work

@@ -93,7 +93,7 @@ class Engine:
     def submit(self, prompt_token_ids: list[int], params: SamplingParams) -> Request:
         """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
         was queued and no output will come."""
-        self._check_vocabulary(prompt_token_ids, params)
+        self.check(prompt_token_ids, params)
         num_prompt_tokens = len(prompt_token_ids)
         max_tokens = (
             self.scheduler.max_positions if params.max_tokens is None else params.max_tokens
@@ -114,6 +114,27 @@ class Engine:
             Detokenizer(self.tokenizer, request.token_ids), StopMatcher(params.stop)
         )
         return request
+
+    def check(self, prompt_token_ids: list[int], params: SamplingParams) -> None:
+        """Raises RequestError or CapacityError for a request that can never be served."""
+        self.scheduler.check_prompt(len(prompt_token_ids))
+        vocab_size = self.executor.spec.vocab_size
+        if (
+            prompt_token_ids
+            and not 0 <= min(prompt_token_ids) <= max(prompt_token_ids) < vocab_size
+        ):
+            raise RequestError(
+                "the prompt holds a token id that the model does not have",
+                seen=next(one for one in prompt_token_ids if not 0 <= one < vocab_size),
+                remedy=f"Token ids go from 0 to {vocab_size - 1}.",
+            )
+        for token_id in params.stop_token_ids:
+            if token_id >= vocab_size:
+                raise ParameterError(
+                    "stop_token_ids",
+                    seen=token_id,
+                    remedy=f"Token ids go from 0 to {vocab_size - 1}.",
+                )
 
     def cancel(self, request_id: int) -> bool:
         """Ends a live request and frees its pages at once; its last output comes with the next
@@ -152,25 +173,6 @@ class Engine:
         self.scheduler.check_integrity()
         alive = {one.id for one in (*self.scheduler.running, *self.scheduler.waiting)}
         assert alive == set(self._requests) == set(self._replies)
-
-    def _check_vocabulary(self, prompt_token_ids: list[int], params: SamplingParams) -> None:
-        vocab_size = self.executor.spec.vocab_size
-        if (
-            prompt_token_ids
-            and not 0 <= min(prompt_token_ids) <= max(prompt_token_ids) < vocab_size
-        ):
-            raise RequestError(
-                "the prompt holds a token id that the model does not have",
-                seen=next(one for one in prompt_token_ids if not 0 <= one < vocab_size),
-                remedy=f"Token ids go from 0 to {vocab_size - 1}.",
-            )
-        for token_id in params.stop_token_ids:
-            if token_id >= vocab_size:
-                raise ParameterError(
-                    "stop_token_ids",
-                    seen=token_id,
-                    remedy=f"Token ids go from 0 to {vocab_size - 1}.",
-                )
 
     def _slice(self, chunk: Chunk) -> SequenceSlice:
         request = chunk.request

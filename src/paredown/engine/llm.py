@@ -12,6 +12,7 @@ from paredown.engine.request import FinishReason
 from paredown.engine.sampler import Logprobs
 from paredown.engine.sampling_params import SamplingParams
 from paredown.engine.schedule import ScheduleConfig
+from paredown.errors import RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
@@ -74,7 +75,8 @@ class LLM:
         be served.
         """
         params = SamplingParams() if params is None else params
-        completions = [self._prepare(prompt) for prompt in as_prompts(prompts)]
+        completions = [self._prepare(prompt, params) for prompt in as_prompts(prompts)]
+        self._check_idle()
         pending, running = deque(completions), dict[int, Completion]()
         scheduler = self.engine.scheduler
         try:
@@ -92,20 +94,23 @@ class LLM:
     def stream(
         self, prompt: Prompt, params: SamplingParams | None = None
     ) -> Iterator[RequestOutput]:
-        """The pieces of one answer as they are computed."""
-        token_ids = self._prepare(prompt).prompt_token_ids
-        return self._stream(token_ids, SamplingParams() if params is None else params)
+        """The pieces of one answer as they are computed. Take one stream to its end, or close it,
+        before the next answer is asked for; raises RequestError otherwise."""
+        params = SamplingParams() if params is None else params
+        return self._stream(self._prepare(prompt, params).prompt_token_ids, params)
 
     def stream_chat(
         self, messages: list[dict[str, object]], params: SamplingParams | None = None
     ) -> Iterator[RequestOutput]:
         """The pieces of the next turn of a conversation. Raises RequestError when the model has no
         chat template or the template refuses the messages."""
+        params = SamplingParams() if params is None else params
         token_ids = encode_chat(self.tokenizer, messages)
-        self.engine.scheduler.check_prompt(len(token_ids))
-        return self._stream(token_ids, SamplingParams() if params is None else params)
+        self.engine.check(token_ids, params)
+        return self._stream(token_ids, params)
 
     def _stream(self, token_ids: list[int], params: SamplingParams) -> Iterator[RequestOutput]:
+        self._check_idle()
         request = self.engine.submit(token_ids, params)
         try:
             while request.finish_reason is None:
@@ -113,10 +118,18 @@ class LLM:
         finally:
             self._abandon([request.id])
 
-    def _prepare(self, prompt: Prompt) -> Completion:
+    def _prepare(self, prompt: Prompt, params: SamplingParams) -> Completion:
         token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
-        self.engine.scheduler.check_prompt(len(token_ids))
+        self.engine.check(token_ids, params)
         return Completion(prompt=prompt, prompt_token_ids=list(token_ids))
+
+    def _check_idle(self) -> None:
+        if self.engine.has_work:
+            raise RequestError(
+                "another answer of this LLM is under way",
+                seen=f"{self.engine.num_unfinished} unfinished",
+                remedy="Take that stream to its end or close it, or make a second LLM.",
+            )
 
     def _abandon(self, request_ids: Sequence[int] | dict[int, Completion]) -> None:
         """Leaves nothing behind in the engine when the caller stopped early."""

@@ -80,6 +80,7 @@ def make_server(app: Starlette, listen: Listen) -> Server:
         access_log=False,
         log_level="warning",
         server_header=False,
+        proxy_headers=False,
         limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_keep_alive=30,
