@@ -1,0 +1,82 @@
+"""`paredown bench`: decode and prefill speed, beside the limits of this machine."""
+
+import argparse
+import json
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from paredown.engine.native_executor import load_executor
+from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
+from paredown.evaluate.speed import PREFILL_TOKENS, Trial, run_rounds, speed_pages
+from paredown.kernels.probe import measure_machine
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.spec.machine import Machine
+from paredown.units import format_rate
+
+EXAMPLES = """examples:
+  paredown bench
+  paredown bench my-model-int4 --threads 1
+  paredown bench my-model --rounds 15 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument("--rounds", type=int, default=7, help="measured rounds (default 7)")
+    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    checkpoint = Checkpoint.open(resolve_model(args.model))
+    executor = load_executor(
+        checkpoint, num_pages=speed_pages(checkpoint.spec), num_threads=args.threads
+    )
+    trial = Trial(executor=executor, weights=linear_format(checkpoint))
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=None)
+        machine = measure_machine(executor.num_threads)
+        run_rounds(
+            [trial],
+            max(1, args.rounds),
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    result = make_measurement(checkpoint.path.name, checkpoint, speed=trial.speed(machine))
+    if args.json:
+        print(json.dumps(result.as_json() | {"machine": asdict(machine)}, indent=2))
+        return 0
+    _print(result, machine, trial.weights.name)
+    return 0
+
+
+def _print(result: Measurement, machine: Machine, format_name: str) -> None:
+    table = Table(title=f"{result.name} ({format_name}), {machine.num_threads} threads")
+    for heading in ("", "tokens/s", "spread", "of the machine's limit"):
+        table.add_column(heading, justify="right" if heading else "left")
+    table.add_row(
+        "decode, one sequence",
+        f"{result.decode_tokens_per_s:,.0f}",
+        f"{result.decode_spread:.1%}",
+        f"MBU {result.mbu:.0%}",
+    )
+    table.add_row(
+        f"prefill, {PREFILL_TOKENS} tokens",
+        f"{result.prefill_tokens_per_s:,.0f}",
+        f"{result.prefill_spread:.1%}",
+        f"MFU {result.mfu:.0%}",
+    )
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{machine.name}, {machine.isa}: memory {format_rate(machine.bandwidth_bytes_per_s, 'B/s')}"
+        f", int8 {format_rate(machine.int8_ops_per_s, 'op/s')}"
+        f", bf16 {format_rate(machine.bf16_flops_per_s, 'FLOP/s')}"
+        f", fp32 {format_rate(machine.fp32_flops_per_s, 'FLOP/s')}, measured in this run. "
+        "MBU is to the bandwidth of a buffer as large as the model.",
+        style="dim",
+    )

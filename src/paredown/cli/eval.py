@@ -1,0 +1,88 @@
+"""`paredown eval`: how well a model predicts a text, and how far it is from a reference."""
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
+from paredown.evaluate.quality import measure_quality, num_pages_for
+from paredown.evaluate.text import EvalText, choose_text, sampling_pages
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.tokenizer import Tokenizer
+from paredown.units import format_bytes
+
+EXAMPLES = """examples:
+  paredown eval
+  paredown eval my-model-int4 --reference my-model
+  paredown eval my-model --text novel.txt --tokens 8192 --json
+"""
+DEFAULT_TOKENS = 16384
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument("--reference", help="checkpoint to compare with: KL divergence, top-1")
+    parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
+    parser.add_argument(
+        "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
+    )
+    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = resolve_model(args.model)
+    checkpoint = Checkpoint.open(folder)
+    tokenizer = Tokenizer.open(folder)
+    reference = None if args.reference is None else Checkpoint.open(resolve_model(args.reference))
+
+    def sampler() -> NativeExecutor:
+        source = checkpoint if reference is None else reference
+        return load_executor(
+            source, num_pages=sampling_pages(source.spec), num_threads=args.threads
+        )
+
+    text = choose_text(args.text, tokenizer, args.tokens, sampler, checkpoint.spec.max_positions)
+    result = _measure(checkpoint, reference, text, args.threads)
+    if args.json:
+        print(json.dumps(result.as_json() | {"protocol": text.protocol}, indent=2))
+        return 0
+    _print(result, text, linear_format(checkpoint).name)
+    return 0
+
+
+def _measure(
+    checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, threads: int | None
+) -> Measurement:
+    pages = num_pages_for(text)
+    model = load_executor(checkpoint, num_pages=pages, num_threads=threads)
+    other = None
+    if reference is not None:
+        other = load_executor(reference, num_pages=pages, num_threads=threads)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("predicting", total=text.num_tokens)
+        qualities, _ = measure_quality(
+            [model], text, other, lambda done, total: progress.update(task, completed=done)
+        )
+    return make_measurement(checkpoint.path.name, checkpoint, qualities[0])
+
+
+def _print(result: Measurement, text: EvalText, format_name: str) -> None:
+    table = Table(title=result.name, show_header=False)
+    table.add_row("format", f"{format_name}, {result.bits_per_weight:.2f} bits per weight")
+    table.add_row("size", format_bytes(result.file_bytes))
+    table.add_row("perplexity", f"{result.perplexity:.3f}")
+    table.add_row("bits per byte", f"{result.bits_per_byte:.4f}")
+    if result.kl_divergence is not None and result.top1_agreement is not None:
+        table.add_row("KL divergence", f"{result.kl_divergence:.5f} nats per token")
+        table.add_row("top-1 agreement", f"{result.top1_agreement:.2%}")
+    console = Console()
+    console.print(table)
+    console.print(f"Protocol: {text.protocol}.", style="dim")

@@ -1,0 +1,64 @@
+"""Measurement: all that is known of one model, under the names that every verb's JSON uses."""
+
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+from paredown.compress.size import checkpoint_bits_per_weight
+from paredown.evaluate.quality import Quality
+from paredown.evaluate.speed import Speed
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.roles import linear_roles
+from paredown.spec.weight import WeightSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Rates are tokens per second, `kl_divergence` nats per token, the others shares; None is what
+    was not measured. `bits_per_weight` counts all tensors over all parameters."""
+
+    name: str
+    bits_per_weight: float
+    file_bytes: int
+    perplexity: float | None = None
+    bits_per_byte: float | None = None
+    kl_divergence: float | None = None
+    top1_agreement: float | None = None
+    decode_tokens_per_s: float | None = None
+    prefill_tokens_per_s: float | None = None
+    mbu: float | None = None
+    mfu: float | None = None
+    decode_spread: float | None = None
+    prefill_spread: float | None = None
+    on_front: bool | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """JSON has no infinity: what is not finite becomes null."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def make_measurement(
+    name: str, checkpoint: Checkpoint, quality: Quality | None = None, speed: Speed | None = None
+) -> Measurement:
+    """Puts together what is known of one checkpoint."""
+    return Measurement(
+        name=name,
+        bits_per_weight=checkpoint_bits_per_weight(checkpoint),
+        file_bytes=checkpoint.file_bytes,
+        **({} if quality is None else asdict(quality)),
+        **({} if speed is None else asdict(speed)),
+    )
+
+
+def linear_format(checkpoint: Checkpoint) -> WeightSpec:
+    """The form of most linear layers of the transformer layers."""
+    specs = checkpoint.weight_specs()
+    names = (
+        checkpoint.linear_name(role, layer)
+        for layer in range(checkpoint.spec.num_layers)
+        for role in linear_roles(checkpoint.spec)
+    )
+    return Counter(specs[name] for name in names).most_common(1)[0][0]

@@ -1,0 +1,39 @@
+"""Perplexity and bits per byte: how well a model predicts a text (protocol: evaluate/text.py).
+
+With NLL the sum of -ln p(token) over the N predicted tokens, which decode to B bytes of UTF-8:
+perplexity = exp(NLL / N), bits per byte = NLL / (B ln 2).
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Logits = npt.NDArray[np.float32]
+
+
+def log_normalizers(logits_TV: Logits) -> npt.NDArray[np.float64]:
+    """ln of the sum of exp over each row. Exponentials are float32 after the row's largest logit is
+    taken off, sums are float64: exact to about 1e-7."""
+    largest_T = logits_TV.max(axis=1)
+    exponentials = np.exp(logits_TV - largest_T[:, None])
+    sums_T: npt.NDArray[np.float64] = exponentials.sum(axis=1, dtype=np.float64)
+    normalizers_T: npt.NDArray[np.float64] = largest_T.astype(np.float64) + np.log(sums_T)
+    return normalizers_T
+
+
+def negative_log_likelihoods(logits_TV: Logits, targets: list[int]) -> npt.NDArray[np.float64]:
+    """-ln p of each row's target, in nats."""
+    chosen = logits_TV[np.arange(len(targets)), targets].astype(np.float64)
+    nll_T: npt.NDArray[np.float64] = log_normalizers(logits_TV) - chosen
+    return nll_T
+
+
+def perplexity(nll_sum: float, num_tokens: int) -> float:
+    """Infinite where it is too large for a float."""
+    mean = nll_sum / num_tokens
+    return math.exp(mean) if mean < 700 else math.inf
+
+
+def bits_per_byte(nll_sum: float, num_bytes: int) -> float:
+    return nll_sum / math.log(2) / num_bytes

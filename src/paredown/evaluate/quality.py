@@ -1,0 +1,110 @@
+"""Quality of models on a text, measured through the executor that serves them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paredown.engine.executor import Executor, SequenceSlice
+from paredown.errors import ConfigError
+from paredown.evaluate.divergence import kl_divergences, num_agreeing
+from paredown.evaluate.perplexity import (
+    Logits,
+    bits_per_byte,
+    negative_log_likelihoods,
+    perplexity,
+)
+from paredown.evaluate.text import EvalText, Window
+from paredown.spec.kv import PAGE_SIZE
+
+# Tokens of one step; logits are held for this many, per model.
+CHUNK_TOKENS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """`kl_divergence` (nats per token) and `top1_agreement` (a share) are to the reference; None
+    without one."""
+
+    perplexity: float
+    bits_per_byte: float
+    kl_divergence: float | None
+    top1_agreement: float | None
+
+
+@dataclass
+class _Sums:
+    nll: float = 0.0
+    kl: float = 0.0
+    agreeing: int = 0
+
+    def quality(self, text: EvalText, compared: bool) -> Quality:
+        return Quality(
+            perplexity=perplexity(self.nll, text.num_tokens),
+            bits_per_byte=bits_per_byte(self.nll, text.num_bytes),
+            kl_divergence=self.kl / text.num_tokens if compared else None,
+            top1_agreement=self.agreeing / text.num_tokens if compared else None,
+        )
+
+
+def num_pages_for(text: EvalText) -> int:
+    """Pages an executor needs to be measured on `text`; they are used from 0 on."""
+    return -(-text.window_tokens // PAGE_SIZE)
+
+
+def measure_quality(
+    models: Sequence[Executor],
+    text: EvalText,
+    reference: Executor | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[Quality], Quality | None]:
+    """Each model's quality in order, and the reference's own.
+
+    All run side by side over one chunk of the text after another, so that the reference runs once
+    and no logits are kept. Raises ConfigError when a model's vocabulary is not the reference's.
+    """
+    executors = [*models] if reference is None else [*models, reference]
+    _check_vocabularies(executors)
+    sums = [_Sums() for _ in executors]
+    done = 0
+    for window in text.windows:
+        for inputs, targets in _chunks(window):
+            expected = None if reference is None else reference.step([inputs])
+            for model, own in zip(executors, sums, strict=True):
+                is_reference = expected is not None and model is reference
+                logits = expected if is_reference else model.step([inputs])
+                assert logits is not None
+                _add(own, logits, targets, None if is_reference else expected)
+            done += len(targets)
+            if on_progress is not None:
+                on_progress(done, text.num_tokens)
+    if reference is None:
+        return [own.quality(text, compared=False) for own in sums], None
+    compared = [own.quality(text, compared=True) for own in sums[:-1]]
+    return compared, sums[-1].quality(text, compared=False)
+
+
+def _chunks(window: Window) -> Iterator[tuple[SequenceSlice, list[int]]]:
+    pages = list(range(-(-len(window.inputs) // PAGE_SIZE)))
+    for start in range(0, len(window.inputs), CHUNK_TOKENS):
+        tokens = window.inputs[start : start + CHUNK_TOKENS]
+        covered = pages[: -(-(start + len(tokens)) // PAGE_SIZE)]
+        inputs = SequenceSlice(token_ids=tokens, start=start, pages=covered, num_logits=len(tokens))
+        yield inputs, window.targets[start : start + CHUNK_TOKENS]
+
+
+def _add(own: _Sums, logits: Logits, targets: list[int], reference: Logits | None) -> None:
+    own.nll += float(np.sum(negative_log_likelihoods(logits, targets)))
+    if reference is not None:
+        own.kl += float(np.sum(kl_divergences(reference, logits)))
+        own.agreeing += num_agreeing(reference, logits)
+
+
+def _check_vocabularies(executors: Sequence[Executor]) -> None:
+    sizes = {executor.spec.vocab_size for executor in executors}
+    if len(sizes) > 1:
+        raise ConfigError(
+            "the model and the reference have different vocabularies",
+            seen=f"{sorted(sizes)} tokens",
+            remedy="Compare with the model that this one was made from.",
+        )

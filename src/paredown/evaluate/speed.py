@@ -1,0 +1,157 @@
+"""Decode and prefill speed through the executor, beside the limits of the machine.
+
+    decode    tokens per second of one sequence, token after token, after a prompt
+    prefill   tokens per second of one chunk from an empty cache, with one row of logits
+    MBU       bytes of weights, keys and values that decoding reads per second, over the bandwidth
+              measured on a buffer as large as what one step reads (for a small model that is a
+              cache's bandwidth, which it can reach)
+    MFU       arithmetic of prefill per second, over the measured peak of the arithmetic that the
+              linear layers use
+
+Models are measured in short alternating rounds; figures are medians, `spread` is the distance
+between the quartiles over the median.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from paredown.engine.executor import Executor, SequenceSlice
+from paredown.kernels.probe import measure_bandwidth
+from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.machine import Machine
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightSpec
+
+PREFILL_TOKENS = 256
+PROMPT_TOKENS = 128
+DECODE_TOKENS = 64
+# A round of a slow model ends after this long.
+_MAX_DECODE_S = 1.0
+_MIN_DECODE_TOKENS = 2
+
+
+class MeasuredExecutor(Executor, Protocol):
+    """An executor that tells what a step reads."""
+
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def kv_token_bytes(self) -> int: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def isa(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    decode_tokens_per_s: float
+    decode_spread: float
+    prefill_tokens_per_s: float
+    prefill_spread: float
+    mbu: float
+    mfu: float
+
+
+@dataclass
+class Trial:
+    """One model under measurement: rates of the rounds so far."""
+
+    executor: MeasuredExecutor
+    weights: WeightSpec
+    decode: list[float] = field(default_factory=list)
+    prefill: list[float] = field(default_factory=list)
+
+    def run_round(self) -> None:
+        """One prefill of a chunk and one short decode; overwrites pages from 0 on."""
+        max_positions = self.executor.spec.max_positions
+        num_prefill = min(PREFILL_TOKENS, max_positions)
+        num_prompt = min(PROMPT_TOKENS, max_positions // 2)
+        tokens = [i % self.executor.spec.vocab_size for i in range(num_prefill)]
+        started = time.perf_counter()
+        self.executor.step([_slice(tokens, 0)])
+        self.prefill.append(num_prefill / (time.perf_counter() - started))
+        # The chunk has filled the pages; decoding goes on as if after `num_prompt` tokens of it.
+        num_decode = min(DECODE_TOKENS, max_positions - num_prompt)
+        started = time.perf_counter()
+        for done in range(1, num_decode + 1):
+            self.executor.step([_slice([tokens[done % num_prefill]], num_prompt + done - 1)])
+            elapsed = time.perf_counter() - started
+            if done >= _MIN_DECODE_TOKENS and elapsed > _MAX_DECODE_S:
+                break
+        self.decode.append(done / elapsed)
+
+    def speed(self, machine: Machine) -> Speed:
+        """Medians of all rounds."""
+        decode, prefill = statistics.median(self.decode), statistics.median(self.prefill)
+        spec = self.executor.spec
+        context = min(PROMPT_TOKENS, spec.max_positions // 2) + DECODE_TOKENS // 2
+        step_bytes = self.executor.weight_bytes + context * self.executor.kv_token_bytes
+        bandwidth = measure_bandwidth(self.executor.num_threads, step_bytes)
+        num_prefill = min(PREFILL_TOKENS, spec.max_positions)
+        flops_per_token = prefill_flops(spec, num_prefill) / num_prefill
+        peak = arithmetic_peak(machine, self.weights)
+        return Speed(
+            decode_tokens_per_s=decode,
+            decode_spread=_spread(self.decode),
+            prefill_tokens_per_s=prefill,
+            prefill_spread=_spread(self.prefill),
+            mbu=decode * step_bytes / bandwidth,
+            mfu=prefill * flops_per_token / peak,
+        )
+
+
+def run_rounds(
+    trials: Sequence[Trial],
+    num_rounds: int,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Measures all trials in turn, `num_rounds` times, after a round that does not count."""
+    for number in range(num_rounds + 1):
+        for trial in trials:
+            trial.run_round()
+            if number == 0:
+                trial.decode.clear()
+                trial.prefill.clear()
+        if on_progress is not None:
+            on_progress(number + 1, num_rounds + 1)
+
+
+def speed_pages(spec: ModelSpec) -> int:
+    """Pages an executor needs to be measured."""
+    tokens = max(PREFILL_TOKENS, PROMPT_TOKENS + DECODE_TOKENS)
+    return -(-min(tokens, spec.max_positions) // PAGE_SIZE)
+
+
+def prefill_flops(spec: ModelSpec, num_tokens: int) -> float:
+    """Multiplications and additions of a prefill from position 0 with one row of logits: 2 per
+    weight and token, and 4 per head, dimension and pair of positions for scores and values."""
+    linear = 2 * spec.num_linear_parameters() * num_tokens
+    output = 2 * spec.vocab_size * spec.hidden_size
+    pairs = num_tokens * (num_tokens + 1) // 2
+    attention = 4 * spec.num_layers * spec.num_heads * spec.head_dim * pairs
+    return linear + output + attention
+
+
+def arithmetic_peak(machine: Machine, weights: WeightSpec) -> float:
+    """Operations per second, measured, of what multiplies such weights on the native core."""
+    if weights.is_integer:
+        return machine.int8_ops_per_s
+    if weights.dtype == "bf16" and machine.isa == "avx512_bf16":
+        return machine.bf16_flops_per_s
+    return machine.fp32_flops_per_s
+
+
+def _slice(tokens: list[int], start: int) -> SequenceSlice:
+    pages = list(range(-(-(start + len(tokens)) // PAGE_SIZE)))
+    return SequenceSlice(token_ids=tokens, start=start, pages=pages, num_logits=1)
+
+
+def _spread(rates: list[float]) -> float:
+    if len(rates) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(rates, n=4, method="inclusive")
+    return (high - low) / statistics.median(rates)

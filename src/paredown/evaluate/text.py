@@ -1,0 +1,181 @@
+"""The text that quality is measured on, cut into windows.
+
+Protocol: the text's tokens are cut into consecutive windows that do not overlap. With a first token
+(the tokenizer's bos, else <|endoftext|>) a window of C inputs is that token and C - 1 text tokens,
+and predicts C text tokens, so each text token is predicted once and only from its own window.
+Without one a window's first input is the text token before it, and the very first is not predicted.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from paredown.engine.executor import Executor, SequenceSlice
+from paredown.errors import CheckpointError, ConfigError
+from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.model import ModelSpec
+
+# Models with longer contexts are measured on windows of this many tokens.
+MAX_WINDOW_TOKENS = 2048
+DATA_VARIABLE = "PAREDOWN_DATA"
+DATA_TEXT = Path("text") / "classic-books" / "test.txt"
+# No tokenizer spends more bytes on a token over a whole text.
+_MAX_BYTES_PER_TOKEN = 16
+_SAMPLING_SEED = 0
+# Texts sampled side by side.
+_NUM_TEXTS = 8
+
+
+class TextTokenizer(Protocol):
+    """What is asked of a tokenizer here."""
+
+    @property
+    def bos_token_id(self) -> int | None: ...
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """`targets[j]` is the token after `inputs[: j + 1]`."""
+
+    inputs: list[int]
+    targets: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalText:
+    """`num_tokens` are predicted; `num_bytes` is the UTF-8 length of what they decode to."""
+
+    windows: list[Window]
+    num_tokens: int
+    num_bytes: int
+    window_tokens: int
+    has_first_token: bool
+    source: str
+
+    @property
+    def protocol(self) -> str:
+        """One sentence for reports."""
+        start = (
+            "the tokenizer's start token" if self.has_first_token else "the text token before it"
+        )
+        return (
+            f"{self.num_tokens:,} tokens ({self.num_bytes:,} bytes) of {self.source}, in windows "
+            f"of {self.window_tokens} tokens that do not overlap, each starting with {start}; "
+            "every token predicted once"
+        )
+
+
+def window_tokens(max_positions: int) -> int:
+    """Inputs of a window for a model of that context."""
+    return min(max_positions, MAX_WINDOW_TOKENS)
+
+
+def prepare_text(
+    ids: Sequence[int], tokenizer: TextTokenizer, window: int, source: str
+) -> EvalText:
+    """Cuts tokens into windows of at most `window` inputs. Raises ConfigError for no text."""
+    first = first_token(tokenizer)
+    padded = [*ids] if first is None else [first, *ids]
+    num_targets = len(padded) - 1
+    if num_targets < 1:
+        raise ConfigError(
+            "there is no text to measure quality on",
+            seen=f"{len(ids)} tokens of {source}",
+            remedy="Give a longer text (--text) and --tokens of at least 1.",
+        )
+    windows = []
+    for start in range(0, num_targets, window):
+        targets = padded[start + 1 : start + 1 + window]
+        inputs = padded[start : start + len(targets)]
+        if first is not None:
+            inputs[0] = first
+        windows.append(Window(inputs=inputs, targets=targets))
+    return EvalText(
+        windows=windows,
+        num_tokens=num_targets,
+        num_bytes=max(1, len(tokenizer.decode(padded[1:]).encode())),
+        window_tokens=window,
+        has_first_token=first is not None,
+        source=source,
+    )
+
+
+def first_token(tokenizer: TextTokenizer) -> int | None:
+    """The token that starts a text, where the tokenizer has one."""
+    if tokenizer.bos_token_id is not None:
+        return tokenizer.bos_token_id
+    ids = tokenizer.encode("<|endoftext|>")
+    return ids[0] if len(ids) == 1 else None
+
+
+def choose_text(
+    path: Path | None,
+    tokenizer: TextTokenizer,
+    num_tokens: int,
+    reference: Callable[[], Executor],
+    max_positions: int,
+) -> EvalText:
+    """The beginning of `path`; else of the classic books where $PAREDOWN_DATA has them; else text
+    that the reference model (made only then) samples, with a fixed seed."""
+    window = window_tokens(max_positions)
+    if path is None and DATA_VARIABLE in os.environ:
+        books = Path(os.environ[DATA_VARIABLE]) / DATA_TEXT
+        path = books if books.is_file() else None
+    if path is None:
+        ids = sample_text(reference(), tokenizer, num_tokens)
+        return prepare_text(ids, tokenizer, window, "text sampled from the reference model")
+    return prepare_text(_read(path, tokenizer, num_tokens), tokenizer, window, path.name)
+
+
+def sampling_pages(spec: ModelSpec) -> int:
+    """Pages an executor needs to sample a text."""
+    return _NUM_TEXTS * -(-window_tokens(spec.max_positions) // PAGE_SIZE)
+
+
+def sample_text(executor: Executor, tokenizer: TextTokenizer, num_tokens: int) -> list[int]:
+    """Tokens drawn at temperature 1 (Gumbel-max), several texts side by side, one after another in
+    the result. The same executor gives the same tokens."""
+    rng = np.random.default_rng(_SAMPLING_SEED)
+    pages_each = -(-window_tokens(executor.spec.max_positions) // PAGE_SIZE)
+    num_texts = max(1, min(executor.num_pages // pages_each, _NUM_TEXTS))
+    length = min(-(-num_tokens // num_texts), window_tokens(executor.spec.max_positions) - 1)
+    first = first_token(tokenizer)
+    texts: list[list[int]] = []
+    while sum(map(len, texts)) < num_tokens:
+        start = 0 if first is None else first
+        batch = [[start] for _ in range(num_texts)]
+        for position in range(length):
+            slices = [
+                SequenceSlice(
+                    token_ids=[text[-1]],
+                    start=position,
+                    pages=list(range(i * pages_each, (i + 1) * pages_each)),
+                    num_logits=1,
+                )
+                for i, text in enumerate(batch)
+            ]
+            logits = executor.step(slices)
+            drawn = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+            for text, token in zip(batch, drawn, strict=True):
+                text.append(int(token))
+        texts += [text[1:] for text in batch]
+    return [token for text in texts for token in text][:num_tokens]
+
+
+def _read(path: Path, tokenizer: TextTokenizer, num_tokens: int) -> list[int]:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(num_tokens * _MAX_BYTES_PER_TOKEN)
+    except OSError as error:
+        raise CheckpointError(
+            f"the text {path} cannot be read",
+            seen=error.strerror or error,
+            remedy="Name a UTF-8 text file (--text).",
+        ) from error
+    return tokenizer.encode(raw.decode("utf-8", errors="replace"))[:num_tokens]

@@ -1,0 +1,69 @@
+"""Which text quality is measured on."""
+
+from pathlib import Path
+
+import pytest
+
+from paredown.errors import CheckpointError, ConfigError
+from paredown.evaluate.text import choose_text, sample_text, window_tokens
+from toy_executor import ToyExecutor, ToyTokenizer, toy_spec
+
+
+def never() -> ToyExecutor:
+    raise AssertionError("the reference model is not needed")
+
+
+@pytest.fixture(autouse=True)
+def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PAREDOWN_DATA", raising=False)
+
+
+def test_a_given_file_is_read_up_to_the_tokens_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "novel.txt"
+    path.write_text("call me Ishmael " * 1000)
+    text = choose_text(path, ToyTokenizer(), 100, never, 64)
+    assert text.num_tokens == 99
+    assert text.source == "novel.txt"
+    assert text.window_tokens == 64
+    assert "99 tokens" in text.protocol
+    assert "novel.txt" in text.protocol
+
+
+def test_the_classic_books_are_taken_where_they_are(tmp_path: Path, monkeypatch) -> None:
+    books = tmp_path / "text" / "classic-books"
+    books.mkdir(parents=True)
+    (books / "test.txt").write_text("it was the best of times " * 100)
+    monkeypatch.setenv("PAREDOWN_DATA", str(tmp_path))
+    assert choose_text(None, ToyTokenizer(), 50, never, 64).source == "test.txt"
+
+
+def test_without_a_text_the_reference_samples_one(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PAREDOWN_DATA", str(tmp_path))
+    text = choose_text(None, ToyTokenizer(), 500, ToyExecutor, 256)
+    assert "sampled from the reference model" in text.protocol
+    assert text.num_tokens == 499
+    again = choose_text(None, ToyTokenizer(), 500, ToyExecutor, 256)
+    assert again.windows == text.windows
+
+
+def test_sampled_text_is_likely_under_the_model() -> None:
+    ids = sample_text(ToyExecutor(num_pages=64), ToyTokenizer(), 700)
+    assert len(ids) == 700
+    assert len(set(ids)) > 50
+
+
+@pytest.mark.parametrize("content", [b"", b"a"])
+def test_too_little_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "empty.txt").write_bytes(content)
+    with pytest.raises(ConfigError, match="no text"):
+        choose_text(tmp_path / "empty.txt", ToyTokenizer(), 100, never, 64)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nowhere\.txt"):
+        choose_text(tmp_path / "nowhere.txt", ToyTokenizer(), 100, never, 64)
+
+
+def test_windows_are_the_context_up_to_a_limit() -> None:
+    assert window_tokens(toy_spec().max_positions) == 256
+    assert window_tokens(131072) == 2048
