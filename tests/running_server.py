@@ -48,6 +48,7 @@ def running_server(
     load: Callable[[Engine], Engine] = lambda engine: engine,
     stall_s: float = 30.0,
     wait: bool = True,
+    drain_s: int = 5,
 ) -> Iterator[Running]:
     """`load` may take its time or raise; `wait` waits until the model is there."""
     executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC) if executor is None else executor
@@ -57,8 +58,8 @@ def running_server(
     state = ServerState(
         model_name="toy", max_positions=SPEC.max_positions, tokenizer=tokenizer, worker=worker
     )
-    listen = Listen(port=0, drain_s=5)
-    server = make_server(create_app(state), listen)
+    listen = Listen(port=0, drain_s=drain_s)
+    server = make_server(create_app(state), worker, listen)
     sock = listen.open_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()

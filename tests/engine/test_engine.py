@@ -23,6 +23,7 @@ PARAMS = st.builds(
     max_tokens=st.sampled_from([1, 2, 17, 40, None]),
     stop_token_ids=st.sampled_from([(), tuple(range(1, 60))]),
     logprobs=st.sampled_from([None, 0, 2]),
+    stop=st.sampled_from([(), (" of",), (" the of",)]),
 )
 PROMPTS = st.lists(st.integers(1, 511), min_size=1, max_size=50)
 CONFIGS = st.builds(

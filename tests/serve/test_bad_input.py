@@ -159,6 +159,7 @@ def test_a_prompt_that_cannot_be_served_is_400_in_a_stream_too(server):
         check_error(post(server, "completions", GOOD | long), 400, says="300 prompt tokens")
         bad = {"prompt": [5, 9999], "stream": stream}
         check_error(post(server, "completions", GOOD | bad), 400, says="9999")
+    check_error(post(server, "completions", GOOD | {"prompt": "x" * 30_000}), 400, says="30000")
     mixed = {"prompt": ["fine", "x" * 300]}
     check_error(post(server, "completions", GOOD | mixed), 400, says="300 prompt tokens")
     server.wait_until(lambda: server.is_empty)

@@ -1,5 +1,6 @@
 """Clients that go, models that fail, queues that fill: everyone gets an answer and it goes on."""
 
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -164,3 +165,27 @@ def test_stopping_drains_what_is_under_way():
             server.wait_until(lambda: server.engine.num_unfinished == 1)
         assert future.result().status_code == 200
         assert future.result().json()["usage"]["completion_tokens"] == 250
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_unfinished_after_the_drain_is_told_so(stream):
+    with ThreadPoolExecutor(1) as pool:
+        with running_server(executor=slow_executor(0.05), drain_s=0) as server:
+            body = {**LONG, "stream": stream}
+            future = pool.submit(httpx.post, f"{server.url}/v1/completions", json=body, timeout=60)
+            server.wait_until(lambda: server.engine.num_unfinished == 1)
+        reply = future.result()
+        assert reply.status_code in ((200, 503) if stream else (503,))
+        assert "can no longer answer" in reply.text
+
+
+def test_a_body_that_does_not_come_is_given_up(monkeypatch):
+    monkeypatch.setattr("paredown.serve.body.BODY_TIMEOUT_S", 0.1)
+    with running_server() as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as raw:
+            raw.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
+            )
+            assert b" 408 " in raw.recv(4096)

@@ -7,7 +7,7 @@ import sys
 from paredown.cli.sampling import add_sampling_arguments, sampling_params
 from paredown.engine.llm import LLM
 from paredown.engine.sampling_params import SamplingParams
-from paredown.errors import RequestError, UnsupportedError
+from paredown.errors import ConfigError, RequestError, UnsupportedError
 
 EXAMPLES = """examples:
   paredown chat
@@ -57,7 +57,12 @@ def _read_line() -> str | None:
     if sys.stdin.isatty():
         sys.stderr.write(PROMPT)
         sys.stderr.flush()
-    line = sys.stdin.readline()
+    try:
+        line = sys.stdin.readline()
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            "stdin is not text", seen=error, remedy="Send UTF-8 text to stdin."
+        ) from error
     return line.rstrip("\n") if line else None
 
 

@@ -87,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
             elif worker.status == "dead":
                 server.should_exit = True
 
-        server: Server = make_server(create_app(state, on_worker_change=tell), listen)
+        app = create_app(state, on_worker_change=tell)
+        server: Server = make_server(app, worker, listen)
         if args.host not in LOOPBACK:
             print(f"anyone who can reach {url} can use this model", file=sys.stderr)
         server.run(sockets=[sock])

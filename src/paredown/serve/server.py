@@ -1,5 +1,6 @@
 """The process that serves: listen, answer until told to stop, drain, go."""
 
+import asyncio
 import signal
 import socket
 from dataclasses import dataclass
@@ -9,11 +10,14 @@ import uvicorn
 from starlette.applications import Starlette
 
 from paredown.errors import ConfigError
+from paredown.serve.worker import Worker
 
 BACKLOG = 1024
 # Connections beyond these get 503 at once.
 MAX_CONNECTIONS = 2048
 MAX_HEADER_BYTES = 64 * 1024
+# After the drain: a step ends, the unfinished are answered. Only a step that hangs takes longer.
+LAST_ANSWERS_S = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +62,16 @@ class Listen:
 
 
 class Server(uvicorn.Server):
-    """A signal makes it drain and return; it is not raised again, so the process can exit 0."""
+    """A signal makes it drain and return; it is not raised again, so the process can exit 0.
 
-    stopped_by: int | None = None
+    After `drain_s` the worker is told to leave, and what is unfinished then is answered with 503.
+    """
+
+    def __init__(self, config: uvicorn.Config, worker: Worker, drain_s: int) -> None:
+        super().__init__(config)
+        self.stopped_by: int | None = None
+        self._worker = worker
+        self._drain_s = drain_s
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and sig == signal.SIGINT:
@@ -68,9 +79,17 @@ class Server(uvicorn.Server):
         self.should_exit = True
         self.stopped_by = sig
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stops accepting, waits for the answers under way."""
+        leave = asyncio.get_running_loop().call_later(self._drain_s, self._worker.ask_to_stop)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            leave.cancel()
 
-def make_server(app: Starlette, listen: Listen) -> Server:
-    """Refuses new connections when it stops and waits `drain_s` for the answers under way."""
+
+def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
+    """The server of `app`, whose model `worker` runs."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -84,6 +103,6 @@ def make_server(app: Starlette, listen: Listen) -> Server:
         limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=listen.drain_s,
+        timeout_graceful_shutdown=listen.drain_s + LAST_ANSWERS_S,
     )
-    return Server(config)
+    return Server(config, worker, listen.drain_s)

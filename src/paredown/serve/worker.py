@@ -119,10 +119,13 @@ class Worker:
         self._on_change = on_change
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the thread after the step under way; open sessions get UnavailableError. A step
-        that hangs is left behind."""
+    def ask_to_stop(self) -> None:
+        """Ends the thread after the step under way; open sessions get UnavailableError."""
         self._inbox.put(None)
+
+    def stop(self) -> None:
+        """The same, and waits for it. A step that hangs is left behind."""
+        self.ask_to_stop()
         self._thread.join(STOP_TIMEOUT_S)
 
     def open(self, jobs: list[Job]) -> Session:
