@@ -15,7 +15,8 @@ export PAREDOWN_DATA ?= $(abspath ../shared/data)
 demo: .venv/demo.stamp
 	rm -rf $(DEMO)
 	$(BIN)/paredown optimize -o $(DEMO)/model --report $(DEMO)/report
-	$(BIN)/paredown generate $(DEMO)/model --max-tokens 60 "It was late in the evening when"
+	$(BIN)/paredown generate --model $(DEMO)/model --echo --max-tokens 60 --seed 1 \
+		"It was late in the evening when"
 
 test: .venv/test.stamp
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from paredown.kernels.explain import explain_isa, explain_kernels
 from paredown.kernels.isa import supported_isas
-from paredown.kernels.probe import default_num_threads, measure_machine
+from paredown.kernels.probe import measure_machine
 from paredown.units import format_bytes, format_rate
 
 EXAMPLES = """examples:
@@ -26,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    threads = args.threads or default_num_threads()
-    machine = measure_machine(threads)
+    machine = measure_machine(args.threads)
     kernels = explain_kernels(machine.isa)
     if args.json:
         result = {

@@ -1,4 +1,4 @@
-"""NativeExecutor: a checkpoint on the C++ core. Serving on a CPU goes through here, without torch."""
+"""NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -8,11 +8,12 @@ import numpy.typing as npt
 
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory_plan import default_num_pages, plan_memory
+from paredown.errors import ConfigError
 from paredown.formats.stack import stack_rows
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.kernels.native_model import LinearArrays, NativeModel
-from paredown.kernels.probe import available_memory_bytes, default_num_threads
+from paredown.kernels.probe import available_memory_bytes, resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVDType, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec
@@ -83,15 +84,17 @@ def load_executor(
     """Packs a checkpoint's weights for the native core.
 
     `num_pages` None takes a default from the free memory, `num_threads` None all cores. Raises
-    CapacityError, with the arithmetic, before loading when it does not fit, and UnsupportedError
-    for shapes the core does not take.
+    CapacityError, with the arithmetic, before loading when it does not fit, UnsupportedError for
+    shapes the core does not take, and ConfigError for a senseless number of threads or pages.
     """
     spec = checkpoint.spec
+    threads = resolve_num_threads(num_threads)
     available = available_memory_bytes()
     pages = default_num_pages(spec, available) if num_pages is None else num_pages
+    if pages < 1:
+        raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
     kv = KVSpec(num_pages=pages, dtype=kv_dtype)
     plan_memory(checkpoint, kv).check(available)
-    threads = default_num_threads() if num_threads is None else num_threads
     model = NativeModel(spec, kv, threads)
     _load_tables(checkpoint, model)
     for layer in range(spec.num_layers):

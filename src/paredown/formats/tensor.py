@@ -1,4 +1,4 @@
-"""StoredTensor: an array as a safetensors file holds it. NumPy has no bfloat16, so bits are kept."""
+"""StoredTensor: an array as a safetensors file holds it. NumPy has no bfloat16: bits are kept."""
 
 from dataclasses import dataclass
 from typing import Literal

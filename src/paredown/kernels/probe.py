@@ -4,6 +4,7 @@ import os
 import platform
 from pathlib import Path
 
+from paredown.errors import ConfigError
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.spec.machine import Machine
@@ -11,11 +12,27 @@ from paredown.units import MEBI
 
 # Several times any last-level cache: what is measured is memory.
 _MEMORY_PROBE_BYTES = 512 * MEBI
+# More threads than cores only help tests; far more are a slip of the hand.
+_MAX_THREADS_PER_CORE = 8
 
 
 def default_num_threads() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def resolve_num_threads(requested: int | None) -> int:
+    """`requested`, or all cores for None. Raises ConfigError outside [1, cores * 8]."""
+    cores = default_num_threads()
+    if requested is None:
+        return cores
+    if not 1 <= requested <= cores * _MAX_THREADS_PER_CORE:
+        raise ConfigError(
+            "the number of threads makes no sense here",
+            seen=f"{requested} threads, {cores} cores",
+            remedy=f"Use 1 to {cores}, or leave it out for all cores.",
+        )
+    return requested
 
 
 def measure_bandwidth(num_threads: int, num_bytes: int = _MEMORY_PROBE_BYTES) -> float:
@@ -26,7 +43,7 @@ def measure_bandwidth(num_threads: int, num_bytes: int = _MEMORY_PROBE_BYTES) ->
 
 def measure_machine(num_threads: int | None = None) -> Machine:
     """Measures bandwidth and arithmetic peaks of this machine; takes about a second."""
-    threads = default_num_threads() if num_threads is None else num_threads
+    threads = resolve_num_threads(num_threads)
     isa = chosen_isa()
     return Machine(
         name=processor_name(),

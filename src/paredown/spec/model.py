@@ -33,7 +33,7 @@ class Rotary:
         return plain
 
     def _llama3(self, frequency: float) -> float:
-        """Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, a ramp between."""
+        """Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, between a ramp."""
         wavelength = 2 * math.pi / frequency
         if wavelength < self.original_max_positions / self.high_freq_factor:
             return frequency
@@ -47,7 +47,7 @@ class Rotary:
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedPositions:
-    """A table of position vectors added to the embedding; row `position + offset` (OPT: offset 2)."""
+    """Position vectors added to the embedding: row `position + offset` of a table (OPT: 2)."""
 
     offset: int = 0
 
