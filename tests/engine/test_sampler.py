@@ -32,7 +32,7 @@ def test_distribution_equals_the_reference(logits, temperature, top_k, top_p):
     np.testing.assert_allclose(probs, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_top_p_beyond_the_likely_tokens_equals_the_reference():
+def test_top_p_over_many_tokens_equals_the_reference():
     row = np.linspace(0, 1, 3000).astype(np.float32)
     params = SamplingParams(top_p=0.9)
     ids, weights = distribution(row, params)
@@ -103,3 +103,16 @@ def test_logprobs_equal_the_reference(logits, num_top):
     order = sorted(range(len(logits)), key=lambda i: (-logits[i], i))[:num_top]
     assert [one.token_id for one in found.top] == order
     assert [one.logprob for one in found.top] == pytest.approx([expected[i] for i in order])
+
+
+def test_a_tiny_temperature_is_greedy():
+    row = np.array([1.0, 3.0, 2.0], np.float32)
+    for params in (SamplingParams(temperature=1e-310), SamplingParams(temperature=1e-9, top_p=0.5)):
+        assert {sample_token(row, params, seed=0, position=i) for i in range(20)} == {1}
+
+
+def test_a_token_that_the_model_rules_out_is_never_drawn():
+    row = np.array([0.0, -np.inf, 0.0], np.float32)
+    for params in (SamplingParams(), SamplingParams(top_p=0.99), SamplingParams(top_k=2)):
+        assert {sample_token(row, params, seed=0, position=i) for i in range(60)} == {0, 2}
+    assert compute_logprobs(row, 0, 3).top[-1] == (1, -np.inf)

@@ -15,9 +15,6 @@ import numpy.typing as npt
 
 from paredown.engine.sampling_params import SamplingParams
 
-# top_p first looks among this many best tokens; a full sort of the vocabulary is the rare case.
-NUM_LIKELY = 256
-
 
 class TokenLogprob(NamedTuple):
     token_id: int
@@ -66,27 +63,21 @@ def distribution(
     """
     scaled_V = logits_V.astype(np.float64)
     scaled_V -= scaled_V.max()
-    scaled_V /= params.temperature
+    with np.errstate(over="ignore"):  # a tiny temperature: minus infinity, so probability 0
+        scaled_V /= params.temperature
     probs_V = np.exp(scaled_V)
     vocab_size = len(probs_V)
-    top_k = min(params.top_k or vocab_size, vocab_size)
-    if params.top_p == 1:
-        if top_k == vocab_size:
-            return None, probs_V
-        ids = _largest(scaled_V, top_k)
-        return ids, probs_V[ids]
-    if top_k < vocab_size:
-        ids = _largest(scaled_V, top_k)
-        total = float(probs_V[ids].sum())
-    else:
-        total = float(probs_V.sum())
-    for num_candidates in (min(NUM_LIKELY, top_k), top_k):
-        ids = _largest(scaled_V, num_candidates)
-        cumulative = probs_V[ids].cumsum()
-        if cumulative[-1] >= params.top_p * total or num_candidates == top_k:
-            break
-    num_kept = int(cumulative.searchsorted(params.top_p * total, side="left")) + 1
-    ids = ids[:num_kept]
+    num_kept = min(params.top_k or vocab_size, vocab_size)
+    if num_kept == vocab_size and params.top_p == 1:
+        return None, probs_V
+    # Values are sorted, not indices: several times faster, and a threshold is all that is needed.
+    largest = np.partition(probs_V, vocab_size - num_kept)[vocab_size - num_kept :]
+    descending = np.sort(largest)[::-1]
+    if params.top_p < 1:
+        cumulative = descending.cumsum()
+        reached = cumulative.searchsorted(params.top_p * cumulative[-1], side="left")
+        num_kept = min(int(reached) + 1, num_kept)
+    ids = _at_least(probs_V, descending[num_kept - 1], num_kept)
     return ids, probs_V[ids]
 
 
@@ -104,16 +95,19 @@ def compute_logprobs(logits_V: npt.NDArray[np.float32], token_id: int, num_top: 
 
 def _largest(values_V: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp]:
     """Indices of the `count` largest, largest first, equal ones by index."""
-    vocab_size = len(values_V)
-    if count < vocab_size:
-        threshold = np.partition(values_V, vocab_size - count)[vocab_size - count]
-        above = np.flatnonzero(values_V > threshold)
-        ties = np.flatnonzero(values_V == threshold)[: count - len(above)]
-        kept = np.concatenate([above, ties])
-    else:
-        kept = np.arange(vocab_size)
-    # Equal values stand in `kept` by index, and a stable sort leaves them so.
+    threshold = np.partition(values_V, len(values_V) - count)[len(values_V) - count]
+    kept = _at_least(values_V, threshold, count)
     return kept[np.argsort(-values_V[kept], kind="stable")]
+
+
+def _at_least(
+    values_V: npt.NDArray[np.float64], threshold: np.float64, count: int
+) -> npt.NDArray[np.intp]:
+    """Indices of the `count` largest, of which `threshold` is the least; of equal ones the first.
+    Those above it come by index, then those at it."""
+    above = np.flatnonzero(values_V > threshold)
+    at = np.flatnonzero(values_V == threshold)
+    return np.concatenate([above, at[: count - len(above)]])
 
 
 def _uniform(seed: int, position: int) -> float:
