@@ -1,0 +1,150 @@
+"""Candidates: the source in every format, built, loaded, and measured side by side."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paredown.compress.compress import compress, find_format
+from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.errors import UnsupportedError
+from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
+from paredown.evaluate.quality import Quality, measure_quality, num_pages_for
+from paredown.evaluate.speed import Trial, run_rounds, speed_pages
+from paredown.evaluate.text import EvalText
+from paredown.formats.table import FORMATS, bits_per_weight
+from paredown.kernels.probe import available_memory_bytes
+from paredown.models.checkpoint import Checkpoint
+from paredown.spec.machine import Machine
+
+# Candidates loaded at the same time may take this share of the free memory together.
+_MEMORY_SHARE = 0.25
+
+# Called with what is being done and the share of the whole that is done.
+OnProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """A format that this model cannot have, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass
+class Candidates:
+    """`clamped`: values beyond a format's range, by candidate and tensor."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    clamped: dict[str, dict[str, int]] = field(default_factory=dict)
+    reference: Measurement | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What all candidates are measured with. The executor of the source is the reference."""
+
+    source: Checkpoint
+    executor: NativeExecutor
+    text: EvalText
+    machine: Machine
+    num_rounds: int
+    num_threads: int | None
+
+
+def measure_candidates(plan: Plan, formats: Sequence[str], on_progress: OnProgress) -> Candidates:
+    """Batches of formats that fit in memory together; a batch's models run alternately."""
+    result = Candidates()
+    batches = _batches(plan.source, formats)
+    for number, names in enumerate(batches):
+
+        def report(what: str, share: float, number: int = number) -> None:
+            on_progress(what, (number + share) / len(batches))
+
+        _measure_batch(plan, names, result, report)
+    return result
+
+
+def _batches(source: Checkpoint, formats: Sequence[str]) -> list[list[str]]:
+    budget = _MEMORY_SHARE * available_memory_bytes()
+    batches: list[list[str]] = []
+    used = 0.0
+    for name in formats:
+        size = _estimated_bytes(source, name)
+        if not batches or used + size > budget:
+            batches.append([])
+            used = 0.0
+        batches[-1].append(name)
+        used += size
+    return batches
+
+
+def _estimated_bytes(source: Checkpoint, name: str) -> float:
+    """Of the loaded weights; embeddings are kept twice where they are tied to the output layer."""
+    spec = source.spec
+    linear = spec.num_linear_parameters()
+    bits = bits_per_weight(FORMATS[name].spec, spec.hidden_size)
+    return linear * bits / 8 + 4 * (spec.num_parameters() - linear) * 2
+
+
+def _measure_batch(
+    plan: Plan, names: Sequence[str], result: Candidates, on_progress: OnProgress
+) -> None:
+    """Compressing, predicting and timing take about 10, 75 and 15 of 100 parts of the time."""
+    built: list[tuple[str, Checkpoint, NativeExecutor]] = []
+    for done, name in enumerate(names):
+        on_progress(f"compressing {name}", 0.1 * done / len(names))
+        with _built(plan, name, result) as checkpoint:
+            if checkpoint is not None:
+                built.append((name, checkpoint, _load(plan, checkpoint)))
+    qualities, own = measure_quality(
+        [executor for _, _, executor in built],
+        plan.text,
+        plan.executor,
+        lambda done, total: on_progress("predicting the text", 0.1 + 0.75 * done / total),
+    )
+    trials = [
+        Trial(executor=executor, weights=linear_format(checkpoint))
+        for _, checkpoint, executor in built
+    ]
+    reference = Trial(executor=plan.executor, weights=linear_format(plan.source))
+    run_rounds(
+        [*trials, reference],
+        plan.num_rounds,
+        lambda done, total: on_progress("timing", 0.85 + 0.15 * done / total),
+    )
+    assert own is not None
+    result.reference = _measured("original", plan.source, own, reference, plan.machine)
+    for (name, checkpoint, _), quality, trial in zip(built, qualities, trials, strict=True):
+        measured = _measured(name, checkpoint, quality, trial, plan.machine)
+        result.measurements.append(measured)
+
+
+@contextmanager
+def _built(plan: Plan, name: str, result: Candidates) -> Iterator[Checkpoint | None]:
+    """The source compressed to a folder that is gone afterwards (what is mapped stays readable);
+    None, and a line in `skipped`, when it cannot have the format."""
+    with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
+        try:
+            written = compress(plan.source, Path(folder) / find_format(name).name, name)
+        except UnsupportedError as error:
+            result.skipped.append(Skipped(name=name, reason=f"{error.what} ({error.seen})"))
+            yield None
+            return
+        if written.clamped:
+            result.clamped[name] = written.clamped
+        yield Checkpoint.open(written.path)
+
+
+def _load(plan: Plan, checkpoint: Checkpoint) -> NativeExecutor:
+    pages = max(num_pages_for(plan.text), speed_pages(checkpoint.spec))
+    return load_executor(checkpoint, num_pages=pages, num_threads=plan.num_threads)
+
+
+def _measured(
+    name: str, checkpoint: Checkpoint, quality: Quality, trial: Trial, machine: Machine
+) -> Measurement:
+    return make_measurement(name, checkpoint, quality, trial.speed(machine))

@@ -1,0 +1,50 @@
+"""The Pareto front of the candidates: which trade-offs between quality, size and speed are open.
+
+Each candidate is a point of three figures: perplexity and file size, where less is better, and
+decode tokens per second, where more is. A point dominates another that it is no worse than in any
+figure and better than in at least one. The front is what no candidate dominates.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from paredown.evaluate.measurement import Measurement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    perplexity: float
+    file_bytes: float
+    decode_tokens_per_s: float
+
+    def dominates(self, other: "Point") -> bool:
+        own, others = self._costs(), other._costs()
+        return own != others and all(a <= b for a, b in zip(own, others, strict=True))
+
+    def _costs(self) -> tuple[float, float, float]:
+        """All to be as small as possible; what is not a number is the worst there is."""
+        perplexity = math.inf if math.isnan(self.perplexity) else self.perplexity
+        return perplexity, self.file_bytes, -self.decode_tokens_per_s
+
+
+def point_of(measurement: Measurement) -> Point:
+    """The point of a candidate whose quality and speed were measured."""
+    assert measurement.perplexity is not None
+    assert measurement.decode_tokens_per_s is not None
+    return Point(
+        perplexity=measurement.perplexity,
+        file_bytes=measurement.file_bytes,
+        decode_tokens_per_s=measurement.decode_tokens_per_s,
+    )
+
+
+def on_front(points: Sequence[Point]) -> list[bool]:
+    """For each point, whether no other dominates it; equal points are on the front together."""
+    return [not any(other.dominates(point) for other in points) for point in points]
+
+
+def mark_front(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """The same candidates with `on_front` set."""
+    marks = on_front([point_of(one) for one in measurements])
+    return [replace(one, on_front=mark) for one, mark in zip(measurements, marks, strict=True)]

@@ -1,0 +1,173 @@
+"""The main job: every format tried, verified and timed on this machine; the best one written."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from paredown.compress.compress import compress, find_format
+from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.errors import ConfigError, OutputError
+from paredown.evaluate.measurement import Measurement
+from paredown.evaluate.quality import num_pages_for
+from paredown.evaluate.speed import speed_pages
+from paredown.evaluate.text import EvalText, choose_text, sampling_pages
+from paredown.formats.table import FORMATS
+from paredown.kernels.probe import measure_machine
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.output_folder import output_folder
+from paredown.models.tokenizer import Tokenizer
+from paredown.optimize.candidates import OnProgress, Plan, Skipped, measure_candidates
+from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
+from paredown.optimize.front import mark_front
+from paredown.optimize.plot import draw_front, require_matplotlib
+from paredown.optimize.report import render_report
+from paredown.spec.machine import Machine
+
+DEFAULT_TOKENS = 8192
+DEFAULT_ROUNDS = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizeConfig:
+    """`output` and `report` are folders to write, which must not exist; None writes none."""
+
+    output: Path | None = None
+    report: Path | None = None
+    max_quality_loss: float = DEFAULT_MAX_QUALITY_LOSS
+    formats: tuple[str, ...] = tuple(FORMATS)
+    num_tokens: int = DEFAULT_TOKENS
+    text: Path | None = None
+    num_rounds: int = DEFAULT_ROUNDS
+    num_threads: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizeResult:
+    """`chosen` is the name of the candidate written to `output`; None when all lose too much."""
+
+    model: str
+    candidates: list[Measurement]
+    reference: Measurement
+    skipped: list[Skipped]
+    clamped: dict[str, dict[str, int]]
+    machine: Machine
+    protocol: str
+    max_quality_loss: float
+    chosen: str | None
+    output: Path | None
+    report: Path | None
+
+    @property
+    def serve_line(self) -> str | None:
+        """The command that serves what was chosen."""
+        return None if self.output is None else f"paredown serve {self.output}"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "model": self.model,
+            "chosen": self.chosen,
+            "max_quality_loss": self.max_quality_loss,
+            "candidates": [one.as_json() for one in self.candidates],
+            "reference": self.reference.as_json(),
+            "skipped": [asdict(one) for one in self.skipped],
+            "clamped": self.clamped,
+            "protocol": self.protocol,
+            "machine": asdict(self.machine),
+            "output": None if self.output is None else str(self.output),
+            "report": None if self.report is None else str(self.report),
+            "serve": self.serve_line,
+        }
+
+
+def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> OptimizeResult:
+    """Raises OutputError for outputs that exist and UnsupportedError for a report that cannot be
+    drawn before anything is measured. Each output appears whole or not at all."""
+    _check(config)
+    if config.report is not None:
+        require_matplotlib()
+    source = Checkpoint.open(folder)
+    on_progress("measuring this machine", 0.0)
+    machine = measure_machine(config.num_threads)
+    text = _text(source, folder, config)
+    pages = max(num_pages_for(text), speed_pages(source.spec))
+    plan = Plan(
+        source=source,
+        executor=load_executor(source, num_pages=pages, num_threads=config.num_threads),
+        text=text,
+        machine=machine,
+        num_rounds=config.num_rounds,
+        num_threads=config.num_threads,
+    )
+    measured = measure_candidates(plan, config.formats, on_progress)
+    assert measured.reference is not None
+    assert measured.reference.perplexity is not None
+    chosen = choose(measured.measurements, measured.reference.perplexity, config.max_quality_loss)
+    if chosen is not None and config.output is not None:
+        on_progress(f"writing {chosen.name}", 1.0)
+        compress(source, config.output, chosen.name)
+    result = OptimizeResult(
+        model=folder.name,
+        candidates=mark_front(measured.measurements),
+        reference=measured.reference,
+        skipped=measured.skipped,
+        clamped=measured.clamped,
+        machine=machine,
+        protocol=text.protocol,
+        max_quality_loss=config.max_quality_loss,
+        chosen=None if chosen is None else chosen.name,
+        output=None if chosen is None else config.output,
+        report=config.report,
+    )
+    if config.report is not None:
+        on_progress("drawing", 1.0)
+        write_report(result, config.report)
+    return result
+
+
+def write_report(result: OptimizeResult, folder: Path) -> None:
+    """`front.png`, `report.html` (self-contained) and `results.json`."""
+    arguments = (result.candidates, result.reference, result.chosen, result.max_quality_loss)
+    light, dark = draw_front(*arguments, dark=False), draw_front(*arguments, dark=True)
+    with output_folder(folder) as partial:
+        (partial / "front.png").write_bytes(light)
+        html = render_report(result.as_json(), light, dark)
+        (partial / "report.html").write_text(html, "utf-8")
+        results = json.dumps(result.as_json(), indent=2) + "\n"
+        (partial / "results.json").write_text(results, "utf-8")
+
+
+def parse_formats(text: str | None) -> tuple[str, ...]:
+    """'int8,int4-g32' to names; all formats for None. Raises ConfigError for unknown ones."""
+    if text is None:
+        return tuple(FORMATS)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return tuple(dict.fromkeys(find_format(name).name for name in names))
+
+
+def _check(config: OptimizeConfig) -> None:
+    limits: Sequence[tuple[str, int]] = (
+        ("--formats", len(config.formats)),
+        ("--tokens", config.num_tokens),
+        ("--rounds", config.num_rounds),
+    )
+    for option, value in limits:
+        if value < 1:
+            raise ConfigError(f"{option} must be at least one", seen=value, remedy="Give more.")
+    for path in (config.output, config.report):
+        if path is not None and (path.exists() or path.is_symlink()):
+            raise OutputError(
+                f"the output folder {path} exists already",
+                seen=path,
+                remedy="Choose another output folder (-o, --report), or remove this one.",
+            )
+
+
+def _text(source: Checkpoint, folder: Path, config: OptimizeConfig) -> EvalText:
+    def reference() -> NativeExecutor:
+        pages = sampling_pages(source.spec)
+        return load_executor(source, num_pages=pages, num_threads=config.num_threads)
+
+    tokenizer = Tokenizer.open(folder)
+    positions = source.spec.max_positions
+    return choose_text(config.text, tokenizer, config.num_tokens, reference, positions)

@@ -1,0 +1,290 @@
+"""The picture of the Pareto front: quality lost against file size and against decode speed."""
+
+import importlib
+import io
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paredown.errors import UnsupportedError
+from paredown.evaluate.measurement import Measurement
+from paredown.formats.table import FORMATS
+from paredown.optimize.choose import quality_loss
+from paredown.optimize.labels import Box, around, place_labels
+from paredown.units import MEGA
+
+# Okabe and Ito's palette (2008), which stays apart for the colour-blind; shapes repeat it.
+_FAMILIES = {
+    "float": ("#0072B2", "s"),
+    "int8": ("#D55E00", "^"),
+    "int4": ("#009E73", "o"),
+}
+_DPI = 160
+_MARKER_POINTS = 8.5
+_FONT = 8.5
+
+
+# Ends of a horizontal or vertical line.
+Line = tuple[tuple[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theme:
+    ink: str
+    faint: str
+    grid: str
+    paper: str
+    shade: str
+    front: str
+
+
+LIGHT = Theme(
+    ink="#1f2328",
+    faint="#59636e",
+    grid="#e4e8ec",
+    paper="#ffffff",
+    shade="#eaf5ef",
+    front="#9fb3c8",
+)
+DARK = Theme(
+    ink="#e6edf3",
+    faint="#9198a1",
+    grid="#2a313a",
+    paper="#151b23",
+    shade="#16291f",
+    front="#3d5166",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Axis:
+    """One panel's x axis; `better` is the end where the better points are."""
+
+    title: str
+    values: list[float]
+    better: str
+
+
+def require_matplotlib() -> None:
+    """Raises UnsupportedError, with the remedy, when matplotlib is not installed."""
+    _load("matplotlib.figure")
+
+
+def draw_front(
+    candidates: Sequence[Measurement],
+    reference: Measurement,
+    chosen: str | None,
+    max_quality_loss: float,
+    *,
+    dark: bool,
+) -> bytes:
+    """A PNG of two panels. Points on the front are filled; the chosen one has a ring."""
+    theme = DARK if dark else LIGHT
+    figure = _load("matplotlib.figure").Figure(
+        figsize=(11, 4.9), dpi=_DPI, facecolor=theme.paper, layout="constrained"
+    )
+    canvas = _load("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    losses = [_loss_percent(one, reference) for one in candidates]
+    sizes = [one.file_bytes / MEGA for one in candidates]
+    speeds = [one.decode_tokens_per_s or 0.0 for one in candidates]
+    panels = figure.subplots(1, 2, sharey=True)
+    axes = (
+        _Axis(title="weights on disk, MB", values=sizes, better="left"),
+        _Axis(title="decode speed, tokens per second", values=speeds, better="right"),
+    )
+    stairs: list[list[Line]] = []
+    for panel, axis in zip(panels, axes, strict=True):
+        _style(panel, axis, theme)
+        _limits(panel, axis.values, losses, max_quality_loss * 100)
+        _draw_allowed(panel, max_quality_loss * 100, theme)
+        stairs.append(_draw_staircase(panel, axis, losses, theme))
+        for one, x, loss in zip(candidates, axis.values, losses, strict=True):
+            _draw_point(panel, one, (x, loss), one.name == chosen, theme)
+    panels[0].set_ylabel("perplexity above the original, %", color=theme.ink, fontsize=_FONT + 1)
+    _legend(figure, theme)
+    canvas.draw()
+    for panel, axis, lines in zip(panels, axes, stairs, strict=True):
+        level = [((0.0, y), (max(axis.values) * 2, y)) for y in (0.0, max_quality_loss * 100)]
+        points = list(zip(axis.values, losses, strict=True))
+        _label(panel, canvas, points, candidates, theme, lines + level)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", facecolor=theme.paper)
+    return picture.getvalue()
+
+
+def _load(module: str) -> Any:
+    """matplotlib is an extra, and slow to import."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UnsupportedError(
+            "drawing the report needs matplotlib",
+            seen=error,
+            remedy="Install it with `pip install 'paredown[compress]'`, or give --no-report.",
+        ) from error
+
+
+def _loss_percent(one: Measurement, reference: Measurement) -> float:
+    assert one.perplexity is not None
+    assert reference.perplexity is not None
+    return 100 * quality_loss(one.perplexity, reference.perplexity)
+
+
+def _style(panel: Any, axis: _Axis, theme: Theme) -> None:
+    panel.set_facecolor(theme.paper)
+    panel.set_xlabel(axis.title, color=theme.ink, fontsize=_FONT + 1)
+    panel.grid(visible=True, color=theme.grid, linewidth=0.8)
+    panel.set_axisbelow(True)
+    panel.tick_params(colors=theme.faint, labelsize=_FONT, length=0)
+    for side, spine in panel.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(theme.grid)
+    at_left = axis.better == "left"
+    panel.text(
+        0.0 if at_left else 1.0,
+        1.02,
+        "\N{LEFTWARDS ARROW} smaller" if at_left else "faster \N{RIGHTWARDS ARROW}",
+        transform=panel.transAxes,
+        ha=axis.better,
+        va="bottom",
+        color=theme.faint,
+        fontsize=_FONT,
+    )
+
+
+def _limits(panel: Any, values: Sequence[float], losses: Sequence[float], allowed: float) -> None:
+    """Room for labels on every side; both axes are linear, x starts at zero."""
+    panel.set_xlim(0, max(values) * 1.18)
+    low, high = min(0.0, *losses), max(allowed * 1.2, *losses)
+    panel.set_ylim(low - 0.12 * (high - low), high + 0.12 * (high - low))
+
+
+def _draw_allowed(panel: Any, allowed: float, theme: Theme) -> None:
+    panel.axhspan(panel.get_ylim()[0], allowed, color=theme.shade, zorder=0)
+    panel.axhline(allowed, color=theme.faint, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+    panel.axhline(0, color=theme.faint, linewidth=0.7, zorder=1)
+
+
+def _draw_staircase(panel: Any, axis: _Axis, losses: Sequence[float], theme: Theme) -> list[Line]:
+    """The best that this panel's two figures alone allow, as steps; returns their segments."""
+    sign = 1 if axis.better == "left" else -1
+    points = sorted((sign * x, loss) for x, loss in zip(axis.values, losses, strict=True))
+    best: list[tuple[float, float]] = []
+    for x, loss in points:
+        if not best or loss < best[-1][1]:
+            best.append((sign * x, loss))
+    corners = best[:1]
+    for x, loss in best[1:]:
+        corners += [(x, corners[-1][1]), (x, loss)]
+    xs, ys = zip(*corners, strict=True)
+    panel.plot(xs, ys, color=theme.front, linewidth=1.8, zorder=1.5)
+    return list(itertools.pairwise(corners))
+
+
+def _draw_point(
+    panel: Any, one: Measurement, point: tuple[float, float], chosen: bool, theme: Theme
+) -> None:
+    colour, shape = _FAMILIES[_family(one.name)]
+    if chosen:
+        panel.plot(
+            *point,
+            marker="o",
+            markersize=_MARKER_POINTS * 2,
+            color="none",
+            markeredgecolor=theme.ink,
+            markeredgewidth=1.6,
+            zorder=3,
+        )
+    panel.plot(
+        *point,
+        marker=shape,
+        markersize=_MARKER_POINTS,
+        color="none",
+        markerfacecolor=colour if one.on_front else theme.paper,
+        markeredgecolor=colour,
+        markeredgewidth=1.6,
+        zorder=4,
+    )
+
+
+def _family(name: str) -> str:
+    spec = FORMATS[name].spec
+    return spec.dtype if spec.is_integer else "float"
+
+
+def _legend(figure: Any, theme: Theme) -> None:
+    line = _load("matplotlib.lines").Line2D
+    entries: list[tuple[dict[str, object], str]] = [
+        ({"marker": shape, "markerfacecolor": colour, "markeredgecolor": colour}, name)
+        for name, (colour, shape) in _FAMILIES.items()
+    ]
+    hollow: dict[str, object] = {
+        "marker": "o",
+        "markerfacecolor": "none",
+        "markeredgecolor": theme.faint,
+    }
+    entries.append((hollow, "hollow: not on the 3-way front"))
+    entries.append((hollow | {"markersize": _MARKER_POINTS * 1.5}, "ring: chosen"))
+    handles = [
+        line([], [], linestyle="none", label=label, **({"markersize": 7} | style))
+        for style, label in entries
+    ]
+    dashed = line([], [], color=theme.faint, linestyle=(0, (4, 3)), label="loss allowed")
+    front = line([], [], color=theme.front, linewidth=1.8, label="front of the panel")
+    figure.legend(
+        handles=[*handles, front, dashed],
+        loc="outside upper center",
+        ncols=len(handles) + 2,
+        frameon=False,
+        fontsize=_FONT,
+        labelcolor=theme.ink,
+    )
+
+
+def _label(
+    panel: Any,
+    canvas: Any,
+    points: list[tuple[float, float]],
+    candidates: Sequence[Measurement],
+    theme: Theme,
+    lines: list[Line],
+) -> None:
+    """Names beside their points, off the `lines`; a fine line to those that stand away."""
+    pixels = [(float(x), float(y)) for x, y in panel.transData.transform(points)]
+    style = {"fontsize": _FONT, "color": theme.ink, "ha": "center", "va": "center", "zorder": 5}
+    texts = [panel.text(0, 0, one.name, **style) for one in candidates]
+    boxes = [text.get_window_extent(canvas.get_renderer()) for text in texts]
+    bounds = panel.get_window_extent()
+    frame = Box(left=bounds.x0, bottom=bounds.y0, right=bounds.x1, top=bounds.y1)
+    radius = _MARKER_POINTS * _DPI / 72 / 2 + 2
+    obstacles = [_thin_box(*panel.transData.transform(line)) for line in lines]
+    places = place_labels(
+        pixels,
+        [(box.width, box.height) for box in boxes],
+        frame,
+        obstacles,
+        marker_radius=radius,
+        scale=_DPI / 100,
+    )
+    to_data = panel.transData.inverted()
+    for text, place, pixel, point in zip(texts, places, pixels, points, strict=True):
+        centre = ((place.left + place.right) / 2, (place.bottom + place.top) / 2)
+        text.set_position(to_data.transform(centre))
+        near = (
+            min(max(pixel[0], place.left), place.right),
+            min(max(pixel[1], place.bottom), place.top),
+        )
+        if not around(*near, 1).overlap(around(*pixel, 2.2 * radius)):
+            x, y = to_data.transform(near)
+            panel.plot([point[0], x], [point[1], y], color=theme.faint, linewidth=0.7, zorder=2)
+
+
+def _thin_box(start: Sequence[float], end: Sequence[float]) -> Box:
+    """The pixels of a horizontal or vertical line."""
+    return Box(
+        left=min(start[0], end[0]) - 1.5,
+        bottom=min(start[1], end[1]) - 1.5,
+        right=max(start[0], end[0]) + 1.5,
+        top=max(start[1], end[1]) + 1.5,
+    )

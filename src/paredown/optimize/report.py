@@ -1,0 +1,170 @@
+"""The report: one HTML page that opens without a network."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+
+from paredown.units import format_bytes, format_rate
+
+_TEMPLATE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{{ result.model }}: what smaller costs</title>
+<style>
+:root { --ink: #1f2328; --faint: #59636e; --line: #dde2e7; --paper: #ffffff; --page: #f6f8fa;
+  --good: #e3f4ea; --accent: #00724f; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --faint: #9198a1; --line: #2a313a;
+  --paper: #151b23; --page: #0d1117; --good: #16291f; --accent: #3fb98a; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink); line-height: 1.5;
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+main { max-width: 1120px; margin: 0 auto; padding: 32px 20px 56px; }
+h1 { font-size: 26px; line-height: 1.25; margin: 0 0 4px; }
+h2 { font-size: 17px; margin: 32px 0 10px; }
+p { margin: 0 0 10px; } .faint { color: var(--faint); }
+.card { background: var(--paper); border: 1px solid var(--line); border-radius: 10px;
+  padding: 18px 20px; overflow-x: auto; }
+.card img { display: block; width: 100%; height: auto; }
+.figures { display: flex; flex-wrap: wrap; gap: 10px 36px; margin: 14px 0 4px; }
+.figures b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
+.figures span { color: var(--faint); font-size: 13px; }
+table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: 6px 6px; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
+th { font-weight: 600; font-size: 12.5px; color: var(--faint); vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; } tr:last-child td { border-bottom: 0; }
+tr.chosen td { background: var(--good); font-weight: 600; } tr.behind td { color: var(--faint); }
+code { font: 13.5px ui-monospace, SFMono-Regular, Menlo, "DejaVu Sans Mono", monospace; }
+pre { margin: 0; padding: 12px 14px; background: var(--page); border: 1px solid var(--line);
+  border-radius: 8px; overflow-x: auto; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 18px; margin: 0; }
+dt { color: var(--faint); } dd { margin: 0; } ul { margin: 0; padding-left: 20px; }
+</style>
+</head>
+<body>
+<main>
+<h1>{{ result.model }}: what smaller costs</h1>
+<p class="faint">Compressed in {{ result.candidates | length }} ways, each verified against the
+original and timed on this machine.</p>
+<div class="card">
+{% if chosen %}
+<p>Chosen: <b>{{ chosen.name }}</b>, the smallest of the fastest that lose at most
+{{ "%.2g" | format(100 * result.max_quality_loss) }} % perplexity.</p>
+<div class="figures">
+<div><b>{{ bytes(chosen.file_bytes) }}</b><span>was {{ bytes(original.file_bytes) }}</span></div>
+<div><b>{{ "%+.2f" | format(loss(chosen)) }} %</b><span>perplexity,
+{{ number(chosen.perplexity, 3) }} from {{ number(original.perplexity, 3) }}</span></div>
+<div><b>{{ number(chosen.decode_tokens_per_s, 0) }}</b><span>tokens/s decoding, was
+{{ number(original.decode_tokens_per_s, 0) }}</span></div>
+<div><b>{{ number(chosen.prefill_tokens_per_s, 0) }}</b><span>tokens/s reading a prompt, was
+{{ number(original.prefill_tokens_per_s, 0) }}</span></div>
+</div>
+{% if result.serve %}<pre><code>{{ result.serve }}</code></pre>{% endif %}
+{% else %}
+<p>No candidate loses at most {{ "%.2g" | format(100 * result.max_quality_loss) }} % perplexity, so
+none was chosen. Allow more with <code>--max-quality-loss</code>.</p>
+{% endif %}
+</div>
+<h2>The trade-off</h2>
+<div class="card"><picture>
+<source media="(prefers-color-scheme: dark)" srcset="{{ dark }}">
+<img src="{{ light }}" alt="Perplexity above the original against file size and decode speed">
+</picture></div>
+<h2>All candidates</h2>
+<div class="card"><table>
+<thead><tr><th>format</th><th>bits per<br>weight</th><th>size</th><th>perplexity</th><th>loss</th>
+<th>bits per<br>byte</th><th>KL, nats<br>per token</th><th>top-1<br>agreement</th>
+<th>decode<br>tokens/s</th><th>MBU</th><th>prefill<br>tokens/s</th><th>MFU</th><th>front</th></tr>
+</thead>
+<tbody>
+{% for one in [original] + result.candidates %}
+<tr class="{{ "chosen" if one.name == result.chosen else "behind" if one.on_front == false }}">
+<td>{{ one.name }}</td><td>{{ number(one.bits_per_weight, 2) }}</td>
+<td>{{ bytes(one.file_bytes) }}</td><td>{{ number(one.perplexity, 3) }}</td>
+<td>{{ "–" if loop.first else "%+.2f %%" | format(loss(one)) }}</td>
+<td>{{ number(one.bits_per_byte, 4) }}</td><td>{{ number(one.kl_divergence, 5) }}</td>
+<td>{{ percent(one.top1_agreement, 1) }}</td>
+<td>{{ number(one.decode_tokens_per_s, 0) }}</td><td>{{ percent(one.mbu, 0) }}</td>
+<td>{{ number(one.prefill_tokens_per_s, 0) }}</td><td>{{ percent(one.mfu, 0) }}</td>
+<td>{{ "on it" if one.on_front else "–" }}</td></tr>
+{% endfor %}
+</tbody></table></div>
+{% if result.skipped or result.clamped %}
+<h2>Skipped and clamped</h2>
+<div class="card"><ul>
+{% for one in result.skipped %}<li><b>{{ one.name }}</b>: {{ one.reason }}</li>{% endfor %}
+{% for name, tensors in result.clamped.items() %}{% for tensor, count in tensors.items() %}
+<li><b>{{ name }}</b>: {{ count }} values of <code>{{ tensor }}</code> are beyond its range and were
+clamped</li>{% endfor %}{% endfor %}
+</ul></div>
+{% endif %}
+<h2>This machine</h2>
+<div class="card"><dl>
+<dt>processor</dt><dd>{{ machine.name }}, {{ machine.num_threads }} of {{ machine.num_cores }}
+cores, {{ machine.isa }}</dd>
+<dt>memory bandwidth</dt><dd>{{ rate(machine.bandwidth_bytes_per_s, "B/s") }}</dd>
+<dt>int8 peak</dt><dd>{{ rate(machine.int8_ops_per_s, "op/s") }}</dd>
+<dt>bf16 peak</dt><dd>{{ rate(machine.bf16_flops_per_s, "FLOP/s") }}</dd>
+<dt>fp32 peak</dt><dd>{{ rate(machine.fp32_flops_per_s, "FLOP/s") }}</dd>
+</dl><p class="faint" style="margin-top:10px">Measured in this run with the kernels' own loops.</p>
+</div>
+<h2>How this was measured</h2>
+<div class="card">
+<p><b>Quality</b>, through the executor that serves: {{ result.protocol }}. KL divergence and top-1
+agreement are to the original, token by token.</p>
+<p><b>Speed</b>: one sequence, medians of short rounds in which all models take turns. MBU is the
+bytes of weights, keys and values that decoding reads per second, over the bandwidth measured on a
+buffer of that size; MFU is the arithmetic of a prefill over the measured peak of the arithmetic
+that the linear layers use (int8 for the integer formats).</p>
+<p><b>Bits per weight</b>: all stored tensors over all parameters, embeddings and norms included.
+<b>Front</b>: no other candidate is at least as good in perplexity, size and decode speed and better
+in one. <b>Choice</b>: within the allowed loss, those at least 95 % as fast at decoding as the
+fastest count as equally fast, and of these the smallest is taken.</p>
+</div>
+</main>
+</body>
+</html>
+"""
+
+
+def render_report(result: Mapping[str, Any], light_png: bytes, dark_png: bytes) -> str:
+    """The page of an OptimizeResult's JSON, with the picture of the front for either scheme."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    reference = result["reference"]
+    chosen = next((one for one in result["candidates"] if one["name"] == result["chosen"]), None)
+
+    def loss(one: Mapping[str, Any]) -> float:
+        if one["perplexity"] is None or reference["perplexity"] is None:
+            return float("inf")
+        return float(100 * (one["perplexity"] / reference["perplexity"] - 1))
+
+    return environment.from_string(_TEMPLATE).render(
+        result=result,
+        chosen=chosen,
+        original=reference,
+        machine=result["machine"],
+        light=_data_uri(light_png),
+        dark=_data_uri(dark_png),
+        loss=loss,
+        number=_number,
+        percent=_percent,
+        bytes=format_bytes,
+        rate=format_rate,
+    )
+
+
+def _data_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _percent(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
