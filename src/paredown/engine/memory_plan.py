@@ -52,7 +52,7 @@ class MemoryPlan:
                 "The model does not fit in memory",
                 seen=f"{self.arithmetic()}; available {format_bytes(available_bytes)}",
                 remedy="Compress it further (`paredown compress --recipe int4-g128`) or give "
-                "fewer KV pages (--kv-pages).",
+                "fewer KV pages (`paredown serve --pages`).",
             )
 
 

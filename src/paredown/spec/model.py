@@ -33,7 +33,7 @@ class Rotary:
         return plain
 
     def _llama3(self, frequency: float) -> float:
-        """Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, between a ramp."""
+        """Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, a ramp between"""
         wavelength = 2 * math.pi / frequency
         if wavelength < self.original_max_positions / self.high_freq_factor:
             return frequency
