@@ -107,7 +107,7 @@ def draw_front(
     for panel, axis, lines in zip(panels, axes, stairs, strict=True):
         level = [((0.0, y), (max(axis.values) * 2, y)) for y in (0.0, max_quality_loss * 100)]
         points = list(zip(axis.values, losses, strict=True))
-        _label(panel, canvas, points, candidates, theme, lines + level)
+        _label(panel, canvas, points, candidates, chosen, theme, lines + level)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", facecolor=theme.paper)
     return picture.getvalue()
@@ -247,6 +247,7 @@ def _label(
     canvas: Any,
     points: list[tuple[float, float]],
     candidates: Sequence[Measurement],
+    chosen: str | None,
     theme: Theme,
     lines: list[Line],
 ) -> None:
@@ -259,6 +260,9 @@ def _label(
     frame = Box(left=bounds.x0, bottom=bounds.y0, right=bounds.x1, top=bounds.y1)
     radius = _MARKER_POINTS * _DPI / 72 / 2 + 2
     obstacles = [_thin_box(*panel.transData.transform(line)) for line in lines]
+    for one, pixel in zip(candidates, pixels, strict=True):
+        if one.name == chosen:
+            obstacles.append(around(*pixel, 2 * radius))
     places = place_labels(
         pixels,
         [(box.width, box.height) for box in boxes],

@@ -33,7 +33,8 @@ p { margin: 0 0 10px; } .faint { color: var(--faint); }
 .figures { display: flex; flex-wrap: wrap; gap: 10px 36px; margin: 14px 0 4px; }
 .figures b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
 .figures span { color: var(--faint); font-size: 13px; }
-table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; width: 100%; font-size: 13.5px;
+  font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 6px 6px; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { font-weight: 600; font-size: 12.5px; color: var(--faint); vertical-align: bottom; }

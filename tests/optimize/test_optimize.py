@@ -1,0 +1,217 @@
+"""The main job from end to end, on a tiny model, through the native executor."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import tokenizers
+import torch
+
+from paredown.cli import bench as bench_verb
+from paredown.cli import compress as compress_verb
+from paredown.cli import eval as eval_verb
+from paredown.cli import optimize as optimize_verb
+from paredown.errors import ConfigError, OutputError
+from paredown.evaluate.measurement import linear_format
+from paredown.evaluate.quality import measure_quality
+from paredown.models.checkpoint import Checkpoint
+from paredown.optimize.candidates import _batches
+from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats
+from tiny_models import make_model
+
+NAMES = {
+    "name",
+    "bits_per_weight",
+    "file_bytes",
+    "perplexity",
+    "bits_per_byte",
+    "kl_divergence",
+    "top1_agreement",
+    "decode_tokens_per_s",
+    "prefill_tokens_per_s",
+    "mbu",
+    "mfu",
+    "on_front",
+}
+FORMATS = ("fp32", "bf16", "int8", "int4-g32-asym", "int4-g128")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Groups of 128 do not divide its 96 columns."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    make_model("llama", torch.bfloat16, 0, initializer_range=0.08).save_pretrained(folder)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    vocabulary = {"<|endoftext|>": 0} | {c: i + 1 for i, c in enumerate(sorted(alphabet))}
+    library = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = tokenizers.decoders.ByteLevel()
+    library.add_special_tokens(["<|endoftext|>"])
+    library.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("All happy families are alike; every unhappy family is unhappy. " * 20)
+    return path
+
+
+def config(tmp_path: Path, text: Path | None, **changes) -> OptimizeConfig:
+    options = {
+        "output": tmp_path / "small",
+        "report": tmp_path / "report",
+        "formats": FORMATS,
+        "num_tokens": 300,
+        "text": text,
+        "num_rounds": 2,
+        "max_quality_loss": 0.05,
+        "num_threads": 1,
+    }
+    return OptimizeConfig(**(options | changes))
+
+
+def test_everything_comes_out(model: Path, text: Path, tmp_path: Path) -> None:
+    seen: list[float] = []
+    result = optimize(model, config(tmp_path, text), lambda what, share: seen.append(share))
+    assert [one.name for one in result.candidates] == ["fp32", "bf16", "int8", "int4-g32-asym"]
+    assert [one.name for one in result.skipped] == ["int4-g128"]
+    assert "96" in result.skipped[0].reason
+    assert seen == sorted(seen)
+    assert 0 <= seen[0] <= seen[-1] <= 1
+
+    bf16 = result.candidates[1]
+    assert bf16.perplexity == result.reference.perplexity
+    assert bf16.kl_divergence == 0
+    assert bf16.top1_agreement == 1
+    assert any(one.on_front for one in result.candidates)
+    assert result.chosen is not None
+
+    written = Checkpoint.open(tmp_path / "small")
+    assert linear_format(written).name == result.chosen
+    chosen = next(one for one in result.candidates if one.name == result.chosen)
+    assert written.file_bytes == chosen.file_bytes
+    assert result.serve_line == f"paredown serve {tmp_path / 'small'}"
+    stored = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert set(stored["candidates"][0]) >= NAMES
+    assert {path.name for path in tmp_path.iterdir()} == {"small", "report", "text.txt"}
+
+
+def test_nothing_is_written_when_all_lose_too_much(model: Path, text: Path, tmp_path: Path) -> None:
+    options = config(tmp_path, text, formats=("int4-g32",), max_quality_loss=-0.5, report=None)
+    result = optimize(model, options, lambda what, share: None)
+    assert result.chosen is None
+    assert result.serve_line is None
+    assert {path.name for path in tmp_path.iterdir()} == {"text.txt"}
+
+
+@pytest.mark.parametrize("stage", ["compressing", "predicting", "timing", "writing", "drawing"])
+def test_an_interrupt_leaves_nothing_half_written(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+
+    def interrupt(what: str, share: float) -> None:
+        if what.startswith(stage):
+            raise KeyboardInterrupt
+
+    options = config(tmp_path, text, formats=("bf16", "int8"))
+    with pytest.raises(KeyboardInterrupt):
+        optimize(model, options, interrupt)
+    assert list(scratch.iterdir()) == []
+    left = {path.name for path in tmp_path.iterdir()} - {"scratch", "text.txt"}
+    assert left == ({"small"} if stage == "drawing" else set())
+
+
+@pytest.mark.parametrize("name", ["small", "report"])
+def test_outputs_that_exist_are_refused_at_once(model: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(OutputError, match=name):
+        optimize(model, config(tmp_path, None), lambda what, share: pytest.fail("too late"))
+
+
+def test_bad_options_are_refused(model: Path, tmp_path: Path) -> None:
+    for changes in ({"formats": ()}, {"num_tokens": 0}, {"num_rounds": 0}):
+        with pytest.raises(ConfigError, match="at least one"):
+            optimize(model, config(tmp_path, None, **changes), lambda what, share: None)
+    with pytest.raises(ConfigError, match="int5"):
+        parse_formats("int8, int5")
+    assert parse_formats("int8, bf16,int8") == ("int8", "bf16")
+
+
+def test_what_does_not_fit_together_is_measured_in_turns(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paredown.optimize.candidates._MEMORY_SHARE", 1e-9)
+    source = Checkpoint.open(model)
+    assert _batches(source, ["bf16", "int8", "int4-g32"]) == [["bf16"], ["int8"], ["int4-g32"]]
+    calls = []
+
+    def counted(models, *args):
+        calls.append(len(models))
+        return measure_quality(models, *args)
+
+    monkeypatch.setattr("paredown.optimize.candidates.measure_quality", counted)
+    options = config(tmp_path, text, formats=("bf16", "int8"), report=None)
+    result = optimize(model, options, lambda what, share: None)
+    assert calls == [1, 1]
+    assert [one.name for one in result.candidates] == ["bf16", "int8"]
+
+
+def run_verb(verb, *arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    return verb.run(parser.parse_args(list(arguments)))
+
+
+def test_verbs_print_json_with_the_same_names(
+    model: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def json_of(verb, *arguments: str) -> dict:
+        assert run_verb(verb, *arguments, "--json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    small = str(tmp_path / "int8")
+    made = json_of(compress_verb, str(model), "-o", small, "--recipe", "int8")
+    assert made["bits_per_weight"] > 8
+    common = ["--text", str(text), "--tokens", "200", "--threads", "1"]
+    quality = json_of(eval_verb, small, "--reference", str(model), *common)
+    assert set(quality) >= NAMES
+    assert quality["kl_divergence"] > 0
+    assert quality["decode_tokens_per_s"] is None
+    speed = json_of(bench_verb, small, "--rounds", "2", "--threads", "1")
+    assert set(speed) >= NAMES
+    assert speed["decode_tokens_per_s"] > 0
+    assert speed["file_bytes"] == made["file_bytes"] == quality["file_bytes"]
+    out = ["-o", str(tmp_path / "best"), "--formats", "int8", "--rounds", "1", "--no-report"]
+    best = json_of(optimize_verb, str(model), *out, *common, "--max-quality-loss", "50%")
+    assert set(best["candidates"][0]) >= NAMES
+    assert best["chosen"] == "int8"
+    assert best["candidates"][0]["perplexity"] == pytest.approx(quality["perplexity"])
+    assert best["serve"] == f"paredown serve {tmp_path / 'best'}"
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_table_fits_the_terminal(
+    model: Path,
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    columns: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    arguments = [str(model), "-o", str(tmp_path / "out"), "--text", str(text), "--tokens", "200"]
+    arguments += ["--rounds", "1", "--threads", "1", "--no-report", "--max-quality-loss", "50%"]
+    assert run_verb(optimize_verb, *arguments, "--formats", "int8,int4-g32-asym,int4-g128") == 0
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert "skipped int4-g128" in out
+    assert "serve it: paredown serve" in out
+    assert run_verb(eval_verb, str(tmp_path / "out"), "--text", str(text), "--threads", "1") == 0
+    assert run_verb(bench_verb, str(tmp_path / "out"), "--rounds", "1", "--threads", "1") == 0
+    assert "perplexity" in capsys.readouterr().out

@@ -1,0 +1,165 @@
+"""The picture and the page: labels apart, nothing fetched, nothing injected."""
+
+import io
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from paredown.errors import UnsupportedError
+from paredown.evaluate.measurement import Measurement
+from paredown.formats.table import FORMATS
+from paredown.optimize.candidates import Skipped
+from paredown.optimize.front import mark_front
+from paredown.optimize.labels import Box, around, place_labels
+from paredown.optimize.optimize import OptimizeResult, write_report
+from paredown.optimize.plot import draw_front, require_matplotlib
+from paredown.spec.machine import Machine
+
+MACHINE = Machine(
+    name="<b>toy</b>",
+    isa="generic",
+    num_cores=1,
+    num_threads=1,
+    memory_bytes=1 << 30,
+    bandwidth_bytes_per_s=1e9,
+    int8_ops_per_s=8e9,
+    bf16_flops_per_s=4e9,
+    fp32_flops_per_s=2e9,
+)
+
+
+def candidates(seed: int = 0) -> list[Measurement]:
+    rng = np.random.default_rng(seed)
+    return mark_front(
+        [
+            Measurement(
+                name=name,
+                bits_per_weight=float(row.spec.bits),
+                file_bytes=int(1e6 * (row.spec.bits + rng.uniform(0, 1))),
+                perplexity=20 * (1 + rng.uniform(0, 0.3) / row.spec.bits),
+                bits_per_byte=1.5,
+                kl_divergence=0.01,
+                top1_agreement=0.9,
+                decode_tokens_per_s=16000 / row.spec.bits * rng.uniform(0.9, 1.1),
+                prefill_tokens_per_s=5000.0,
+                mbu=0.5,
+                mfu=0.2,
+                decode_spread=0.01,
+                prefill_spread=0.01,
+            )
+            for name, row in FORMATS.items()
+        ]
+    )
+
+
+def reference() -> Measurement:
+    return Measurement(
+        name="original",
+        bits_per_weight=16.0,
+        file_bytes=20_000_000,
+        perplexity=20.0,
+        bits_per_byte=1.5,
+        decode_tokens_per_s=1000.0,
+        prefill_tokens_per_s=5000.0,
+        mbu=0.5,
+        mfu=0.2,
+    )
+
+
+def result(**changes) -> OptimizeResult:
+    options = {
+        "model": "a<script>b",
+        "candidates": candidates(),
+        "reference": reference(),
+        "skipped": [Skipped(name="int4-g128", reason="groups of 128 do not divide <96>")],
+        "clamped": {"fp16": {"a.weight": 3}},
+        "machine": MACHINE,
+        "protocol": "100 tokens of x",
+        "max_quality_loss": 0.01,
+        "chosen": "int8",
+        "output": Path("out"),
+        "report": Path("rep"),
+    }
+    return OptimizeResult(**(options | changes))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_labels_do_not_overlap(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    centres = rng.uniform((100, 100), (900, 500), (4, 2))
+    points = [(float(x), float(y)) for x, y in np.repeat(centres, 3, axis=0)]
+    points = [(x + rng.normal(0, 9), y + rng.normal(0, 9)) for x, y in points]
+    frame = Box(left=0, bottom=0, right=1000, top=600)
+    line = Box(left=0, bottom=299, right=1000, top=301)
+    boxes = place_labels(points, [(90.0, 14.0)] * 12, frame, [line], marker_radius=6)
+    for a, b in itertools.combinations(boxes, 2):
+        assert a.overlap(b) == 0
+    for box in boxes:
+        assert box.overlap(frame) == pytest.approx(box.area)
+        assert box.overlap(line) == 0
+        assert all(box.overlap(around(x, y, 6)) == 0 for x, y in points)
+
+
+def test_a_lone_label_stands_to_the_right() -> None:
+    frame = Box(left=0, bottom=0, right=1000, top=600)
+    (box,) = place_labels([(500.0, 300.0)], [(80.0, 14.0)], frame, marker_radius=5)
+    assert box.left == pytest.approx(512)
+    assert box.bottom == pytest.approx(293)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("chosen", ["int8", None])
+def test_the_picture_is_drawn(dark: bool, chosen: str | None) -> None:
+    png = draw_front(candidates(), reference(), chosen, 0.01, dark=dark)
+    pixels = imread(io.BytesIO(png))
+    assert pixels.shape[:2] == (784, 1760)
+    corner = pixels[2, 2, :3].mean()
+    assert corner < 0.2 if dark else corner > 0.9
+    assert pixels[:, :, :3].std() > 0.02
+
+
+def test_one_candidate_and_equal_candidates_can_be_drawn() -> None:
+    one = candidates()[:1]
+    assert draw_front(one, reference(), None, 0.0, dark=False)
+    same = [candidates()[3]] * 2
+    assert draw_front(same, reference(), None, 0.01, dark=False)
+
+
+def test_the_report_stands_alone_and_escapes(tmp_path: Path) -> None:
+    write_report(result(), tmp_path / "report")
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {
+        "front.png",
+        "report.html",
+        "results.json",
+    }
+    html = (tmp_path / "report" / "report.html").read_text()
+    assert re.findall(r"""(?:src|href|srcset)=["'](?!data:)""", html) == []
+    assert "http" not in re.sub(r"base64,[A-Za-z0-9+/=]+", "", html)
+    assert "<script" not in html
+    assert "a&lt;script&gt;b" in html
+    assert "&lt;b&gt;toy" in html
+    assert "groups of 128 do not divide &lt;96&gt;" in html
+    assert "3 values" in html
+    assert "paredown serve out" in html
+    assert "100 tokens of x" in html
+    for name in FORMATS:
+        assert f"<td>{name}</td>" in html
+
+
+def test_a_report_without_a_choice_says_so(tmp_path: Path) -> None:
+    write_report(result(chosen=None, output=None, skipped=[], clamped={}), tmp_path / "report")
+    html = (tmp_path / "report" / "report.html").read_text()
+    assert "none was chosen" in html
+    assert "paredown serve" not in html
+    assert "Skipped" not in html
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UnsupportedError, match=r"paredown\[compress\]"):
+        require_matplotlib()
