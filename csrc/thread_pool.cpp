@@ -1,5 +1,8 @@
 #include "thread_pool.h"
 
+#include <stdexcept>
+#include <string>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -24,7 +27,11 @@ void pause_briefly() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads < 1 ? 1 : num_threads) {
+ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
+  if (num_threads < 1 || num_threads > kMaxThreads) {
+    throw std::invalid_argument("a thread pool has 1 to 255 threads, not " +
+                                std::to_string(num_threads));
+  }
   for (int thread = 1; thread < num_threads_; ++thread) {
     threads_.emplace_back([this] { work(); });
   }
@@ -33,17 +40,21 @@ ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads < 1 ? 1 : num
 ThreadPool::~ThreadPool() {
   stopping_.store(true, std::memory_order_relaxed);
   // A new epoch without free shares only wakes the helpers.
-  const uint64_t epoch = (ticket_.load() >> kEpochShift) + 1;
-  ticket_.store(epoch << kEpochShift | static_cast<uint64_t>(num_threads_));
+  ticket_.store(next_epoch() << kEpochShift | static_cast<uint32_t>(num_threads_));
   ticket_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-int ThreadPool::run_shares(uint64_t epoch) {
+uint32_t ThreadPool::next_epoch() const {
+  constexpr uint32_t kMask = ~uint32_t{0} >> kEpochShift;
+  return ((ticket_.load(std::memory_order_relaxed) >> kEpochShift) + 1) & kMask;
+}
+
+int ThreadPool::run_shares(uint32_t epoch) {
   int num_run = 0;
-  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  uint32_t ticket = ticket_.load(std::memory_order_acquire);
   while (ticket >> kEpochShift == epoch) {
-    const auto share = static_cast<int>(ticket & 0xFFFFFFFFu);
+    const auto share = static_cast<int>(ticket & kMaxThreads);
     if (share >= num_threads_) break;
     if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
     job_(context_, share, num_threads_);
@@ -57,7 +68,7 @@ void ThreadPool::run_job(Job job, void* context) {
   job_ = job;
   context_ = context;
   num_done_.store(0, std::memory_order_relaxed);
-  const uint64_t epoch = (ticket_.load(std::memory_order_relaxed) >> kEpochShift) + 1;
+  const uint32_t epoch = next_epoch();
   // Sequentially consistent, so that either a parking helper sees the new epoch or we see it
   // parked.
   ticket_.store(epoch << kEpochShift, std::memory_order_seq_cst);
@@ -71,10 +82,10 @@ void ThreadPool::run_job(Job job, void* context) {
 }
 
 void ThreadPool::work() {
-  uint64_t seen = 0;
+  uint32_t seen = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     int spins = 0;
-    uint64_t ticket = ticket_.load(std::memory_order_acquire);
+    uint32_t ticket = ticket_.load(std::memory_order_acquire);
     while (ticket >> kEpochShift == seen) {
       if (++spins < kSpinsBeforePark) {
         pause_briefly();

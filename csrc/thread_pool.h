@@ -13,6 +13,9 @@ namespace paredown {
 
 class ThreadPool {
  public:
+  static constexpr int kMaxThreads = 255;
+
+  // Throws std::invalid_argument outside [1, kMaxThreads].
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -38,19 +41,22 @@ class ThreadPool {
  private:
   using Job = void (*)(void* context, int share, int num_shares);
 
-  // A ticket is (epoch << 32 | next free share); the epoch grows by one per job.
-  static constexpr uint64_t kEpochShift = 32;
+  // A ticket is (epoch << 8 | next free share); the epoch grows by one per job and wraps, which at
+  // worst makes a helper that slept through all of them miss one more. 32 bits, so that waiting on
+  // it is a plain futex.
+  static constexpr uint32_t kEpochShift = 8;
 
+  uint32_t next_epoch() const;
   void run_job(Job job, void* context);
   void work();
   // Runs free shares of the job of `epoch` until none is left; returns how many it ran.
-  int run_shares(uint64_t epoch);
+  int run_shares(uint32_t epoch);
 
   int num_threads_;
   std::vector<std::thread> threads_;
   Job job_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<uint32_t> ticket_{0};
   alignas(64) std::atomic<int> num_done_{0};    // shares of this job that helpers have finished
   alignas(64) std::atomic<int> num_parked_{0};  // helpers asleep on ticket_
   std::atomic<bool> stopping_{false};
