@@ -27,7 +27,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
-    parser.add_argument("--rounds", type=int, default=7, help="measured rounds (default 7)")
+    parser.add_argument("--rounds", type=int, default=11, help="measured rounds (default 11)")
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 

@@ -58,12 +58,13 @@ class Speed:
 
 @dataclass
 class Trial:
-    """One model under measurement: rates of the rounds so far."""
+    """One model under measurement: rates of the rounds so far, and the bandwidth in each."""
 
     executor: MeasuredExecutor
     weights: WeightSpec
     decode: list[float] = field(default_factory=list)
     prefill: list[float] = field(default_factory=list)
+    bandwidth: list[float] = field(default_factory=list)
 
     def run_round(self) -> None:
         """One prefill of a chunk and one short decode; overwrites pages from 0 on."""
@@ -83,14 +84,24 @@ class Trial:
             if done >= _MIN_DECODE_TOKENS and elapsed > _MAX_DECODE_S:
                 break
         self.decode.append(done / elapsed)
+        self.bandwidth.append(measure_bandwidth(self.executor.num_threads, self.step_bytes))
+
+    @property
+    def step_bytes(self) -> int:
+        """What a decode step reads: all weights, and the keys and values of a middling context."""
+        prompt = min(PROMPT_TOKENS, self.executor.spec.max_positions // 2)
+        context = prompt + DECODE_TOKENS // 2
+        return self.executor.weight_bytes + context * self.executor.kv_token_bytes
+
+    def forget(self) -> None:
+        """Drops the rounds so far."""
+        for rates in (self.decode, self.prefill, self.bandwidth):
+            rates.clear()
 
     def speed(self, machine: Machine) -> Speed:
-        """Medians of all rounds."""
+        """Medians of all rounds; the bandwidth, being a limit, is the highest of all rounds."""
         decode, prefill = statistics.median(self.decode), statistics.median(self.prefill)
         spec = self.executor.spec
-        context = min(PROMPT_TOKENS, spec.max_positions // 2) + DECODE_TOKENS // 2
-        step_bytes = self.executor.weight_bytes + context * self.executor.kv_token_bytes
-        bandwidth = measure_bandwidth(self.executor.num_threads, step_bytes)
         num_prefill = min(PREFILL_TOKENS, spec.max_positions)
         flops_per_token = prefill_flops(spec, num_prefill) / num_prefill
         peak = arithmetic_peak(machine, self.weights)
@@ -99,7 +110,7 @@ class Trial:
             decode_spread=_spread(self.decode),
             prefill_tokens_per_s=prefill,
             prefill_spread=_spread(self.prefill),
-            mbu=decode * step_bytes / bandwidth,
+            mbu=decode * self.step_bytes / max(self.bandwidth),
             mfu=prefill * flops_per_token / peak,
         )
 
@@ -114,8 +125,7 @@ def run_rounds(
         for trial in trials:
             trial.run_round()
             if number == 0:
-                trial.decode.clear()
-                trial.prefill.clear()
+                trial.forget()
         if on_progress is not None:
             on_progress(number + 1, num_rounds + 1)
 

@@ -24,8 +24,8 @@ from paredown.optimize.plot import draw_front, require_matplotlib
 from paredown.optimize.report import render_report
 from paredown.spec.machine import Machine
 
-DEFAULT_TOKENS = 8192
-DEFAULT_ROUNDS = 7
+DEFAULT_TOKENS = 16384
+DEFAULT_ROUNDS = 11
 
 
 @dataclass(frozen=True, kw_only=True)
