@@ -124,6 +124,16 @@ def test_other_vocabularies_are_refused() -> None:
         measure_quality([ToyExecutor(num_pages=16)], text, small)
 
 
+def test_a_text_that_does_not_fit_the_model_is_refused() -> None:
+    text = eval_text(ToyTokenizer(), 256)
+    short = ToyExecutor(spec=toy_spec(max_positions=128), num_pages=16)
+    with pytest.raises(ConfigError, match="context of 128"):
+        measure_quality([ToyExecutor(num_pages=16)], text, short)
+    narrow = ToyExecutor(spec=toy_spec(vocab_size=100), num_pages=16)
+    with pytest.raises(ConfigError, match="vocabulary of 100"):
+        measure_quality([narrow], text)
+
+
 def test_first_token_is_bos_or_endoftext() -> None:
     class EndOfText(ToyTokenizer):
         def encode(self, text: str) -> list[int]:

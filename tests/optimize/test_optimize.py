@@ -195,6 +195,21 @@ def test_verbs_print_json_with_the_same_names(
     assert best["serve"] == f"paredown serve {tmp_path / 'best'}"
 
 
+def test_the_exit_code_tells_that_nothing_was_written(
+    model: Path,
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("paredown.optimize.optimize.choose", lambda *args: None)
+    arguments = [str(model), "-o", str(tmp_path / "out"), "--text", str(text), "--tokens", "200"]
+    arguments += ["--rounds", "1", "--no-report", "--formats", "int4-g32"]
+    assert run_verb(optimize_verb, *arguments) == 1
+    assert not (tmp_path / "out").exists()
+    assert "none was written" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("columns", [80, 100])
 def test_the_table_fits_the_terminal(
     model: Path,

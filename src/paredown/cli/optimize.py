@@ -28,6 +28,8 @@ EXAMPLES = """examples:
   paredown optimize my-model -o my-model-small --max-quality-loss 2%
   paredown optimize my-model --formats bf16,int8,int4-g128 --text novel.txt --json
 """
+# Exit code when all candidates lose too much, so that nothing was written.
+NOTHING_CHOSEN = 1
 # Below this many columns the table leaves out what the report and --json have anyway.
 _WIDE_COLUMNS = 96
 
@@ -83,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result.as_json(), indent=2))
     else:
         _print(result)
-    return 0
+    return 0 if result.chosen is not None else NOTHING_CHOSEN
 
 
 def _print(result: OptimizeResult) -> None:

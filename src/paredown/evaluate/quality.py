@@ -61,10 +61,11 @@ def measure_quality(
     """Each model's quality in order, and the reference's own.
 
     All run side by side over one chunk of the text after another, so that the reference runs once
-    and no logits are kept. Raises ConfigError when a model's vocabulary is not the reference's.
+    and no logits are kept. Raises ConfigError when a model's vocabulary is not the reference's, or
+    the text does not fit a model's vocabulary or context.
     """
     executors = [*models] if reference is None else [*models, reference]
-    _check_vocabularies(executors)
+    _check(executors, text)
     sums = [_Sums() for _ in executors]
     done = 0
     for window in text.windows:
@@ -100,11 +101,25 @@ def _add(own: _Sums, logits: Logits, targets: list[int], reference: Logits | Non
         own.agreeing += num_agreeing(reference, logits)
 
 
-def _check_vocabularies(executors: Sequence[Executor]) -> None:
+def _check(executors: Sequence[Executor], text: EvalText) -> None:
     sizes = {executor.spec.vocab_size for executor in executors}
     if len(sizes) > 1:
         raise ConfigError(
             "the model and the reference have different vocabularies",
             seen=f"{sorted(sizes)} tokens",
             remedy="Compare with the model that this one was made from.",
+        )
+    context = min(executor.spec.max_positions for executor in executors)
+    if text.window_tokens > context:
+        raise ConfigError(
+            "the model and the reference have different contexts",
+            seen=f"windows of {text.window_tokens} tokens, a context of {context}",
+            remedy="Compare with the model that this one was made from.",
+        )
+    largest = max(max(*window.inputs, *window.targets) for window in text.windows)
+    if largest >= min(sizes):
+        raise ConfigError(
+            "the tokenizer knows tokens that the model does not",
+            seen=f"token {largest}, a vocabulary of {min(sizes)}",
+            remedy="Use the tokenizer.json that belongs to these weights.",
         )
