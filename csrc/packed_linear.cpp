@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kCacheLine = 64;
 // Integer rows are padded to this many columns, the smallest group.
 constexpr int64_t kColumnQuantum = 32;
+// 65,536 products of an unsigned and a signed byte still fit in 32 bits.
+constexpr int64_t kMaxGroup = 65536;
 // Activations of weights with one scale per row are quantized in groups of at most this many.
 constexpr int64_t kMaxActivationGroup = 128;
 
@@ -61,6 +63,10 @@ PackedLinear::PackedLinear(const LinearSource& source) {
       throw std::invalid_argument("a group of " + std::to_string(source.group_size) +
                                   " columns must be a multiple of 32 that divides " +
                                   std::to_string(source.num_columns));
+    }
+    if (!per_row && source.group_size > kMaxGroup) {
+      throw std::invalid_argument("a group of " + std::to_string(source.group_size) +
+                                  " columns could overflow its 32-bit sum");
     }
     view_.group_size = per_row ? activation_group(view_.num_columns) : source.group_size;
     view_.num_groups = view_.num_columns / view_.group_size;
