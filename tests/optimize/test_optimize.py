@@ -12,12 +12,16 @@ from paredown.cli import bench as bench_verb
 from paredown.cli import compress as compress_verb
 from paredown.cli import eval as eval_verb
 from paredown.cli import optimize as optimize_verb
+from paredown.compress.compress import compress
+from paredown.engine import native_executor
+from paredown.engine.memory_plan import plan_memory
 from paredown.errors import ConfigError, OutputError
 from paredown.evaluate.measurement import linear_format
 from paredown.evaluate.quality import measure_quality
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.candidates import _batches
 from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats
+from paredown.spec.kv import KVSpec
 from tiny_models import make_model
 
 NAMES = {
@@ -71,6 +75,24 @@ def config(tmp_path: Path, text: Path | None, **changes) -> OptimizeConfig:
         "num_threads": 1,
     }
     return OptimizeConfig(**(options | changes))
+
+
+def test_a_candidate_that_does_not_fit_in_memory_is_skipped_with_the_arithmetic(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Checkpoint.open(model)
+    pages = KVSpec(num_pages=19)
+    plans = {}
+    for name in ("fp32", "int8"):
+        compress(source, tmp_path / name, name)
+        plans[name] = plan_memory(Checkpoint.open(tmp_path / name), pages).total_bytes
+    between = (plans["fp32"] + max(plans["int8"], plan_memory(source, pages).total_bytes)) // 2
+    monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: between)
+    options = config(tmp_path, text, formats=("fp32", "int8"), report=None)
+    result = optimize(model, options, lambda what, share: None)
+    assert [one.name for one in result.candidates] == ["int8"]
+    assert [one.name for one in result.skipped] == ["fp32"]
+    assert "does not fit in memory" in result.skipped[0].reason
 
 
 def test_everything_comes_out(model: Path, text: Path, tmp_path: Path) -> None:

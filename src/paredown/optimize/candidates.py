@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paredown.compress.compress import compress, find_format
 from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.errors import UnsupportedError
+from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality import Quality, measure_quality, num_pages_for
 from paredown.evaluate.speed import Trial, run_rounds, speed_pages
@@ -97,9 +97,9 @@ def _measure_batch(
     built: list[tuple[str, Checkpoint, NativeExecutor]] = []
     for done, name in enumerate(names):
         on_progress(f"compressing {name}", 0.1 * done / len(names))
-        with _built(plan, name, result) as checkpoint:
-            if checkpoint is not None:
-                built.append((name, checkpoint, _load(plan, checkpoint)))
+        with _built(plan, name, result) as candidate:
+            if candidate is not None:
+                built.append((name, *candidate))
     qualities, own = measure_quality(
         [executor for _, _, executor in built],
         plan.text,
@@ -124,19 +124,23 @@ def _measure_batch(
 
 
 @contextmanager
-def _built(plan: Plan, name: str, result: Candidates) -> Iterator[Checkpoint | None]:
-    """The source compressed to a folder that is gone afterwards (what is mapped stays readable);
-    None, and a line in `skipped`, when it cannot have the format."""
+def _built(
+    plan: Plan, name: str, result: Candidates
+) -> Iterator[tuple[Checkpoint, NativeExecutor] | None]:
+    """The source compressed to a folder that is gone afterwards (what is mapped stays readable),
+    and loaded; None, and a line in `skipped`, when it cannot have the format or does not fit."""
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         try:
             written = compress(plan.source, Path(folder) / find_format(name).name, name)
-        except UnsupportedError as error:
+            checkpoint = Checkpoint.open(written.path)
+            executor = _load(plan, checkpoint)
+        except (UnsupportedError, CapacityError) as error:
             result.skipped.append(Skipped(name=name, reason=f"{error.what} ({error.seen})"))
             yield None
             return
         if written.clamped:
             result.clamped[name] = written.clamped
-        yield Checkpoint.open(written.path)
+        yield checkpoint, executor
 
 
 def _load(plan: Plan, checkpoint: Checkpoint) -> NativeExecutor:
