@@ -57,13 +57,15 @@ def evaluate(folder: Path, text: str, stride: int = 1) -> HeldOut:
     model.eval()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     encoding = tokenizer.encode(text, add_special_tokens=False)
+    # Every use of these properties copies the whole list.
+    all_ids, all_tokens = encoding.ids, encoding.tokens
     nats, tokens, size = 0.0, 0, 0
-    for start in range(0, len(encoding.ids), WINDOW * stride):
-        ids = encoding.ids[start : start + WINDOW]
+    for start in range(0, len(all_ids), WINDOW * stride):
+        ids = all_ids[start : start + WINDOW]
         nats += window_nats(model, ids)
         tokens += len(ids)
-        # A token's offsets are whole characters; the alphabet of the tokens is one symbol per byte.
-        size += sum(map(len, encoding.tokens[start : start + WINDOW]))
+        # The byte-level alphabet writes a token with one symbol per byte.
+        size += sum(map(len, all_tokens[start : start + WINDOW]))
     return HeldOut(nats=nats, tokens=tokens, size=size)
 
 

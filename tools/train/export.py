@@ -45,6 +45,7 @@ def write_tokenizer(folder: Path, shape: Shape) -> None:
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": shape.context,
+            "model_input_names": ["input_ids", "attention_mask"],
             "bos_token": END_OF_TEXT,
             "eos_token": END_OF_TEXT,
             "clean_up_tokenization_spaces": False,

@@ -135,7 +135,7 @@ def main() -> None:
     if checkpoint.exists():
         run.load_state_dict(load_checkpoint(checkpoint))
         print(f"continuing at step {run.step}, {run.clock.progress:.1%} of the budget", flush=True)
-    pid_file = RUNS / "train.pid"
+    pid_file = run.folder / "train.pid"
     pid_file.write_text(f"{os.getpid()}\n")
     signal.signal(signal.SIGTERM, run.ask_stop)
     signal.signal(signal.SIGINT, run.ask_stop)
