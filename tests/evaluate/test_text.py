@@ -59,6 +59,35 @@ def test_too_little_text_is_refused(tmp_path: Path, content: bytes) -> None:
         choose_text(tmp_path / "empty.txt", ToyTokenizer(), 100, never, 64)
 
 
+@pytest.mark.parametrize("num_tokens", [0, -5, -(10**30)])
+@pytest.mark.parametrize("given", [False, True])
+def test_fewer_than_one_token_is_refused(tmp_path: Path, num_tokens: int, given: bool) -> None:
+    path = tmp_path / "novel.txt"
+    path.write_text("call me Ishmael " * 10)
+    with pytest.raises(ConfigError, match="at least one"):
+        choose_text(path if given else None, ToyTokenizer(), num_tokens, never, 64)
+
+
+@pytest.mark.parametrize("num_tokens", [10**11, 10**30])
+def test_more_tokens_than_there_are_take_the_whole_file(tmp_path: Path, num_tokens: int) -> None:
+    path = tmp_path / "novel.txt"
+    path.write_text("call me Ishmael " * 100)
+    text = choose_text(path, ToyTokenizer(), num_tokens, never, 64)
+    assert text.num_tokens == len(ToyTokenizer().encode(path.read_text())) - 1
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n" * 9, "ends within é".encode()[:-1]])
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "picture.png").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"picture\.png is not text"):
+        choose_text(tmp_path / "picture.png", ToyTokenizer(), 100, never, 64)
+
+
+def test_the_cut_may_go_through_a_character(tmp_path: Path) -> None:
+    (tmp_path / "cafe.txt").write_text("x" + "é" * 1000, "utf-8")
+    assert choose_text(tmp_path / "cafe.txt", ToyTokenizer(), 10, never, 64).num_tokens == 9
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere\.txt"):
         choose_text(tmp_path / "nowhere.txt", ToyTokenizer(), 100, never, 64)

@@ -6,6 +6,7 @@ and predicts C text tokens, so each text token is predicted once and only from i
 Without one a window's first input is the text token before it, and the very first is not predicted.
 """
 
+import codecs
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from paredown.engine.executor import Executor, SequenceSlice
 from paredown.errors import CheckpointError, ConfigError
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
+from paredown.units import MEBI
 
 # Models with longer contexts are measured on windows of this many tokens.
 MAX_WINDOW_TOKENS = 2048
@@ -122,7 +124,10 @@ def choose_text(
     max_positions: int,
 ) -> EvalText:
     """The beginning of `path`; else of the classic books where $PAREDOWN_DATA has them; else text
-    that the reference model (made only then) samples, with a fixed seed."""
+    that the reference model (made only then) samples, with a fixed seed. Raises ConfigError for
+    fewer than one token and for a file that is not text, CheckpointError for one not readable."""
+    if num_tokens < 1:
+        raise ConfigError("--tokens must be at least one", seen=num_tokens, remedy="Give more.")
     window = window_tokens(max_positions)
     if path is None and DATA_VARIABLE in os.environ:
         books = Path(os.environ[DATA_VARIABLE]) / DATA_TEXT
@@ -169,13 +174,24 @@ def sample_text(executor: Executor, tokenizer: TextTokenizer, num_tokens: int) -
 
 
 def _read(path: Path, tokenizer: TextTokenizer, num_tokens: int) -> list[int]:
+    wanted = num_tokens * _MAX_BYTES_PER_TOKEN
+    raw = bytearray()
     try:
         with path.open("rb") as file:
-            raw = file.read(num_tokens * _MAX_BYTES_PER_TOKEN)
+            # In pieces: one call would set aside `wanted` bytes, however short the file is.
+            while piece := file.read(min(wanted - len(raw), MEBI)):
+                raw += piece
     except OSError as error:
         raise CheckpointError(
             f"the text {path} cannot be read",
             seen=error.strerror or error,
             remedy="Name a UTF-8 text file (--text).",
         ) from error
-    return tokenizer.encode(raw.decode("utf-8", errors="replace"))[:num_tokens]
+    try:
+        # The cut may go through a character, the file's end may not.
+        text = codecs.getincrementaldecoder("utf-8")().decode(raw, final=len(raw) < wanted)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not text", seen=error, remedy="Name a UTF-8 text file (--text)."
+        ) from error
+    return tokenizer.encode(text)[:num_tokens]
