@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from paredown.errors import ConfigError
+from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.divergence import kl_divergences, num_agreeing
 from paredown.evaluate.perplexity import log_normalizers, perplexity
 from paredown.evaluate.quality import measure_quality, num_pages_for
@@ -178,3 +178,15 @@ def test_small_divergences_are_resolved() -> None:
 def test_perplexity_that_no_float_holds_is_infinite() -> None:
     assert perplexity(1e6, 10) == math.inf
     assert perplexity(0.0, 10) == 1.0
+
+
+def test_predictions_that_are_not_numbers_are_refused_not_called_bad() -> None:
+    text = eval_text(ToyTokenizer(), 64)
+    pages = num_pages_for(text)
+    (good, broken), _ = measure_quality(
+        [ToyExecutor(num_pages=pages), Perturbed(math.nan, num_pages=pages)], text
+    )
+    good.require_numbers("good")
+    assert math.isnan(broken.perplexity)
+    with pytest.raises(CheckpointError, match="predictions of broken are not numbers"):
+        broken.require_numbers("broken")

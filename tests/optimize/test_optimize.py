@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import tokenizers
 import torch
 
@@ -15,7 +17,7 @@ from paredown.cli import optimize as optimize_verb
 from paredown.compress.compress import compress
 from paredown.engine import native_executor
 from paredown.engine.memory_plan import plan_memory
-from paredown.errors import ConfigError, OutputError
+from paredown.errors import CheckpointError, ConfigError, OutputError
 from paredown.evaluate.measurement import linear_format
 from paredown.evaluate.quality import measure_quality
 from paredown.models.checkpoint import Checkpoint
@@ -252,3 +254,23 @@ def test_the_table_fits_the_terminal(
     assert run_verb(eval_verb, str(tmp_path / "out"), "--text", str(text), "--threads", "1") == 0
     assert run_verb(bench_verb, str(tmp_path / "out"), "--rounds", "1", "--threads", "1") == 0
     assert "perplexity" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("broken", ["model", "reference"])
+def test_eval_refuses_a_model_or_a_reference_that_predicts_no_numbers(
+    broken: str, model: Path, text: Path, tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(model, damaged)
+    tensors = safetensors.torch.load_file(damaged / "model.safetensors")
+    tensors["model.norm.weight"][3] = torch.nan
+    safetensors.torch.save_file(tensors, damaged / "model.safetensors")
+    names = [str(damaged), str(model)] if broken == "model" else [str(model), str(damaged)]
+    words = [names[0], "--reference", names[1], "--text", str(text), "--threads", "1"]
+    with pytest.raises(CheckpointError, match=r"predictions of .*damaged are not numbers"):
+        run_verb(eval_verb, *words, "--tokens", "50")
+
+
+def test_bench_refuses_no_rounds(model: Path) -> None:
+    with pytest.raises(ConfigError, match="--rounds must be at least one"):
+        run_verb(bench_verb, str(model), "--rounds", "0")

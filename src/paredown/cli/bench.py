@@ -9,6 +9,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from paredown.engine.native_executor import load_executor
+from paredown.errors import ConfigError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.speed import PREFILL_TOKENS, Trial, run_rounds, speed_pages
 from paredown.kernels.probe import measure_machine
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.rounds < 1:
+        raise ConfigError("--rounds must be at least one", seen=args.rounds, remedy="Give more.")
     checkpoint = Checkpoint.open(resolve_model(args.model))
     executor = load_executor(
         checkpoint, num_pages=speed_pages(checkpoint.spec), num_threads=args.threads
@@ -43,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         machine = measure_machine(executor.num_threads)
         run_rounds(
             [trial],
-            max(1, args.rounds),
+            args.rounds,
             lambda done, total: progress.update(task, completed=done, total=total),
         )
     result = make_measurement(checkpoint.path.name, checkpoint, speed=trial.speed(machine))

@@ -68,9 +68,12 @@ def _measure(
         other = load_executor(reference, num_pages=pages, num_threads=threads)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=text.num_tokens)
-        qualities, _ = measure_quality(
+        qualities, own = measure_quality(
             [model], text, other, lambda done, total: progress.update(task, completed=done)
         )
+    qualities[0].require_numbers(str(checkpoint.path))
+    if own is not None and reference is not None:
+        own.require_numbers(str(reference.path))
     return make_measurement(checkpoint.path.name, checkpoint, qualities[0])
 
 

@@ -30,9 +30,9 @@ def negative_log_likelihoods(logits_TV: Logits, targets: list[int]) -> npt.NDArr
 
 
 def perplexity(nll_sum: float, num_tokens: int) -> float:
-    """Infinite where it is too large for a float."""
+    """Infinite where it is too large for a float; not a number where the sum is none."""
     mean = nll_sum / num_tokens
-    return math.exp(mean) if mean < 700 else math.inf
+    return math.inf if mean >= 700 else math.exp(mean)
 
 
 def bits_per_byte(nll_sum: float, num_bytes: int) -> float:

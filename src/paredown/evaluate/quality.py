@@ -1,12 +1,13 @@
 """Quality of models on a text, measured through the executor that serves them."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from paredown.engine.executor import Executor, SequenceSlice
-from paredown.errors import ConfigError
+from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.divergence import kl_divergences, num_agreeing
 from paredown.evaluate.perplexity import (
     Logits,
@@ -30,6 +31,16 @@ class Quality:
     bits_per_byte: float
     kl_divergence: float | None
     top1_agreement: float | None
+
+    def require_numbers(self, name: str) -> None:
+        """Raises CheckpointError when the model called `name` predicted what is not a number."""
+        if math.isnan(self.perplexity):
+            raise CheckpointError(
+                f"the predictions of {name} are not numbers",
+                seen=f"perplexity {self.perplexity}",
+                remedy="Its weights are damaged, its training diverged, or it needs a wider range "
+                "than its format has; use another checkpoint.",
+            )
 
 
 @dataclass

@@ -106,6 +106,8 @@ def _measure_batch(
         plan.executor,
         lambda done, total: on_progress("predicting the text", 0.1 + 0.75 * done / total),
     )
+    assert own is not None
+    own.require_numbers(str(plan.source.path))
     trials = [
         Trial(executor=executor, weights=linear_format(checkpoint))
         for _, checkpoint, executor in built
@@ -116,7 +118,6 @@ def _measure_batch(
         plan.num_rounds,
         lambda done, total: on_progress("timing", 0.85 + 0.15 * done / total),
     )
-    assert own is not None
     result.reference = _measured("original", plan.source, own, reference, plan.machine)
     for (name, checkpoint, _), quality, trial in zip(built, qualities, trials, strict=True):
         measured = _measured(name, checkpoint, quality, trial, plan.machine)
