@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -154,3 +155,30 @@ def test_a_folder_that_is_not_there_exits_with_2_everywhere():
         assert done.returncode == 2
         assert json.loads(done.stdout)["error"]["type"] == "CheckpointError"
         assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_below_stdout_is_an_error_of_one_line():
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "paredown.cli.main", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("paredown: the output could not be written")
+    assert done.stderr.count("\n") == 1
+
+
+def test_other_errors_of_the_system_are_bugs_and_seen_as_such(verb):
+    def fail(args):
+        raise FileNotFoundError(2, "No such file")
+
+    verb(fail)
+    with pytest.raises(FileNotFoundError):
+        cli.main(["bench"])
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_empty_ones(closed):
+    command = f'exec "{sys.executable}" -m paredown.cli.main generate -m draft {closed}'
+    words = ["sh", "-c", f"{command} --max-tokens 2 --threads 1"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr

@@ -57,7 +57,9 @@ def test_the_server_answers_what_the_offline_api_answers():
         assert chat.choices[0].message.content == "".join(piece.text for piece in pieces)
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)]
+)
 def test_a_stop_signal_drains_and_exits(sent, code):
     with serving("--pages", "256") as (process, ready):
         replies = []

@@ -1,15 +1,18 @@
 """`paredown`: the command line. One verb per file, imported only when it is asked for."""
 
 import argparse
+import errno
 import importlib
 import importlib.metadata
 import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn, Protocol, cast
 
-from paredown.errors import ParedownError
+from paredown.cli.stop_signals import StoppedError, stop_signals_raise
+from paredown.errors import OutputError, ParedownError
 
 # Each verb is the module paredown.cli.<verb>, with the two functions of `Verb`.
 VERBS: dict[str, str] = {
@@ -25,6 +28,8 @@ VERBS: dict[str, str] = {
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+# What the system says when a file, stdout too, can take no more.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # Modules that come with an extra, and the extra.
 EXTRAS = {"torch": "compress", "matplotlib": "compress"}
 
@@ -55,23 +60,47 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb. The exit code is 2 for bad input, 130 when interrupted, 141 when nobody reads
-    the output any more, else the verb's own."""
+    """Runs one verb. The exit code is 2 for bad input or a full disk, 130 when interrupted, 128
+    plus the signal when stopped by one, 141 when nobody reads the output, else the verb's own."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     try:
-        try:
-            code = _run(words)
-        except ParedownError as error:
-            code = _report(error, as_json="--json" in words)
-        sys.stdout.flush()
-        return code
+        with stop_signals_raise():
+            try:
+                code = _run(words)
+            except ParedownError as error:
+                code = _report(error, as_json="--json" in words)
+            sys.stdout.flush()
+            return code
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except StoppedError as error:
+        print(f"\n{error}", file=sys.stderr)
+        return error.exit_code
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at its end; that goes nowhere and does not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        _discard_stdout()
+        remedy = "Free some space, or write to another place."
+        return _report(
+            OutputError("the output could not be written", seen=error, remedy=remedy), as_json=False
+        )
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller closed is None here; it becomes an empty one that takes anything."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _discard_stdout() -> None:
+    """The interpreter flushes stdout once more at its end; that goes nowhere and does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

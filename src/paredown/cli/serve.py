@@ -89,6 +89,9 @@ def run(args: argparse.Namespace) -> int:
 
         app = create_app(state, on_worker_change=tell)
         server: Server = make_server(app, worker, listen)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            # SIGTERM and Ctrl-C are uvicorn's own affair; a terminal that is closed counts too.
+            signal.signal(signal.SIGHUP, server.handle_exit)
         if args.host not in LOOPBACK:
             print(f"anyone who can reach {url} can use this model", file=sys.stderr)
         server.run(sockets=[sock])

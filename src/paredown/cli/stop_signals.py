@@ -1,0 +1,42 @@
+"""Signals that end a verb become exceptions, so that what is half-written is removed."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+# Ctrl-C raises KeyboardInterrupt by itself.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class StoppedError(BaseException):
+    """Not an Exception: like KeyboardInterrupt, nothing on the way may take it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = 128 + number
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+
+
+@contextmanager
+def stop_signals_raise() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP raise StoppedError, once: those that follow wait for the cleaning
+    up. A signal that the caller handles or ignores (nohup) stays with the caller. Signals belong to
+    the main thread; elsewhere this does nothing."""
+    taken = []
+    if threading.current_thread() is threading.main_thread():
+        taken = [one for one in STOP_SIGNALS if signal.getsignal(one) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    for one in STOP_SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
+    raise StoppedError(number)
