@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paredown.errors import OutputError
-from paredown.models.output_folder import output_folder
+from paredown.models.output_folder import check_output_folder, output_folder
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -161,3 +161,29 @@ def test_another_oserror_of_the_body_passes_through(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         build(tmp_path / "out", (tmp_path / "no such file").read_text)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [240, 256, 5000])
+def test_a_name_that_is_too_long(length: int, tmp_path: Path) -> None:
+    for make in (check_output_folder, build):
+        with pytest.raises(OutputError, match="could not be written"):
+            make(tmp_path / ("x" * length))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("0")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "file/out", "file/a/out", "link", ".", "/", "/proc/1/fdinfo/out"):
+        with pytest.raises(OutputError):
+            check_output_folder(tmp_path / name)
+    check_output_folder(tmp_path / "a" / "b" / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
+
+
+def test_a_parent_that_may_not_be_written_to_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(OutputError, match=f"{tmp_path} may not be written to"):
+        check_output_folder(tmp_path / "a" / "out")

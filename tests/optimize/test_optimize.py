@@ -274,3 +274,21 @@ def test_eval_refuses_a_model_or_a_reference_that_predicts_no_numbers(
 def test_bench_refuses_no_rounds(model: Path) -> None:
     with pytest.raises(ConfigError, match="--rounds must be at least one"):
         run_verb(bench_verb, str(model), "--rounds", "0")
+
+
+@pytest.mark.parametrize(
+    ("output", "report"), [("a", "a"), ("a/b", "a"), ("../a", "a/../../a"), ("file/x", "b")]
+)
+def test_outputs_that_cannot_be_are_refused_before_anything_is_measured(
+    output: str, report: str, model: Path, text: Path, tmp_path: Path
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "file").write_text("0")
+    options = config(tmp_path, text, output=inner / output, report=inner / report)
+
+    def never(what: str, share: float) -> None:
+        raise AssertionError(what)
+
+    with pytest.raises(OutputError):
+        optimize(model, options, never)

@@ -1,6 +1,7 @@
 """An output folder that appears whole or not at all."""
 
 import errno
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ def output_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     OutputError when `path` exists and may not be replaced, or when the disk is full.
     """
     path = path.absolute()
-    _refuse_existing(path, overwrite)
+    check_output_folder(path, overwrite)
     created = _create_parents(path.parent)
     token = secrets.token_hex(4)
     partial = path.with_name(f".{path.name}.{token}.partial")
@@ -34,6 +35,23 @@ def output_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise _unwritable(path, error) from error
         raise
+
+
+def check_output_folder(path: Path, overwrite: bool = False) -> None:
+    """What can be known before anything is written, for a caller with long work to do first. Raises
+    OutputError when `path` exists and may not be replaced, or no folder can be made there."""
+    path = path.absolute()
+    try:
+        _refuse_existing(path, overwrite)
+        # The longest name that is needed here: the system says now if it is too long.
+        path.with_name(f".{path.name}.{8 * '0'}.partial").is_dir()
+        parent = next(folder for folder in path.parents if folder.exists())
+        if not parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{parent} is a file")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"{parent} may not be written to")
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def _refuse_existing(path: Path, overwrite: bool) -> None:

@@ -15,7 +15,7 @@ from paredown.evaluate.text import EvalText, choose_text, sampling_pages
 from paredown.formats.table import FORMATS
 from paredown.kernels.probe import measure_machine
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import output_folder
+from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.tokenizer import Tokenizer
 from paredown.optimize.candidates import OnProgress, Plan, Skipped, measure_candidates
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
@@ -155,11 +155,15 @@ def _check(config: OptimizeConfig) -> None:
         if value < 1:
             raise ConfigError(f"{option} must be at least one", seen=value, remedy="Give more.")
     for path in (config.output, config.report):
-        if path is not None and (path.exists() or path.is_symlink()):
+        if path is not None:
+            check_output_folder(path)
+    if config.output is not None and config.report is not None:
+        output, report = config.output.resolve(), config.report.resolve()
+        if report in (output, *output.parents):
             raise OutputError(
-                f"the output folder {path} exists already",
-                seen=path,
-                remedy="Choose another output folder (-o, --report), or remove this one.",
+                "the folder of the report cannot be, or hold, that of the checkpoint",
+                seen=f"report {config.report}, checkpoint {config.output}",
+                remedy="Choose another folder for the report (--report).",
             )
 
 
