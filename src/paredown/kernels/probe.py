@@ -6,6 +6,7 @@ from pathlib import Path
 
 from paredown.errors import ConfigError
 from paredown.kernels import _core
+from paredown.kernels.control_group import remaining_bytes
 from paredown.kernels.isa import chosen_isa
 from paredown.spec.machine import Machine
 from paredown.units import MEBI
@@ -74,7 +75,14 @@ def memory_bytes() -> int:
 
 
 def available_memory_bytes() -> int:
-    """Memory that can be taken now without swapping."""
+    """Memory that can be taken now without swapping, and without going beyond the limit of the
+    control group (container) that this process is in."""
+    left = remaining_bytes()
+    free = _free_bytes()
+    return free if left is None else min(free, left)
+
+
+def _free_bytes() -> int:
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():

@@ -1,0 +1,60 @@
+"""The memory limit of a container counts as much as the machine's own."""
+
+from pathlib import Path
+
+import pytest
+
+from paredown.kernels import probe
+from paredown.kernels.control_group import remaining_bytes
+
+
+def write_group(folder: Path, **files: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{content}\n")
+
+
+def membership(folder: Path, text: str) -> Path:
+    path = folder / "membership"
+    path.write_text(text)
+    return path
+
+
+STAT = "anon 5\ninactive_file 100\ntotal_inactive_file 100"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "left"),
+    [("max", "max", None), ("max", 1000, 800), (900, 1000, 700), (1000, 900, 700), (200, 300, 0)],
+)
+def test_version_2_takes_the_tightest_group(
+    outer: object, inner: object, left: int | None, tmp_path: Path
+) -> None:
+    group = {"memory__current": 300, "memory__stat": STAT}
+    write_group(tmp_path / "service", memory__max=outer, **group)
+    write_group(tmp_path / "service" / "own", memory__max=inner, **group)
+    write_group(tmp_path)
+    assert remaining_bytes(tmp_path, membership(tmp_path, "0::/service/own\n")) == left
+
+
+def test_version_1_inside_a_container_whose_path_is_the_hosts(tmp_path: Path) -> None:
+    write_group(
+        tmp_path / "memory",
+        memory__limit_in_bytes=1000,
+        memory__usage_in_bytes=400,
+        memory__stat=STAT,
+    )
+    mine = membership(tmp_path, "5:cpu,cpuacct:/x\n4:memory:/docker/a:b\n0::/\n")
+    assert remaining_bytes(tmp_path, mine) == 700
+
+
+def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
+    assert remaining_bytes(tmp_path, tmp_path / "nowhere") is None
+    assert remaining_bytes(tmp_path, membership(tmp_path, "0::/../elsewhere\n")) is None
+
+
+def test_what_is_available_is_the_lesser_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "remaining_bytes", lambda: 12345)
+    assert probe.available_memory_bytes() == 12345
+    monkeypatch.setattr(probe, "remaining_bytes", lambda: 1 << 62)
+    assert 12345 < probe.available_memory_bytes() <= probe.memory_bytes()
