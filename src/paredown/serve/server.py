@@ -10,11 +10,9 @@ import uvicorn
 from starlette.applications import Starlette
 
 from paredown.errors import ConfigError
+from paredown.serve.connection import BACKLOG, Connection, allowed_connections
 from paredown.serve.worker import Worker
 
-BACKLOG = 1024
-# Connections beyond these get 503 at once.
-MAX_CONNECTIONS = 2048
 MAX_HEADER_BYTES = 64 * 1024
 # After the drain: a step ends, the unfinished are answered. Only a step that hangs takes longer.
 LAST_ANSWERS_S = 5
@@ -92,7 +90,7 @@ def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
     """The server of `app`, whose model `worker` runs."""
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -100,7 +98,9 @@ def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        # The number of connections from which on 503 is the answer.
+        limit_concurrency=allowed_connections() + 1,
+        backlog=BACKLOG,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=listen.drain_s + LAST_ANSWERS_S,

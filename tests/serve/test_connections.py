@@ -1,0 +1,109 @@
+"""Silent clients: what they hold is bounded, in number and in time."""
+
+import resource
+import socket
+import time
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from paredown.serve import connection
+from paredown.serve.connection import allowed_connections
+from running_server import running_server
+
+HEADS = [b"", b"GET /he", b"GET /health HTTP/1.1\r\nHost: x\r\n"]
+
+
+def connect(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def read_all(sock: socket.socket) -> bytes:
+    return b"".join(iter(lambda: sock.recv(4096), b""))
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_head_that_does_not_come_is_given_up(monkeypatch, head):
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.2)
+    with running_server() as server, connect(server.url) as sock:
+        sock.sendall(head)
+        assert read_all(sock).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_head_that_trickles_is_given_up_on_a_used_connection_too(monkeypatch):
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.3)
+    with running_server() as server, connect(server.url) as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        received = b""
+        while b"ready" not in received:
+            received += sock.recv(4096)
+        assert received.startswith(b"HTTP/1.1 200 ")
+        start_s = time.monotonic()
+        sock.settimeout(0.05)
+        answer = b""
+        while not answer:
+            assert time.monotonic() - start_s < 5
+            sock.sendall(b"G")
+            try:
+                answer = sock.recv(4096)
+            except TimeoutError:
+                continue
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_the_time_of_the_head_is_not_the_time_of_the_answer(monkeypatch):
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.1)
+    with running_server() as server, connect(server.url) as sock:
+        body = b'{"prompt": "a", "max_tokens": 2}'
+        sock.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        )
+        time.sleep(0.3)
+        sock.sendall(body)
+        assert read_all(sock).startswith(b"HTTP/1.1 200 ")
+
+
+def test_one_connection_too_many_is_503_and_the_places_come_back(monkeypatch):
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 8)
+    with running_server() as server:
+        server.client.close()
+        with ExitStack() as stack:
+            silent = [stack.enter_context(connect(server.url)) for _ in range(8)]
+            for sock in silent:
+                sock.sendall(b"GET /he")
+            # Eight may be connected, and the eighth is served.
+            silent[7].sendall(b"alth HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert silent[7].recv(4096).startswith(b"HTTP/1.1 200 ")
+            with connect(server.url) as sock:
+                assert read_all(sock).startswith(b"HTTP/1.1 503 ")
+        server.wait_until(lambda: _health(server.url) == 200)
+
+
+def _health(url: str) -> int:
+    try:
+        return httpx.get(f"{url}/health").status_code
+    except httpx.TransportError:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "allowed", "raised"),
+    [
+        (1 << 20, 1 << 20, 2048, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 2048, None),
+        (1024, resource.RLIM_INFINITY, 2048, 2624),
+        (1024, 1 << 20, 2048, 2624),
+        (1024, 1024, 512, 1024),
+        (2000, 2000, 1424, 2000),
+        (64, 64, 32, 64),
+    ],
+)
+def test_connections_are_as_many_as_files_can_be_open(monkeypatch, soft, hard, allowed, raised):
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: asked.append(limits))
+    assert allowed_connections() == allowed
+    assert asked == ([] if raised is None else [(raised, hard)])
