@@ -86,6 +86,15 @@ def test_the_choice_keeps_its_promises(values) -> None:
     assert marked[chosen.name]
 
 
+@pytest.mark.parametrize(("speed_of_the_smaller", "chosen"), [(96, "smaller"), (94, "larger")])
+def test_speeds_within_five_percent_are_equal(speed_of_the_smaller: float, chosen: str) -> None:
+    larger = measurement("larger", (2, 20, 100))
+    smaller = measurement("smaller", (2, 10, speed_of_the_smaller))
+    best = choose([larger, smaller], reference_perplexity=2.0, max_quality_loss=0.01)
+    assert best is not None
+    assert best.name == chosen
+
+
 def test_loss_is_read_as_a_share_or_a_percentage() -> None:
     assert parse_quality_loss("1%") == 0.01
     assert parse_quality_loss("0.025") == 0.025
