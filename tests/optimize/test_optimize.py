@@ -17,7 +17,7 @@ from paredown.cli import optimize as optimize_verb
 from paredown.compress.compress import compress
 from paredown.engine import native_executor
 from paredown.engine.memory_plan import plan_memory
-from paredown.errors import CheckpointError, ConfigError, OutputError
+from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.measurement import linear_format
 from paredown.evaluate.quality import measure_quality
 from paredown.models.checkpoint import Checkpoint
@@ -292,3 +292,17 @@ def test_outputs_that_cannot_be_are_refused_before_anything_is_measured(
 
     with pytest.raises(OutputError):
         optimize(model, options, never)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_model_that_can_have_no_format_is_refused_with_the_reasons(
+    compressed: bool, model: Path, text: Path, tmp_path: Path
+) -> None:
+    source, why = model, "groups of 128 columns"
+    if compressed:
+        source, why = tmp_path / "int8", "compressed already"
+        compress(Checkpoint.open(model), source, "int8")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UnsupportedError, match=why):
+        optimize(source, config(tmp_path, text, formats=("int4-g128",)), lambda what, share: None)
+    assert sorted(tmp_path.iterdir()) == before

@@ -56,7 +56,8 @@ class Plan:
 
 
 def measure_candidates(plan: Plan, formats: Sequence[str], on_progress: OnProgress) -> Candidates:
-    """Batches of formats that fit in memory together; a batch's models run alternately."""
+    """Batches of formats that fit in memory together; a batch's models run alternately. Without any
+    candidate the reference is not measured either."""
     result = Candidates()
     batches = _batches(plan.source, formats)
     for number, names in enumerate(batches):
@@ -100,6 +101,8 @@ def _measure_batch(
         with _built(plan, name, result) as candidate:
             if candidate is not None:
                 built.append((name, *candidate))
+    if not built:
+        return
     qualities, own = measure_quality(
         [executor for _, _, executor in built],
         plan.text,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paredown.compress.compress import compress, find_format
 from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.errors import ConfigError, OutputError
+from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.measurement import Measurement
 from paredown.evaluate.quality import num_pages_for
 from paredown.evaluate.speed import speed_pages
@@ -17,7 +17,7 @@ from paredown.kernels.probe import measure_machine
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.tokenizer import Tokenizer
-from paredown.optimize.candidates import OnProgress, Plan, Skipped, measure_candidates
+from paredown.optimize.candidates import Candidates, OnProgress, Plan, Skipped, measure_candidates
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
 from paredown.optimize.front import mark_front
 from paredown.optimize.plot import draw_front, require_matplotlib
@@ -82,7 +82,8 @@ class OptimizeResult:
 
 def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> OptimizeResult:
     """Raises OutputError for outputs that exist and UnsupportedError for a report that cannot be
-    drawn before anything is measured. Each output appears whole or not at all."""
+    drawn before anything is measured, and UnsupportedError when no format is left. Each output
+    appears whole or not at all."""
     _check(config)
     if config.report is not None:
         require_matplotlib()
@@ -100,6 +101,7 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
         num_threads=config.num_threads,
     )
     measured = measure_candidates(plan, config.formats, on_progress)
+    _require_candidates(measured)
     assert measured.reference is not None
     assert measured.reference.perplexity is not None
     chosen = choose(measured.measurements, measured.reference.perplexity, config.max_quality_loss)
@@ -165,6 +167,16 @@ def _check(config: OptimizeConfig) -> None:
                 seen=f"report {config.report}, checkpoint {config.output}",
                 remedy="Choose another folder for the report (--report).",
             )
+
+
+def _require_candidates(measured: Candidates) -> None:
+    if measured.measurements:
+        return
+    raise UnsupportedError(
+        "this model can have none of the formats",
+        seen="; ".join(f"{one.name}: {one.reason}" for one in measured.skipped),
+        remedy="Give others (--formats), or the original checkpoint if this one is compressed.",
+    )
 
 
 def _text(source: Checkpoint, folder: Path, config: OptimizeConfig) -> EvalText:
