@@ -2,8 +2,10 @@
 
 import io
 import itertools
+import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -163,3 +165,21 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UnsupportedError, match=r"paredown\[compress\]"):
         require_matplotlib()
+
+
+@pytest.mark.parametrize("perplexity", [math.inf, math.nan])
+@pytest.mark.parametrize("num_broken", [1, len(FORMATS)])
+def test_a_candidate_without_a_finite_perplexity_is_left_out(
+    perplexity: float, num_broken: int
+) -> None:
+    all_good = candidates()
+    broken = [replace(one, perplexity=perplexity) for one in all_good[:num_broken]]
+    mixed = mark_front([*broken, *all_good[num_broken:]])
+    good = mark_front(all_good[num_broken:])
+    pictures = [draw_front(some, reference(), None, 0.01, dark=False) for some in (mixed, good)]
+    assert np.array_equal(*(imread(io.BytesIO(one)) for one in pictures))
+
+
+def test_nothing_lost_and_nothing_allowed_can_be_drawn() -> None:
+    same = replace(candidates()[0], perplexity=reference().perplexity)
+    assert draw_front([same], reference(), same.name, 0.0, dark=True)

@@ -3,6 +3,7 @@
 import importlib
 import io
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,9 @@ DARK = Theme(
     front="#3d5166",
 )
 
+# Height of the picture when no candidate loses anything and nothing is allowed.
+_LEAST_PERCENT = 0.01
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Axis:
@@ -79,7 +83,9 @@ def draw_front(
     *,
     dark: bool,
 ) -> bytes:
-    """A PNG of two panels. Points on the front are filled; the chosen one has a ring."""
+    """A PNG of two panels. Points on the front are filled; the chosen one has a ring. A candidate
+    whose perplexity is not finite has no place in it."""
+    candidates = [one for one in candidates if math.isfinite(_loss_percent(one, reference))]
     theme = DARK if dark else LIGHT
     figure = _load("matplotlib.figure").Figure(
         figsize=(11, 4.9), dpi=_DPI, facecolor=theme.paper, layout="constrained"
@@ -105,7 +111,10 @@ def draw_front(
     _legend(figure, theme)
     canvas.draw()
     for panel, axis, lines in zip(panels, axes, stairs, strict=True):
-        level = [((0.0, y), (max(axis.values) * 2, y)) for y in (0.0, max_quality_loss * 100)]
+        level = [
+            ((0.0, y), (max(axis.values, default=1.0) * 2, y))
+            for y in (0.0, max_quality_loss * 100)
+        ]
         points = list(zip(axis.values, losses, strict=True))
         _label(panel, canvas, points, candidates, chosen, theme, lines + level)
     picture = io.BytesIO()
@@ -155,9 +164,10 @@ def _style(panel: Any, axis: _Axis, theme: Theme) -> None:
 
 def _limits(panel: Any, values: Sequence[float], losses: Sequence[float], allowed: float) -> None:
     """Room for labels on every side; both axes are linear, x starts at zero."""
-    panel.set_xlim(0, max(values) * 1.18)
-    low, high = min(0.0, *losses), max(allowed * 1.2, *losses)
-    panel.set_ylim(low - 0.12 * (high - low), high + 0.12 * (high - low))
+    panel.set_xlim(0, max(values, default=1.0) * 1.18)
+    low, high = min([0.0, *losses]), max([allowed * 1.2, *losses])
+    margin = 0.12 * max(high - low, _LEAST_PERCENT)
+    panel.set_ylim(low - margin, high + margin)
 
 
 def _draw_allowed(panel: Any, allowed: float, theme: Theme) -> None:
@@ -177,8 +187,13 @@ def _draw_staircase(panel: Any, axis: _Axis, losses: Sequence[float], theme: The
     corners = best[:1]
     for x, loss in best[1:]:
         corners += [(x, corners[-1][1]), (x, loss)]
-    xs, ys = zip(*corners, strict=True)
-    panel.plot(xs, ys, color=theme.front, linewidth=1.8, zorder=1.5)
+    panel.plot(
+        [x for x, _ in corners],
+        [y for _, y in corners],
+        color=theme.front,
+        linewidth=1.8,
+        zorder=1.5,
+    )
     return list(itertools.pairwise(corners))
 
 
