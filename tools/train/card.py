@@ -12,6 +12,9 @@ ROLES = {
     "draft": "a draft model for speculative decoding, with the tokenizer of the default model",
 }
 
+WHOLE = "All windows count."
+SAMPLED = "Only every window whose number is a multiple of {stride} counts."
+
 CARD = """---
 license: apache-2.0
 language: en
@@ -32,7 +35,8 @@ Protocol: the text is tokenized as a whole and cut into consecutive windows of 2
 not overlap. Each window is predicted from the end-of-text token and the window's own tokens before,
 so every token is predicted exactly once. Bits per byte is the sum of the negative log2 likelihoods
 over the bytes of the predicted tokens. The figures are those of the bfloat16 weights in this
-folder, computed in float32. No author of the valid or test books occurs in the training books.
+folder, computed in float32. {sampling}
+No author of the valid or test books occurs in the training books.
 
 ## Architecture
 Hidden size {hidden}, {layers} layers, gated MLP of {intermediate}, {heads} query heads and
@@ -42,7 +46,7 @@ and ends a book.
 
 ## Training
 358 public-domain English books (150 MB, 37.8 million tokens with this tokenizer).
-{steps} steps, {tokens:.1f} million tokens, {hours:.2f} hours on two CPU cores, in bfloat16
+{steps} steps, {tokens:.1f} million tokens, {hours:.2f} hours on two shared CPU cores, in bfloat16
 arithmetic with float32 master weights. Muon for the hidden matrices, AdamW for embedding and norms;
 linear warm-up, constant rate, linear decay to zero; windows of 512 tokens, at the end 2,048.
 The scripts are in `tools/train` of the Paredown repository.
@@ -66,8 +70,10 @@ class Training:
     hours: float
 
 
-def model_card(name: str, shape: Shape, training: Training, results: dict[str, HeldOut]) -> str:
-    """README.md of the folder."""
+def model_card(
+    name: str, shape: Shape, training: Training, results: dict[str, HeldOut], stride: int
+) -> str:
+    """README.md of the folder; `results` are those of every `stride`-th window."""
     rows = "\n".join(
         f"| {split} | {result.bits_per_byte:.4f} | {result.nats_per_token:.4f} "
         f"| {result.tokens} | {result.size} |"
@@ -78,6 +84,7 @@ def model_card(name: str, shape: Shape, training: Training, results: dict[str, H
         role=ROLES[name],
         millions=shape.parameters() / 1e6,
         rows=rows,
+        sampling=SAMPLED.format(stride=stride) if stride > 1 else WHOLE,
         hidden=shape.hidden,
         layers=shape.layers,
         intermediate=shape.intermediate,

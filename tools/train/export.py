@@ -87,7 +87,7 @@ def main() -> None:
     training = Training(
         steps=state["step"], tokens=state["chunks"] * CHUNK, hours=state["elapsed"] / 3600
     )
-    card = model_card(args.name, shape, training, results)
+    card = model_card(args.name, shape, training, results, args.stride)
     (folder / "README.md").write_text(card, encoding="utf-8")
     for split, result in results.items():
         print(f"{args.name} {split}: {result.bits_per_byte:.4f} bits per byte")

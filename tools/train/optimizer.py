@@ -43,7 +43,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 class MuonSettings:
     """`learning_rate` is the size of an update's singular values for a square matrix."""
 
-    learning_rate: float = 0.02
+    learning_rate: float = 0.016
     momentum: float = 0.95
     weight_decay: float = 0.01
 
@@ -52,7 +52,7 @@ class MuonSettings:
 class AdamSettings:
     """AdamW without decay, for the embedding and the norms."""
 
-    learning_rate: float = 0.004
+    learning_rate: float = 0.0025
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = 1e-10
 
