@@ -15,7 +15,7 @@ from paredown.models.resolve import resolve_model
 
 NAMES = ("default", "draft")
 MAX_BYTES = 28_000_000
-# From a text in the public domain that is in no split of the corpus' training books.
+# The opening of the Declaration of Independence of the United States (public domain).
 PROSE = (
     "When in the course of human events, it becomes necessary for one people to dissolve the "
     "political bands which have connected them with another, a decent respect to the opinions of "
