@@ -10,8 +10,8 @@
 namespace paredown {
 namespace {
 
-// Spins before a helper parks: about 50 us, a few times the gap between two parallel regions of a
-// step, so helpers stay awake inside a step and sleep soon after the last one.
+// Spins before a helper parks: some tens of microseconds, more than the gap between two parallel
+// regions of a step, so helpers stay awake inside a step and sleep soon after the last one.
 constexpr int kSpinsBeforePark = 1500;
 // Spins before the caller gives its core away while it waits (a neighbour may hold a helper's
 // core).

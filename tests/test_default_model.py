@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -29,8 +31,6 @@ def tokenizer_of(name: str) -> Tokenizer:
 
 def bits_per_byte(folder: Path, text: str) -> float:
     """Bits per byte that Transformers finds for a short `text` after the opening token."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = torch.tensor([tokenizer(text)["input_ids"]])

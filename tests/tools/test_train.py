@@ -4,19 +4,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 from tokenizers import Tokenizer
-
-torch = pytest.importorskip("torch")
-
-from tools.train import loss as loss_module  # noqa: E402
-from tools.train.attention import causal_attention  # noqa: E402
-from tools.train.checkpoint import load_checkpoint, save_checkpoint  # noqa: E402
-from tools.train.data import CHUNK, ChunkOrder, encode_books, with_start  # noqa: E402
-from tools.train.model import Decoder  # noqa: E402
-from tools.train.optimizer import Muon, MuonSettings, orthogonalize  # noqa: E402
-from tools.train.schedule import ActiveClock, Plan  # noqa: E402
-from tools.train.shapes import SHAPES, Shape  # noqa: E402
-from tools.train.tokenizer import train_tokenizer  # noqa: E402
+from tools.train import loss as loss_module
+from tools.train.attention import causal_attention
+from tools.train.checkpoint import load_checkpoint, save_checkpoint
+from tools.train.data import CHUNK, ChunkOrder, encode_books, with_start
+from tools.train.model import Decoder
+from tools.train.optimizer import Muon, MuonSettings, orthogonalize
+from tools.train.schedule import ActiveClock, Plan
+from tools.train.shapes import SHAPES, Shape
+from tools.train.tokenizer import train_tokenizer
 
 SMALL = Shape(hidden=128, layers=2, intermediate=256, heads=4, kv_heads=2, head_dim=32, vocab=512)
 
@@ -116,7 +115,6 @@ def test_chunked_loss_and_gradients_agree_with_the_library(monkeypatch: pytest.M
 
 
 def test_exported_tensors_give_transformers_the_same_logits(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     model = Decoder(SMALL)
     for block in model.blocks:
