@@ -6,9 +6,10 @@
 
 namespace paredown {
 
-enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Bf16 };
+enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-// "generic", "avx2", "avx512" (with VNNI), "avx512_bf16" (with VNNI and BF16).
+// "generic", "avx2", "avx512" (with VNNI), "avx512_bf16" (with VNNI and BF16), "amx" (the last one
+// and matrix tiles of int8 and bf16).
 const char* isa_name(Isa isa);
 
 // In rising order of preference; the last one is the default.

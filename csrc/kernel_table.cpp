@@ -7,6 +7,7 @@ extern const KernelTable kernels_generic;
 extern const KernelTable kernels_avx2;
 extern const KernelTable kernels_avx512;
 extern const KernelTable kernels_avx512_bf16;
+extern const KernelTable kernels_amx;
 #endif
 
 const KernelTable& kernel_table(Isa isa) {
@@ -18,6 +19,8 @@ const KernelTable& kernel_table(Isa isa) {
       return kernels_avx512;
     case Isa::kAvx512Bf16:
       return kernels_avx512_bf16;
+    case Isa::kAmx:
+      return kernels_amx;
     case Isa::kGeneric:
       break;
   }

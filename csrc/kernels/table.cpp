@@ -5,6 +5,7 @@
 #define PAREDOWN_SIMD_avx2 "../simd/avx2.h"
 #define PAREDOWN_SIMD_avx512 "../simd/avx512.h"
 #define PAREDOWN_SIMD_avx512_bf16 "../simd/avx512.h"
+#define PAREDOWN_SIMD_amx "../simd/amx.h"
 #define PAREDOWN_PASTE(a, b) a##b
 #define PAREDOWN_JOIN(a, b) PAREDOWN_PASTE(a, b)
 #define PAREDOWN_QUOTE_PLAIN(a) #a

@@ -20,6 +20,7 @@ _INT8_DOT = {
     "avx2": "vpmaddwd on widened bytes",
     "avx512": "vpdpbusd (VNNI), 64 products each",
     "avx512_bf16": "vpdpbusd (VNNI), 64 products each",
+    "amx": "vpdpbusd (VNNI), 64 products each",
 }
 _INT4_DOT = _INT8_DOT | {"avx2": "vpmaddubsw, no saturation at 4 bits"}
 _FLOAT = {
@@ -27,8 +28,12 @@ _FLOAT = {
     "avx2": "vfmadd, 8 lanes",
     "avx512": "vfmadd, 16 lanes",
     "avx512_bf16": "vfmadd, 16 lanes",
+    "amx": "vfmadd, 16 lanes",
 }
-_BF16 = _FLOAT | {"avx512_bf16": "vdpbf16ps, input as the sum of two bf16"}
+_BF16 = _FLOAT | {
+    "avx512_bf16": "vdpbf16ps, input as the sum of two bf16",
+    "amx": "vdpbf16ps, input as the sum of two bf16",
+}
 
 _INTEGER_ACTIVATIONS = "int8 per row and group"
 _ROWS: dict[WeightDType, tuple[str, dict[str, str]]] = {
