@@ -1,17 +1,13 @@
 #include "packed_linear.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 #include <string>
 
 namespace paredown {
 namespace {
 
-constexpr int64_t kCacheLine = 64;
 // Integer rows are padded to this many columns, the smallest group.
 constexpr int64_t kColumnQuantum = 32;
 // 65,536 products of an unsigned and a signed byte still fit in 32 bits.
@@ -37,19 +33,6 @@ int64_t activation_group(int64_t num_columns) {
 }
 
 }  // namespace
-
-AlignedBuffer::AlignedBuffer(int64_t num_bytes) : num_bytes_(round_up(num_bytes, kCacheLine)) {
-  if (num_bytes_ == 0) return;
-  // An anonymous mapping is page-aligned and zero, and takes memory only where it is written.
-  void* data = mmap(nullptr, static_cast<size_t>(num_bytes_), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) throw std::bad_alloc();
-  data_ = data;
-}
-
-AlignedBuffer::~AlignedBuffer() {
-  if (data_ != nullptr) munmap(data_, static_cast<size_t>(num_bytes_));
-}
 
 PackedLinear::PackedLinear(const LinearSource& source) {
   const bool is_integer = source.kind == WeightKind::kInt8 || source.kind == WeightKind::kInt4;
