@@ -12,7 +12,7 @@ from paredown.compress.compress import compress
 from paredown.compress.shards import write_shards
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.formats.dequantize import dequantize
-from paredown.formats.integer import quantize
+from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
@@ -20,7 +20,7 @@ from paredown.models.roles import linear_roles
 from paredown.models.safetensors_file import read_safetensors, write_safetensors
 from tiny_models import make_model
 
-INTEGERS = [name for name, row in FORMATS.items() if row.spec.is_integer]
+INTEGERS = [name for name, spec in FORMATS.items() if spec.is_quantized]
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
 TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -98,9 +98,9 @@ def test_the_folder_holds_the_quantized_source(sources, name: str, tmp_path: Pat
     compress(source, tmp_path / "out", name)
     written = Checkpoint.open(tmp_path / "out")
     values = dequantize(source.linear("down", 1))
-    expected = quantize(values, FORMATS[name].spec, "bf16")
+    expected = quantize(values, FORMATS[name], "bf16")
     assert np.array_equal(dequantize(written.linear("down", 1)), dequantize(expected))
-    assert written.weight_specs()["model.layers.1.mlp.down_proj"] == FORMATS[name].spec
+    assert written.weight_specs()["model.layers.1.mlp.down_proj"] == FORMATS[name]
     assert written.weight_specs()["lm_head"].dtype == "bf16"
 
 
@@ -115,7 +115,7 @@ def test_float_formats_cast_every_tensor(family: str, name: str, tmp_path: Path)
     assert model.dtype == TORCH_DTYPES[name]
     for key, value in model.state_dict().items():
         assert torch.equal(value, original[key].to(TORCH_DTYPES[name])), key
-    assert result.bits_per_weight == pytest.approx(FORMATS[name].spec.bits)
+    assert result.bits_per_weight == pytest.approx(FORMATS[name].bits)
 
 
 def test_what_fp16_clamps_is_told(tmp_path: Path) -> None:

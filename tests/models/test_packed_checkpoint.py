@@ -16,9 +16,10 @@ from compressed_tensors.quantization import (
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.compressed_tensors import encode, quantization_config
+from paredown.formats.compressed_tensors import encode
 from paredown.formats.dequantize import dequantize
-from paredown.formats.integer import quantize
+from paredown.formats.quantization_config import quantization_config
+from paredown.formats.quantize import quantize
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
