@@ -6,8 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "aligned_buffer.h"
 #include "kernels.h"
-#include "packed_linear.h"
 #include "thread_pool.h"
 
 namespace paredown {

@@ -1,0 +1,38 @@
+// Working memory and weights: zeroed, aligned, freed in one piece.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace paredown {
+
+// Zeroed memory, page-aligned; pages take memory only when they are written.
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(int64_t num_bytes);
+  ~AlignedBuffer();
+  AlignedBuffer(AlignedBuffer&& other) noexcept { swap(other); }
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  void* get() const { return data_; }
+  int64_t num_bytes() const { return num_bytes_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void swap(AlignedBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(num_bytes_, other.num_bytes_);
+  }
+
+  void* data_ = nullptr;
+  int64_t num_bytes_ = 0;
+};
+
+}  // namespace paredown
