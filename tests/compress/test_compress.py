@@ -20,7 +20,10 @@ from paredown.models.roles import linear_roles
 from paredown.models.safetensors_file import read_safetensors, write_safetensors
 from tiny_models import make_model
 
-INTEGERS = [name for name, spec in FORMATS.items() if spec.is_quantized]
+QUANTIZED = [name for name, spec in FORMATS.items() if spec.is_quantized]
+# Every form and bit width; tests/formats holds all formats against the library.
+SOME = ["int8", "int8-asym", "w8a8", "fp8", "fp8-g128", "int6-g128", "int5-g64-asym", "int4-g32"]
+SOME += ["int4-g128-asym", "int3-g64", "int3-g32-asym", "int2-g32"]
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
 TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -59,10 +62,14 @@ def our_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
     }
 
 
+def theirs_of(model: torch.nn.Module, module: str) -> np.ndarray:
+    return model.get_submodule(module).weight.detach().float().numpy()
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(name, "bf16") for name in INTEGERS]
-    + [(name, dtype) for name in ("int8", "int4-g128-asym") for dtype in ("fp32", "fp16")],
+    [(name, "bf16") for name in SOME]
+    + [(name, dtype) for name in ("w8a8", "int4-g128-asym") for dtype in ("fp32", "fp16")],
 )
 def test_transformers_dequantizes_to_our_bits(
     sources, name: str, dtype: str, tmp_path: Path
@@ -92,7 +99,7 @@ def test_the_other_families_load_too(family: str, tmp_path: Path) -> None:
         assert np.array_equal(theirs, weight), module
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_the_folder_holds_the_quantized_source(sources, name: str, tmp_path: Path) -> None:
     source = sources["bf16"]
     compress(source, tmp_path / "out", name)
@@ -177,8 +184,10 @@ def test_gpt2_is_refused_for_integers(tmp_path: Path) -> None:
 
 
 def test_bad_requests_are_refused(sources, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="int3"):
-        compress(sources["bf16"], tmp_path / "out", "int3")
+    unknown = {"int3": "int3", "int4-g48": "int4-g48", "int4-g32-head": "int4-g32-head"}
+    for name, seen in (unknown | {"int8-head-": "saw: ", "int8-head-bf16": "head-bf16"}).items():
+        with pytest.raises(ConfigError, match=seen):
+            compress(sources["bf16"], tmp_path / "out", name)
     compress(sources["bf16"], tmp_path / "out", "int8")
     with pytest.raises(OutputError, match="exists"):
         compress(sources["bf16"], tmp_path / "out", "int8")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.compress.recipe import Recipe, find_recipe
+from paredown.compress.recipe import HEAD, Recipe, find_recipe
 from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import CheckpointError, UnsupportedError
@@ -88,6 +88,7 @@ def compress(
     (the groups do not divide its columns, ...), OutputError when `output` cannot be written.
     """
     recipe = find_recipe(recipe_name)
+    _check_mixture(recipe)
     _check_source(source, recipe.linear)
     job = _Job(source, recipe, on_progress or (lambda done, total: None))
     with output_folder(output, overwrite) as folder:
@@ -196,6 +197,20 @@ def _quantized_modules(source: Checkpoint, recipe: Recipe) -> dict[str, WeightSp
     if recipe.head is not None and not source.spec.tied_embeddings:
         modules[f"{source.names.output}.weight"] = recipe.head
     return modules
+
+
+def _check_mixture(recipe: Recipe) -> None:
+    """Transformers 5.23 reads packed zero points only while it dequantizes, and then takes the
+    first format of config.json for every module."""
+    linear, head = recipe.linear, recipe.head
+    if head is None or head == linear or not linear.is_quantized:
+        return
+    if not (linear.symmetric and head.symmetric):
+        raise UnsupportedError(
+            "two formats of which one is asymmetric cannot be told apart by Transformers",
+            seen=recipe.name,
+            remedy=f"Use one for both ({linear.name}{HEAD}{linear.name}) or symmetric ones.",
+        )
 
 
 def _check_source(source: Checkpoint, spec: WeightSpec) -> None:

@@ -70,6 +70,8 @@ class NativeModel:
             arrays.scales_OG,
             arrays.zero_points_OG,
             arrays.bias_O,
+            arrays.activations,
+            arrays.input_scale or 0.0,
         )
 
     def set_norm(

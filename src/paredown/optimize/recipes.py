@@ -47,13 +47,14 @@ class Search:
 
 
 def default_search(spec: ModelSpec) -> Search:
-    """Every default format, and the quantized ones with a quantized output layer where that layer
-    is a large part of what a decode step reads."""
+    """Every default format, and the symmetric quantized ones with a quantized output layer where
+    that layer is a large part of what a decode step reads."""
     share = head_share(spec)
     recipes: tuple[str, ...] = DEFAULT_FORMATS
     if share >= MIN_HEAD_SHARE:
-        quantized = (name for name in DEFAULT_FORMATS if FORMATS[name].is_quantized)
-        recipes += tuple(f"{name}{HEAD}{HEAD_FORMAT}" for name in quantized)
+        formats = ((name, FORMATS[name]) for name in DEFAULT_FORMATS)
+        names = (name for name, spec in formats if spec.is_quantized and spec.symmetric)
+        recipes += tuple(f"{name}{HEAD}{HEAD_FORMAT}" for name in names)
     return Search(recipes=recipes, head_share=share)
 
 
