@@ -1,7 +1,7 @@
 // Loops that reach the arithmetic and memory limits of one core, for `doctor`.
 #pragma once
 
-#include "math.h"
+#include "decode.h"
 
 namespace paredown {
 namespace {
@@ -21,6 +21,37 @@ float peak_fp32(int64_t num_operations) {
   for (const F32x16& sum : sums) total = add(total, sum);
   return sum_lanes(total);
 }
+
+#if defined(PAREDOWN_HAS_TILES)
+
+// The four accumulators of a tile kernel: 16 x 16 sums of 64 bytes of columns each.
+template <bool kInt8>
+float peak_tiles(int64_t num_operations) {
+  const TileScope scope;
+  unroll<8>([](auto tile) { tile_zero<tile.value>(); });
+  const int64_t operations = int64_t{4} * 2 * kLanes * kLanes * (kInt8 ? 64 : 32);
+  for (int64_t i = 0; i < num_operations; i += operations) {
+    if constexpr (kInt8) {
+      tile_dot_su<0, 4, 6>();
+      tile_dot_su<1, 4, 7>();
+      tile_dot_su<2, 5, 6>();
+      tile_dot_su<3, 5, 7>();
+    } else {
+      tile_dot_bf16<0, 4, 6>();
+      tile_dot_bf16<1, 4, 7>();
+      tile_dot_bf16<2, 5, 6>();
+      tile_dot_bf16<3, 5, 7>();
+    }
+  }
+  float sums[kLanes * kLanes];
+  tile_store<0>(sums, kLanes * 4);
+  return sums[0];
+}
+
+float peak_bf16(int64_t num_operations) { return peak_tiles<false>(num_operations); }
+float peak_int8(int64_t num_operations) { return peak_tiles<true>(num_operations); }
+
+#else
 
 // bf16 pairs where the processor multiplies them, else the float path that bf16 weights take there.
 float peak_bf16(int64_t num_operations) {
@@ -50,6 +81,8 @@ float peak_int8(int64_t num_operations) {
   for (const I32x16& sum : sums) total = add(total, sum);
   return static_cast<float>(sum_lanes(total));
 }
+
+#endif
 
 // Reads num_bytes (a multiple of 512) once, in order.
 float read_memory(const void* data, int64_t num_bytes) {
