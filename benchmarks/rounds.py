@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.cases import PEAK_UNITS, Case
-from benchmarks.checkpoints.cache import bf16_folder, gguf_file, paredown_folder
+from benchmarks.checkpoints.cache import Variant, bf16_folder, gguf_file, paredown_folder
 from benchmarks.checkpoints.shapes import CONFIGS
 from benchmarks.figures import decode_bytes
 from benchmarks.first_token import START_COMMANDS, StartError, seconds_to_first_byte
@@ -63,12 +63,12 @@ class Children:
         return child
 
 
-def make_files(root: Path, case: Case, names: Sequence[str]) -> None:
-    """Writes the models of a case that are not there yet, before anything is timed."""
-    bf16_folder(root, case.variant.model)
-    paredown_folder(root, case.variant)
-    if set(names) - {OURS}:
-        gguf_file(root, case.variant)
+def make_files(root: Path, variant: Variant, names: Sequence[str]) -> None:
+    """Writes the files that are not there yet, before anything is timed."""
+    bf16_folder(root, variant.model)
+    paredown_folder(root, variant)
+    if "llama.cpp" in names:
+        gguf_file(root, variant)
 
 
 def run_case(
@@ -82,7 +82,7 @@ def run_case(
 ) -> Run:
     """Measures `names` (ours among them) after a round that does not count."""
     names = list(names) if case.with_peers else [OURS]
-    make_files(root, case, names)
+    make_files(root, case.variant, names)
     if case.task == "start":
         return _run_starts(root, case, names, num_threads=num_threads, num_rounds=num_rounds)
     return _CaseRun(children, root, case, names, num_threads).run(num_rounds)
