@@ -1,4 +1,4 @@
-"""Peers for tests of the benchmark's driver: one that answers, and ones that fail each their way."""
+"""Peers for tests of the benchmark: one that answers, and ones that fail each in its way."""
 
 import os
 import time
