@@ -5,8 +5,10 @@ in `recv`. What a peer prints goes to its log file.
 """
 
 import argparse
+import ctypes
 import importlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,6 +22,8 @@ from paredown.errors import ParedownError
 ROOT = Path(__file__).parent.parent.parent
 LOG_TAIL_CHARACTERS = 600
 EXIT_GRACE_S = 10.0
+# From linux/prctl.h.
+PR_SET_PDEATHSIG = 1
 
 
 class PeerError(Exception):
@@ -130,7 +134,14 @@ def serve(target: str, requests: Connection, answers: Connection) -> None:
         answers.send(answer)
 
 
+def end_with_parent() -> None:
+    """A parent that is killed must not leave a peer at work."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
+    end_with_parent()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target")
     parser.add_argument("requests", type=int)
