@@ -137,6 +137,7 @@ class LlamaCppPeer:
         self._models: dict[bool, Any] = {}
         self._contexts: dict[Settings, Context] = {}
         self._chosen: dict[str, Settings] = {}
+        self._tried: dict[str, str] = {}
 
     def info(self) -> PeerInfo:
         described = llama_cpp.llama_print_system_info().decode()
@@ -168,7 +169,7 @@ class LlamaCppPeer:
         return self._best("decode", lambda context: context.decode(prompts, num_steps))
 
     def settings(self) -> dict[str, str]:
-        return {task: settings.name for task, settings in self._chosen.items()}
+        return {task: settings.name for task, settings in self._chosen.items()} | self._tried
 
     def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
         return next(iter(self._contexts.values())).logits(token_ids)
@@ -178,7 +179,7 @@ class LlamaCppPeer:
             context.close()
         for model in self._models.values():
             llama_cpp.llama_model_free(model)
-        self._contexts, self._models, self._chosen = {}, {}, {}
+        self._contexts, self._models, self._chosen, self._tried = {}, {}, {}, {}
 
     def _best(self, task: str, run: Callable[[Context], float]) -> float:
         if task not in self._chosen:
@@ -187,4 +188,7 @@ class LlamaCppPeer:
                 for settings, context in self._contexts.items():
                     seconds[settings] = min(seconds[settings], run(context))
             self._chosen[task] = min(seconds, key=lambda settings: seconds[settings])
+            self._tried[f"{task} seconds tried"] = "; ".join(
+                f"{one:.4f} {settings.name}" for settings, one in seconds.items()
+            )
         return run(self._contexts[self._chosen[task]])

@@ -54,6 +54,8 @@ class OpenVINOPeer:
         scheduler.num_kv_blocks = (-(-tokens // BLOCK_TOKENS) + 1) * options.num_sequences
         properties = {
             "INFERENCE_NUM_THREADS": options.num_threads,
+            # One stream with all threads.
+            "PERFORMANCE_HINT": "LATENCY",
             "KV_CACHE_PRECISION": KV_PRECISIONS[options.kv_dtype],
         }
         self._pipeline = openvino_genai.ContinuousBatchingPipeline(
