@@ -1,6 +1,6 @@
-// GCC before 12.4 and 13.3 tells its optimizer of 8 of the 64 bytes that a tile configuration has
-// (GCC bug 114098), and llama.cpp's AMX code then loads one half written: an illegal instruction at
-// its first tile. Found before GCC's own header, this puts the whole 64 bytes in.
+// GCC 12.2 tells its optimizer of 8 of the 64 bytes that a tile configuration has (GCC bug 114098),
+// and llama.cpp's AMX code then loads one half written: an illegal instruction at its first tile.
+// Found before GCC's own header, this puts the whole 64 bytes in.
 #pragma once
 #include_next <amxtileintrin.h>
 
