@@ -1,15 +1,16 @@
-# Two commands: `make demo` sets everything up and runs the main job, `make test` sets everything up
-# and runs every check. Both work on a fresh clone.
+# `make demo` sets everything up and runs the main job, `make test` sets everything up and runs every
+# check, `make bench` installs the peers and measures them beside us. All work on a fresh clone.
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f)
 CPP := $(shell find csrc -name '*.h' -o -name '*.cpp')
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 DEMO := runs/demo
+BENCH := runs/bench
 # Text to measure quality on; without it, text sampled from the model itself is used.
 export PAREDOWN_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test
+.PHONY: demo test bench
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -30,6 +31,10 @@ test: .venv/test.stamp
 	build/sanitize/core_check
 	$(BIN)/python -m pytest
 
+bench: .venv/bench.stamp
+	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
+		--markdown $(BENCH)/cpu_peers.md
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -39,4 +44,9 @@ test: .venv/test.stamp
 
 .venv/test.stamp: .venv/bin/python $(SOURCES)
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+.venv/bench.stamp: .venv/bin/python $(SOURCES) benchmarks/install/llama_cpp.sh
+	PIP="$(PIP)" benchmarks/install/llama_cpp.sh
+	$(PIP) --editable '.[peers]'
 	touch $@
