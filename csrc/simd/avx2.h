@@ -1,4 +1,5 @@
-// 16 lanes in two AVX2 registers (AVX2, FMA, F16C).
+// 16 lanes in two AVX2 registers (AVX2, FMA, F16C). With __AVXVNNI__ the dot product of bytes is
+// one instruction.
 #pragma once
 
 #include <immintrin.h>
@@ -144,6 +145,12 @@ inline U8x64 high_nibbles(U8x64 a) {
   return {_mm256_and_si256(_mm256_srli_epi16(a.lo, 4), mask),
           _mm256_and_si256(_mm256_srli_epi16(a.hi, 4), mask)};
 }
+#if defined(__AVXVNNI__)
+template <int kBits>
+inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
+  return _mm256_dpbusd_avx_epi32(acc, w, x);
+}
+#else
 template <int kBits>
 inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
   if constexpr (kBits == 4) {
@@ -160,6 +167,7 @@ inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(w_odd, x_odd));
   }
 }
+#endif
 template <int kBits>
 inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
   return {dot4_half<kBits>(acc.lo, w.lo, x.lo), dot4_half<kBits>(acc.hi, w.hi, x.hi)};
