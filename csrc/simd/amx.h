@@ -8,17 +8,32 @@ namespace {
 
 #define PAREDOWN_HAS_TILES 1
 
-// While it lives, this thread's tiles are 16 rows x 64 bytes, all eight of them.
+// Bytes of 16 rows, each four times: what belongs to a row at its place in a quad of columns.
+inline U8x64 repeat_4(const uint8_t* p) {
+  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {_mm512_mullo_epi32(bytes, _mm512_set1_epi32(0x01010101))};
+}
+inline U8x64 set_u8(uint8_t x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
+inline U8x64 sub(U8x64 a, U8x64 b) { return {_mm512_sub_epi8(a.v, b.v)}; }
+
+// Tile 5 (A) and 7 (B) may be half as deep: 32 columns of bytes instead of 64.
+enum class TileDepth { kFull, kHalf };
+
+// While it lives, this thread's tiles are 16 rows x 64 bytes, but for 5 and 7 at half depth.
 // A tile product sums in a fixed order: tdpbf16ps adds the even and the odd columns of the 32 of a
 // tile apart, in order, then both to the accumulator; other rows of the tile do not matter.
 class TileScope {
  public:
-  TileScope() {
+  explicit TileScope(TileDepth depth = TileDepth::kFull) {
     Configuration configuration{};
     configuration.palette = 1;
     for (int i = 0; i < 8; ++i) {
       configuration.row_bytes[i] = 64;
       configuration.num_rows[i] = 16;
+    }
+    if (depth == TileDepth::kHalf) {
+      configuration.row_bytes[5] = 32;
+      configuration.num_rows[7] = 8;
     }
     // GCC 12's _tile_loadconfig names only the first 8 bytes as input; the rest would be lost.
     asm volatile("ldtilecfg %0" : : "m"(configuration));

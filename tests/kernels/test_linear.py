@@ -47,7 +47,7 @@ def assert_close(case: LinearCase, x_TI: np.ndarray, isa: str) -> None:
 @pytest.mark.parametrize("shape", [(16, 32), (1, 16), (83, 48), (130, 272)])
 def test_float_weights_match_the_reference(isa: str, kind: str, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(7)
-    case = random_case(rng, kind, shape)
+    case = random_case(rng, kind, shape, activations="fp32")
     for num_tokens in (1, 2, 5, 6, 7, 13):
         assert_close(case, rng.normal(size=(num_tokens, shape[1])).astype(np.float32), isa)
 
@@ -86,6 +86,7 @@ def test_the_largest_codes_do_not_saturate(isa: str) -> None:
             group_size=128,
             scales_OG=np.ones((16, 1), dtype=np.float32),
             zero_points_OG=np.zeros((16, 1), dtype=np.uint8),
+            activations="int8_group",
         )
         y = run(case, np.full((1, 128), 127.0, dtype=np.float32), isa)
         assert (y == 128 * top * 127).all()
