@@ -33,16 +33,11 @@ Value look_up(const std::map<std::string, Value>& table, const std::string& key,
   return found->second;
 }
 
-const std::map<std::string, WeightKind> kWeightKinds = {{"fp32", WeightKind::kFp32},
-                                                        {"fp16", WeightKind::kFp16},
-                                                        {"bf16", WeightKind::kBf16},
-                                                        {"fp8", WeightKind::kFp8},
-                                                        {"int2", WeightKind::kInt2},
-                                                        {"int3", WeightKind::kInt3},
-                                                        {"int4", WeightKind::kInt4},
-                                                        {"int5", WeightKind::kInt5},
-                                                        {"int6", WeightKind::kInt6},
-                                                        {"int8", WeightKind::kInt8}};
+const std::map<std::string, WeightKind> kWeightKinds = {
+    {"fp32", WeightKind::kFp32}, {"fp16", WeightKind::kFp16}, {"bf16", WeightKind::kBf16},
+    {"fp8", WeightKind::kFp8},   {"int2", WeightKind::kInt2}, {"int3", WeightKind::kInt3},
+    {"int4", WeightKind::kInt4}, {"int5", WeightKind::kInt5}, {"int6", WeightKind::kInt6},
+    {"int8", WeightKind::kInt8}};
 const std::map<std::string, Activations> kActivationForms = {
     {"fp32", Activations::kFp32},
     {"bf16", Activations::kBf16},

@@ -21,10 +21,13 @@ struct U8x64 {
 };
 
 // Tiles for 32 registers of a quarter of the width.
-constexpr int kFloatTokens = 6;
-constexpr int kFloatPanels = 1;
-constexpr int kIntTokens = 4;
-constexpr int kIntPanels = 1;
+constexpr int kFloatTokens = 2;
+constexpr int kFloatPanels = 2;
+constexpr int kCodedTokens = 2;
+constexpr int kIntTokens = 2;
+constexpr int kIntPanels = 2;
+// From this many tokens on, decoding codes to memory once is cheaper than in registers each time.
+constexpr int kManyTokens = 8;
 
 template <class Result, class Function, class... Operands>
 inline Result each_register(Function function, const Operands&... operands) {
@@ -126,6 +129,36 @@ inline I32x16 load_u8_as_i32(const uint8_t* p) {
           vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))),
           vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(high)))};
 }
+inline void store_i(void* p, I32x16 a) {
+  auto* bytes = static_cast<uint8_t*>(p);
+  for (int i = 0; i < 4; ++i) vst1q_u8(bytes + 16 * i, vreinterpretq_u8_s32(a.v[i]));
+}
+inline I32x16 bit_and(I32x16 a, I32x16 b) {
+  return each_register<I32x16>([](int32x4_t x, int32x4_t y) { return vandq_s32(x, y); }, a, b);
+}
+inline I32x16 bit_or(I32x16 a, I32x16 b) {
+  return each_register<I32x16>([](int32x4_t x, int32x4_t y) { return vorrq_s32(x, y); }, a, b);
+}
+template <int kShift>
+inline I32x16 shift_left(I32x16 a) {
+  return each_register<I32x16>([](int32x4_t x) { return vshlq_n_s32(x, kShift); }, a);
+}
+template <int kShift>
+inline int32x4_t shift_right(int32x4_t a) {
+  // The instruction shifts by 1 to 32.
+  if constexpr (kShift == 0) return a;
+  return vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a), kShift == 0 ? 1 : kShift));
+}
+template <int kShift>
+inline I32x16 shift_right(I32x16 a) {
+  return each_register<I32x16>([](int32x4_t x) { return shift_right<kShift>(x); }, a);
+}
+inline F32x16 bits_as_float(I32x16 a) {
+  return each_register<F32x16>([](int32x4_t x) { return vreinterpretq_f32_s32(x); }, a);
+}
+inline I32x16 float_bits(F32x16 a) {
+  return each_register<I32x16>([](float32x4_t x) { return vreinterpretq_s32_f32(x); }, a);
+}
 inline int32_t sum_lanes(I32x16 a) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
 }
@@ -153,11 +186,35 @@ inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
 inline U8x64 load_u8(const uint8_t* p) {
   return {vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)};
 }
-inline U8x64 low_nibbles(U8x64 a) {
-  return each_register<U8x64>([](uint8x16_t x) { return vandq_u8(x, vdupq_n_u8(0x0F)); }, a);
+inline void store_u8(uint8_t* p, U8x64 a) {
+  for (int i = 0; i < 4; ++i) vst1q_u8(p + 16 * i, a.v[i]);
 }
-inline U8x64 high_nibbles(U8x64 a) {
-  return each_register<U8x64>([](uint8x16_t x) { return vshrq_n_u8(x, 4); }, a);
+// kBits bits of every byte, from bit kFirst on.
+template <int kFirst, int kBits>
+inline U8x64 bit_field(U8x64 a) {
+  return each_register<U8x64>(
+      [](uint8x16_t x) {
+        // The instruction shifts by 1 to 8.
+        if constexpr (kFirst > 0) x = vshrq_n_u8(x, kFirst > 0 ? kFirst : 1);
+        return vandq_u8(x, vdupq_n_u8((1 << kBits) - 1));
+      },
+      a);
+}
+// a | b << kShift in every byte; nothing may be shifted out of a byte.
+template <int kShift>
+inline U8x64 or_shifted(U8x64 a, U8x64 b) {
+  return each_register<U8x64>(
+      [](uint8x16_t x, uint8x16_t y) { return vorrq_u8(x, vshlq_n_u8(y, kShift)); }, a, b);
+}
+// Byte kByte of every four.
+template <int kByte>
+inline I32x16 byte_of(U8x64 a) {
+  return each_register<I32x16>(
+      [](uint8x16_t x) {
+        const int32x4_t shifted = shift_right<8 * kByte>(vreinterpretq_s32_u8(x));
+        return vandq_s32(shifted, vdupq_n_s32(0xFF));
+      },
+      a);
 }
 
 // Sums of four products of signed bytes, added to acc.
