@@ -66,24 +66,59 @@ inline F32x16 load_scales(const LinearView& w, int64_t index) {
   return load_f(static_cast<const float*>(w.scales) + index);
 }
 
-// Column kColumn of a block as float; codes without their scale, their zero point taken off.
-template <WeightKind kKind, int kColumn>
-inline F32x16 block_column(const void* block, F32x16 zero_point) {
-  if constexpr (kKind == WeightKind::kFp32) {
-    return load_f(static_cast<const float*>(block) + kColumn * kLanes);
-  } else if constexpr (kKind == WeightKind::kFp16) {
-    return load_fp16(static_cast<const uint16_t*>(block) + kColumn * kLanes);
-  } else if constexpr (kKind == WeightKind::kBf16) {
-    const I32x16 pairs = load_i(static_cast<const uint16_t*>(block) + kColumn / 2 * 2 * kLanes);
-    return kColumn % 2 == 0 ? even_bf16(pairs) : odd_bf16(pairs);
-  } else if constexpr (kKind == WeightKind::kFp8) {
-    constexpr int kByte = kColumn % 4 == 1 ? 2 : (kColumn % 4 == 2 ? 1 : kColumn % 4);
-    return float_from_fp8(byte_of<kByte>(load_u8(static_cast<const uint8_t*>(block) +
-                                                 kColumn / 4 * 64)));
-  } else {
-    const U8x64 codes =
-        quad_codes<weight_bits(kKind), kColumn / 4>(static_cast<const uint8_t*>(block));
-    return sub(to_float(byte_of<kColumn % 4>(codes)), zero_point);
+// Codes of one panel, one per byte, as quads of columns.
+template <int kBits>
+inline void decode_bits(const uint8_t* blocks, int64_t num_columns, uint8_t* codes) {
+  for (int64_t k = 0; k < num_columns; k += kBlockColumns) {
+    unroll<kQuads>([&](auto quad) {
+      store_u8(codes + quad.value * 64, quad_codes<kBits, quad.value>(blocks));
+    });
+    blocks += kBlockColumns * kLanes / 8 * kBits;
+    codes += kBlockColumns * kLanes;
+  }
+}
+
+// The functions of this file that are not inline are shared by all kinds: a form per kind would
+// multiply what has to be compiled.
+__attribute__((noinline)) void decode_codes(WeightKind kind, const uint8_t* blocks,
+                                            int64_t num_columns, uint8_t* codes) {
+  switch (kind) {
+    case WeightKind::kInt2:
+      return decode_bits<2>(blocks, num_columns, codes);
+    case WeightKind::kInt3:
+      return decode_bits<3>(blocks, num_columns, codes);
+    case WeightKind::kInt4:
+      return decode_bits<4>(blocks, num_columns, codes);
+    case WeightKind::kInt5:
+      return decode_bits<5>(blocks, num_columns, codes);
+    case WeightKind::kInt6:
+      return decode_bits<6>(blocks, num_columns, codes);
+    default:
+      return decode_bits<8>(blocks, num_columns, codes);
+  }
+}
+
+// A block of codes as floats [32 columns][16 rows]: without their scale, zero points taken off.
+__attribute__((noinline)) void decode_floats(WeightKind kind, const uint8_t* block,
+                                             F32x16 zero_point, float* columns) {
+  if (kind == WeightKind::kFp8) {
+    for (int quad = 0; quad < kQuads; ++quad, columns += 4 * kLanes) {
+      const U8x64 codes = load_u8(block + quad * 64);
+      store_f(columns, float_from_fp8(byte_of<0>(codes)));
+      store_f(columns + kLanes, float_from_fp8(byte_of<2>(codes)));
+      store_f(columns + 2 * kLanes, float_from_fp8(byte_of<1>(codes)));
+      store_f(columns + 3 * kLanes, float_from_fp8(byte_of<3>(codes)));
+    }
+    return;
+  }
+  uint8_t quads[kBlockColumns * kLanes];
+  decode_codes(kind, block, kBlockColumns, quads);
+  for (int quad = 0; quad < kQuads; ++quad, columns += 4 * kLanes) {
+    const U8x64 codes = load_u8(quads + quad * 64);
+    store_f(columns, sub(to_float(byte_of<0>(codes)), zero_point));
+    store_f(columns + kLanes, sub(to_float(byte_of<1>(codes)), zero_point));
+    store_f(columns + 2 * kLanes, sub(to_float(byte_of<2>(codes)), zero_point));
+    store_f(columns + 3 * kLanes, sub(to_float(byte_of<3>(codes)), zero_point));
   }
 }
 

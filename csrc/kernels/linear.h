@@ -8,64 +8,78 @@
 namespace paredown {
 namespace {
 
-template <int kBits>
-void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
 #if defined(PAREDOWN_HAS_TILES)
-  const bool fits_bytes = kBits < 8 || w.zero_points == nullptr;
-  if (num_tokens > kFewTokens) {
-    if (w.num_groups == 1 && w.num_columns % 64 == 0) {
-      constexpr WeightKind kKinds[] = {WeightKind::kInt2, WeightKind::kInt2, WeightKind::kInt2,
-                                       WeightKind::kInt3, WeightKind::kInt4, WeightKind::kInt5,
-                                       WeightKind::kInt6, WeightKind::kInt8, WeightKind::kInt8};
-      return row_tiles<kKinds[kBits]>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
-    }
-    if (w.num_groups > 1 && fits_bytes && fits_decoded(w)) {
-      return group_tiles<kBits>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
-    }
+
+// False where the tiles do not take the weight.
+bool int_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
+               int64_t panel_begin, int64_t panel_end, void* scratch) {
+  if (w.num_groups == 1) {
+    if (w.num_columns % 64 != 0) return false;
+    row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+    return true;
   }
-#endif
-  if (num_tokens > kManyTokens && fits_decoded(w)) {
-    return int_many<kBits>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
-  }
-  if (num_tokens == 1) {
-    return int_few<kBits, 2 * kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
-  }
-  int_few<kBits, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+  const bool fits_bytes = w.kind != WeightKind::kInt8 || w.zero_points == nullptr;
+  if (!fits_bytes || !fits_decoded(w)) return false;
+  group_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  return true;
 }
 
-template <WeightKind kKind>
-void linear_of(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
-               int64_t panel_begin, int64_t panel_end, void* scratch) {
-  if constexpr (is_integer(kKind)) {
-    if (w.input == InputKind::kInt8) {
-      return int_linear<weight_bits(kKind)>(w, in, out, num_tokens, panel_begin, panel_end,
-                                            scratch);
-    }
-  }
-  if constexpr (kKind == WeightKind::kBf16 || kKind == WeightKind::kFp8) {
-    if (w.input == InputKind::kBf16) {
-#if defined(PAREDOWN_HAS_TILES)
-      return row_tiles<kKind>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
-#else
-      return bf16_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 #endif
-    }
+
+// Weights whose codes are read in registers for up to kIntTokens tokens at a time.
+template <int kBits>
+void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
+                    int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
+  if (num_tokens == 1) {
+    return int_few<kBits, 1, 2 * kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
   }
-  float_linear<kKind>(w, in, out, num_tokens, panel_begin, panel_end);
+  int_few<kBits, kIntTokens, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+}
+
+void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
+                int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+  const bool few = num_tokens <= kFewTokens || !fits_decoded(w);
+#if defined(PAREDOWN_HAS_TILES)
+  if (!few && int_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch)) return;
+#endif
+  if (w.kind == WeightKind::kInt8 && few) {
+    return int_few_tokens<8>(w, in, out, num_tokens, panel_begin, panel_end);
+  }
+  if (w.kind == WeightKind::kInt4 && few) {
+    return int_few_tokens<4>(w, in, out, num_tokens, panel_begin, panel_end);
+  }
+  if (num_tokens > 1 && fits_decoded(w)) {
+    if (is_small(weight_bits(w.kind))) {
+      return int_many<is_small(4)>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+    }
+    return int_many<false>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  }
+  switch (w.kind) {
+    case WeightKind::kInt2:
+      return int_few<2, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+    case WeightKind::kInt3:
+      return int_few<3, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+    case WeightKind::kInt5:
+      return int_few<5, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+    default:
+      return int_few<6, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+  }
 }
 
 void linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
             int64_t panel_begin, int64_t panel_end, void* scratch) {
-  using Linear = void (*)(const LinearView&, const InputRows&, const OutputRows&, int64_t, int64_t,
-                          int64_t, void*);
-  // In the order of WeightKind.
-  static constexpr Linear kForms[] = {
-      linear_of<WeightKind::kFp32>, linear_of<WeightKind::kFp16>, linear_of<WeightKind::kBf16>,
-      linear_of<WeightKind::kFp8>,  linear_of<WeightKind::kInt2>, linear_of<WeightKind::kInt3>,
-      linear_of<WeightKind::kInt4>, linear_of<WeightKind::kInt5>, linear_of<WeightKind::kInt6>,
-      linear_of<WeightKind::kInt8>};
-  kForms[static_cast<int>(w.kind)](w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  switch (w.input) {
+    case InputKind::kInt8:
+      return int_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+    case InputKind::kBf16:
+#if defined(PAREDOWN_HAS_TILES)
+      return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+#else
+      return bf16_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+#endif
+    case InputKind::kFp32:
+      return float_linear(w, in, out, num_tokens, panel_begin, panel_end);
+  }
 }
 
 }  // namespace

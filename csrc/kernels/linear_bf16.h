@@ -119,7 +119,7 @@ void bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out
       InputRows floats = in;
       floats.values = static_cast<float*>(in.codes);
       floats.row_stride = in.code_stride / 4;
-      return coded_linear<WeightKind::kFp8>(w, floats, out, num_tokens, panel_begin, panel_end);
+      return coded_linear(w, floats, out, num_tokens, panel_begin, panel_end);
     }
     plain_linear<WeightKind::kBf16, kFloatPanels>(w, rounded, in.code_stride / 4, out, num_tokens,
                                                   panel_begin, panel_end);

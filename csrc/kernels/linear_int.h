@@ -48,6 +48,9 @@ struct CodeSource {
   int64_t panel_bytes;
 };
 
+// Codes below 8 bits have a faster product on some sets; elsewhere one form serves all.
+constexpr bool is_small(int bits) { return kHasSmallDot && bits < 8; }
+
 // Adds the products of `num_columns` columns.
 template <int kBits, bool kSmall, int kTokens, int kPanels>
 inline void add_products(CodeSource source, int64_t num_columns, const int8_t* x,
@@ -112,37 +115,25 @@ inline void finish_tile(const LinearView& w, const InputRows& in, const OutputRo
 }
 
 // Few tokens: the weight is read once, its codes decoded in registers.
-template <int kBits, int kPanels>
+template <int kBits, int kTokens, int kPanels>
 void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
              int64_t panel, int64_t panel_end) {
   const int64_t panel_bytes = w.num_columns * kLanes / 8 * kBits;
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     const CodeSource source{static_cast<const uint8_t*>(w.values) + panel * panel_bytes,
                             panel_bytes};
-    token_tiles<kIntTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+    token_tiles<kTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
       F32x16 totals[tokens.value][kPanels];
       for (auto& row : totals) {
         for (F32x16& total : row) total = zero_f();
       }
-      add_groups<kBits, kBits != 8, tokens.value, kPanels>(w, in, source, token, panel, 0,
+      add_groups<kBits, is_small(kBits), tokens.value, kPanels>(w, in, source, token, panel, 0,
                                                           w.num_groups, totals);
       finish_tile<tokens.value, kPanels>(w, in, out, token, panel, totals);
     });
   }
   if constexpr (kPanels > 1) {
-    int_few<kBits, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
-  }
-}
-
-// Codes of one panel, one per byte.
-template <int kBits>
-inline void decode_codes(const uint8_t* blocks, int64_t num_columns, uint8_t* codes) {
-  for (int64_t k = 0; k < num_columns; k += kBlockColumns) {
-    unroll<kQuads>([&](auto quad) {
-      store_u8(codes + quad.value * 64, quad_codes<kBits, quad.value>(blocks));
-    });
-    blocks += kBlockColumns * kLanes / 8 * kBits;
-    codes += kBlockColumns * kLanes;
+    int_few<kBits, kTokens, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 

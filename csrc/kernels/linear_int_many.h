@@ -24,16 +24,18 @@ inline Stretch stretch_at(const LinearView& w, int64_t first, int64_t limit) {
   return {first, columns, false};
 }
 
-template <int kBits, int kPanels>
+// The codes of kPanels panels in a stretch: where they lie, or decoded.
+template <int kPanels>
 inline CodeSource decoded_source(const LinearView& w, int64_t panel, const Stretch& stretch,
                                  uint8_t* decoded) {
-  const int64_t panel_bytes = w.num_columns * kLanes / 8 * kBits;
+  const int bits = weight_bits(w.kind);
+  const int64_t panel_bytes = w.num_columns * kLanes / 8 * bits;
   const uint8_t* codes = static_cast<const uint8_t*>(w.values) + panel * panel_bytes +
-                         stretch.first * kLanes / 8 * kBits;
-  if constexpr (kBits == 8) return {codes, panel_bytes};
+                         stretch.first * kLanes / 8 * bits;
+  if (bits == 8) return {codes, panel_bytes};
   for (int p = 0; p < kPanels; ++p) {
-    decode_codes<kBits>(codes + p * panel_bytes, stretch.num_columns,
-                        decoded + p * kDecodedColumns * kLanes);
+    decode_codes(w.kind, codes + p * panel_bytes, stretch.num_columns,
+                 decoded + p * kDecodedColumns * kLanes);
   }
   return {decoded, kDecodedColumns * kLanes};
 }
@@ -86,7 +88,7 @@ inline void group_tile(const LinearView& w, const InputRows& in, const OutputRow
   }
 }
 
-template <int kBits, int kPanels = kIntPanels>
+template <bool kSmall, int kPanels = kIntPanels>
 void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
               int64_t panel, int64_t panel_end, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
@@ -95,20 +97,20 @@ void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, i
     Stretch stretch{0, 0, false};
     for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
       stretch = stretch_at(w, first, kStretchColumns);
-      const CodeSource source = decoded_source<kBits, kPanels>(w, panel, stretch, decoded);
+      const CodeSource source = decoded_source<kPanels>(w, panel, stretch, decoded);
       token_tiles<kIntTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
         float* waiting = carry + token * kPanels * kLanes;
         if (w.num_groups == 1) {
-          return row_tile<kBits != 8, tokens.value, kPanels>(w, in, out, source, stretch, token,
-                                                            panel, waiting);
+          return row_tile<kSmall, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
+                                                         waiting);
         }
-        group_tile<kBits != 8, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
-                                                     waiting);
+        group_tile<kSmall, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
+                                                  waiting);
       });
     }
   }
   if constexpr (kPanels > 1) {
-    int_many<kBits, kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);
+    int_many<kSmall, kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);
   }
 }
 

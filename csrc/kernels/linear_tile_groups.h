@@ -10,23 +10,22 @@ namespace {
 #if defined(PAREDOWN_HAS_TILES)
 
 // Codes minus zero points as signed bytes, which leaves no correction. Codes of 8 bits with zero
-// points of their own do not fit and keep it.
-template <int kBits>
+// points of their own do not fit.
 inline void decode_signed(const LinearView& w, int64_t panel, int64_t first, int64_t num_columns,
                           uint8_t* codes) {
-  const auto* blocks = static_cast<const uint8_t*>(w.values) +
-                       (panel * w.num_columns + first) * kLanes / 8 * kBits;
+  decode_codes(w.kind,
+               static_cast<const uint8_t*>(w.values) +
+                   (panel * w.num_columns + first) / kBlockColumns * block_bytes(w.kind),
+               num_columns, codes);
+  U8x64 zero_points = set_u8(static_cast<uint8_t>(1 << (weight_bits(w.kind) - 1)));
   for (int64_t k = 0; k < num_columns; k += kBlockColumns) {
-    const int64_t group = w.weight_groups == 1 ? 0 : (first + k) / w.group_size;
-    const int64_t index = (panel * w.weight_groups + group) * kLanes;
-    const U8x64 zero_points = w.zero_points == nullptr
-                                  ? set_u8(static_cast<uint8_t>(1 << (kBits - 1)))
-                                  : repeat_4(w.zero_points + index);
-    unroll<kQuads>([&](auto quad) {
-      store_u8(codes + quad.value * 64, sub(quad_codes<kBits, quad.value>(blocks), zero_points));
-    });
-    blocks += kBlockColumns * kLanes / 8 * kBits;
-    codes += kBlockColumns * kLanes;
+    if (w.zero_points != nullptr) {
+      const int64_t group = w.weight_groups == 1 ? 0 : (first + k) / w.group_size;
+      zero_points = repeat_4(w.zero_points + (panel * w.weight_groups + group) * kLanes);
+    }
+    for (int quad = 0; quad < kQuads; ++quad, codes += 64) {
+      store_u8(codes, sub(load_u8(codes), zero_points));
+    }
   }
 }
 
@@ -46,19 +45,19 @@ inline void group_product(const GroupTile& tile, int64_t group, int32_t* product
   constexpr int64_t kColumns = kWide ? 64 : 32;
   const uint8_t* b = tile.codes + group * tile.num_steps * kColumns * kLanes;
   const int8_t* a = tile.x + group * tile.num_steps * kColumns;
-  _tile_zero(kC);
+  tile_zero<kC>();
   for (int64_t step = 0; step < tile.num_steps; ++step) {
     if constexpr (kWide) {
-      _tile_loadd(4, a + step * kColumns, tile.row_bytes);
-      _tile_loadd(6, b + step * kColumns * kLanes, 64);
-      _tile_dpbssd(kC, 4, 6);
+      tile_load<4>(a + step * kColumns, tile.row_bytes);
+      tile_load<6>(b + step * kColumns * kLanes, 64);
+      tile_dot_ss<kC, 4, 6>();
     } else {
-      _tile_loadd(5, a + step * kColumns, tile.row_bytes);
-      _tile_loadd(7, b + step * kColumns * kLanes, 64);
-      _tile_dpbssd(kC, 5, 7);
+      tile_load<5>(a + step * kColumns, tile.row_bytes);
+      tile_load<7>(b + step * kColumns * kLanes, 64);
+      tile_dot_ss<kC, 5, 7>();
     }
   }
-  _tile_stored(kC, product, 64);
+  tile_store<kC>(product, 64);
 }
 
 enum class GroupScales { kBoth, kWeight, kInput };
@@ -79,7 +78,7 @@ inline void add_group_product(const GroupTile& tile, int64_t group, const int32_
 // Groups [0, num_groups) of the tile, added to sums [16 tokens][stride]. The product of a group is
 // asked for two groups before it is needed.
 template <GroupScales kScales, bool kWide>
-inline void add_group_tiles(const GroupTile& tile, int64_t num_groups, float* sums, int64_t stride,
+__attribute__((noinline)) void add_group_tiles(const GroupTile& tile, int64_t num_groups, float* sums, int64_t stride,
                             bool from_zero) {
   alignas(64) int32_t products[4][kLanes * kLanes];
   F32x16 totals[kLanes];
@@ -131,7 +130,6 @@ inline void unpack_scales(const LinearView& w, int64_t panel, int64_t group, int
   }
 }
 
-template <int kBits>
 void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
@@ -145,7 +143,7 @@ void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out
       for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
         stretch = stretch_at(w, first, kDecodedColumns);
         const int64_t columns = stretch.num_columns;
-        decode_signed<kBits>(w, panel + p, first, columns, decoded);
+        decode_signed(w, panel + p, first, columns, decoded);
         unpack_scales(w, panel + p, first / w.group_size, columns / w.group_size, scales);
         GroupTile tile{decoded, nullptr, 0, 0, scales, nullptr};
         float* totals = sums + p * kLanes;

@@ -11,13 +11,6 @@ namespace {
 #if defined(PAREDOWN_HAS_TILES)
 
 constexpr int64_t kTileBytes = 1024;
-// Up to this many tokens the vector form reads the weight as fast as memory gives it.
-constexpr int64_t kFewTokens = 4;
-
-inline int64_t padded_tokens(int64_t num_tokens) {
-  return (num_tokens + kLanes - 1) / kLanes * kLanes;
-}
-
 // Two panels of B tiles, a column step of 64 bytes each 1 KB.
 struct TilePair {
   const uint8_t* panels[2];
@@ -26,9 +19,9 @@ struct TilePair {
 template <bool kInt8, int kC, int kA, int kB>
 inline void multiply() {
   if constexpr (kInt8) {
-    _tile_dpbsud(kC, kA, kB);
+    tile_dot_su<kC, kA, kB>();
   } else {
-    _tile_dpbf16ps(kC, kA, kB);
+    tile_dot_bf16<kC, kA, kB>();
   }
 }
 
@@ -40,33 +33,33 @@ inline void tile_product(const TilePair& weights, int64_t num_steps, const uint8
   constexpr int64_t kRow = 2 * kLanes * sizeof(float);
   float* second = sums + kLanes * 2 * kLanes;
   if (from_zero) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    tile_zero<0>();
+    tile_zero<1>();
+    tile_zero<2>();
+    tile_zero<3>();
   } else {
-    _tile_loadd(0, sums, kRow);
-    _tile_loadd(1, sums + kLanes, kRow);
-    if constexpr (kHalves == 2) _tile_loadd(2, second, kRow);
-    if constexpr (kHalves == 2) _tile_loadd(3, second + kLanes, kRow);
+    tile_load<0>(sums, kRow);
+    tile_load<1>(sums + kLanes, kRow);
+    if constexpr (kHalves == 2) tile_load<2>(second, kRow);
+    if constexpr (kHalves == 2) tile_load<3>(second + kLanes, kRow);
   }
   for (int64_t step = 0; step < num_steps; ++step) {
     const uint8_t* a = x + step * 64;
-    _tile_loadd(6, weights.panels[0] + step * kTileBytes, 64);
-    _tile_loadd(4, a, row_bytes);
+    tile_load<6>(weights.panels[0] + step * kTileBytes, 64);
+    tile_load<4>(a, row_bytes);
     multiply<kInt8, 0, 4, 6>();
-    _tile_loadd(7, weights.panels[1] + step * kTileBytes, 64);
+    tile_load<7>(weights.panels[1] + step * kTileBytes, 64);
     multiply<kInt8, 1, 4, 7>();
     if constexpr (kHalves == 2) {
-      _tile_loadd(5, a + kLanes * row_bytes, row_bytes);
+      tile_load<5>(a + kLanes * row_bytes, row_bytes);
       multiply<kInt8, 2, 5, 6>();
       multiply<kInt8, 3, 5, 7>();
     }
   }
-  _tile_stored(0, sums, kRow);
-  _tile_stored(1, sums + kLanes, kRow);
-  if constexpr (kHalves == 2) _tile_stored(2, second, kRow);
-  if constexpr (kHalves == 2) _tile_stored(3, second + kLanes, kRow);
+  tile_store<0>(sums, kRow);
+  tile_store<1>(sums + kLanes, kRow);
+  if constexpr (kHalves == 2) tile_store<2>(second, kRow);
+  if constexpr (kHalves == 2) tile_store<3>(second + kLanes, kRow);
 }
 
 template <bool kInt8>
@@ -107,22 +100,23 @@ inline void finish_pair(const LinearView& w, const InputRows& in, const OutputRo
 }
 
 // The B tiles of columns [first, first + columns) of a panel: where they lie, or decoded.
-template <WeightKind kKind>
 inline const uint8_t* panel_tiles(const LinearView& w, int64_t panel, int64_t first,
                                   int64_t columns, uint8_t* decoded) {
   const auto* values = static_cast<const uint8_t*>(w.values) +
-                       (panel * w.num_columns + first) / kBlockColumns * block_bytes(kKind);
-  if constexpr (kKind == WeightKind::kBf16 || kKind == WeightKind::kInt8) return values;
-  if constexpr (kKind == WeightKind::kFp8) decode_fp8(values, columns, decoded);
-  if constexpr (weight_bits(kKind) < 8) decode_codes<weight_bits(kKind)>(values, columns, decoded);
+                       (panel * w.num_columns + first) / kBlockColumns * block_bytes(w.kind);
+  if (w.kind == WeightKind::kBf16 || w.kind == WeightKind::kInt8) return values;
+  if (w.kind == WeightKind::kFp8) {
+    decode_fp8(values, columns, decoded);
+  } else {
+    decode_codes(w.kind, values, columns, decoded);
+  }
   return decoded;
 }
 
 // Weights without groups: bf16 and fp8 times bf16, or one int32 sum over the whole row.
-template <WeightKind kKind>
-void row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
-               int64_t panel_begin, int64_t panel_end, void* scratch) {
-  constexpr bool kInt8 = is_integer(kKind);
+template <bool kInt8>
+void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& out,
+                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   constexpr int64_t kStep = kInt8 ? 64 : 32;
   constexpr int64_t kElement = kInt8 ? 1 : 2;
   auto* decoded = static_cast<uint8_t*>(scratch);
@@ -135,11 +129,11 @@ void row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, 
       const int64_t left = w.num_columns - first;
       const int64_t columns = left < kDecodedColumns ? left : kDecodedColumns;
       TilePair weights;
-      weights.panels[0] = panel_tiles<kKind>(w, panel, first, columns, decoded);
-      weights.panels[1] =
-          single ? weights.panels[0]
-                 : panel_tiles<kKind>(w, panel + 1, first, columns,
-                                      decoded + kLanes * kDecodedColumns * kElement);
+      weights.panels[0] = panel_tiles(w, panel, first, columns, decoded);
+      weights.panels[1] = single
+                              ? weights.panels[0]
+                              : panel_tiles(w, panel + 1, first, columns,
+                                            decoded + kLanes * kDecodedColumns * kElement);
       tile_products<kInt8>(weights, columns / kStep, x + first * kElement, in.code_stride,
                            num_tokens, sums, first == 0);
     }
@@ -149,6 +143,14 @@ void row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, 
       finish_pair<2>(w, in, out, num_tokens, panel, sums);
     }
   }
+}
+
+void row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
+               int64_t panel_begin, int64_t panel_end, void* scratch) {
+  if (w.input == InputKind::kInt8) {
+    return row_tiles_of<true>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  }
+  row_tiles_of<false>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 }
 
 #endif

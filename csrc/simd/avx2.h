@@ -25,8 +25,10 @@ constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
 constexpr int kIntTokens = 2;
 constexpr int kIntPanels = 2;
-// From this many tokens on, decoding codes to memory once is cheaper than in registers each time.
-constexpr int kManyTokens = 8;
+// Up to this many tokens codes are decoded in registers; for more, once to memory.
+constexpr int kFewTokens = 8;
+// Products of codes below 8 bits are made differently.
+constexpr bool kHasSmallDot = true;
 
 inline F32x16 zero_f() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 set_f(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -24,8 +24,14 @@ constexpr int kFloatPanels = 4;
 constexpr int kCodedTokens = 4;
 constexpr int kIntTokens = 6;
 constexpr int kIntPanels = 2;
-// From this many tokens on, decoding codes to memory once is cheaper than in registers each time.
-constexpr int kManyTokens = 12;
+// Up to this many tokens codes are decoded in registers; for more, once to memory.
+#if defined(PAREDOWN_HAS_TILES)
+constexpr int kFewTokens = 4;
+#else
+constexpr int kFewTokens = 12;
+#endif
+// Products of codes below 8 bits are made differently.
+constexpr bool kHasSmallDot = false;
 
 inline F32x16 zero_f() { return {_mm512_setzero_ps()}; }
 inline F32x16 set_f(float x) { return {_mm512_set1_ps(x)}; }

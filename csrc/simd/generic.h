@@ -23,8 +23,10 @@ constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
 constexpr int kIntTokens = 2;
 constexpr int kIntPanels = 2;
-// From this many tokens on, decoding codes to memory once is cheaper than in registers each time.
-constexpr int kManyTokens = 4;
+// Up to this many tokens codes are decoded in registers; for more, once to memory.
+constexpr int kFewTokens = 4;
+// Products of codes below 8 bits are made differently.
+constexpr bool kHasSmallDot = false;
 
 template <class Result, class Function>
 inline Result each_lane(Function function) {
