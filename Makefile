@@ -25,7 +25,7 @@ test: .venv/test.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug -DPAREDOWN_PYTHON=OFF \
-		-DPAREDOWN_CHECK=ON -DPAREDOWN_SANITIZE=ON -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
+		-DPAREDOWN_CHECK=ON -DPAREDOWN_SANITIZE=address,undefined -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
 	$(BIN)/cmake --build build/sanitize --parallel 2 >/dev/null
 	build/sanitize/core_check
 	$(BIN)/python -m pytest
