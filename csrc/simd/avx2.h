@@ -28,7 +28,11 @@ constexpr int kIntPanels = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
 // Products of codes below 8 bits are made differently.
+#if defined(__AVXVNNI__)
+constexpr bool kHasSmallDot = false;
+#else
 constexpr bool kHasSmallDot = true;
+#endif
 
 inline F32x16 zero_f() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 set_f(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -26,8 +26,14 @@ constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
 constexpr int kIntTokens = 2;
 constexpr int kIntPanels = 2;
-// From this many tokens on, decoding codes to memory once is cheaper than in registers each time.
-constexpr int kManyTokens = 8;
+// Up to this many tokens codes are decoded in registers; for more, once to memory.
+constexpr int kFewTokens = 8;
+// Products of codes below 8 bits are made differently.
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+constexpr bool kHasSmallDot = false;
+#else
+constexpr bool kHasSmallDot = true;
+#endif
 
 template <class Result, class Function, class... Operands>
 inline Result each_register(Function function, const Operands&... operands) {
