@@ -24,32 +24,41 @@ float peak_fp32(int64_t num_operations) {
 
 #if defined(PAREDOWN_HAS_TILES)
 
-// The four accumulators of a tile kernel: 16 x 16 sums of 64 bytes of columns each.
-template <bool kInt8>
-float peak_tiles(int64_t num_operations) {
+// Four accumulators fed by two A and two B tiles, as the linear layers use them.
+template <class Product>
+float peak_tiles(int64_t num_operations, int64_t operations_per_product, Product&& product) {
   const TileScope scope;
-  unroll<8>([](auto tile) { tile_zero<tile.value>(); });
-  const int64_t operations = int64_t{4} * 2 * kLanes * kLanes * (kInt8 ? 64 : 32);
-  for (int64_t i = 0; i < num_operations; i += operations) {
-    if constexpr (kInt8) {
-      tile_dot_su<0, 4, 6>();
-      tile_dot_su<1, 4, 7>();
-      tile_dot_su<2, 5, 6>();
-      tile_dot_su<3, 5, 7>();
-    } else {
-      tile_dot_bf16<0, 4, 6>();
-      tile_dot_bf16<1, 4, 7>();
-      tile_dot_bf16<2, 5, 6>();
-      tile_dot_bf16<3, 5, 7>();
-    }
-  }
-  float sums[kLanes * kLanes];
-  tile_store<0>(sums, kLanes * 4);
+  alignas(64) float sums[16 * kLanes] = {};
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
+  tile_load<4>(sums, 64);
+  tile_load<5>(sums, 64);
+  tile_load<6>(sums, 64);
+  tile_load<7>(sums, 64);
+  for (int64_t i = 0; i < num_operations; i += 4 * operations_per_product) product();
+  tile_store<0>(sums, 64);
   return sums[0];
 }
 
-float peak_bf16(int64_t num_operations) { return peak_tiles<false>(num_operations); }
-float peak_int8(int64_t num_operations) { return peak_tiles<true>(num_operations); }
+float peak_bf16(int64_t num_operations) {
+  return peak_tiles(num_operations, 2 * 16 * 16 * 32, [] {
+    tile_dot_bf16<0, 4, 6>();
+    tile_dot_bf16<1, 4, 7>();
+    tile_dot_bf16<2, 5, 6>();
+    tile_dot_bf16<3, 5, 7>();
+  });
+}
+
+float peak_int8(int64_t num_operations) {
+  return peak_tiles(num_operations, 2 * 16 * 16 * 64, [] {
+    tile_dot_su<0, 4, 6>();
+    tile_dot_su<1, 4, 7>();
+    tile_dot_su<2, 5, 6>();
+    tile_dot_su<3, 5, 7>();
+  });
+}
 
 #else
 
