@@ -1,15 +1,19 @@
-# Two commands: `make demo` sets everything up and runs the main job, `make test` sets everything up
-# and runs every check. Both work on a fresh clone.
+# `make demo` sets everything up and runs the main job, `make test` sets everything up and runs every
+# check, `make bench` installs the peers and measures them beside us. All work on a fresh clone.
+# `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
+# g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f)
+CHECK := -S . -DPAREDOWN_PYTHON=OFF -DPAREDOWN_CHECK=ON
 CPP := $(shell find csrc -name '*.h' -o -name '*.cpp')
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 DEMO := runs/demo
+BENCH := runs/bench
 # Text to measure quality on; without it, text sampled from the model itself is used.
 export PAREDOWN_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test
+.PHONY: demo test bench cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -24,11 +28,25 @@ test: .venv/test.stamp
 	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug -DPAREDOWN_PYTHON=OFF \
-		-DPAREDOWN_CHECK=ON -DPAREDOWN_SANITIZE=ON -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
+	$(BIN)/cmake $(CHECK) -B build/sanitize -DCMAKE_BUILD_TYPE=Debug \
+		-DPAREDOWN_SANITIZE=address,undefined -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
 	$(BIN)/cmake --build build/sanitize --parallel 2 >/dev/null
 	build/sanitize/core_check
+	$(BIN)/cmake $(CHECK) -B build/check >/dev/null
+	$(BIN)/cmake --build build/check --parallel 2 >/dev/null
+	build/check/core_check
 	$(BIN)/python -m pytest
+
+bench: .venv/bench.stamp
+	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
+		--markdown $(BENCH)/cpu_peers.md
+
+cross-check: .venv/test.stamp
+	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \
+		{ echo "cross-check did not run: $$tool is not installed" >&2; exit 1; }; done
+	$(BIN)/cmake $(CHECK) -B build/aarch64 --toolchain cmake/aarch64-linux-gnu.cmake >/dev/null
+	$(BIN)/cmake --build build/aarch64 --parallel 2 >/dev/null
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/core_check
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -39,4 +57,9 @@ test: .venv/test.stamp
 
 .venv/test.stamp: .venv/bin/python $(SOURCES)
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+.venv/bench.stamp: .venv/bin/python $(SOURCES) benchmarks/install/llama_cpp.sh
+	PIP="$(PIP)" benchmarks/install/llama_cpp.sh
+	$(PIP) --editable '.[peers]'
 	touch $@

@@ -6,7 +6,8 @@
 
 namespace paredown {
 
-// Zeroed memory, page-aligned; pages take memory only when they are written.
+// Zeroed memory, aligned to 64 bytes; pages take memory only when they are written. From 2 MiB on
+// they are huge pages where the system allows it.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;

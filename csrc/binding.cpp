@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -33,16 +34,11 @@ Value look_up(const std::map<std::string, Value>& table, const std::string& key,
   return found->second;
 }
 
-const std::map<std::string, WeightKind> kWeightKinds = {{"fp32", WeightKind::kFp32},
-                                                        {"fp16", WeightKind::kFp16},
-                                                        {"bf16", WeightKind::kBf16},
-                                                        {"fp8", WeightKind::kFp8},
-                                                        {"int2", WeightKind::kInt2},
-                                                        {"int3", WeightKind::kInt3},
-                                                        {"int4", WeightKind::kInt4},
-                                                        {"int5", WeightKind::kInt5},
-                                                        {"int6", WeightKind::kInt6},
-                                                        {"int8", WeightKind::kInt8}};
+const std::map<std::string, WeightKind> kWeightKinds = {
+    {"fp32", WeightKind::kFp32}, {"fp16", WeightKind::kFp16}, {"bf16", WeightKind::kBf16},
+    {"fp8", WeightKind::kFp8},   {"int2", WeightKind::kInt2}, {"int3", WeightKind::kInt3},
+    {"int4", WeightKind::kInt4}, {"int5", WeightKind::kInt5}, {"int6", WeightKind::kInt6},
+    {"int8", WeightKind::kInt8}};
 const std::map<std::string, Activations> kActivationForms = {
     {"fp32", Activations::kFp32},
     {"bf16", Activations::kBf16},
@@ -221,6 +217,11 @@ NB_MODULE(_core, m) {
     for (Isa isa : supported_isas()) names.emplace_back(isa_name(isa));
     return names;
   });
+  m.def("known_isas", [] {
+    std::vector<std::pair<std::string, std::string>> found;
+    for (Isa isa : known_isas()) found.emplace_back(isa_name(isa), why_unavailable(isa));
+    return found;
+  });
   m.def(
       "measure_peak",
       [](const std::string& isa, int num_threads, const std::string& unit) {
@@ -234,6 +235,13 @@ NB_MODULE(_core, m) {
         return measure_bandwidth(choose_isa(isa), num_threads, num_bytes);
       },
       nb::arg("isa"), nb::arg("num_threads"), nb::arg("num_bytes"),
+      nb::call_guard<nb::gil_scoped_release>());
+  m.def(
+      "measure_region",
+      [](const std::string& isa, int num_threads, int64_t num_regions, int64_t num_operations) {
+        return measure_region(choose_isa(isa), num_threads, num_regions, num_operations);
+      },
+      nb::arg("isa"), nb::arg("num_threads"), nb::arg("num_regions"), nb::arg("num_operations"),
       nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<Linear>(m, "Linear")

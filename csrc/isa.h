@@ -1,4 +1,4 @@
-// Which instruction sets this build knows, this processor has, and which one is in use.
+// Which instruction sets this build knows, which this processor has, and which one is in use.
 #pragma once
 
 #include <string>
@@ -6,13 +6,28 @@
 
 namespace paredown {
 
-enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+// One entry per object of kernels, of all processors; docs/instruction-sets.md says what each has.
+enum class Isa {
+  kGeneric,
+  kAvx2,
+  kAvx2Vnni,
+  kAvx512,
+  kAvx512Bf16,
+  kAmx,
+  kNeon,
+  kNeonDotprod,
+  kNeonI8mm,
+};
 
-// "generic", "avx2", "avx512" (with VNNI), "avx512_bf16" (with VNNI and BF16), "amx" (the last one
-// and matrix tiles of int8 and bf16).
 const char* isa_name(Isa isa);
 
-// In rising order of preference; the last one is the default.
+// The sets this build has kernels for, in rising order of preference.
+std::vector<Isa> known_isas();
+
+// Why this processor or system cannot run a set, in a few words; empty when it can.
+std::string why_unavailable(Isa isa);
+
+// The known sets that are available, in rising order of preference; the last one is the default.
 std::vector<Isa> supported_isas();
 
 // An empty name means the best supported set; an unknown or unsupported one throws

@@ -28,12 +28,9 @@ void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
 InputRows LinearRunner::input_rows(const LinearView& view) const {
   // A cache line more than a power of two: rows side by side do not share their cache sets.
   const int64_t element_bytes = view.input == InputKind::kInt8 ? 1 : kernels_.bf16_input_bytes;
-  return {values_.as<float>(),
-          view.num_columns + kCacheLine / 4,
-          codes_.get(),
-          view.num_columns * element_bytes + kCacheLine,
-          scales_.as<float>(),
-          sums_.as<int32_t>()};
+  return {values_.as<float>(), view.num_columns + kCacheLine / 4,
+          codes_.get(),        view.num_columns * element_bytes + kCacheLine,
+          scales_.as<float>(), sums_.as<int32_t>()};
 }
 
 void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,

@@ -211,7 +211,6 @@ void Model::embed_rows(const StepInput& input) {
   });
 }
 
-
 void Model::rotate_and_store(const Layer& layer, int64_t index) {
   const KvView kv = kv_view(index);
   const int64_t head_dim = config_.head_dim;

@@ -72,8 +72,8 @@ void set_groups(const LinearSource& source, LinearView& view) {
   const int64_t group = source.group_size;
   const bool per_row = !is_coded(source.kind) || group >= source.num_columns;
   if (!per_row && (group % kBlockColumns != 0 || source.num_columns % group != 0)) {
-    fail("a group of " + std::to_string(group) +
-         " columns must be a multiple of 32 that divides " + std::to_string(source.num_columns));
+    fail("a group of " + std::to_string(group) + " columns must be a multiple of 32 that divides " +
+         std::to_string(source.num_columns));
   }
   const bool grouped_input = source.activations == Activations::kInt8Group;
   if (!per_row) {
@@ -114,9 +114,8 @@ Sections sections(const PackedShape& shape) {
   const int64_t num_scales = rows * view.weight_groups;
   const int64_t scale_bytes = view.scale_kind == ScaleKind::kFp32 ? 4 : 2;
   Sections found{};
-  found.scales = round_up(rows / kLanes * (view.num_columns / kBlockColumns) *
-                              block_bytes(view.kind),
-                          kCacheLine);
+  found.scales = round_up(
+      rows / kLanes * (view.num_columns / kBlockColumns) * block_bytes(view.kind), kCacheLine);
   found.zero_points =
       found.scales + (shape.has_scales ? round_up(num_scales * scale_bytes, kCacheLine) : 0);
   found.bias = found.zero_points + (shape.has_zero_points ? round_up(num_scales, kCacheLine) : 0);
@@ -142,14 +141,15 @@ void pack_codes(const uint8_t* codes, int64_t count, int bits, int64_t lane, uin
 }
 
 // One row of up to 32 columns into its block.
-void pack_block(WeightKind kind, const uint8_t* from, int64_t count, int64_t lane,
-                uint8_t* block) {
+void pack_block(WeightKind kind, const uint8_t* from, int64_t count, int64_t lane, uint8_t* block) {
   switch (kind) {
     case WeightKind::kFp32:
-      for (int64_t k = 0; k < count; ++k) std::memcpy(block + (k * kLanes + lane) * 4, from + k * 4, 4);
+      for (int64_t k = 0; k < count; ++k)
+        std::memcpy(block + (k * kLanes + lane) * 4, from + k * 4, 4);
       return;
     case WeightKind::kFp16:
-      for (int64_t k = 0; k < count; ++k) std::memcpy(block + (k * kLanes + lane) * 2, from + k * 2, 2);
+      for (int64_t k = 0; k < count; ++k)
+        std::memcpy(block + (k * kLanes + lane) * 2, from + k * 2, 2);
       return;
     case WeightKind::kBf16:
       for (int64_t k = 0; k < count; ++k) {
@@ -228,8 +228,7 @@ int64_t PackedLinear::packed_row(int64_t row) const {
 
 void PackedLinear::pack_panel(const LinearSource& source, int64_t panel) {
   const int64_t half = view_.num_rows / 2;
-  const int64_t first =
-      shape_.gated ? panel / 2 * kLanes + panel % 2 * half : panel * kLanes;
+  const int64_t first = shape_.gated ? panel / 2 * kLanes + panel % 2 * half : panel * kLanes;
   const int64_t num_lanes = std::min<int64_t>(kLanes, source.num_rows - first);
   const int64_t num_blocks = view_.num_columns / kBlockColumns;
   const int64_t bytes = block_bytes(source.kind);
@@ -265,7 +264,8 @@ void PackedLinear::pack_row_scales(const LinearSource& source) {
                                   : fp16_bits(scale);
         reinterpret_cast<uint16_t*>(data + found.scales)[slot] = half;
       }
-      if (shape_.has_zero_points) data[found.zero_points + slot] = source.zero_points[row * groups + group];
+      if (shape_.has_zero_points)
+        data[found.zero_points + slot] = source.zero_points[row * groups + group];
     }
   }
 }

@@ -68,4 +68,16 @@ double measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes) {
   return best;
 }
 
+double measure_region(Isa isa, int num_threads, int64_t num_regions, int64_t num_operations) {
+  if (num_regions < 1) throw std::invalid_argument("there must be regions to measure");
+  const KernelTable& kernels = kernel_table(isa);
+  ThreadPool pool(num_threads);
+  const double seconds = seconds_of([&] {
+    for (int64_t region = 0; region < num_regions; ++region) {
+      pool.run([&](int, int) { sink = kernels.peak_fp32(num_operations); });
+    }
+  });
+  return seconds / static_cast<double>(num_regions);
+}
+
 }  // namespace paredown

@@ -15,4 +15,8 @@ double measure_peak(Isa isa, int num_threads, const std::string& unit);
 // rounds. A buffer that fits a cache measures that cache, which is the limit of a model that fits.
 double measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes);
 
+// Mean seconds of one of num_regions parallel regions in a row, each share of which runs about
+// `num_operations` float operations: 0 leaves the cost of starting and ending a region.
+double measure_region(Isa isa, int num_threads, int64_t num_regions, int64_t num_operations);
+
 }  // namespace paredown

@@ -3,6 +3,10 @@
 #include <stdexcept>
 #include <string>
 
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -10,20 +14,66 @@
 namespace paredown {
 namespace {
 
-// Spins before a helper parks: some tens of microseconds, more than the gap between two parallel
-// regions of a step, so helpers stay awake inside a step and sleep soon after the last one.
-constexpr int kSpinsBeforePark = 1500;
-// Spins before the caller gives its core away while it waits (a neighbour may hold a helper's
-// core).
-constexpr int kSpinsBeforeYield = 4000;
+using Clock = std::chrono::steady_clock;
+
+// More than the gap between two parallel regions of a step, so helpers stay awake inside a step and
+// sleep soon after the last one.
+constexpr std::chrono::microseconds kSpinBeforePark{50};
+// With fewer cores than threads a spinning helper holds the core that another thread needs.
+constexpr std::chrono::microseconds kSpinWithoutCore{2};
+// The caller waits this long for a helper that has begun, then gives its core away between looks (a
+// neighbour may hold the helper's core, or wait for ours).
+constexpr std::chrono::microseconds kSpinBeforeYield{100};
+// Looks between two readings of the clock, which costs about as much as one pause.
+constexpr int kLooksPerReading = 16;
 
 void pause_briefly() {
 #if defined(__x86_64__)
   _mm_pause();
-#else
-  std::this_thread::yield();
+#elif defined(__aarch64__)
+  // `yield` does nothing on most cores; an instruction barrier waits some tens of cycles.
+  asm volatile("isb" : : : "memory");
 #endif
 }
+
+// Whether `done` became true within about `budget`. A pause is 40 to 140 cycles, by processor, so
+// the budget is time and not a number of pauses.
+template <class Done>
+bool spin_until(Done&& done, std::chrono::nanoseconds budget) {
+  const auto look = [&] {
+    for (int i = 0; i < kLooksPerReading; ++i) {
+      if (done()) return true;
+      pause_briefly();
+    }
+    return false;
+  };
+  if (look()) return true;
+  const auto deadline = Clock::now() + budget;
+  while (Clock::now() < deadline) {
+    if (look()) return true;
+  }
+  return done();
+}
+
+int num_usable_cores() {
+#if defined(__linux__)
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return CPU_COUNT(&cores);
+#endif
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+// What `top -H` and the like show.
+void name_this_thread(int share) {
+#if defined(__linux__)
+  pthread_setname_np(pthread_self(), ("paredown-" + std::to_string(share)).c_str());
+#else
+  (void)share;
+#endif
+}
+
+uint64_t claimed(uint64_t number) { return 2 * number - 1; }
+uint64_t finished(uint64_t number) { return 2 * number; }
 
 }  // namespace
 
@@ -32,73 +82,84 @@ ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
     throw std::invalid_argument("a thread pool has 1 to 255 threads, not " +
                                 std::to_string(num_threads));
   }
-  for (int thread = 1; thread < num_threads_; ++thread) {
-    threads_.emplace_back([this] { work(); });
+  spin_budget_ = num_threads <= num_usable_cores() ? kSpinBeforePark : kSpinWithoutCore;
+  shares_ = std::vector<Share>(static_cast<size_t>(num_threads));
+  for (int share = 1; share < num_threads_; ++share) {
+    threads_.emplace_back([this, share] {
+      name_this_thread(share);
+      work(share);
+    });
   }
 }
 
 ThreadPool::~ThreadPool() {
-  stopping_.store(true, std::memory_order_relaxed);
-  // A new epoch without free shares only wakes the helpers.
-  ticket_.store(next_epoch() << kEpochShift | static_cast<uint32_t>(num_threads_));
-  ticket_.notify_all();
+  stopping_.store(true, std::memory_order_seq_cst);
+  num_wakes_.fetch_add(1, std::memory_order_seq_cst);
+  num_wakes_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-uint32_t ThreadPool::next_epoch() const {
-  constexpr uint32_t kMask = ~uint32_t{0} >> kEpochShift;
-  return ((ticket_.load(std::memory_order_relaxed) >> kEpochShift) + 1) & kMask;
-}
-
-int ThreadPool::run_shares(uint32_t epoch) {
-  int num_run = 0;
-  uint32_t ticket = ticket_.load(std::memory_order_acquire);
-  while (ticket >> kEpochShift == epoch) {
-    const auto share = static_cast<int>(ticket & kMaxThreads);
-    if (share >= num_threads_) break;
-    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
-    job_(context_, share, num_threads_);
-    ++num_run;
-    ticket = ticket_.load(std::memory_order_acquire);
+// A share of job `number` is free exactly while its state says that the job before is finished: the
+// caller begins no job before every share of the last one is. So a helper that slept through jobs
+// and holds an old number claims nothing.
+bool ThreadPool::claim_and_run(int share, uint64_t number) {
+  std::atomic<uint64_t>& state = shares_[static_cast<size_t>(share)].state;
+  uint64_t expected = finished(number - 1);
+  // Looking first leaves the line with a helper that is at work on it.
+  if (state.load(std::memory_order_relaxed) != expected) return false;
+  if (!state.compare_exchange_strong(expected, claimed(number), std::memory_order_acq_rel)) {
+    return false;
   }
-  return num_run;
+  job_(context_, share, num_threads_);
+  state.store(finished(number), std::memory_order_release);
+  return true;
 }
 
 void ThreadPool::run_job(Job job, void* context) {
   job_ = job;
   context_ = context;
-  num_done_.store(0, std::memory_order_relaxed);
-  const uint32_t epoch = next_epoch();
-  // Sequentially consistent, so that either a parking helper sees the new epoch or we see it
-  // parked.
-  ticket_.store(epoch << kEpochShift, std::memory_order_seq_cst);
-  if (num_parked_.load(std::memory_order_seq_cst) > 0) ticket_.notify_all();
-  const int num_by_helpers = num_threads_ - run_shares(epoch);
-  int spins = 0;
-  while (num_done_.load(std::memory_order_acquire) < num_by_helpers) {
-    if (++spins > kSpinsBeforeYield) std::this_thread::yield();
-    pause_briefly();
+  const uint64_t number = number_.load(std::memory_order_relaxed) + 1;
+  // Sequentially consistent, so that either a parking helper sees the new job or we see it parked.
+  number_.store(number, std::memory_order_seq_cst);
+  if (num_parked_.load(std::memory_order_seq_cst) > 0) {
+    num_wakes_.fetch_add(1, std::memory_order_seq_cst);
+    num_wakes_.notify_all();
+  }
+  for (int share = 0; share < num_threads_; ++share) claim_and_run(share, number);
+  for (int share = 1; share < num_threads_; ++share) {
+    const std::atomic<uint64_t>& state = shares_[static_cast<size_t>(share)].state;
+    const auto is_finished = [&] {
+      return state.load(std::memory_order_acquire) == finished(number);
+    };
+    if (!spin_until(is_finished, kSpinBeforeYield)) {
+      while (!is_finished()) std::this_thread::yield();
+    }
   }
 }
 
-void ThreadPool::work() {
-  uint32_t seen = 0;
-  while (!stopping_.load(std::memory_order_relaxed)) {
-    int spins = 0;
-    uint32_t ticket = ticket_.load(std::memory_order_acquire);
-    while (ticket >> kEpochShift == seen) {
-      if (++spins < kSpinsBeforePark) {
-        pause_briefly();
-      } else {
-        num_parked_.fetch_add(1, std::memory_order_seq_cst);
-        ticket_.wait(ticket, std::memory_order_seq_cst);
-        num_parked_.fetch_sub(1, std::memory_order_seq_cst);
-      }
-      ticket = ticket_.load(std::memory_order_acquire);
+void ThreadPool::wait_for_job(uint64_t last) {
+  const auto has_come = [&] {
+    return number_.load(std::memory_order_acquire) != last ||
+           stopping_.load(std::memory_order_relaxed);
+  };
+  while (!spin_until(has_come, spin_budget_)) {
+    num_parked_.fetch_add(1, std::memory_order_seq_cst);
+    const uint32_t num_wakes = num_wakes_.load(std::memory_order_seq_cst);
+    if (number_.load(std::memory_order_seq_cst) == last &&
+        !stopping_.load(std::memory_order_seq_cst)) {
+      num_wakes_.wait(num_wakes, std::memory_order_seq_cst);
     }
-    seen = ticket >> kEpochShift;
-    const int num_run = run_shares(seen);
-    if (num_run > 0) num_done_.fetch_add(num_run, std::memory_order_release);
+    num_parked_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+void ThreadPool::work(int share) {
+  uint64_t last = 0;
+  while (true) {
+    wait_for_job(last);
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    last = number_.load(std::memory_order_acquire);
+    claim_and_run(share, last);
   }
 }
 

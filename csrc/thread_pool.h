@@ -1,12 +1,14 @@
 // A fixed set of threads that run one function together. The caller is one of them. Work is split
-// into as many static shares as there are threads; a share that no helper has begun when the caller
-// is done with its own is taken by the caller, so that a helper whose core a neighbour holds delays
-// nothing it has not begun.
+// into as many static shares as there are threads; a share whose helper has not begun when the
+// caller is done with its own is taken by the caller, so that a helper whose core a neighbour holds
+// delays nothing it has not begun.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace paredown {
@@ -41,24 +43,27 @@ class ThreadPool {
  private:
   using Job = void (*)(void* context, int share, int num_shares);
 
-  // A ticket is (epoch << 8 | next free share); the epoch grows by one per job and wraps, which at
-  // worst makes a helper that slept through all of them miss one more. 32 bits, so that waiting on
-  // it is a plain futex.
-  static constexpr uint32_t kEpochShift = 8;
+  // Where a share stands: 2 e - 1 once a thread has claimed it for job e, 2 e when that is done.
+  // Each has its own cache line, and only its helper and the caller touch it.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> state{0};
+  };
 
-  uint32_t next_epoch() const;
   void run_job(Job job, void* context);
-  void work();
-  // Runs free shares of the job of `epoch` until none is left; returns how many it ran.
-  int run_shares(uint32_t epoch);
+  void work(int share);
+  void wait_for_job(uint64_t last);
+  bool claim_and_run(int share, uint64_t number);
 
   int num_threads_;
+  std::chrono::nanoseconds spin_budget_;  // of a helper before it parks
   std::vector<std::thread> threads_;
+  std::vector<Share> shares_;
+  // The job and its number share a line: one transfer tells a helper everything.
+  alignas(64) std::atomic<uint64_t> number_{0};
   Job job_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<uint32_t> ticket_{0};
-  alignas(64) std::atomic<int> num_done_{0};    // shares of this job that helpers have finished
-  alignas(64) std::atomic<int> num_parked_{0};  // helpers asleep on ticket_
+  alignas(64) std::atomic<int> num_parked_{0};
+  std::atomic<uint32_t> num_wakes_{0};  // parked helpers sleep on it: 32 bits are a plain futex
   std::atomic<bool> stopping_{false};
 };
 

@@ -1,7 +1,7 @@
 // Loops that reach the arithmetic and memory limits of one core, for `doctor`.
 #pragma once
 
-#include "math.h"
+#include "decode.h"
 
 namespace paredown {
 namespace {
@@ -21,6 +21,46 @@ float peak_fp32(int64_t num_operations) {
   for (const F32x16& sum : sums) total = add(total, sum);
   return sum_lanes(total);
 }
+
+#if defined(PAREDOWN_HAS_TILES)
+
+// Four accumulators fed by two A and two B tiles, as the linear layers use them.
+template <class Product>
+float peak_tiles(int64_t num_operations, int64_t operations_per_product, Product&& product) {
+  const TileScope scope;
+  alignas(64) float sums[16 * kLanes] = {};
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
+  tile_load<4>(sums, 64);
+  tile_load<5>(sums, 64);
+  tile_load<6>(sums, 64);
+  tile_load<7>(sums, 64);
+  for (int64_t i = 0; i < num_operations; i += 4 * operations_per_product) product();
+  tile_store<0>(sums, 64);
+  return sums[0];
+}
+
+float peak_bf16(int64_t num_operations) {
+  return peak_tiles(num_operations, 2 * 16 * 16 * 32, [] {
+    tile_dot_bf16<0, 4, 6>();
+    tile_dot_bf16<1, 4, 7>();
+    tile_dot_bf16<2, 5, 6>();
+    tile_dot_bf16<3, 5, 7>();
+  });
+}
+
+float peak_int8(int64_t num_operations) {
+  return peak_tiles(num_operations, 2 * 16 * 16 * 64, [] {
+    tile_dot_su<0, 4, 6>();
+    tile_dot_su<1, 4, 7>();
+    tile_dot_su<2, 5, 6>();
+    tile_dot_su<3, 5, 7>();
+  });
+}
+
+#else
 
 // bf16 pairs where the processor multiplies them, else the float path that bf16 weights take there.
 float peak_bf16(int64_t num_operations) {
@@ -50,6 +90,8 @@ float peak_int8(int64_t num_operations) {
   for (const I32x16& sum : sums) total = add(total, sum);
   return static_cast<float>(sum_lanes(total));
 }
+
+#endif
 
 // Reads num_bytes (a multiple of 512) once, in order.
 float read_memory(const void* data, int64_t num_bytes) {

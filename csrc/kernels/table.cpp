@@ -3,9 +3,13 @@
 // a wide instruction set can be linked into a path that runs on a narrow one.
 #define PAREDOWN_SIMD_generic "../simd/generic.h"
 #define PAREDOWN_SIMD_avx2 "../simd/avx2.h"
+#define PAREDOWN_SIMD_avx2_vnni "../simd/avx2.h"
 #define PAREDOWN_SIMD_avx512 "../simd/avx512.h"
 #define PAREDOWN_SIMD_avx512_bf16 "../simd/avx512.h"
 #define PAREDOWN_SIMD_amx "../simd/amx.h"
+#define PAREDOWN_SIMD_neon "../simd/neon.h"
+#define PAREDOWN_SIMD_neon_dotprod "../simd/neon.h"
+#define PAREDOWN_SIMD_neon_i8mm "../simd/neon.h"
 #define PAREDOWN_PASTE(a, b) a##b
 #define PAREDOWN_JOIN(a, b) PAREDOWN_PASTE(a, b)
 #define PAREDOWN_QUOTE_PLAIN(a) #a

@@ -1,4 +1,5 @@
-// 16 lanes in two AVX2 registers (AVX2, FMA, F16C).
+// 16 lanes in two AVX2 registers (AVX2, FMA, F16C). With __AVXVNNI__ the dot product of bytes is
+// one instruction.
 #pragma once
 
 #include <immintrin.h>
@@ -27,7 +28,11 @@ constexpr int kIntPanels = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
 // Products of codes below 8 bits are made differently.
+#if defined(__AVXVNNI__)
+constexpr bool kHasSmallDot = false;
+#else
 constexpr bool kHasSmallDot = true;
+#endif
 
 inline F32x16 zero_f() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 set_f(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -190,6 +195,12 @@ inline I32x16 byte_of(U8x64 a) {
   return {_mm256_and_si256(_mm256_srli_epi32(a.lo, 8 * kByte), mask),
           _mm256_and_si256(_mm256_srli_epi32(a.hi, 8 * kByte), mask)};
 }
+#if defined(__AVXVNNI__)
+template <int kBits>
+inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
+  return _mm256_dpbusd_avx_epi32(acc, w, x);
+}
+#else
 template <int kBits>
 inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
   if constexpr (kBits == 4) {
@@ -206,6 +217,7 @@ inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(w_odd, x_odd));
   }
 }
+#endif
 template <int kBits>
 inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
   return {dot4_half<kBits>(acc.lo, w.lo, x.lo), dot4_half<kBits>(acc.hi, w.hi, x.hi)};

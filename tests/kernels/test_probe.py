@@ -7,9 +7,17 @@ import pytest
 from paredown.cli.main import main
 from paredown.errors import ConfigError
 from paredown.kernels import _core
-from paredown.kernels.explain import explain_isa, explain_kernels
-from paredown.kernels.isa import ENVIRONMENT_VARIABLE, chosen_isa, supported_isas
-from paredown.kernels.probe import default_num_threads, measure_machine, resolve_num_threads
+from paredown.kernels import isa as isa_module
+from paredown.kernels.explain import INSTRUCTION_SETS, explain_isa, explain_kernels
+from paredown.kernels.isa import (
+    ENVIRONMENT_VARIABLE,
+    chosen_isa,
+    known_isas,
+    supported_isas,
+    unavailable_isas,
+)
+from paredown.kernels.probe import measure_machine, num_cores, resolve_num_threads
+from paredown.spec.weight import BITS
 
 
 def test_limits_are_of_a_plausible_order() -> None:
@@ -31,13 +39,29 @@ def test_the_best_instruction_set_is_chosen_and_another_can_be_forced(
         monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
         assert chosen_isa() == isa
         assert isa in explain_isa()
-        assert {row.dtype for row in explain_kernels(isa)} == {
-            "fp32",
-            "fp16",
-            "bf16",
-            "int8",
-            "int4",
-        }
+
+
+def test_every_set_explains_every_format() -> None:
+    assert set(known_isas()) <= set(INSTRUCTION_SETS)
+    for isa in INSTRUCTION_SETS:
+        rows = explain_kernels(isa)
+        assert [row.dtype for row in rows] == list(BITS)
+        assert all(row.instructions for row in rows)
+
+
+def test_a_known_set_is_supported_or_says_why_not() -> None:
+    assert set(supported_isas()).isdisjoint(unavailable_isas())
+    assert set(supported_isas()) | set(unavailable_isas()) == set(known_isas())
+    assert [isa for isa in known_isas() if isa not in unavailable_isas()] == supported_isas()
+
+
+def test_forcing_a_set_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = [("generic", ""), ("amx", "the processor lacks AMX int8 or bf16")]
+    monkeypatch.setattr(isa_module._core, "known_isas", lambda: reasons)
+    monkeypatch.setattr(isa_module._core, "supported_isas", lambda: ["generic"])
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "amx")
+    with pytest.raises(ConfigError, match=r"lacks AMX.*Use one of generic"):
+        chosen_isa()
 
 
 def test_an_instruction_set_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,8 +78,8 @@ def test_a_senseless_number_of_threads_is_refused(num_threads: int) -> None:
     assert main(["doctor", "--threads", str(num_threads)]) == 2
 
 
-def test_all_cores_by_default() -> None:
-    assert resolve_num_threads(None) == default_num_threads() >= 1
+def test_at_most_all_cores_by_default() -> None:
+    assert 1 <= resolve_num_threads(None) <= num_cores()
 
 
 def test_an_unknown_unit_is_refused() -> None:
@@ -73,4 +97,5 @@ def test_doctor_prints_the_machine_as_a_table_and_as_json(
     assert main(["doctor", "--threads", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["machine"]["isa"] in result["supported_isas"]
+    assert set(result["unavailable_isas"]).isdisjoint(result["supported_isas"])
     assert {row["dtype"] for row in result["kernels"]} >= {"int4", "int8", "bf16"}

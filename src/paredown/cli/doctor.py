@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paredown.kernels.explain import explain_isa, explain_kernels
-from paredown.kernels.isa import supported_isas
+from paredown.kernels.isa import supported_isas, unavailable_isas
 from paredown.kernels.probe import measure_machine
 from paredown.units import format_bytes, format_rate
 
@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
         result = {
             "machine": asdict(machine),
             "supported_isas": supported_isas(),
+            "unavailable_isas": unavailable_isas(),
             "isa_reason": explain_isa(),
             "kernels": [asdict(row) for row in kernels],
         }
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
         ("fp32 peak", format_rate(machine.fp32_flops_per_s, "FLOP/s")),
     ):
         limits.add_row(label, value)
+    for name, reason in unavailable_isas().items():
+        limits.add_row(f"not available: {name}", reason)
     choices = Table(title="Kernels")
     for heading in ("weights", "activations", "computed with"):
         choices.add_column(heading)

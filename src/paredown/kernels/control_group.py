@@ -1,7 +1,8 @@
-"""Memory that the control group of this process leaves it: the limit of a container or a service.
+"""Memory and processor time that the control group of this process leaves it: the limits of a
+container or a service.
 
 Linux, both versions of control groups (cgroups(7)). The kernel ends a process that goes beyond its
-group's limit, whatever memory the machine has free.
+group's memory, and stops one that has used up its time until the next period begins.
 """
 
 from collections.abc import Iterator
@@ -16,13 +17,21 @@ _V2 = ("memory.max", "memory.current", "inactive_file")
 
 def remaining_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
     """The least that a group of this process or a group above it leaves; None without a limit."""
-    left = [_left(folder, names) for folder, names in _groups(root, membership)]
+    groups = _groups("memory", root, membership)
+    left = [_left(folder, _V2 if unified else _V1) for folder, unified in groups]
     return min((one for one in left if one is not None), default=None)
 
 
-def _groups(root: Path, membership: Path) -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Folders of the groups of this process. Inside a container its group's path is often that of
-    the host, and the folder that is its own is the root."""
+def core_quota(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float | None:
+    """Cores' worth of time per period, the least of the groups of this process; None without."""
+    groups = _groups("cpu", root, membership)
+    quotas = [_quota(folder, unified) for folder, unified in groups]
+    return min((one for one in quotas if one is not None), default=None)
+
+
+def _groups(controller: str, root: Path, membership: Path) -> Iterator[tuple[Path, bool]]:
+    """Folders of the groups of this process, and whether they are of version 2. Inside a container
+    its group's path is often that of the host, and the folder that is its own is the root."""
     try:
         lines = membership.read_text("utf-8").splitlines()
     except OSError:
@@ -30,16 +39,16 @@ def _groups(root: Path, membership: Path) -> Iterator[tuple[Path, tuple[str, str
     for line in lines:
         hierarchy, controllers, path = line.split(":", 2)
         if hierarchy == "0":
-            top, names = root, _V2
-        elif "memory" in controllers.split(","):
-            top, names = root / "memory", _V1
+            top, unified = root, True
+        elif controller in controllers.split(","):
+            top, unified = root / controller, False
         else:
             continue
         group = top / path.lstrip("/")
         while group != top and group.is_relative_to(top):
-            yield group, names
+            yield group, unified
             group = group.parent
-        yield top, names
+        yield top, unified
 
 
 def _left(folder: Path, names: tuple[str, str, str]) -> int | None:
@@ -54,3 +63,15 @@ def _left(folder: Path, names: tuple[str, str, str]) -> int | None:
         return None
     cache = next((int(row.split()[1]) for row in statistics if row.startswith(f"{cache_name} ")), 0)
     return max(0, int(limit) - used + cache)
+
+
+def _quota(folder: Path, unified: bool) -> float | None:
+    try:
+        if unified:
+            limit, period = (folder / "cpu.max").read_text("utf-8").split()
+        else:
+            limit = (folder / "cpu.cfs_quota_us").read_text("utf-8").strip()
+            period = (folder / "cpu.cfs_period_us").read_text("utf-8").strip()
+    except OSError:
+        return None
+    return None if limit in ("max", "-1") else int(limit) / int(period)

@@ -3,7 +3,22 @@
 from dataclasses import dataclass
 
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, chosen_isa, supported_isas
-from paredown.spec.weight import WeightDType
+from paredown.spec.weight import DEFAULT_ACTIVATIONS, ActivationDType, WeightDType
+
+# What computes 8-bit codes computes codes of fewer bits, but for the sets that have a shorter way.
+_FULL_BYTE: WeightDType = "int8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstructionSet:
+    """How an instruction set multiplies: floats, 8-bit codes, codes of fewer bits, bf16 numbers."""
+
+    floats: str
+    codes_8: str
+    codes_below_8: str
+    bf16: str
+    # Whether this project's checks have run on such a processor, or under an emulator alone.
+    emulated_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,51 +26,102 @@ class KernelChoice:
     """One row: the format, the input it multiplies with, and the instructions that do it."""
 
     dtype: WeightDType
-    activations: str
+    activations: ActivationDType
     instructions: str
 
 
-_INT8_DOT = {
-    "generic": "plain C++ integer products",
-    "avx2": "vpmaddwd on widened bytes",
-    "avx512": "vpdpbusd (VNNI), 64 products each",
-    "avx512_bf16": "vpdpbusd (VNNI), 64 products each",
-    "amx": "vpdpbusd (VNNI), 64 products each",
-}
-_INT4_DOT = _INT8_DOT | {"avx2": "vpmaddubsw, no saturation at 4 bits"}
-_FLOAT = {
-    "generic": "plain C++ multiply and add",
-    "avx2": "vfmadd, 8 lanes",
-    "avx512": "vfmadd, 16 lanes",
-    "avx512_bf16": "vfmadd, 16 lanes",
-    "amx": "vfmadd, 16 lanes",
-}
-_BF16 = _FLOAT | {
-    "avx512_bf16": "vdpbf16ps, input as the sum of two bf16",
-    "amx": "vdpbf16ps, input as the sum of two bf16",
-}
+_AVX2 = "vfmadd, 8 lanes"
+_AVX512 = "vfmadd, 16 lanes"
+_AVX_VNNI = "vpdpbusd (AVX-VNNI), 32 products each"
+_AVX512_VNNI = "vpdpbusd (VNNI), 64 products each"
+_AMX_INT8 = "AMX tiles, tdpbssd or tdpbsud; few tokens: " + _AVX512_VNNI
+_NEON = "fmla, 4 lanes"
+_ROUNDED = "input rounded to bf16, then "
 
-_INTEGER_ACTIVATIONS = "int8 per row and group"
-_ROWS: dict[WeightDType, tuple[str, dict[str, str]]] = {
-    "int4": (_INTEGER_ACTIVATIONS, _INT4_DOT),
-    "int8": (_INTEGER_ACTIVATIONS, _INT8_DOT),
-    "bf16": ("fp32", _BF16),
-    "fp16": ("fp32", _FLOAT),
-    "fp32": ("fp32", _FLOAT),
+# One row per name of csrc/isa.cpp, of all processors.
+INSTRUCTION_SETS: dict[str, InstructionSet] = {
+    "generic": InstructionSet(
+        floats="plain C++ multiply and add",
+        codes_8="plain C++ integer products",
+        codes_below_8="plain C++ integer products",
+        bf16=_ROUNDED + "plain C++ multiply and add",
+    ),
+    "avx2": InstructionSet(
+        floats=_AVX2,
+        codes_8="vpmaddwd on widened bytes",
+        codes_below_8="vpmaddubsw, which cannot saturate below 8 bits",
+        bf16=_ROUNDED + _AVX2,
+    ),
+    "avx2_vnni": InstructionSet(
+        floats=_AVX2, codes_8=_AVX_VNNI, codes_below_8=_AVX_VNNI, bf16=_ROUNDED + _AVX2
+    ),
+    "avx512": InstructionSet(
+        floats=_AVX512,
+        codes_8=_AVX512_VNNI,
+        codes_below_8=_AVX512_VNNI,
+        bf16=_ROUNDED + _AVX512,
+    ),
+    "avx512_bf16": InstructionSet(
+        floats=_AVX512,
+        codes_8=_AVX512_VNNI,
+        codes_below_8=_AVX512_VNNI,
+        bf16="vdpbf16ps, 32 products each",
+    ),
+    "amx": InstructionSet(
+        floats=_AVX512, codes_8=_AMX_INT8, codes_below_8=_AMX_INT8, bf16="AMX tiles, tdpbf16ps"
+    ),
+    "neon": InstructionSet(
+        floats=_NEON,
+        codes_8="smull on shifted codes, then a correction",
+        codes_below_8="smull, pairs added",
+        bf16=_ROUNDED + _NEON,
+        emulated_only=True,
+    ),
+    "neon_dotprod": InstructionSet(
+        floats=_NEON,
+        codes_8="sdot on shifted codes, then a correction",
+        codes_below_8="sdot, 16 products each",
+        bf16=_ROUNDED + _NEON,
+        emulated_only=True,
+    ),
+    "neon_i8mm": InstructionSet(
+        floats=_NEON,
+        codes_8="usdot, 16 products each",
+        codes_below_8="usdot, 16 products each",
+        bf16="bfdot, 8 products each",
+        emulated_only=True,
+    ),
 }
 
 
 def explain_kernels(isa: str) -> list[KernelChoice]:
-    """The kernels of one instruction set, one row per weight format."""
+    """The kernels of one instruction set, one row per weight format with its usual activations."""
     return [
-        KernelChoice(dtype=dtype, activations=activations, instructions=by_isa[isa])
-        for dtype, (activations, by_isa) in _ROWS.items()
+        KernelChoice(
+            dtype=dtype,
+            activations=activations,
+            instructions=_instructions(isa, dtype, activations),
+        )
+        for dtype, activations in DEFAULT_ACTIVATIONS.items()
     ]
+
+
+def _instructions(isa: str, dtype: WeightDType, activations: ActivationDType) -> str:
+    row = INSTRUCTION_SETS[isa]
+    if activations == "fp32":
+        return row.floats
+    if activations == "bf16":
+        return row.bf16
+    return row.codes_8 if dtype == _FULL_BYTE else row.codes_below_8
 
 
 def explain_isa() -> str:
     """Why the instruction set in force was chosen, in one sentence."""
     chosen, supported = chosen_isa(), supported_isas()
     if chosen != supported[-1]:
-        return f"{chosen}: forced by {ENVIRONMENT_VARIABLE} (the best here is {supported[-1]})"
-    return f"{chosen}: the widest this processor has of {', '.join(supported)}"
+        reason = f"forced by {ENVIRONMENT_VARIABLE} (the best here is {supported[-1]})"
+    else:
+        reason = f"the widest this processor has of {', '.join(supported)}"
+    if INSTRUCTION_SETS[chosen].emulated_only:
+        reason += "; tested under an emulator only, never on such a processor"
+    return f"{chosen}: {reason}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from paredown.errors import ConfigError
 from paredown.kernels import _core
-from paredown.kernels.control_group import remaining_bytes
+from paredown.kernels.control_group import core_quota, remaining_bytes
 from paredown.kernels.isa import chosen_isa
 from paredown.spec.machine import Machine
 from paredown.units import MEBI
@@ -17,21 +17,28 @@ _MEMORY_PROBE_BYTES = 512 * MEBI
 _MAX_THREADS_PER_CORE = 8
 
 
-def default_num_threads() -> int:
-    """The cores this process may use."""
+def num_cores() -> int:
+    """The cores this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
+def default_num_threads() -> int:
+    """A thread per core, but no more than the control group gives time for: a step waits for its
+    slowest thread, so one that is stopped until the next period (0.1 s) stops all of them."""
+    quota = core_quota()
+    return num_cores() if quota is None else max(1, min(num_cores(), int(quota)))
+
+
 def resolve_num_threads(requested: int | None) -> int:
-    """`requested`, or all cores for None. Raises ConfigError outside [1, cores * 8]."""
-    cores = default_num_threads()
+    """`requested`, or the default for None. Raises ConfigError outside [1, cores * 8]."""
     if requested is None:
-        return cores
+        return default_num_threads()
+    cores = num_cores()
     if not 1 <= requested <= cores * _MAX_THREADS_PER_CORE:
         raise ConfigError(
             "the number of threads makes no sense here",
             seen=f"{requested} threads, {cores} cores",
-            remedy=f"Use 1 to {cores}, or leave it out for all cores.",
+            remedy=f"Use 1 to {cores}, or leave it out for the default.",
         )
     return requested
 
@@ -49,7 +56,7 @@ def measure_machine(num_threads: int | None = None) -> Machine:
     return Machine(
         name=processor_name(),
         isa=isa,
-        num_cores=default_num_threads(),
+        num_cores=num_cores(),
         num_threads=threads,
         memory_bytes=memory_bytes(),
         bandwidth_bytes_per_s=measure_bandwidth(threads),

@@ -1,0 +1,67 @@
+// Replaces the global operator new of the check, to count what a step allocates.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "checks.h"
+#include "random_model.h"
+
+namespace {
+
+std::atomic<int64_t> num_allocations{0};
+
+void* allocate(std::size_t size) {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  void* memory = std::malloc(size == 0 ? 1 : size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return allocate(size); }
+void* operator new[](std::size_t size) { return allocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace paredown {
+namespace {
+
+int64_t allocations_of_second_step(Model& model) {
+  // A chunk of a prompt and a decode, side by side.
+  const std::vector<int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const std::vector<int32_t> starts{0, 0};
+  const std::vector<int32_t> lengths{11, 1};
+  const std::vector<int32_t> num_logits{1, 1};
+  const std::vector<int32_t> page_offsets{0, 1, 2};
+  const std::vector<int32_t> pages{3, 5};
+  const StepInput input{tokens, starts, lengths, num_logits, page_offsets, pages};
+  std::vector<float> logits(2 * kVocab);
+  model.step(input, logits.data());
+  const int64_t before = num_allocations.load();
+  model.step(input, logits.data());
+  return num_allocations.load() - before;
+}
+
+}  // namespace
+
+void check_allocations(Outcome& outcome) {
+  Random random(3);
+  for (Isa isa : supported_isas()) {
+    for (WeightKind kind : {WeightKind::kFp32, WeightKind::kBf16, WeightKind::kInt4}) {
+      const std::unique_ptr<Model> model =
+          random_model(random, {isa, kind, KvKind::kBf16, false, false});
+      const int64_t count = allocations_of_second_step(*model);
+      outcome.count(count == 0);
+      if (count != 0) {
+        std::printf("a step on %s with weights of kind %d allocated %lld times\n", isa_name(isa),
+                    static_cast<int>(kind), static_cast<long long>(count));
+      }
+    }
+  }
+}
+
+}  // namespace paredown

@@ -1,0 +1,49 @@
+#include <cstdio>
+#include <cstring>
+
+#include "checks.h"
+#include "random_model.h"
+
+namespace paredown {
+namespace {
+
+bool same_bits_alone(const Case& test, Random& random) {
+  const std::unique_ptr<Model> model = random_model(random, test);
+  std::vector<Sequence> sequences = random_sequences(random);
+  std::vector<Sequence*> all;
+  for (Sequence& sequence : sequences) all.push_back(&sequence);
+  run_sequences(*model, random, all, false);
+  for (const Sequence& sequence : sequences) {
+    Sequence alone{sequence.tokens, sequence.pages, {}, 0};
+    run_sequences(*model, random, {&alone}, true);
+    if (std::memcmp(alone.logits.data(), sequence.logits.data(),
+                    alone.logits.size() * sizeof(float)) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_batches(Outcome& outcome) {
+  Random random(20);
+  for (Isa isa : supported_isas()) {
+    for (WeightKind kind : {WeightKind::kFp32, WeightKind::kFp16, WeightKind::kBf16,
+                            WeightKind::kInt8, WeightKind::kInt4}) {
+      for (KvKind kv : {KvKind::kBf16, KvKind::kFp32}) {
+        for (int variant = 0; variant < 4; ++variant) {
+          const bool passed =
+              same_bits_alone({isa, kind, kv, variant % 2 == 1, variant / 2 == 1}, random);
+          outcome.count(passed);
+          if (!passed) {
+            std::printf("bits differ: %s, kind %d, pages %d, variant %d\n", isa_name(isa),
+                        static_cast<int>(kind), static_cast<int>(kv), variant);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace paredown

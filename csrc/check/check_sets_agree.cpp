@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "../linear_runner.h"
+#include "checks.h"
+#include "random_model.h"
+
+namespace paredown {
+namespace {
+
+// Largest difference allowed, as a part of the largest magnitude of the right result.
+constexpr float kTolerance = 1e-5f;
+constexpr uint32_t kSeed = 7;
+
+struct Comparison {
+  float difference = 0.0f;
+  float magnitude = 0.0f;
+
+  bool agrees() const { return difference <= kTolerance * magnitude; }
+};
+
+Comparison compare(const std::vector<float>& result, const std::vector<float>& expected) {
+  Comparison found;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const float difference = std::fabs(result[i] - expected[i]);
+    // A NaN counts as a difference without bound.
+    found.difference = std::isnan(difference) ? INFINITY : std::max(found.difference, difference);
+    found.magnitude = std::max(found.magnitude, std::fabs(expected[i]));
+  }
+  return found;
+}
+
+struct LinearCase {
+  WeightKind kind;
+  Activations activations;
+  int64_t num_columns;
+  int64_t group_size;
+  bool asymmetric;
+  int64_t num_tokens;
+};
+
+constexpr int64_t kRows = 72;  // the last panel of 16 is not full
+
+std::vector<float> linear_outputs(Isa isa, const LinearCase& test) {
+  Random random(kSeed);
+  const int64_t count = kRows * test.num_columns;
+  const int64_t num_scales = count / test.group_size;
+  const std::vector<float> values = floats(random, count, 0.0f, 0.2f);
+  const std::vector<float> scales = floats(random, num_scales, 0.02f, 0.01f);
+  std::vector<uint16_t> halves;
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> zero_points;
+  // Of the codes of e4m3, 127 and 255 are NaN.
+  const bool is_fp8 = test.kind == WeightKind::kFp8;
+  const int64_t num_codes = is_fp8 ? 127 : int64_t{1} << std::min(8, weight_bits(test.kind));
+  for (int64_t i = 0; i < count; ++i) {
+    // Numbers of both signs near 1, as bf16 and as fp16.
+    const int64_t magnitude = test.kind == WeightKind::kBf16 ? 0x3E00 : 0x3000;
+    halves.push_back(
+        static_cast<uint16_t>(magnitude + below(random, 0x200) + 0x8000 * below(random, 2)));
+    codes.push_back(static_cast<uint8_t>(below(random, num_codes)));
+  }
+  for (int64_t i = 0; i < num_scales; ++i) {
+    zero_points.push_back(static_cast<uint8_t>(below(random, num_codes)));
+  }
+  ThreadPool pool(2);
+  LinearSource source{};
+  source.kind = test.kind;
+  source.activations = test.activations;
+  source.num_rows = kRows;
+  source.num_columns = test.num_columns;
+  source.group_size = test.group_size;
+  source.input_scale = 0.01f;
+  source.values = codes.data();
+  if (test.kind == WeightKind::kFp32) source.values = values.data();
+  if (test.kind == WeightKind::kFp16 || test.kind == WeightKind::kBf16) {
+    source.values = halves.data();
+  }
+  if (weight_bits(test.kind) <= 8) source.scales = scales.data();
+  if (test.asymmetric) source.zero_points = zero_points.data();
+  LinearGroup group;
+  group.parts.emplace_back(source, pool);
+  LinearRunner runner(kernel_table(isa), pool);
+  runner.reserve(test.num_tokens, test.num_columns);
+  const std::vector<float> input = floats(random, test.num_tokens * test.num_columns, 0.0f, 1.0f);
+  std::vector<float> output(static_cast<size_t>(test.num_tokens * kRows));
+  auto row = [&](int64_t token, float* buffer) {
+    std::copy_n(input.data() + token * test.num_columns, test.num_columns, buffer);
+    return buffer;
+  };
+  runner.run(group, test.num_tokens, row, {output.data(), kRows, false, false, Activation::kRelu});
+  return output;
+}
+
+void check_linear(Isa isa, const LinearCase& test, Outcome& outcome) {
+  const Comparison found = compare(linear_outputs(isa, test), linear_outputs(Isa::kGeneric, test));
+  outcome.count(found.agrees());
+  if (!found.agrees()) {
+    std::printf(
+        "linear of %s differs from generic by %g of %g: kind %d, activations %d, %d columns "
+        "in groups of %d, %d tokens\n",
+        isa_name(isa), found.difference, found.magnitude, static_cast<int>(test.kind),
+        static_cast<int>(test.activations), static_cast<int>(test.num_columns),
+        static_cast<int>(test.group_size), static_cast<int>(test.num_tokens));
+  }
+}
+
+void check_linears(Isa isa, Outcome& outcome) {
+  constexpr int64_t kColumns = 192;
+  for (int64_t num_tokens : {1, 5, 33}) {
+    for (WeightKind kind : {WeightKind::kFp32, WeightKind::kFp16, WeightKind::kBf16}) {
+      check_linear(isa, {kind, Activations::kFp32, kColumns, kColumns, false, num_tokens}, outcome);
+    }
+    for (WeightKind kind : {WeightKind::kBf16, WeightKind::kFp8}) {
+      check_linear(isa, {kind, Activations::kBf16, kColumns, kColumns, false, num_tokens}, outcome);
+    }
+    for (WeightKind kind : {WeightKind::kInt2, WeightKind::kInt3, WeightKind::kInt4,
+                            WeightKind::kInt5, WeightKind::kInt6, WeightKind::kInt8}) {
+      for (int64_t group_size : {int64_t{32}, int64_t{64}, kColumns}) {
+        for (Activations activations : {Activations::kFp32, Activations::kInt8Group,
+                                        Activations::kInt8Row, Activations::kInt8Static}) {
+          check_linear(isa, {kind, activations, kColumns, group_size, false, num_tokens}, outcome);
+          check_linear(isa, {kind, activations, kColumns, group_size, true, num_tokens}, outcome);
+        }
+      }
+    }
+  }
+}
+
+std::vector<float> model_logits(const Case& test) {
+  Random random(kSeed);
+  const std::unique_ptr<Model> model = random_model(random, test);
+  std::vector<Sequence> sequences = random_sequences(random);
+  std::vector<float> logits;
+  for (Sequence& sequence : sequences) {
+    run_sequences(*model, random, {&sequence}, true);
+    logits.insert(logits.end(), sequence.logits.begin(), sequence.logits.end());
+  }
+  return logits;
+}
+
+// Embedding, norms, rotation, attention and activations, through a whole model of float weights:
+// quantized inputs would turn a difference in the last bit into one of a whole code.
+void check_model(Isa isa, const Case& expected, Outcome& outcome) {
+  Case test = expected;
+  test.isa = isa;
+  const Comparison found = compare(model_logits(test), model_logits(expected));
+  outcome.count(found.agrees());
+  if (!found.agrees()) {
+    std::printf("a model on %s differs from generic by %g of %g\n", isa_name(isa), found.difference,
+                found.magnitude);
+  }
+}
+
+}  // namespace
+
+void check_sets_agree(Outcome& outcome) {
+  for (Isa isa : supported_isas()) {
+    if (isa == Isa::kGeneric) continue;
+    check_linears(isa, outcome);
+    for (bool learned_positions : {false, true}) {
+      check_model(
+          isa,
+          {Isa::kGeneric, WeightKind::kFp32, KvKind::kFp32, learned_positions, learned_positions},
+          outcome);
+    }
+  }
+}
+
+}  // namespace paredown

@@ -1,0 +1,52 @@
+#include <array>
+#include <cstdio>
+
+#include "../thread_pool.h"
+#include "checks.h"
+#include "random_model.h"
+
+namespace paredown {
+namespace {
+
+constexpr int kMaxThreads = 8;
+constexpr int kNumRegions = 3000;
+
+void wait_some(Random& random) {
+  // Long enough now and then that helpers park.
+  if (below(random, 200) == 0) std::this_thread::sleep_for(std::chrono::microseconds(120));
+}
+
+// Shares are plain memory: a sanitizer of threads sees any two that overlap.
+bool runs_each_share_once(int num_threads, Random& random) {
+  ThreadPool pool(num_threads);
+  std::array<int, kMaxThreads> num_runs{};
+  for (int region = 1; region <= kNumRegions; ++region) {
+    const int64_t num_turns = below(random, 400);
+    std::array<float, kMaxThreads> results{};
+    pool.run([&](int share, int num_shares) {
+      float result = 1.0f;
+      for (int64_t i = 0; i < num_turns * (share + 1); ++i) result = result * 0.5f + 1.0f;
+      results[static_cast<size_t>(share)] = result;
+      num_runs[static_cast<size_t>(share)] += num_shares == num_threads ? 1 : kNumRegions;
+    });
+    for (int share = 0; share < num_threads; ++share) {
+      const auto index = static_cast<size_t>(share);
+      if (num_runs[index] != region || results[index] < 1.0f) return false;
+    }
+    wait_some(random);
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_thread_pool(Outcome& outcome) {
+  Random random(5);
+  for (int num_threads = 1; num_threads <= kMaxThreads; ++num_threads) {
+    const bool passed = runs_each_share_once(num_threads, random);
+    outcome.count(passed);
+    if (!passed) std::printf("shares did not run exactly once with %d threads\n", num_threads);
+  }
+}
+
+}  // namespace paredown

@@ -1,0 +1,25 @@
+// The checks that core_check runs. Each prints what failed and counts.
+#pragma once
+
+namespace paredown {
+
+struct Outcome {
+  int num_passed = 0;
+  int num_failed = 0;
+
+  void count(bool passed) { (passed ? num_passed : num_failed) += 1; }
+};
+
+// A sequence's logits have the same bits in a batch and alone.
+void check_batches(Outcome& outcome);
+
+// Every instruction set computes what the generic one computes, up to rounding.
+void check_sets_agree(Outcome& outcome);
+
+// Every share of a parallel region runs exactly once, with 1 to 8 threads.
+void check_thread_pool(Outcome& outcome);
+
+// A step like the one before it allocates nothing.
+void check_allocations(Outcome& outcome);
+
+}  // namespace paredown

@@ -1,0 +1,43 @@
+// Small models with random weights and random batches of sequences, for the checks.
+#pragma once
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "../model.h"
+
+namespace paredown {
+
+using Random = std::mt19937;
+
+inline constexpr int64_t kVocab = 61;
+
+struct Case {
+  Isa isa;
+  WeightKind kind;
+  KvKind kv;
+  bool asymmetric;
+  bool learned_positions;
+};
+
+struct Sequence {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> pages;
+  std::vector<float> logits;
+  int64_t done = 0;
+};
+
+int64_t below(Random& random, int64_t limit);
+std::vector<float> floats(Random& random, int64_t count, float centre, float spread);
+
+// The same random numbers give the same weights on every instruction set.
+std::unique_ptr<Model> random_model(Random& random, const Case& test);
+
+// Up to four sequences of any length on pages of their own.
+std::vector<Sequence> random_sequences(Random& random);
+
+// Computes all sequences to their ends side by side, in random chunks or each in one.
+void run_sequences(Model& model, Random& random, std::vector<Sequence*> sequences, bool whole);
+
+}  // namespace paredown
