@@ -1,6 +1,7 @@
-# Two commands: `make demo` sets everything up and runs the main job, `make test` sets everything up
-# and runs every check. Both work on a fresh clone. `make cross-check` runs the core's check for
-# 64-bit Arm under an emulator; it needs Debian's g++-aarch64-linux-gnu and qemu-user.
+# `make demo` sets everything up and runs the main job, `make test` sets everything up and runs every
+# check, `make bench` installs the peers and measures them beside us. All work on a fresh clone.
+# `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
+# g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f)
@@ -8,10 +9,11 @@ CHECK := -S . -DPAREDOWN_PYTHON=OFF -DPAREDOWN_CHECK=ON
 CPP := $(shell find csrc -name '*.h' -o -name '*.cpp')
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 DEMO := runs/demo
+BENCH := runs/bench
 # Text to measure quality on; without it, text sampled from the model itself is used.
 export PAREDOWN_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test cross-check
+.PHONY: demo test bench cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -35,6 +37,10 @@ test: .venv/test.stamp
 	build/check/core_check
 	$(BIN)/python -m pytest
 
+bench: .venv/bench.stamp
+	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
+		--markdown $(BENCH)/cpu_peers.md
+
 cross-check: .venv/test.stamp
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \
 		{ echo "cross-check did not run: $$tool is not installed" >&2; exit 1; }; done
@@ -51,4 +57,9 @@ cross-check: .venv/test.stamp
 
 .venv/test.stamp: .venv/bin/python $(SOURCES)
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+.venv/bench.stamp: .venv/bin/python $(SOURCES) benchmarks/install/llama_cpp.sh
+	PIP="$(PIP)" benchmarks/install/llama_cpp.sh
+	$(PIP) --editable '.[peers]'
 	touch $@

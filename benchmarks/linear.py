@@ -73,6 +73,8 @@ class Job:
             case.scales_OG,
             case.zero_points_OG,
             case.bias_O,
+            case.activations,
+            case.input_scale or 0.0,
         )
         return cls(case=case, name=kind if group is None else f"{kind}-g{group}", linear=linear)
 

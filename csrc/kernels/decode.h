@@ -26,7 +26,7 @@ constexpr int kQuads = 8;  // of a block of 32 columns
 template <int kPlaneBits, int kQuad>
 inline U8x64 plane_bits(const uint8_t* plane) {
   constexpr int kPerByte = 8 / kPlaneBits;
-  return bit_field<kPlaneBits * (kQuad % kPerByte), kPlaneBits>(
+  return bit_field<kPlaneBits*(kQuad % kPerByte), kPlaneBits>(
       load_u8(plane + kQuad / kPerByte * 64));
 }
 

@@ -36,8 +36,8 @@ void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& 
   int_few<kBits, kIntTokens, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
 }
 
-void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
+                int64_t panel_begin, int64_t panel_end, void* scratch) {
   const bool few = num_tokens <= kFewTokens || !fits_decoded(w);
 #if defined(PAREDOWN_HAS_TILES)
   if (!few && int_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch)) return;

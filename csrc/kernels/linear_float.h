@@ -80,8 +80,8 @@ void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
     for (F32x16& total : row) total = zero_f();
   }
   const int64_t num_blocks = w.num_columns / kBlockColumns;
-  const auto* values = static_cast<const uint8_t*>(w.values) +
-                       panel * num_blocks * block_bytes(w.kind);
+  const auto* values =
+      static_cast<const uint8_t*>(w.values) + panel * num_blocks * block_bytes(w.kind);
   for (int64_t group = 0; group < w.num_groups; ++group) {
     const int64_t weight_group = w.weight_groups == 1 ? 0 : group;
     F32x16 sums[kTokens][kPanels];
@@ -99,8 +99,7 @@ void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
                                    in.row_stride, sums);
     }
     for (int p = 0; p < kPanels; ++p) {
-      const F32x16 scale =
-          load_scales(w, ((panel + p) * w.weight_groups + weight_group) * kLanes);
+      const F32x16 scale = load_scales(w, ((panel + p) * w.weight_groups + weight_group) * kLanes);
       for (int t = 0; t < kTokens; ++t) totals[t][p] = fma(sums[t][p], scale, totals[t][p]);
     }
   }

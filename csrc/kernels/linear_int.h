@@ -128,7 +128,7 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
         for (F32x16& total : row) total = zero_f();
       }
       add_groups<kBits, is_small(kBits), tokens.value, kPanels>(w, in, source, token, panel, 0,
-                                                          w.num_groups, totals);
+                                                                w.num_groups, totals);
       finish_tile<tokens.value, kPanels>(w, in, out, token, panel, totals);
     });
   }

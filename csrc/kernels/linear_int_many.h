@@ -19,7 +19,8 @@ struct Stretch {
 // Whole groups, or a part of the one group there is.
 inline Stretch stretch_at(const LinearView& w, int64_t first, int64_t limit) {
   int64_t columns = limit;
-  if (w.num_groups > 1) columns = w.group_size > limit ? w.group_size : limit / w.group_size * w.group_size;
+  if (w.num_groups > 1)
+    columns = w.group_size > limit ? w.group_size : limit / w.group_size * w.group_size;
   if (first + columns >= w.num_columns) return {first, w.num_columns - first, true};
   return {first, columns, false};
 }
@@ -49,12 +50,11 @@ inline void row_tile(const LinearView& w, const InputRows& in, const OutputRows&
   for (int i = 0; i < kTokens * kPanels; ++i) {
     const int t = i / kPanels;
     const int64_t index = (panel + i % kPanels) * kLanes;
-    sums[t][i % kPanels] =
-        stretch.first == 0 ? correction(w, index, in.sums[input_index(token + t, 1, 0)])
-                           : load_i(waiting + i * kLanes);
+    sums[t][i % kPanels] = stretch.first == 0
+                               ? correction(w, index, in.sums[input_index(token + t, 1, 0)])
+                               : load_i(waiting + i * kLanes);
   }
-  const auto* x =
-      static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
+  const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
   add_products<8, kSmall, kTokens, kPanels>(source, stretch.num_columns, x, in.code_stride, sums);
   if (!stretch.is_last) {
     for (int i = 0; i < kTokens * kPanels; ++i) {
@@ -76,8 +76,7 @@ inline void group_tile(const LinearView& w, const InputRows& in, const OutputRow
                        float* waiting) {
   F32x16 totals[kTokens][kPanels];
   for (int i = 0; i < kTokens * kPanels; ++i) {
-    totals[i / kPanels][i % kPanels] =
-        stretch.first == 0 ? zero_f() : load_f(waiting + i * kLanes);
+    totals[i / kPanels][i % kPanels] = stretch.first == 0 ? zero_f() : load_f(waiting + i * kLanes);
   }
   const int64_t group = stretch.first / w.group_size;
   add_groups<8, kSmall, kTokens, kPanels>(w, in, source, token, panel, group,

@@ -31,8 +31,8 @@ inline void decode_signed(const LinearView& w, int64_t panel, int64_t first, int
 
 // One panel of decoded columns against 16 tokens.
 struct GroupTile {
-  const uint8_t* codes;   // B tiles
-  const int8_t* x;        // A rows
+  const uint8_t* codes;  // B tiles
+  const int8_t* x;       // A rows
   int64_t row_bytes;
   int64_t num_steps;      // column steps of a group
   const float* scales;    // [groups][16 rows], weight
@@ -78,13 +78,12 @@ inline void add_group_product(const GroupTile& tile, int64_t group, const int32_
 // Groups [0, num_groups) of the tile, added to sums [16 tokens][stride]. The product of a group is
 // asked for two groups before it is needed.
 template <GroupScales kScales, bool kWide>
-__attribute__((noinline)) void add_group_tiles(const GroupTile& tile, int64_t num_groups, float* sums, int64_t stride,
-                            bool from_zero) {
+__attribute__((noinline)) void add_group_tiles(const GroupTile& tile, int64_t num_groups,
+                                               float* sums, int64_t stride, bool from_zero) {
   alignas(64) int32_t products[4][kLanes * kLanes];
   F32x16 totals[kLanes];
-  unroll<kLanes>([&](auto t) {
-    totals[t.value] = from_zero ? zero_f() : load_f(sums + t.value * stride);
-  });
+  unroll<kLanes>(
+      [&](auto t) { totals[t.value] = from_zero ? zero_f() : load_f(sums + t.value * stride); });
   auto request = [&](int64_t group) {
     if (group >= num_groups) return;
     if (group % 2 == 0) {

@@ -130,10 +130,9 @@ void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& ou
       const int64_t columns = left < kDecodedColumns ? left : kDecodedColumns;
       TilePair weights;
       weights.panels[0] = panel_tiles(w, panel, first, columns, decoded);
-      weights.panels[1] = single
-                              ? weights.panels[0]
-                              : panel_tiles(w, panel + 1, first, columns,
-                                            decoded + kLanes * kDecodedColumns * kElement);
+      weights.panels[1] = single ? weights.panels[0]
+                                 : panel_tiles(w, panel + 1, first, columns,
+                                               decoded + kLanes * kDecodedColumns * kElement);
       tile_products<kInt8>(weights, columns / kStep, x + first * kElement, in.code_stride,
                            num_tokens, sums, first == 0);
     }

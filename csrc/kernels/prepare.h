@@ -17,13 +17,13 @@ inline float largest_magnitude(const float* x, int64_t size) {
   return max_lanes(largest);
 }
 
-// code = round(x * inverse), within [-127, 127]; returns the sum of the codes.
+// code = round(x * inverse), within [-128, 127]; returns the sum of the codes.
 inline int32_t quantize(const float* x, int64_t size, float inverse, int8_t* codes) {
   const F32x16 factor = set_f(inverse);
   I32x16 total = zero_i();
   for (int64_t i = 0; i < size; i += kLanes) {
     const F32x16 scaled = mul(load_f(x + i), factor);
-    const I32x16 code = to_int(max(set_f(-127.0f), min(set_f(127.0f), scaled)));
+    const I32x16 code = to_int(max(set_f(-128.0f), min(set_f(127.0f), scaled)));
     total = add(total, code);
     store_i8(codes + i, code);
   }

@@ -24,7 +24,10 @@ inline void tile_zero() {
 }
 template <int kTile>
 inline void tile_load(const void* rows, int64_t row_bytes) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(row_bytes), "i"(kTile) : "memory");
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
+               :
+               : "r"(rows), "r"(row_bytes), "i"(kTile)
+               : "memory");
 }
 template <int kTile>
 inline void tile_store(void* rows, int64_t row_bytes) {

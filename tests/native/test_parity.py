@@ -60,7 +60,9 @@ def random_ids() -> list[int]:
 
 def check_parity(folder: Path, tolerance: float) -> None:
     theirs = load_theirs(folder)
-    executor = load_executor(Checkpoint.open(folder), num_pages=8, kv_dtype="fp32")
+    executor = load_executor(
+        Checkpoint.open(folder), num_pages=8, kv_dtype="fp32", activations="fp32"
+    )
     ids = random_ids()
     with torch.no_grad():
         expected = theirs(torch.tensor([ids])).logits[0].numpy()

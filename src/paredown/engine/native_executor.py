@@ -1,6 +1,7 @@
 """NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -17,7 +18,7 @@ from paredown.kernels.probe import available_memory_bytes, resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVDType, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec
-from paredown.spec.weight import WeightDType, WeightSpec
+from paredown.spec.weight import ActivationDType, WeightDType, WeightSpec
 
 Vector = npt.NDArray[np.float32]
 
@@ -80,12 +81,15 @@ def load_executor(
     num_pages: int | None = None,
     num_threads: int | None = None,
     kv_dtype: KVDType = "bf16",
+    activations: ActivationDType | None = None,
 ) -> NativeExecutor:
     """Packs a checkpoint's weights for the native core.
 
-    `num_pages` None takes a default from the free memory, `num_threads` None all cores. Raises
+    `num_pages` None takes a default from the free memory, `num_threads` None all cores;
+    `activations` None reads the input of each linear layer as its format says. Raises
     CapacityError, with the arithmetic, before loading when it does not fit, UnsupportedError for
-    shapes the core does not take, and ConfigError for a senseless number of threads or pages.
+    shapes the core does not take, and ConfigError for a senseless number of threads or pages or
+    activations that a weight cannot be multiplied with.
     """
     spec = checkpoint.spec
     threads = resolve_num_threads(num_threads)
@@ -97,8 +101,10 @@ def load_executor(
     plan_memory(checkpoint, kv).check(available)
     model = NativeModel(spec, kv, threads)
     _load_tables(checkpoint, model)
+    output = _with_activations(checkpoint.output(), activations)
+    _add_linears(model, "output", 0, [output], [None])
     for layer in range(spec.num_layers):
-        _load_layer(checkpoint, model, layer)
+        _load_layer(checkpoint, model, layer, activations)
     return NativeExecutor(model, kv)
 
 
@@ -115,10 +121,11 @@ def _load_tables(checkpoint: Checkpoint, model: NativeModel) -> None:
             checkpoint.spec.positions.offset,
         )
     _load_norm(checkpoint, model, "final_norm", None)
-    _add_linears(model, "output", 0, [checkpoint.output()], [None])
 
 
-def _load_layer(checkpoint: Checkpoint, model: NativeModel, layer: int) -> None:
+def _load_layer(
+    checkpoint: Checkpoint, model: NativeModel, layer: int, activations: ActivationDType | None
+) -> None:
     spec = checkpoint.spec
     _load_norm(checkpoint, model, "attention_norm", layer)
     _load_norm(checkpoint, model, "mlp_norm", layer)
@@ -132,7 +139,7 @@ def _load_layer(checkpoint: Checkpoint, model: NativeModel, layer: int) -> None:
         "down": ("down",),
     }
     for group, roles in groups.items():
-        weights = [checkpoint.linear(role, layer) for role in roles]
+        weights = [_with_activations(checkpoint.linear(role, layer), activations) for role in roles]
         biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
         _add_linears(model, group, layer, weights, biases)
 
@@ -155,6 +162,24 @@ def _add_linears(
         weights, biases = [stack_rows(weights)], [_stack_biases(weights, biases)]
     for weight, bias in zip(weights, biases, strict=True):
         model.add_linear(group, layer, _arrays(weight, bias))
+
+
+def _with_activations(weight: Weight, activations: ActivationDType | None) -> Weight:
+    """The weight, to be multiplied with other activations than its format says."""
+    if activations is None or activations == weight.spec.activations:
+        return weight
+    possible = [
+        one
+        for one in weight.spec.possible_activations
+        if one != "int8_static" or weight.input_scale is not None
+    ]
+    if activations not in possible:
+        raise ConfigError(
+            f"{weight.spec.name} weights cannot be multiplied with such activations",
+            seen=activations,
+            remedy=f"Possible: {', '.join(possible)}.",
+        )
+    return replace(weight, spec=replace(weight.spec, activations=activations))
 
 
 def _arrays(weight: Weight, bias: Vector | None) -> LinearArrays:

@@ -206,8 +206,8 @@ def _parse_numbers(where: str, weights: Mapping[str, object]) -> tuple[WeightDTy
 
 
 def _parse_inputs(where: str, inputs: object, dtype: WeightDType) -> ActivationDType | None:
-    """None for the default of the dtype. The inputs of fp8 weights are taken as bf16, which has
-    every fp8 number, so that a dynamic fp8 scheme is met with more precision than it asks for."""
+    """None for the default of the dtype. The inputs of fp8 weights stay bf16 or fp32, so that a
+    dynamic fp8 scheme is met with more precision than it asks for."""
     if inputs is None:
         return None
     if not isinstance(inputs, dict):

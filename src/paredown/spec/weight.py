@@ -22,18 +22,22 @@ BITS: dict[WeightDType, int] = {
     "int3": 3,
     "int2": 2,
 }
-DEFAULT_ACTIVATIONS: dict[WeightDType, ActivationDType] = {
-    "fp32": "fp32",
-    "bf16": "bf16",
-    "fp16": "fp32",
-    "fp8": "bf16",
-    "int8": "int8_group",
-    "int6": "int8_group",
-    "int5": "int8_group",
-    "int4": "int8_group",
-    "int3": "int8_group",
-    "int2": "int8_group",
+_OF_INTEGERS: tuple[ActivationDType, ...] = ("int8_group", "int8_row", "int8_static", "fp32")
+# What a weight can be multiplied with, the default first.
+ACTIVATIONS: dict[WeightDType, tuple[ActivationDType, ...]] = {
+    "fp32": ("fp32",),
+    "bf16": ("bf16", "fp32"),
+    "fp16": ("fp32",),
+    "fp8": ("bf16", "fp32"),
+    "int8": _OF_INTEGERS,
+    "int6": _OF_INTEGERS,
+    "int5": _OF_INTEGERS,
+    "int4": _OF_INTEGERS,
+    "int3": _OF_INTEGERS,
+    "int2": _OF_INTEGERS,
 }
+# The field's name for 8-bit weights and activations, one scale per row of each.
+_W8A8: dict[ActivationDType, str] = {"int8_row": "w8a8", "int8_static": "w8a8-static"}
 _AUTO = cast("ActivationDType", "auto")
 
 
@@ -49,8 +53,15 @@ class WeightSpec:
 
     def __post_init__(self) -> None:
         if self.activations is _AUTO:
-            object.__setattr__(self, "activations", DEFAULT_ACTIVATIONS[self.dtype])
-        assert self.is_integer or self.activations in ("bf16", "fp32"), self
+            object.__setattr__(self, "activations", self.possible_activations[0])
+        assert self.activations in self.possible_activations, self
+
+    @property
+    def possible_activations(self) -> tuple[ActivationDType, ...]:
+        """The default first. bf16 products are summed over a whole row before a scale."""
+        if self.dtype == "fp8" and self.group_size is not None:
+            return ("fp32",)
+        return ACTIVATIONS[self.dtype]
 
     @property
     def is_integer(self) -> bool:
@@ -70,12 +81,8 @@ class WeightSpec:
         """'bf16', 'int8', 'int8-asym', 'int4-g128', 'int4-g32-asym', 'fp8', 'w8a8', ..."""
         group = "" if self.group_size is None else f"-g{self.group_size}"
         plain = f"{self.dtype}{group}" + ("" if self.symmetric else "-asym")
-        if self.activations == DEFAULT_ACTIVATIONS[self.dtype]:
+        if self.activations == self.possible_activations[0]:
             return plain
         if plain == "int8" and self.activations in _W8A8:
             return _W8A8[self.activations]
         return f"{plain}-on-{self.activations}"
-
-
-# The field's name for 8-bit weights and activations, one scale per row of each.
-_W8A8: dict[ActivationDType, str] = {"int8_row": "w8a8", "int8_static": "w8a8-static"}

@@ -1,0 +1,189 @@
+"""What is measured, and the bars that the project sets itself for it."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from benchmarks.checkpoints.cache import Variant
+from benchmarks.peers.peer import KVDType, LoadOptions
+
+Task = Literal["prefill", "decode", "start"]
+
+PREFILL_TOKENS = 512
+DECODE_PROMPT_TOKENS = 64
+DECODE_STEPS = 64
+# As llama-batched-bench has them.
+BATCH_PROMPT_TOKENS = 128
+BATCH_STEPS = 64
+LONG_CONTEXT_TOKENS = 4096
+LONG_CONTEXT_STEPS = 32
+MODELS = ("qwen2.5-0.5b", "llama-3.2-1b", "llama-15m")
+# The arithmetic whose measured peak a format is held against.
+PEAK_UNITS = {"bf16": "bf16", "int8": "int8", "int4-g32": "int8", "int4-g128": "int8"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """What we ask of ourselves: a ratio to the best peer, a share of the machine's limit (MFU for
+    prefill, MBU for decode), seconds for a start. None is not asked."""
+
+    min_ratio: float | None = None
+    min_utilization: float | None = None
+    max_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One row. `rival_kv_dtype` puts ourselves with other keys and values among the rivals, who
+    must be slower; `with_peers` is false where no peer has the format."""
+
+    task: Task
+    variant: Variant
+    prompt_tokens: int
+    num_steps: int = 0
+    num_sequences: int = 1
+    kv_dtype: KVDType = "bf16"
+    rival_kv_dtype: KVDType | None = None
+    with_peers: bool = True
+    bar: Bar = Bar()
+
+    @property
+    def name(self) -> str:
+        parts = [self.task, self.variant.model, self.variant.name]
+        if self.task != "start":
+            parts.append(f"p{self.prompt_tokens}")
+        if self.num_sequences > 1:
+            parts.append(f"b{self.num_sequences}")
+        if self.kv_dtype != "bf16":
+            parts.append(f"kv-{self.kv_dtype}")
+        return " ".join(parts)
+
+    @property
+    def tokens_per_run(self) -> int:
+        """Tokens that a rate counts."""
+        return self.prompt_tokens if self.task == "prefill" else self.num_steps * self.num_sequences
+
+    def load_options(self, num_threads: int, kv_dtype: KVDType | None = None) -> LoadOptions:
+        return LoadOptions(
+            num_threads=num_threads,
+            num_tokens=self.prompt_tokens + self.num_steps,
+            num_sequences=self.num_sequences,
+            kv_dtype=kv_dtype or self.kv_dtype,
+        )
+
+    def prompts(self, vocab_size: int) -> list[list[int]]:
+        """Token ids that are spread over the vocabulary, other ones for each sequence."""
+        step = 7919
+        return [
+            [(step * (i + 1) + sequence * 104729) % vocab_size for i in range(self.prompt_tokens)]
+            for sequence in range(self.num_sequences)
+        ]
+
+
+PREFILL_BARS = {
+    "int4-g32": Bar(min_ratio=1.5, min_utilization=0.55),
+    "int4-g128": Bar(min_utilization=0.65),
+    "int8": Bar(min_ratio=1.6, min_utilization=0.75),
+    "bf16": Bar(min_ratio=1.15, min_utilization=0.80),
+}
+DECODE_BARS = {
+    "int4-g32": Bar(min_ratio=1.08, min_utilization=0.88),
+    "int4-g128": Bar(),
+    "int8": Bar(min_ratio=1.08, min_utilization=0.90),
+    "bf16": Bar(min_ratio=1.05, min_utilization=0.92),
+}
+BATCH_BARS = {8: Bar(min_ratio=2.2), 32: Bar(min_ratio=2.5)}
+
+
+def all_cases(output_formats: dict[str, str]) -> list[Case]:
+    """Every case; `output_formats` says how the output layer is stored, by the format of the
+    linear layers (bf16 where it does not)."""
+    cases = [
+        *(case for model in MODELS[:2] for case in _single_cases(model)),
+        *_batch_cases("llama-3.2-1b"),
+        *_small_model_cases(),
+        *_long_context_cases("llama-3.2-1b"),
+        Case(
+            task="start",
+            variant=Variant(model="llama-3.2-1b", format="int4-g32"),
+            prompt_tokens=1,
+            num_steps=1,
+            bar=Bar(max_seconds=1.0),
+        ),
+    ]
+    return [
+        replace(
+            case,
+            variant=replace(
+                case.variant, output_format=output_formats.get(case.variant.format, "bf16")
+            ),
+        )
+        for case in cases
+    ]
+
+
+def _single_cases(model: str) -> list[Case]:
+    cases = []
+    for name in ("int4-g32", "int4-g128", "int8", "bf16"):
+        variant = Variant(model=model, format=name)
+        with_peers = name != "int4-g128"
+        prefill = Case(
+            task="prefill",
+            variant=variant,
+            prompt_tokens=PREFILL_TOKENS,
+            with_peers=with_peers,
+            bar=PREFILL_BARS[name],
+        )
+        decode = Case(
+            task="decode",
+            variant=variant,
+            prompt_tokens=DECODE_PROMPT_TOKENS,
+            num_steps=DECODE_STEPS,
+            with_peers=with_peers,
+            bar=DECODE_BARS[name],
+        )
+        cases += [prefill, decode]
+    return cases
+
+
+def _batch_cases(model: str) -> list[Case]:
+    return [
+        Case(
+            task="decode",
+            variant=Variant(model=model, format="int4-g32"),
+            prompt_tokens=BATCH_PROMPT_TOKENS,
+            num_steps=BATCH_STEPS,
+            num_sequences=num_sequences,
+            bar=bar,
+        )
+        for num_sequences, bar in BATCH_BARS.items()
+    ]
+
+
+def _small_model_cases() -> list[Case]:
+    variant = Variant(model="llama-15m", format="int4-g32")
+    return [
+        Case(
+            task="prefill",
+            variant=variant,
+            prompt_tokens=PREFILL_TOKENS,
+            bar=Bar(min_ratio=1.5),
+        ),
+        Case(
+            task="decode",
+            variant=variant,
+            prompt_tokens=DECODE_PROMPT_TOKENS,
+            num_steps=DECODE_STEPS,
+            bar=Bar(min_ratio=1.2),
+        ),
+    ]
+
+
+def _long_context_cases(model: str) -> list[Case]:
+    case = Case(
+        task="decode",
+        variant=Variant(model=model, format="int4-g32"),
+        prompt_tokens=LONG_CONTEXT_TOKENS,
+        num_steps=LONG_CONTEXT_STEPS,
+        bar=Bar(min_ratio=1.2),
+    )
+    return [case, replace(case, kv_dtype="int8", rival_kv_dtype="bf16")]

@@ -1,0 +1,90 @@
+"""Where the measured models lie on disk; each is made when first asked for and then kept.
+
+MODEL/bf16/                    the Hugging Face folder all others come from
+MODEL/int4-g32/                our compressed folders
+MODEL/int4-g32+int8/           the same with the output layer in a format of its own
+MODEL/int4-g32.gguf, ...       GGUF files with the same names, with -f16 where f16 is for bf16
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.checkpoints.folder import write_random_checkpoint
+from benchmarks.checkpoints.gguf_file import GGUFFormat, TensorFormat, write_gguf
+from benchmarks.checkpoints.shapes import CONFIGS
+from benchmarks.checkpoints.tokenizer import make_vocabulary, special_token_ids
+from paredown.compress.compress import compress
+from paredown.errors import UnsupportedError
+from paredown.models.checkpoint import Checkpoint
+
+# The GGUF format with as many bits: Q4_0 is 4-bit symmetric in groups of 32, Q8_0 8-bit.
+GGUF_FORMATS: dict[str, TensorFormat] = {"bf16": "bf16", "int8": "q8_0", "int4-g32": "q4_0"}
+SOURCE = "bf16"
+FloatFormat = Literal["bf16", "f16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A model of CONFIGS with its linear layers in `format` and its output layer in
+    `output_format`; the table of embeddings, of which a token reads one row, stays bf16."""
+
+    model: str
+    format: str
+    output_format: str = "bf16"
+
+    @property
+    def name(self) -> str:
+        suffix = "" if self.output_format in ("bf16", self.format) else f"+{self.output_format}"
+        return f"{self.format}{suffix}"
+
+
+def bf16_folder(root: Path, model: str) -> Path:
+    """The Hugging Face folder of random weights."""
+    folder = root / model / SOURCE
+    if not folder.exists():
+        write_random_checkpoint(CONFIGS[model], folder)
+    return folder
+
+
+def paredown_folder(root: Path, variant: Variant) -> Path:
+    """The compressed folder. Raises UnsupportedError for what `compress` cannot write."""
+    source = bf16_folder(root, variant.model)
+    if variant.format == SOURCE:
+        return source
+    folder = root / variant.model / variant.name
+    if not folder.exists():
+        if variant.output_format != "bf16":
+            raise UnsupportedError(
+                "compress leaves the output layer in bf16",
+                seen=variant.output_format,
+                remedy="Measure with --output-format bf16.",
+            )
+        compress(Checkpoint.open(source), folder, variant.format)
+    return folder
+
+
+def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16") -> Path:
+    """The GGUF file, with `float_format` wherever the variant says bf16. Raises UnsupportedError
+    for a format that GGUF has no like of."""
+    unknown = {variant.format, variant.output_format} - set(GGUF_FORMATS)
+    if unknown:
+        raise UnsupportedError(
+            "GGUF has no such format",
+            seen=", ".join(sorted(unknown)),
+            remedy=f"Known formats: {', '.join(GGUF_FORMATS)}.",
+        )
+    source = bf16_folder(root, variant.model)
+    known = GGUF_FORMATS | {"bf16": float_format}
+    suffix = "" if float_format == "bf16" else f"-{float_format}"
+    path = root / variant.model / f"{variant.name}{suffix}.gguf"
+    if not path.exists():
+        checkpoint = Checkpoint.open(source)
+        special = special_token_ids(CONFIGS[variant.model])
+        formats = GGUFFormat(
+            linear=known[variant.format],
+            output=known[variant.output_format],
+            embedding=float_format,
+        )
+        write_gguf(checkpoint, make_vocabulary(checkpoint.spec.vocab_size, special), path, formats)
+    return path

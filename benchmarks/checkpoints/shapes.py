@@ -1,0 +1,100 @@
+"""The models that are measured, as config.json: the true shapes of models people run.
+
+Qwen2.5-0.5B and Llama-3.2-1B have the fields of their published config.json; `llama-15m` is the
+shape of llama2.c's stories15M; `tiny-*` are for tests.
+"""
+
+from collections.abc import Mapping
+
+Config = Mapping[str, object]
+
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "factor": 32.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+QWEN2 = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True,
+    "use_sliding_window": False,
+    "torch_dtype": "bfloat16",
+}
+# One head of 64, in groups, so that rotary positions and grouped heads are seen.
+TINY_SIZES = {
+    "vocab_size": 384,
+    "hidden_size": 128,
+    "intermediate_size": 192,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "bos_token_id": 256,
+    "eos_token_id": 257,
+}
+
+CONFIGS: Mapping[str, Config] = {
+    "llama-15m": {
+        **LLAMA,
+        "vocab_size": 32000,
+        "hidden_size": 288,
+        "intermediate_size": 768,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 6,
+        "max_position_embeddings": 2048,
+        "rope_theta": 10000.0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "qwen2.5-0.5b": {
+        **QWEN2,
+        "vocab_size": 151936,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32768,
+        "rope_theta": 1000000.0,
+        "bos_token_id": 151643,
+        "eos_token_id": 151643,
+    },
+    "llama-3.2-1b": {
+        **LLAMA,
+        "vocab_size": 128256,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "max_position_embeddings": 131072,
+        "rope_theta": 500000.0,
+        "rope_scaling": LLAMA3_ROPE,
+        "bos_token_id": 128000,
+        "eos_token_id": 128001,
+    },
+    "tiny-llama": {
+        **LLAMA,
+        **TINY_SIZES,
+        "rope_theta": 10000.0,
+        # Kept, ramped and stretched wavelengths all occur in a head of 32.
+        "rope_scaling": {**LLAMA3_ROPE, "original_max_position_embeddings": 64},
+    },
+    "tiny-qwen2": {**QWEN2, **TINY_SIZES, "rope_theta": 10000.0},
+}

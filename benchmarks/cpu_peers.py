@@ -1,0 +1,130 @@
+"""Us and the peers in one run, in turns, on the same random weights of true shapes.
+
+    python -m benchmarks.cpu_peers --rounds 7 --json runs/bench/cpu_peers.json
+    python -m benchmarks.cpu_peers --models llama-3.2-1b --cases decode --peers llama.cpp
+    python -m benchmarks.cpu_peers --render runs/bench/cpu_peers.json --markdown table.md
+
+docs/performance.md says what is measured and how. The models are made at the first run and kept.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import MODELS, Case, all_cases
+from benchmarks.peers import OURS, PEERS
+from benchmarks.peers.child import ROOT, PeerError
+from benchmarks.report import as_json, make_row, markdown, text
+from benchmarks.rounds import Children, run_case
+from paredown.errors import ConfigError, ParedownError
+from paredown.kernels.probe import default_num_threads
+
+BENCH_FOLDER = ROOT / "runs" / "bench"
+NUM_ROUNDS = 7
+EXIT_BAD_INPUT = 2
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cases", nargs="*", default=[], help="words; a case's name holds each (default: all)"
+    )
+    parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
+    rivals = [name for name in PEERS if name != OURS]
+    parser.add_argument("--peers", nargs="*", default=rivals, choices=rivals)
+    parser.add_argument("--rounds", type=int, default=NUM_ROUNDS)
+    parser.add_argument("--threads", type=int, default=default_num_threads())
+    parser.add_argument(
+        "--output-formats",
+        nargs="*",
+        default=[],
+        metavar="FORMAT=OUTPUT",
+        help="how the output layer is stored beside linear layers of FORMAT (default bf16)",
+    )
+    parser.add_argument("--folder", type=Path, default=BENCH_FOLDER, help="models and logs")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write everything measured")
+    parser.add_argument("--render", type=Path, metavar="JSON", help="measure nothing, show this")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
+    return parser.parse_args()
+
+
+def chosen_cases(args: argparse.Namespace) -> list[Case]:
+    """Raises ConfigError where the words fit no case."""
+    output_formats = dict(pair.split("=") for pair in args.output_formats)
+    cases = [
+        case
+        for case in all_cases(output_formats)
+        if case.variant.model in args.models
+        and all(word in case.name.split(" ") for word in args.cases)
+    ]
+    if not cases:
+        raise ConfigError(
+            "no case has these words",
+            seen=" ".join(args.cases),
+            remedy="Known: " + "; ".join(case.name for case in all_cases(output_formats)),
+        )
+    return cases
+
+
+def measure(args: argparse.Namespace, cases: Sequence[Case]) -> dict[str, Any]:
+    """Prints each row's name as it comes; a peer that cannot run is left out with its reason."""
+    with Children(logs=args.folder / "logs") as children:
+        infos: dict[str, dict[str, Any]] = {}
+        for name in (OURS, *args.peers):
+            try:
+                info = children.get(name).call("info")
+                infos[name] = {"version": info.version, "instruction_sets": info.instruction_sets}
+            except PeerError as error:
+                infos[name] = {"reason": str(error)}
+        machine = children.get("machine").call("describe", args.threads)
+        machine["date"] = datetime.date.today().isoformat()
+        machine["num_rounds"] = args.rounds
+        machine["load_average"] = os.getloadavg()[0]
+        names = [name for name, info in infos.items() if "reason" not in info]
+        runs = []
+        for number, case in enumerate(cases):
+            print(f"[{number + 1}/{len(cases)}] {case.name}", file=sys.stderr, flush=True)
+            runs.append(
+                run_case(
+                    children,
+                    args.folder / "models",
+                    case,
+                    names,
+                    num_threads=args.threads,
+                    num_rounds=args.rounds,
+                )
+            )
+            document = as_json([make_row(run) for run in runs], runs, machine, infos)
+            if args.json is not None:
+                args.json.parent.mkdir(parents=True, exist_ok=True)
+                args.json.write_text(json.dumps(document, indent=2) + "\n")
+    return document
+
+
+def main() -> int:
+    args = parse_arguments()
+    try:
+        if args.render is not None:
+            document = json.loads(args.render.read_text())
+        else:
+            if args.rounds < 1:
+                raise ConfigError("no rounds", seen=args.rounds, remedy="Ask for one or more.")
+            document = measure(args, chosen_cases(args))
+    except ParedownError as error:
+        print(f"cpu_peers: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    print(text(document))
+    if args.markdown is not None:
+        args.markdown.write_text(markdown(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

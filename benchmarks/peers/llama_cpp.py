@@ -1,0 +1,200 @@
+"""llama.cpp through the low-level calls of llama-cpp-python: no sampling, no Python per token but
+the call itself, as llama-bench and llama-batched-bench do it.
+
+It runs with the settings that are the fastest here: the first call of each kind tries weights
+repacked for the processor (AMX tiles among them) or as they lie in the file, and flash attention
+on or off, and keeps the best.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.checkpoints.cache import Variant, gguf_file
+from benchmarks.peers.peer import KVDType, LoadOptions, PeerInfo
+from paredown.errors import CapacityError, CheckpointError
+
+UBATCH_TOKENS = 512
+# llama.cpp's own default is f16 for keys and values: as many bytes as bf16, and faster there.
+KV_TYPES: dict[KVDType, int] = {"bf16": llama_cpp.GGML_TYPE_F16, "int8": llama_cpp.GGML_TYPE_Q8_0}
+NUM_TRIALS = 3
+# Of a decode's steps, one in so many is enough to see which settings are faster.
+TRIAL_SHARE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    repack: bool
+    flash_attention: bool
+
+    @property
+    def name(self) -> str:
+        repack = "repacked" if self.repack else "as in the file"
+        return f"weights {repack}, flash attention {'on' if self.flash_attention else 'off'}"
+
+
+class Context:
+    """A context over a loaded model. Sequences are 0 to `num_sequences` - 1."""
+
+    def __init__(self, model: Any, options: LoadOptions, flash_attention: bool) -> None:
+        parameters = llama_cpp.llama_context_default_params()
+        batch_tokens = max(UBATCH_TOKENS, options.num_sequences)
+        # Each sequence has a whole number of 256 tokens to itself.
+        parameters.n_ctx = -(-options.num_tokens // 256) * 256 * options.num_sequences
+        parameters.n_batch = batch_tokens
+        parameters.n_ubatch = UBATCH_TOKENS
+        parameters.n_seq_max = options.num_sequences
+        parameters.n_threads = options.num_threads
+        parameters.n_threads_batch = options.num_threads
+        parameters.flash_attn_type = int(flash_attention)
+        parameters.type_k = parameters.type_v = KV_TYPES[options.kv_dtype]
+        parameters.kv_unified = False
+        parameters.no_perf = True
+        self._context = llama_cpp.llama_init_from_model(model, parameters)
+        if not self._context:
+            raise CapacityError("llama.cpp made no context", seen=options, remedy="See its log.")
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self._batch = llama_cpp.llama_batch_init(batch_tokens, 0, 1)
+        self._vocab_size = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+        self._filled: Sequence[Sequence[int]] = ()
+
+    def prefill(self, token_ids: Sequence[int]) -> float:
+        self._clear()
+        started = time.perf_counter()
+        self._read(0, token_ids)
+        return time.perf_counter() - started
+
+    def decode(self, prompts: Sequence[Sequence[int]], num_steps: int) -> float:
+        if self._filled == prompts:
+            for sequence, prompt in enumerate(prompts):
+                llama_cpp.llama_memory_seq_rm(self._memory, sequence, len(prompt), -1)
+        else:
+            self._clear()
+            for sequence, prompt in enumerate(prompts):
+                self._read(sequence, prompt)
+            self._filled = prompts
+        started = time.perf_counter()
+        for step in range(num_steps):
+            self._run(
+                [
+                    (prompt[step % len(prompt)], len(prompt) + step, sequence, True)
+                    for sequence, prompt in enumerate(prompts)
+                ]
+            )
+        return time.perf_counter() - started
+
+    def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        self.prefill(token_ids)
+        pointer = llama_cpp.llama_get_logits_ith(self._context, -1)
+        return np.ctypeslib.as_array(pointer, shape=(self._vocab_size,)).copy()
+
+    def close(self) -> None:
+        llama_cpp.llama_batch_free(self._batch)
+        llama_cpp.llama_free(self._context)
+
+    def _clear(self) -> None:
+        llama_cpp.llama_memory_clear(self._memory, False)
+        self._filled = ()
+
+    def _read(self, sequence: int, token_ids: Sequence[int]) -> None:
+        last = len(token_ids) - 1
+        for start in range(0, len(token_ids), UBATCH_TOKENS):
+            chunk = token_ids[start : start + UBATCH_TOKENS]
+            self._run(
+                [
+                    (token, position, sequence, position == last)
+                    for position, token in enumerate(chunk, start)
+                ]
+            )
+
+    def _run(self, entries: list[tuple[int, int, int, bool]]) -> None:
+        """One call with (token, position, sequence, whether its logits are wanted) entries."""
+        batch = self._batch
+        batch.n_tokens = len(entries)
+        for i, (token, position, sequence, wanted) in enumerate(entries):
+            batch.token[i] = token
+            batch.pos[i] = position
+            batch.n_seq_id[i] = 1
+            batch.seq_id[i][0] = sequence
+            batch.logits[i] = wanted
+        status = llama_cpp.llama_decode(self._context, batch)
+        llama_cpp.llama_synchronize(self._context)
+        if status != 0:
+            raise CapacityError("llama_decode failed", seen=status, remedy="See its log.")
+
+
+class LlamaCppPeer:
+    """Implements Peer."""
+
+    def __init__(self) -> None:
+        llama_cpp.llama_backend_init()
+        self._models: dict[bool, Any] = {}
+        self._contexts: dict[Settings, Context] = {}
+        self._chosen: dict[str, Settings] = {}
+        self._tried: dict[str, str] = {}
+
+    def info(self) -> PeerInfo:
+        described = llama_cpp.llama_print_system_info().decode()
+        return PeerInfo(version=version("llama-cpp-python"), instruction_sets=described)
+
+    def load(self, root: Path, variant: Variant, options: LoadOptions) -> None:
+        self.close()
+        path = gguf_file(root, variant)
+        for repack in (True, False):
+            parameters = llama_cpp.llama_model_default_params()
+            parameters.n_gpu_layers = 0
+            parameters.use_extra_bufts = repack
+            model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+            if not model:
+                raise CheckpointError(
+                    "llama.cpp does not read the file", seen=path, remedy="See its log."
+                )
+            self._models[repack] = model
+        # Quantized values need flash attention.
+        choices = (True,) if options.kv_dtype == "int8" else (True, False)
+        for repack, flash_attention in product(self._models, choices):
+            settings = Settings(repack=repack, flash_attention=flash_attention)
+            self._contexts[settings] = Context(self._models[repack], options, flash_attention)
+
+    def prefill(self, token_ids: Sequence[int]) -> float:
+        self._choose("prefill", lambda context: context.prefill(token_ids))
+        return self._contexts[self._chosen["prefill"]].prefill(token_ids)
+
+    def decode(self, prompts: Sequence[Sequence[int]], num_steps: int) -> float:
+        num_trial_steps = -(-num_steps // TRIAL_SHARE)
+        self._choose("decode", lambda context: context.decode(prompts, num_trial_steps))
+        return self._contexts[self._chosen["decode"]].decode(prompts, num_steps)
+
+    def settings(self) -> dict[str, str]:
+        return {task: settings.name for task, settings in self._chosen.items()} | self._tried
+
+    def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        return next(iter(self._contexts.values())).logits(token_ids)
+
+    def close(self) -> None:
+        for context in self._contexts.values():
+            context.close()
+        for model in self._models.values():
+            llama_cpp.llama_model_free(model)
+        self._contexts, self._models, self._chosen, self._tried = {}, {}, {}, {}
+
+    def _choose(self, task: str, run: Callable[[Context], float]) -> None:
+        """Settles on the fastest for this model and task, once."""
+        if task in self._chosen:
+            return
+        seconds = {settings: run(context) for settings, context in self._contexts.items()}
+        for _ in range(NUM_TRIALS - 1):
+            for settings, context in self._contexts.items():
+                seconds[settings] = min(seconds[settings], run(context))
+        self._chosen[task] = min(seconds, key=lambda settings: seconds[settings])
+        self._tried[f"{task} seconds tried"] = "; ".join(
+            f"{one:.4f} {settings.name}" for settings, one in seconds.items()
+        )

@@ -1,0 +1,184 @@
+"""From runs to rows, and rows as text, Markdown and JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.cases import Bar
+from benchmarks.checkpoints.shapes import CONFIGS
+from benchmarks.figures import Spread, mbu, mfu, rates, rival, verdict
+from benchmarks.peers import OURS
+from benchmarks.rounds import Run
+from paredown.models.config import spec_from_config
+from paredown.units import format_rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """`rates` are tokens per second, or for a start seconds; `utilization` is MFU for prefill and
+    MBU for decode; `passed` is None where nothing is asked."""
+
+    name: str
+    unit: str
+    rates: dict[str, Spread]
+    best_peer: str | None
+    ratio: Spread | None
+    utilization_name: str
+    utilization: Spread | None
+    bar: Bar
+    passed: bool | None
+    failures: dict[str, str]
+    settings: dict[str, dict[str, str]]
+
+
+def make_row(run: Run) -> Row:
+    case = run.case
+    is_start = case.task == "start"
+    found = {
+        name: rates(case.tokens_per_run, seconds)
+        for name, seconds in run.seconds.items()
+        if seconds
+    }
+    ours = found.get(OURS, [])
+    peers = {name: one for name, one in found.items() if name != OURS}
+    rivalry = rival(ours, peers) if ours else None
+    utilization = _utilization(run, ours)
+    shown = run.seconds if is_start else found
+    return Row(
+        name=case.name,
+        unit="s" if is_start else "tokens/s",
+        rates={name: Spread.of(values) for name, values in shown.items() if values},
+        best_peer=rivalry.best_peer if rivalry else None,
+        ratio=rivalry.ratio if rivalry else None,
+        utilization_name={"prefill": "MFU", "decode": "MBU", "start": ""}[case.task],
+        utilization=utilization,
+        bar=case.bar,
+        passed=verdict(
+            case.bar,
+            ratio=rivalry.ratio.median if rivalry else None,
+            utilization=utilization.median if utilization else None,
+            seconds=Spread.of(run.seconds[OURS]).median if is_start and ours else None,
+        ),
+        failures=run.failures,
+        settings={name: settings for name, settings in run.settings.items() if settings},
+    )
+
+
+def as_json(
+    rows: Sequence[Row], runs: Sequence[Run], machine: Mapping[str, Any], peers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything: the rows, what they were made from, the machine and the peers' own words."""
+    return {
+        "machine": dict(machine),
+        "peers": dict(peers),
+        "rows": [asdict(row) for row in rows],
+        "runs": [asdict(run) for run in runs],
+    }
+
+
+def table(document: Mapping[str, Any]) -> list[list[str]]:
+    """Headings and cells of a JSON document."""
+    names = [OURS]
+    for row in document["rows"]:
+        names += [name for name in row["rates"] if name not in names and " " not in name]
+    found = [["case", *names, "ratio to the best", "MBU or MFU", "asked", ""]]
+    for row in document["rows"]:
+        cells = [_rate(row["rates"].get(name), row["unit"]) for name in names]
+        found.append(
+            [row["name"], *cells, _ratio(row), _share(row), _bar(row), _passed(row["passed"])]
+        )
+    return found
+
+
+def text(document: Mapping[str, Any]) -> str:
+    cells = table(document)
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in cells
+    ]
+    return "\n".join([*lines, "", *notes(document)])
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    heading, *lines = table(document)
+    rule = ["---", *["---:"] * (len(heading) - 1)]
+    rows = ["| " + " | ".join(line) + " |" for line in (heading, rule, *lines)]
+    return "\n".join([*rows, "", *(f"- {note}" for note in notes(document))]) + "\n"
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """The machine, the peers, and who could not be measured."""
+    machine = document["machine"]
+    found = [
+        f"{machine['date']}, {machine['name']}, {machine['num_threads']} threads of "
+        f"{machine['num_cores']} cores; {machine['num_rounds']} rounds. "
+        f"Load average before: {machine['load_average']:.1f}. "
+        f"Measured first: memory {format_rate(machine['bandwidth_bytes_per_s'], 'B/s')}, "
+        f"int8 {format_rate(machine['int8_ops_per_s'], 'op/s')}, "
+        f"bf16 {format_rate(machine['bf16_flops_per_s'], 'FLOP/s')}, "
+        f"fp32 {format_rate(machine['fp32_flops_per_s'], 'FLOP/s')}."
+    ]
+    for name, peer in document["peers"].items():
+        if "reason" in peer:
+            found.append(f"{name}: not measured, {peer['reason']}")
+        else:
+            found.append(f"{name} {peer['version']}: {peer['instruction_sets']}")
+    for row in document["rows"]:
+        for name, reason in row["failures"].items():
+            if "reason" not in document["peers"].get(name, {}):
+                found.append(f"{row['name']}: {name} has no figure: {reason}")
+    return found
+
+
+def _utilization(run: Run, ours: Sequence[float]) -> Spread | None:
+    case = run.case
+    if not ours or not run.limits:
+        return None
+    if case.task == "prefill":
+        spec = spec_from_config(CONFIGS[case.variant.model])
+        return Spread.of(mfu(ours, spec.num_linear_parameters(), run.limits))
+    steps_per_s = [rate / case.num_sequences for rate in ours]
+    return Spread.of(mbu(steps_per_s, run.step_bytes, run.limits))
+
+
+def _rate(spread: Mapping[str, float] | None, unit: str) -> str:
+    if spread is None:
+        return "-"
+    median = spread["median"]
+    if unit == "s":
+        return f"{median:.2f} s"
+    return f"{median:,.1f}" if median < 100 else f"{median:,.0f}"
+
+
+def _ratio(row: Mapping[str, Any]) -> str:
+    if row["ratio"] is None:
+        return "-"
+    ratio = row["ratio"]
+    return f"{ratio['median']:.2f} ({ratio['min']:.2f}..{ratio['max']:.2f}) {row['best_peer']}"
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    if row["utilization"] is None:
+        return "-"
+    share = row["utilization"]
+    name = row["utilization_name"]
+    return f"{name} {share['median']:.2f} ({share['min']:.2f}..{share['max']:.2f})"
+
+
+def _bar(row: Mapping[str, Any]) -> str:
+    bar, parts = row["bar"], []
+    if bar["min_ratio"] is not None:
+        parts.append(f"{bar['min_ratio']:.2f}x")
+    if bar["min_utilization"] is not None:
+        parts.append(f"{row['utilization_name']} {bar['min_utilization']:.2f}")
+    if bar["max_seconds"] is not None:
+        parts.append(f"{bar['max_seconds']:.1f} s")
+    return ", ".join(parts) or "-"
+
+
+def _passed(passed: bool | None) -> str:
+    return {True: "pass", False: "fail", None: "-"}[passed]

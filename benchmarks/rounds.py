@@ -1,0 +1,199 @@
+"""Runs a case: everyone in turn, round by round, with the machine's limit in between."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from benchmarks.cases import PEAK_UNITS, Case
+from benchmarks.checkpoints.cache import Variant, bf16_folder, gguf_file, paredown_folder
+from benchmarks.checkpoints.shapes import CONFIGS
+from benchmarks.figures import decode_bytes
+from benchmarks.first_token import START_COMMANDS, StartError, seconds_to_first_byte
+from benchmarks.peers import MACHINE, OURS, PEERS, Target
+from benchmarks.peers.child import ChildPeer, PeerError
+from paredown.errors import UnsupportedError
+from paredown.models.config import spec_from_config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What was measured of a case, before any arithmetic. `seconds` has a value per round for each
+    that ran, `failures` the reason for each that did not; `limits` are bytes or operations per
+    second, a value per round; `step_bytes` is what a decode step of ours reads."""
+
+    case: Case
+    seconds: dict[str, list[float]]
+    failures: dict[str, str]
+    settings: dict[str, dict[str, str]]
+    limits: list[float]
+    step_bytes: int = 0
+
+
+@dataclass
+class Children:
+    """A process for each name, started when needed, and again after a crash."""
+
+    logs: Path
+    targets: Mapping[str, Target] = field(default_factory=lambda: {**PEERS, "machine": MACHINE})
+    timeout_s: float = 900.0
+    _running: dict[str, ChildPeer] = field(default_factory=dict)
+
+    def __enter__(self) -> "Children":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for child in self._running.values():
+            child.stop()
+
+    def get(self, name: str) -> ChildPeer:
+        """`name` is a key of the targets; "paredown kv-bf16" is another process of "paredown"."""
+        child = self._running.get(name)
+        if child is None or not child.is_alive:
+            target = self.targets[name.split(" ")[0]]
+            log = self.logs / f"{name.replace(' ', '-')}.log"
+            child = ChildPeer(target.target, log, target.environment, self.timeout_s)
+            self._running[name] = child
+        return child
+
+
+def make_files(root: Path, variant: Variant, names: Sequence[str]) -> None:
+    """Writes the files that are not there yet, before anything is timed."""
+    bf16_folder(root, variant.model)
+    paredown_folder(root, variant)
+    if "llama.cpp" in names:
+        gguf_file(root, variant)
+
+
+def run_case(
+    children: Children,
+    root: Path,
+    case: Case,
+    names: Sequence[str],
+    *,
+    num_threads: int,
+    num_rounds: int,
+) -> Run:
+    """Measures `names` (ours among them) after a round that does not count."""
+    names = list(names) if case.with_peers else [OURS]
+    make_files(root, case.variant, names)
+    if case.task == "start":
+        return _run_starts(root, case, names, num_threads=num_threads, num_rounds=num_rounds)
+    return _CaseRun(children, root, case, names, num_threads).run(num_rounds)
+
+
+class _CaseRun:
+    def __init__(
+        self, children: Children, root: Path, case: Case, names: Sequence[str], num_threads: int
+    ) -> None:
+        self._children = children
+        self._root = root
+        self._case = case
+        self._num_threads = num_threads
+        self._kv_dtypes = dict.fromkeys(names, case.kv_dtype)
+        if case.rival_kv_dtype is not None:
+            self._kv_dtypes[f"{OURS} kv-{case.rival_kv_dtype}"] = case.rival_kv_dtype
+        self._failures: dict[str, str] = {}
+        spec = spec_from_config(CONFIGS[case.variant.model])
+        self._prompts = case.prompts(spec.vocab_size)
+
+    def run(self, num_rounds: int) -> Run:
+        for name, kv_dtype in self._kv_dtypes.items():
+            options = self._case.load_options(self._num_threads, kv_dtype)
+            self._call(name, "load", self._root, self._case.variant, options)
+        step_bytes = self._step_bytes()
+        seconds: dict[str, list[float]] = {name: [] for name in self._kv_dtypes}
+        limits = []
+        for number in range(num_rounds + 1):
+            limit = self._limit(step_bytes)
+            # Another one begins each round, so that no one always follows the same.
+            order = list(self._kv_dtypes)
+            first = number % len(order)
+            for name in order[first:] + order[:first]:
+                elapsed = self._measure(name)
+                if elapsed is not None and number > 0:
+                    seconds[name].append(elapsed)
+            if number > 0:
+                limits.append(limit)
+        settings = {name: self._call(name, "settings") or {} for name in self._kv_dtypes}
+        for name in self._kv_dtypes:
+            self._call(name, "close")
+        return Run(
+            case=self._case,
+            seconds={name: found for name, found in seconds.items() if name not in self._failures},
+            failures=self._failures,
+            settings=settings,
+            limits=limits,
+            step_bytes=step_bytes,
+        )
+
+    def _measure(self, name: str) -> float | None:
+        if self._case.task == "prefill":
+            found = self._call(name, "prefill", self._prompts[0])
+        else:
+            found = self._call(name, "decode", self._prompts, self._case.num_steps)
+        assert found is None or isinstance(found, float)
+        return found
+
+    def _limit(self, step_bytes: int) -> float:
+        machine = self._children.get("machine")
+        if self._case.task == "prefill":
+            unit = PEAK_UNITS[self._case.variant.format]
+            limit = machine.call("peak", self._num_threads, unit)
+        else:
+            limit = machine.call("bandwidth", self._num_threads, max(step_bytes, 1 << 20))
+        assert isinstance(limit, float)
+        return limit
+
+    def _step_bytes(self) -> int:
+        weight_bytes = self._call(OURS, "weight_bytes")
+        kv_token_bytes = self._call(OURS, "kv_token_bytes")
+        if self._case.task != "decode" or OURS in self._failures:
+            return 0
+        return decode_bytes(
+            weight_bytes=weight_bytes,
+            kv_token_bytes=kv_token_bytes,
+            prompt_tokens=self._case.prompt_tokens,
+            num_steps=self._case.num_steps,
+            num_sequences=self._case.num_sequences,
+        )
+
+    def _call(self, name: str, method: str, *arguments: object) -> Any:
+        """None for one that has failed; the first failure is kept."""
+        if name in self._failures:
+            return None
+        try:
+            return self._children.get(name).call(method, *arguments)
+        except PeerError as error:
+            self._failures[name] = str(error)
+            return None
+
+
+def _run_starts(
+    root: Path, case: Case, names: Sequence[str], *, num_threads: int, num_rounds: int
+) -> Run:
+    seconds: dict[str, list[float]] = {}
+    failures = {}
+    for name in names:
+        if name not in START_COMMANDS:
+            failures[name] = "its start is not measured"
+            continue
+        seconds[name] = []
+    for number in range(num_rounds + 1):
+        for name in list(seconds):
+            try:
+                command = START_COMMANDS[name](root, case.variant, num_threads)
+                elapsed = seconds_to_first_byte(command)
+            except (StartError, UnsupportedError) as error:
+                failures[name] = str(error)
+                del seconds[name]
+                continue
+            if number > 0:
+                seconds[name].append(elapsed)
+    return Run(case=case, seconds=seconds, failures=failures, settings={}, limits=[])

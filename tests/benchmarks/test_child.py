@@ -1,0 +1,128 @@
+"""The driver of peers in processes of their own, and a whole case with peers that fail."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cases import Bar, Case
+from benchmarks.checkpoints.cache import Variant
+from benchmarks.peers import MACHINE, OURS, PEERS, Target
+from benchmarks.peers.child import ChildPeer, PeerError
+from benchmarks.report import as_json, make_row, markdown, text
+from benchmarks.rounds import Children, run_case
+
+
+def fake(name: str) -> Target:
+    return Target(target=f"tests.fake_peer:{name}")
+
+
+@pytest.fixture
+def start(tmp_path):
+    children = []
+
+    def start_one(name: str, timeout_s: float = 60.0) -> ChildPeer:
+        children.append(ChildPeer(fake(name).target, tmp_path / "log", {}, timeout_s))
+        return children[-1]
+
+    yield start_one
+    for child in children:
+        child.stop()
+
+
+def test_a_peer_runs_in_another_process(start) -> None:
+    assert start("FakePeer").call("info")["pid"] != os.getpid()
+
+
+def test_an_exception_is_an_answer_and_the_child_lives_on(start) -> None:
+    child = start("RaisingPeer")
+    with pytest.raises(PeerError, match="ValueError: not this model"):
+        child.call("load", Path(), None, None)
+    assert child.call("prefill", [1]) == 0.01
+
+
+def test_a_crash_is_reported_with_the_last_words(start) -> None:
+    child = start("CrashingPeer")
+    with pytest.raises(PeerError, match=r"crashed in prefill \(exit status 7\): about to crash"):
+        child.call("prefill", [1])
+    assert not child.is_alive
+    with pytest.raises(PeerError, match="crashed in prefill"):
+        child.call("info")
+
+
+def test_a_peer_that_does_not_end_is_ended(start) -> None:
+    child = start("SlowPeer", timeout_s=0.5)
+    with pytest.raises(PeerError, match="prefill took longer than"):
+        child.call("prefill", [1])
+
+
+def test_a_package_that_is_missing_is_a_reason(start) -> None:
+    with pytest.raises(PeerError, match="not installed: No module named 'a_package"):
+        start("MissingPeer").call("info")
+
+
+def test_a_case_goes_on_without_the_peers_that_fail(tmp_path) -> None:
+    targets = {
+        OURS: PEERS[OURS],
+        "machine": MACHINE,
+        "steady": fake("FakePeer"),
+        "crashing": fake("CrashingPeer"),
+        "raising": fake("RaisingPeer"),
+    }
+    case = Case(
+        task="prefill",
+        variant=Variant(model="tiny-llama", format="int4-g32"),
+        prompt_tokens=64,
+        bar=Bar(min_ratio=1e-9, min_utilization=2.0),
+    )
+    names = [OURS, "steady", "crashing", "raising"]
+    with Children(logs=tmp_path / "logs", targets=targets) as children:
+        run = run_case(children, tmp_path, case, names, num_threads=1, num_rounds=2)
+    assert set(run.failures) == {"crashing", "raising"}
+    assert run.seconds["steady"] == [0.01, 0.01]
+    assert len(run.seconds[OURS]) == len(run.limits) == 2
+    row = make_row(run)
+    assert row.best_peer == "steady"
+    assert row.rates["steady"].median == pytest.approx(6400)
+    assert row.ratio is not None
+    assert row.ratio.median == pytest.approx(row.rates[OURS].median / 6400, rel=0.5)
+    assert row.passed is False
+
+    machine = {
+        "date": "2026-11-21",
+        "name": "a processor",
+        "num_threads": 1,
+        "num_cores": 1,
+        "num_rounds": 2,
+        "load_average": 0.5,
+        "bandwidth_bytes_per_s": 1e9,
+        "int8_ops_per_s": 1e9,
+        "bf16_flops_per_s": 1e9,
+        "fp32_flops_per_s": 1e9,
+    }
+    document = as_json([row], [run], machine, {"absent": {"reason": "not installed"}})
+    for shown in (text(document), markdown(document)):
+        assert "6,400" in shown
+        assert "crashing has no figure: crashed in prefill" in shown
+        assert "absent: not measured, not installed" in shown
+        assert "fail" in shown
+
+
+def test_a_decode_counts_every_sequence(tmp_path) -> None:
+    case = Case(
+        task="decode",
+        variant=Variant(model="tiny-qwen2", format="bf16"),
+        prompt_tokens=20,
+        num_steps=8,
+        num_sequences=3,
+    )
+    targets = {OURS: PEERS[OURS], "machine": MACHINE, "steady": fake("FakePeer")}
+    with Children(logs=tmp_path / "logs", targets=targets) as children:
+        run = run_case(children, tmp_path, case, [OURS, "steady"], num_threads=1, num_rounds=1)
+    row = make_row(run)
+    assert row.rates["steady"].median == pytest.approx(3 * 8 / 0.01)
+    assert row.utilization is not None
+    assert row.utilization.median > 0
+    assert row.passed is None
+    # Weights in bf16 and three sequences of 24 tokens in the middle: 2 layers, 2 heads of 32.
+    assert run.step_bytes > 3 * 24 * 2 * 2 * 2 * 32 * 2

@@ -1,0 +1,47 @@
+"""Peers for tests of the benchmark: one that answers, and ones that fail each in its way."""
+
+import os
+import time
+
+
+class FakePeer:
+    """Takes a hundredth of a second for everything."""
+
+    def info(self):
+        return {"pid": os.getpid()}
+
+    def load(self, root, variant, options):
+        self.variant = variant
+
+    def prefill(self, token_ids):
+        return 0.01
+
+    def decode(self, prompts, num_steps):
+        return 0.01
+
+    def settings(self):
+        return {"model": self.variant.model}
+
+    def close(self):
+        pass
+
+
+class CrashingPeer(FakePeer):
+    def prefill(self, token_ids):
+        print("about to crash", flush=True)
+        os._exit(7)
+
+
+class RaisingPeer(FakePeer):
+    def load(self, root, variant, options):
+        raise ValueError("not this model")
+
+
+class SlowPeer(FakePeer):
+    def prefill(self, token_ids):
+        time.sleep(60)
+
+
+class MissingPeer:
+    def __init__(self):
+        import a_package_that_is_not_there  # noqa: F401

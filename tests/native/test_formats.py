@@ -1,0 +1,127 @@
+"""Checkpoints of every form on the native core, against the PyTorch decoder on the same weights."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from paredown.compress.compress import compress
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.memory_plan import plan_memory
+from paredown.engine.native_executor import load_executor
+from paredown.errors import ConfigError
+from paredown.formats.table import FORMATS
+from paredown.formats.tensor import StoredTensor
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import Decoder
+from paredown.models.safetensors_file import read_safetensors, write_safetensors
+from paredown.spec.kv import KVSpec
+from tiny_models import VOCAB_SIZE, make_model
+
+# Every group size divides these.
+WIDE = {"hidden_size": 128, "intermediate_size": 256}
+RECIPES = [
+    *FORMATS,
+    "int4-g128-head-int8",
+    "int8-head-w8a8",
+    "int3-g32-head-int4-g32",
+    "fp32-head-fp8",
+]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("source")
+    model = make_model("llama", torch.float32, 0, **WIDE, tie_word_embeddings=True)
+    model.save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+def native_logits(checkpoint: Checkpoint, ids: list[int], **options: object) -> np.ndarray:
+    executor = load_executor(checkpoint, num_pages=8, kv_dtype="fp32", num_threads=1, **options)
+    pages = list(range(executor.num_pages))
+    return executor.step([SequenceSlice(token_ids=ids, start=0, pages=pages, num_logits=len(ids))])
+
+
+def decoder_logits(checkpoint: Checkpoint, ids: list[int]) -> np.ndarray:
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        return Decoder.from_checkpoint(checkpoint)(torch.tensor([ids]))[0].numpy()
+
+
+def distance(some: np.ndarray, others: np.ndarray) -> float:
+    """Root mean square of the difference over that of the others."""
+    return float(np.sqrt(np.mean((some - others) ** 2) / np.mean(others**2)))
+
+
+def random_ids() -> list[int]:
+    return np.random.default_rng(1).integers(0, VOCAB_SIZE, 40).tolist()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_compressed_checkpoint_runs_on_its_own_weights(
+    recipe: str, source: Checkpoint, tmp_path: Path
+) -> None:
+    compress(source, tmp_path / "out", recipe)
+    checkpoint, ids = Checkpoint.open(tmp_path / "out"), random_ids()
+    expected = decoder_logits(checkpoint, ids)
+    assert distance(native_logits(checkpoint, ids, activations="fp32"), expected) <= 1e-4
+    # Inputs of 8 bits, or of 8 bits of mantissa, cost much less than other weights would.
+    as_served = distance(native_logits(checkpoint, ids), expected)
+    assert as_served <= 0.1
+
+
+def test_activations_can_be_chosen_where_a_weight_takes_them(
+    source: Checkpoint, tmp_path: Path
+) -> None:
+    compress(source, tmp_path / "out", "int8-head-int8")
+    checkpoint, ids = Checkpoint.open(tmp_path / "out"), random_ids()
+    rows, groups = (
+        native_logits(checkpoint, ids, activations=one) for one in ("int8_row", "int8_group")
+    )
+    assert np.array_equal(groups, native_logits(checkpoint, ids))
+    assert not np.array_equal(rows, groups)
+    for wrong in ("bf16", "int8_static"):
+        with pytest.raises(ConfigError, match=f"{wrong}.*Possible: int8_group, int8_row, fp32"):
+            load_executor(checkpoint, num_pages=8, activations=wrong)
+    with pytest.raises(ConfigError, match="fp32 weights"):
+        load_executor(source, num_pages=8, activations="int8_row")
+
+
+def test_static_input_scales_are_used(source: Checkpoint, tmp_path: Path) -> None:
+    """A w8a8 folder becomes a static one by its config and a scale for each module."""
+    compress(source, tmp_path, "w8a8", overwrite=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    group = config["quantization_config"]["config_groups"]["group_0"]
+    group["input_activations"] |= {"strategy": "tensor", "dynamic": False}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    path = tmp_path / "model.safetensors"
+    tensors = dict(read_safetensors(path))
+    modules = [name.removesuffix(".weight_scale") for name in tensors if "weight_scale" in name]
+    distances = []
+    for scale in (0.2, 1e-4):
+        stored = StoredTensor(dtype="F32", array=np.array([scale], np.float32))
+        copies = {f"{module}.input_scale": stored for module in modules}
+        write_safetensors(tmp_path / "new", tensors | copies, {"format": "pt"})
+        (tmp_path / "new").rename(path)
+        checkpoint = Checkpoint.open(tmp_path)
+        assert checkpoint.linear("q", 0).spec.name == "w8a8-static"
+        logits = native_logits(checkpoint, random_ids())
+        distances.append(distance(logits, decoder_logits(checkpoint, random_ids())))
+    # One scale for all modules is a poor one; with the second nearly all inputs saturate.
+    assert distances[0] <= 0.5
+    assert distances[1] >= 1
+
+
+@pytest.mark.parametrize("recipe", ["int3-g32-asym", "fp8", "w8a8", "int4-g128-head-int8"])
+def test_the_plan_counts_what_the_core_packs(
+    recipe: str, source: Checkpoint, tmp_path: Path
+) -> None:
+    compress(source, tmp_path / "out", recipe)
+    checkpoint = Checkpoint.open(tmp_path / "out")
+    plan = plan_memory(checkpoint, KVSpec(num_pages=8))
+    packed = load_executor(checkpoint, num_pages=8).weight_bytes
+    # Scales are planned as bf16 and are fp32 here; panels and buffers are padded.
+    assert 0.97 * plan.weight_bytes <= packed <= 1.1 * plan.weight_bytes
