@@ -3,6 +3,7 @@
 import argparse
 import json
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 from rich.progress import Progress
@@ -15,12 +16,14 @@ from paredown.evaluate.text import EvalText, choose_text, sampling_pages
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
+from paredown.spec.weight import ActivationDType
 from paredown.units import format_bytes
 
 EXAMPLES = """examples:
   paredown eval
   paredown eval my-model-int4 --reference my-model
   paredown eval my-model --text novel.txt --tokens 8192 --json
+  paredown eval my-model-int4 --reference my-model --activations fp32   # what int8 inputs cost
 """
 DEFAULT_TOKENS = 16384
 
@@ -32,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
+    )
+    parser.add_argument(
+        "--activations",
+        choices=get_args(ActivationDType),
+        help="what the model's linear layers round their inputs to (default: as its formats say)",
     )
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -50,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         )
 
     text = choose_text(args.text, tokenizer, args.tokens, sampler, checkpoint.spec.max_positions)
-    result = _measure(checkpoint, reference, text, args.threads)
+    result = _measure(checkpoint, reference, text, args)
     if args.json:
         print(json.dumps(result.as_json() | {"protocol": text.protocol}, indent=2))
         return 0
@@ -59,13 +67,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(
-    checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, threads: int | None
+    checkpoint: Checkpoint,
+    reference: Checkpoint | None,
+    text: EvalText,
+    args: argparse.Namespace,
 ) -> Measurement:
     pages = num_pages_for(text)
-    model = load_executor(checkpoint, num_pages=pages, num_threads=threads)
+    model = load_executor(
+        checkpoint, num_pages=pages, num_threads=args.threads, activations=args.activations
+    )
     other = None
     if reference is not None:
-        other = load_executor(reference, num_pages=pages, num_threads=threads)
+        other = load_executor(reference, num_pages=pages, num_threads=args.threads)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=text.num_tokens)
         qualities, own = measure_quality(
