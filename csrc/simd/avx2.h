@@ -21,6 +21,8 @@ struct U8x64 {
 // Tiles for 16 registers of half the width.
 constexpr int kFloatTokens = 3;
 constexpr int kFloatPanels = 2;
+// Query rows that attention takes through a pass over the keys.
+constexpr int kAttentionRows = 4;
 constexpr int kIntTokens = 3;
 constexpr int kIntPanels = 1;
 

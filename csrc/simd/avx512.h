@@ -21,6 +21,8 @@ struct U8x64 {
 // Tiles that fit the 32 registers: tokens x panels of 16 rows.
 constexpr int kFloatTokens = 6;
 constexpr int kFloatPanels = 4;
+// Query rows that attention takes through a pass over the keys.
+constexpr int kAttentionRows = 8;
 constexpr int kIntTokens = 6;
 constexpr int kIntPanels = 2;
 

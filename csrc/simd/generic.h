@@ -20,6 +20,8 @@ struct U8x64 {
 
 constexpr int kFloatTokens = 2;
 constexpr int kFloatPanels = 1;
+// Query rows that attention takes through a pass over the keys.
+constexpr int kAttentionRows = 2;
 constexpr int kIntTokens = 2;
 constexpr int kIntPanels = 1;
 
