@@ -3,10 +3,10 @@
     python benchmarks/attention.py [--isa avx2] [--threads 2] [--json]
 
 The shape is one layer of Llama 3.2 1B (32 heads, 8 kv heads of 64). Decode is one token after 4,096
-(bound by bytes: MBU against the bandwidth of a buffer as large as sixteen layers' pages, which no
-cache holds; the layers take turns), prefill 512 tokens from nothing (bound by arithmetic: MFU counts
-four operations per head dimension and key seen, against the bf16 peak of the vector units). Rounds
-alternate over the formats; medians are shown.
+(bound by bytes: MBU against the bandwidth of a large buffer; sixteen layers take turns, so that no
+cache holds their pages), prefill 512 tokens from nothing (bound by arithmetic: MFU counts four
+operations per head dimension and key seen, against the bf16 peak). Rounds alternate over the
+formats; medians are shown.
 """
 
 import argparse
@@ -59,7 +59,8 @@ class Job:
         for layer in self.layers:
             keys = rng.normal(size=(context, NUM_KV_HEADS * HEAD_DIM)).astype(np.float32)
             self.core.write(layer, 0, keys, keys[::-1].copy())
-        self.queries = rng.normal(size=(num_tokens, NUM_HEADS * HEAD_DIM)).astype(np.float32) / 8
+        queries = rng.normal(size=(num_tokens, NUM_HEADS * HEAD_DIM)) / np.sqrt(HEAD_DIM)
+        self.queries = queries.astype(np.float32)
         self.outputs = np.empty_like(self.queries)
 
     @property

@@ -108,6 +108,7 @@ inline constexpr int kBlockKeys = kBlockPages * kPageSize;
 inline constexpr int kChunkKeys = 512;
 inline constexpr int kTileRows = 16;
 inline constexpr int kMaxTiles = 8;
+inline constexpr int kBatchBlocks = 4;  // blocks taken together while tiles are few
 inline constexpr int kTaskRows = kMaxTiles * kTileRows;
 
 struct AttentionRows {
@@ -140,10 +141,10 @@ inline constexpr int64_t partial_floats(int64_t head_dim) { return 16 + head_dim
 inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
   const int64_t padded = (head_dim + 31) / 32 * 32;
   const int64_t queries = kTaskRows * padded;
-  const int64_t unpacked = 2 * kBlockKeys * padded / 2 + 256;
-  const int64_t tile = kTileRows * (2 * kBlockKeys + head_dim) + 2 * kBlockKeys;
+  const int64_t blocks = kBatchBlocks * kBlockKeys * (padded + 2) + 256;
+  const int64_t tiles = kTaskRows * (2 * kBlockKeys + head_dim);
   const int64_t state = kTaskRows * (1 + kLanes + head_dim + 2);
-  return (queries + unpacked + tile + state + 15) / 16 * 16;
+  return (queries + blocks + tiles + state + 15) / 16 * 16;
 }
 
 struct KernelTable {

@@ -18,9 +18,10 @@ KV_DTYPES = ("fp32", "bf16", "int8", "int4")
 
 def round_bf16(x: Floats) -> Floats:
     """To the nearest bf16, ties to even."""
-    bits = x.astype(np.float32).view(np.uint32).astype(np.uint64)
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    return bits.astype(np.uint32).view(np.float32)
+    bits = x.astype(np.float32).view(np.uint32)
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = (bits + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000)
+    return rounded.astype(np.uint32).view(np.float32)
 
 
 def stored(dtype: str, x_TKD: Floats) -> npt.NDArray[np.float64]:
@@ -79,7 +80,7 @@ class AttentionCase:
 
     @property
     def num_tokens(self) -> int:
-        return self.q_THD.shape[0]
+        return len(self.q_THD)
 
     def core(self, isa: str, num_threads: int = 1, num_pages: int | None = None) -> _core.Attention:
         """A core that holds this case's keys and values."""

@@ -49,8 +49,8 @@ inline void begin_total(const RowTotal& total, int64_t head_dim) {
 inline void add_chunk(const RowTotal& total, float maximum, float sum, const float* output,
                       int64_t head_dim) {
   const float largest = maximum > *total.maximum ? maximum : *total.maximum;
-  const F32x16 old_factor = exp_or_zero(set_f(*total.maximum - largest));
-  const F32x16 new_factor = exp_or_zero(set_f(maximum - largest));
+  const F32x16 old_factor = exp2_or_zero(set_f(*total.maximum - largest));
+  const F32x16 new_factor = exp2_or_zero(set_f(maximum - largest));
   float lanes[kLanes];
   store_f(lanes, fma(set_f(*total.sum), old_factor, mul(set_f(sum), new_factor)));
   *total.sum = lanes[0];
@@ -92,6 +92,13 @@ class TaskAttention {
  private:
   bool is_whole() const { return task_.partial < 0; }
 
+  const float* query_of(int64_t row) const {
+    const int64_t group_row = task_.row_begin + row;
+    const int64_t head = task_.kv_head * task_.heads_per_kv + group_row % task_.heads_per_kv;
+    return rows_.queries + (task_.token + group_row / task_.heads_per_kv) * rows_.query_stride +
+           head * kv_.head_dim;
+  }
+
   RowTotal total_of(int64_t row) const {
     return {scratch_.total_maxima + row, scratch_.total_sums + row,
             output_of_row(rows_, task_, task_.row_begin + row, kv_.head_dim)};
@@ -107,11 +114,18 @@ class TaskAttention {
       store_f(scratch_.outputs + i, zero_f());
     }
     const int64_t first = keys_of_row(task_, task_.row_begin).first;
-    const int64_t end = keys_of_row(task_, task_.row_end - 1).end;
-    int64_t block = chunk * kChunkKeys;
-    const int64_t chunk_end = block + kChunkKeys;
-    if (block < first) block = first / kBlockKeys * kBlockKeys;
-    for (; block < chunk_end && block < end; block += kBlockKeys) run_block(block, first, end);
+    const int64_t last_end = keys_of_row(task_, task_.row_end - 1).end;
+    int64_t begin = chunk * kChunkKeys;
+    const int64_t chunk_end = begin + kChunkKeys;
+    const int64_t end = last_end < chunk_end ? last_end : chunk_end;
+    if (begin < first) begin = first / kBlockKeys * kBlockKeys;
+    // A batch is up to kMaxTiles pairs of a tile and a block: many tiles, or some blocks.
+    const int64_t num_tiles = (num_rows + kTileRows - 1) / kTileRows;
+    const int64_t most = kMaxTiles / num_tiles;
+    const int64_t batch_keys = (most < kBatchBlocks ? most : kBatchBlocks) * kBlockKeys;
+    for (; begin < end; begin += batch_keys) {
+      run_batch(begin, begin + batch_keys < end ? begin + batch_keys : end);
+    }
     for (int64_t row = 0; row < num_rows; ++row) end_chunk(chunk, row);
   }
 
@@ -133,97 +147,131 @@ class TaskAttention {
     }
   }
 
-  // [first, end): keys that any row of the task sees.
-  void run_block(int64_t block, int64_t first, int64_t end) {
-    constexpr int kStep = Products::kPageStep;
-    int page_begin = first > block ? static_cast<int>((first - block) / kPageSize) : 0;
-    page_begin -= page_begin % kStep;
-    const int64_t first_page = block / kPageSize;
-    const int64_t num_pages = (end + kPageSize - 1) / kPageSize;
-    for (int page = page_begin; page < kBlockPages; ++page) {
-      if (first_page + page < num_pages) {
-        load_page(page, page_head(kv_, task_.pages[first_page + page], task_.kv_head));
-      } else if (page % kStep != 0) {
-        products_.load_no_page(page);
-      }
+  // Keys [begin, end) against all tiles. Every step is done for the whole batch before the next
+  // one: changing between matrix tiles and vectors costs some 250 cycles (Emerald Rapids).
+  void run_batch(int64_t begin, int64_t end) {
+    const int64_t num_tiles = (task_.row_end - task_.row_begin + kTileRows - 1) / kTileRows;
+    const int64_t seen = keys_of_row(task_, task_.row_end - 1).end;
+    num_works_ = 0;
+    int block = 0;
+    for (int64_t key = begin; key < end; key += kBlockKeys, ++block) {
+      load_block(block, key, (seen + kPageSize - 1) / kPageSize);
+      for (int64_t tile = 0; tile < num_tiles; ++tile) add_work(block, key, tile);
     }
-    prefetch_block(first_page + kBlockPages, num_pages);
-    const int64_t num_rows = task_.row_end - task_.row_begin;
-    for (int64_t row = 0; row < num_rows; row += kTileRows) {
-      const int64_t left = num_rows - row;
-      run_tile(block, row, static_cast<int>(left < kTileRows ? left : kTileRows));
+    for (int i = 0; i < num_works_; ++i) products_.score(i, works_[i]);
+    prefetch_pages(begin / kPageSize + block * kBlockPages, block * kBlockPages, seen);
+    for (int i = 0; i < num_works_; ++i) weigh(i, works_[i]);
+    for (int i = 0; i < num_works_; ++i) products_.weigh_values(i, works_[i]);
+    for (int i = 0; i < num_works_; ++i) add_values(i, works_[i]);
+  }
+
+  void load_block(int block, int64_t first_key, int64_t num_pages) {
+    constexpr int kStep = Products::kPageStep;
+    const int64_t first = keys_of_row(task_, task_.row_begin).first;
+    int page = first > first_key ? static_cast<int>((first - first_key) / kPageSize) : 0;
+    for (page -= page % kStep; page < kBlockPages; ++page) {
+      const int64_t index = first_key / kPageSize + page;
+      const int slot = block * kBlockPages + page;
+      if (index < num_pages) {
+        load_page(slot, page_head(kv_, task_.pages[index], task_.kv_head));
+      } else if (page % kStep != 0) {
+        products_.load_no_page(slot);
+      }
     }
   }
 
-  void load_page(int page, const uint8_t* head) {
-    products_.load_page(page, head);
+  void load_page(int slot, const uint8_t* head) {
+    products_.load_page(slot, head);
     if constexpr (Products::kScaled) {
       const auto* scales =
           reinterpret_cast<const uint16_t*>(head + 2 * key_bytes(kv_.kind, kv_.head_dim));
-      store_f(scratch_.key_scales + page * kPageSize, load_bf16(scales));
-      store_f(scratch_.value_scales + page * kPageSize, load_bf16(scales + kPageSize));
+      store_f(scratch_.key_scales + slot * kPageSize, load_bf16(scales));
+      store_f(scratch_.value_scales + slot * kPageSize, load_bf16(scales + kPageSize));
     }
   }
 
-  // The next block's pages may lie anywhere, where no hardware prefetcher expects them.
-  void prefetch_block(int64_t first_page, int64_t num_pages) const {
+  // The next pages may lie anywhere, where no hardware prefetcher expects them.
+  void prefetch_pages(int64_t first_page, int64_t count, int64_t num_keys) const {
     const int64_t bytes = kv_head_bytes(kv_.kind, kv_.head_dim);
-    for (int64_t page = first_page; page < first_page + kBlockPages && page < num_pages; ++page) {
+    for (int64_t page = first_page; page < first_page + count; ++page) {
+      if (page * kPageSize >= num_keys) return;
       const uint8_t* head = page_head(kv_, task_.pages[page], task_.kv_head);
-      for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(head + i);
+      for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(head + i, 0, 2);
     }
   }
 
-  // Rows [first_row, first_row + num_rows) of the task against one block.
-  void run_tile(int64_t block, int64_t first_row, int num_rows) {
-    int begins[kTileRows];
-    int ends[kTileRows];
-    int row_begin = num_rows;
-    int row_end = 0;
-    for (int r = 0; r < num_rows; ++r) {
+  void add_work(int block, int64_t first_key, int64_t tile) {
+    TileWork& work = works_[num_works_];
+    const int64_t first_row = tile * kTileRows;
+    const int64_t left = task_.row_end - task_.row_begin - first_row;
+    work.row_begin = work.row_end = 0;
+    for (int r = 0; r < kTileRows && r < left; ++r) {
       const KeyRange keys = keys_of_row(task_, task_.row_begin + first_row + r);
-      begins[r] = keys.first > block ? static_cast<int>(keys.first - block) : 0;
-      const int64_t left = keys.end - block;
-      ends[r] = left < kBlockKeys ? static_cast<int>(left) : kBlockKeys;
-      if (begins[r] >= ends[r]) continue;
-      // Positions rise with the rows, so rows that see something follow each other.
-      if (row_begin == num_rows) row_begin = r;
-      row_end = r + 1;
+      work.key_begins[r] = keys.first > first_key ? static_cast<int>(keys.first - first_key) : 0;
+      const int64_t num_left = keys.end - first_key;
+      work.key_ends[r] = num_left < kBlockKeys ? static_cast<int>(num_left) : kBlockKeys;
+      if (work.key_begins[r] >= work.key_ends[r]) continue;
+      if (work.row_end == 0) work.row_begin = r;
+      work.row_end = r + 1;
     }
-    if (row_begin >= row_end) return;
+    if (work.row_end == 0) return;
     constexpr int kStep = Products::kPageStep;
-    const int page_begin = begins[row_begin] / kPageSize / kStep * kStep;
-    const int page_end = (ends[row_end - 1] + kPageSize * kStep - 1) / (kPageSize * kStep) * kStep;
-    products_.score(first_row, row_begin, row_end, page_begin, page_end);
-    float old_maxima[kLanes];
-    float factors[kLanes];
-    float* maxima = scratch_.maxima + first_row;
-    store_f(old_maxima, load_f(maxima));
-    for (int r = row_begin; r < row_end; ++r) {
-      const float largest = finish_scores(r, page_begin, page_end, begins[r], ends[r]);
-      if (largest > maxima[r]) maxima[r] = largest;
+    constexpr int kStepKeys = kStep * kPageSize;
+    work.tile = static_cast<int>(tile);
+    work.block = block;
+    work.page_begin = work.key_begins[work.row_begin] / kStepKeys * kStep;
+    work.page_end = (work.key_ends[work.row_end - 1] + kStepKeys - 1) / kStepKeys * kStep;
+    ++num_works_;
+  }
+
+  void weigh(int index, TileWork& work) {
+    float* maxima = scratch_.maxima + work.tile * kTileRows;
+    const F32x16 old_maxima = load_f(maxima);
+    alignas(64) float largest[kTileRows];
+    store_f(largest, old_maxima);
+    for (int r = work.row_begin; r < work.row_end; ++r) largest[r] = finish_scores(index, work, r);
+    const F32x16 new_maxima = max(old_maxima, load_f(largest));
+    store_f(maxima, new_maxima);
+    store_f(work.factors, exp2_or_zero(sub(old_maxima, new_maxima)));
+    for (int r = work.row_begin; r < work.row_end; ++r) {
+      float* sums = scratch_.sums + (work.tile * kTileRows + r) * kLanes;
+      const F32x16 added = weigh_row(index, work, r, maxima[r]);
+      store_f(sums, fma(load_f(sums), set_f(work.factors[r]), added));
     }
-    store_f(factors, exp_or_zero(sub(load_f(old_maxima), load_f(maxima))));
-    for (int r = row_begin; r < row_end; ++r) {
-      float* sums = scratch_.sums + (first_row + r) * kLanes;
-      const F32x16 added = weigh_row(r, page_begin, page_end, maxima[r]);
-      store_f(sums, fma(load_f(sums), set_f(factors[r]), added));
+  }
+
+  // A sum of nothing but masked keys may be -0 where other rows share the tile: adding 0 makes it
+  // +0.
+  void add_values(int index, const TileWork& work) {
+    for (int r = work.row_begin; r < work.row_end; ++r) {
+      const F32x16 factor = set_f(work.factors[r]);
+      float* output = scratch_.outputs + (work.tile * kTileRows + r) * kv_.head_dim;
+      const float* product = scratch_.products + (index * kTileRows + r) * kv_.head_dim;
+      for (int64_t d = 0; d < kv_.head_dim; d += kLanes) {
+        const F32x16 added = add(load_f(product + d), zero_f());
+        store_f(output + d, fma(load_f(output + d), factor, added));
+      }
     }
-    products_.accumulate(scratch_.outputs + first_row * kv_.head_dim, factors, row_begin, row_end,
-                         page_begin, page_end);
+  }
+
+  float* row_scores(int index, int row) const {
+    return scratch_.scores + (index * kTileRows + row) * kBlockKeys;
   }
 
   // Scales and masks a row's scores in place; returns the largest.
-  float finish_scores(int row, int page_begin, int page_end, int begin, int end) const {
+  float finish_scores(int index, const TileWork& work, int row) const {
     alignas(64) static constexpr float kLaneIndex[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                              8, 9, 10, 11, 12, 13, 14, 15};
+    const int begin = work.key_begins[row];
+    const int end = work.key_ends[row];
     F32x16 largest = set_f(kLowest);
-    for (int page = page_begin; page < page_end; ++page) {
-      float* scores = scratch_.scores + row * kBlockKeys + page * kPageSize;
+    for (int page = work.page_begin; page < work.page_end; ++page) {
+      float* scores = row_scores(index, row) + page * kPageSize;
       const bool whole = begin <= page * kPageSize && (page + 1) * kPageSize <= end;
       F32x16 score = load_f(scores);
       if constexpr (Products::kScaled) {
-        score = mul(score, load_f(scratch_.key_scales + page * kPageSize));
+        score =
+            mul(score, load_f(scratch_.key_scales + work.block * kBlockKeys + page * kPageSize));
       }
       if (!whole) {
         const F32x16 key = add(load_f(kLaneIndex), set_f(static_cast<float>(page * kPageSize)));
@@ -237,17 +285,22 @@ class TaskAttention {
   }
 
   // Turns a row's scores into weights; returns their sums by lane.
-  F32x16 weigh_row(int row, int page_begin, int page_end, float maximum) {
+  F32x16 weigh_row(int index, const TileWork& work, int row, float maximum) {
+    constexpr int kStep = Products::kPageStep;
     const F32x16 limit = set_f(maximum);
     F32x16 sum = zero_f();
-    for (int page = page_begin; page < page_end; ++page) {
-      const F32x16 score = load_f(scratch_.scores + row * kBlockKeys + page * kPageSize);
-      F32x16 weights = exp_or_zero(sub(score, limit));
-      sum = add(sum, weights);
-      if constexpr (Products::kScaled) {
-        weights = mul(weights, load_f(scratch_.value_scales + page * kPageSize));
+    for (int page = work.page_begin; page < work.page_end; page += kStep) {
+      F32x16 weights[kStep];
+      for (int i = 0; i < kStep; ++i) {
+        const int key = (page + i) * kPageSize;
+        weights[i] = exp2_or_zero(sub(load_f(row_scores(index, row) + key), limit));
+        sum = add(sum, weights[i]);
+        if constexpr (Products::kScaled) {
+          weights[i] =
+              mul(weights[i], load_f(scratch_.value_scales + work.block * kBlockKeys + key));
+        }
       }
-      products_.store_weights(row, page, weights);
+      products_.store_weights(index, row, page, weights);
     }
     return sum;
   }
@@ -257,6 +310,8 @@ class TaskAttention {
   const AttentionTask& task_;
   const AttentionScratch& scratch_;
   Products products_;
+  TileWork works_[kMaxTiles];
+  int num_works_ = 0;
 };
 
 template <class Products>

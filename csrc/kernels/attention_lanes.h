@@ -49,62 +49,68 @@ class AttentionLanes {
 
   void load_query(int64_t row, const float* query) {
     float* copy = scratch_.queries + row * head_dim_;
-    for (int64_t d = 0; d < head_dim_; d += kLanes) store_f(copy + d, load_f(query + d));
+    for (int64_t d = 0; d < head_dim_; d += kLanes) {
+      store_f(copy + d, mul(load_f(query + d), set_f(kLog2E)));
+    }
   }
 
-  // `head` is the data of the block's page `page`.
-  void load_page(int page, const uint8_t* head) {
+  // `head` is the data of page `slot` of the batch.
+  void load_page(int slot, const uint8_t* head) {
     const int64_t size = head_dim_ * kPageSize;
     if constexpr (kScaled) {
-      uint16_t* keys = scratch_.keys + page * size;
-      uint16_t* values = scratch_.values + page * size;
+      uint16_t* keys = scratch_.keys + slot * size;
+      uint16_t* values = scratch_.values + slot * size;
       const int64_t bytes = key_bytes(kKind, head_dim_);
       unpack_keys(kKind, head_dim_, head, keys);
       for (int64_t d = 0; d < head_dim_; d += kLanes) {
         unpack_values(kKind, head + bytes + d * bytes / head_dim_, values + d * kPageSize);
       }
-      keys_[page] = keys;
-      values_[page] = values;
+      keys_[slot] = keys;
+      values_[slot] = values;
     } else {
-      keys_[page] = reinterpret_cast<const Element*>(head);
-      values_[page] = keys_[page] + size;
+      keys_[slot] = reinterpret_cast<const Element*>(head);
+      values_[slot] = keys_[slot] + size;
     }
   }
 
   // Only sets with matrix tiles take pages two by two.
   void load_no_page(int) {}
 
-  void score(int64_t first_row, int row_begin, int row_end, int page_begin, int page_end) {
-    for_row_groups(row_begin, row_end, [&]<int kRows>(int row) {
-      const float* query = scratch_.queries + (first_row + row) * head_dim_;
-      float* scores = scratch_.scores + row * kBlockKeys;
-      int page = page_begin;
-      for (; page + vectors(kRows) <= page_end; page += vectors(kRows)) {
-        score_pages<kRows, vectors(kRows)>(query, page, scores);
+  void score(int index, const TileWork& work) {
+    for_row_groups(work.row_begin, work.row_end, [&]<int kRows>(int row) {
+      const float* query = scratch_.queries + (work.tile * kTileRows + row) * head_dim_;
+      const Element* const* keys = keys_ + work.block * kBlockPages;
+      float* scores = row_scores(index, row);
+      int page = work.page_begin;
+      for (; page + vectors(kRows) <= work.page_end; page += vectors(kRows)) {
+        score_pages<kRows, vectors(kRows)>(query, keys + page, scores + page * kPageSize);
       }
-      for (; page < page_end; ++page) score_pages<kRows, 1>(query, page, scores);
+      for (; page < work.page_end; ++page) {
+        score_pages<kRows, 1>(query, keys + page, scores + page * kPageSize);
+      }
     });
   }
 
-  void store_weights(int row, int page, F32x16 weights) {
-    store_f(scratch_.scores + row * kBlockKeys + page * kPageSize, weights);
+  // Weights take the place of the scores.
+  void store_weights(int index, int row, int page, const F32x16 (&weights)[kPageStep]) {
+    store_f(row_scores(index, row) + page * kPageSize, weights[0]);
   }
 
-  // outputs = outputs * factor + weights @ values, row by row.
-  void accumulate(float* outputs, const float* factors, int row_begin, int row_end, int page_begin,
-                  int page_end) {
-    for_row_groups(row_begin, row_end, [&]<int kRows>(int row) {
+  void weigh_values(int index, const TileWork& work) {
+    for_row_groups(work.row_begin, work.row_end, [&]<int kRows>(int row) {
       int64_t d = 0;
       for (; d + vectors(kRows) * kLanes <= head_dim_; d += vectors(kRows) * kLanes) {
-        weigh_values<kRows, vectors(kRows)>(outputs, factors, row, d, page_begin, page_end);
+        weigh_dims<kRows, vectors(kRows)>(index, work, row, d);
       }
-      for (; d < head_dim_; d += kLanes) {
-        weigh_values<kRows, 1>(outputs, factors, row, d, page_begin, page_end);
-      }
+      for (; d < head_dim_; d += kLanes) weigh_dims<kRows, 1>(index, work, row, d);
     });
   }
 
  private:
+  float* row_scores(int index, int row) const {
+    return scratch_.scores + (index * kTileRows + row) * kBlockKeys;
+  }
+
   // Fewer rows leave registers for more vectors.
   static constexpr int vectors(int rows) { return 2 * rows <= kAttentionRows ? 2 : 1; }
 
@@ -124,44 +130,41 @@ class AttentionLanes {
   }
 
   template <int kRows, int kVectors>
-  void score_pages(const float* query, int page, float* scores) {
+  void score_pages(const float* query, const Element* const* keys, float* scores) {
     F32x16 sums[kRows][kVectors];
     for (auto& row : sums) {
       for (F32x16& sum : row) sum = zero_f();
     }
-    multiply_pairs<Pairs, kRows, kVectors>(query, head_dim_, keys_ + page, head_dim_ / 2, sums);
+    multiply_pairs<Pairs, kRows, kVectors>(query, head_dim_, keys, head_dim_ / 2, sums);
     for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) {
-        store_f(scores + r * kBlockKeys + (page + v) * kPageSize, sums[r][v]);
-      }
+      for (int v = 0; v < kVectors; ++v) store_f(scores + r * kBlockKeys + v * kLanes, sums[r][v]);
     }
   }
 
   template <int kRows, int kVectors>
-  void weigh_values(float* outputs, const float* factors, int row, int64_t d, int page_begin,
-                    int page_end) {
+  void weigh_dims(int index, const TileWork& work, int row, int64_t d) {
     F32x16 sums[kRows][kVectors];
     for (auto& lanes : sums) {
       for (F32x16& sum : lanes) sum = zero_f();
     }
-    for (int page = page_begin; page < page_end; ++page) {
+    for (int page = work.page_begin; page < work.page_end; ++page) {
       const Element* values[kVectors];
-      for (int v = 0; v < kVectors; ++v) values[v] = values_[page] + (d + v * kLanes) * kPageSize;
-      multiply_pairs<Pairs, kRows, kVectors>(scratch_.scores + row * kBlockKeys + page * kPageSize,
-                                             kBlockKeys, values, kPageSize / 2, sums);
-    }
-    for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) {
-        float* output = outputs + (row + r) * head_dim_ + d + v * kLanes;
-        store_f(output, rescale_and_add(load_f(output), factors[row + r], sums[r][v]));
+        values[v] = values_[work.block * kBlockPages + page] + (d + v * kLanes) * kPageSize;
       }
+      multiply_pairs<Pairs, kRows, kVectors>(row_scores(index, row) + page * kPageSize, kBlockKeys,
+                                             values, kPageSize / 2, sums);
+    }
+    float* products = scratch_.products + (index * kTileRows + row) * head_dim_ + d;
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) store_f(products + r * head_dim_ + v * kLanes, sums[r][v]);
     }
   }
 
   int64_t head_dim_;
   const AttentionScratch& scratch_;
-  const Element* keys_[kBlockPages] = {};
-  const Element* values_[kBlockPages] = {};
+  const Element* keys_[kBatchBlocks * kBlockPages] = {};
+  const Element* values_[kBatchBlocks * kBlockPages] = {};
 };
 
 }  // namespace

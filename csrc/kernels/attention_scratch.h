@@ -18,13 +18,13 @@ struct AttentionScratch {
       return part;
     };
     queries = take(kTaskRows * padded);
-    keys = reinterpret_cast<uint16_t*>(take(kBlockKeys * padded / 2));
-    values = reinterpret_cast<uint16_t*>(take(kBlockKeys * padded / 2 + 256));
-    scores = take(kTileRows * kBlockKeys);
-    weights = reinterpret_cast<uint16_t*>(take(kTileRows * kBlockKeys));
-    products = take(kTileRows * head_dim);
-    key_scales = take(kBlockKeys);
-    value_scales = take(kBlockKeys);
+    keys = reinterpret_cast<uint16_t*>(take(kBatchBlocks * kBlockKeys * padded / 2));
+    values = reinterpret_cast<uint16_t*>(take(kBatchBlocks * kBlockKeys * padded / 2 + 256));
+    key_scales = take(kBatchBlocks * kBlockKeys);
+    value_scales = take(kBatchBlocks * kBlockKeys);
+    scores = take(kTaskRows * kBlockKeys);
+    weights = reinterpret_cast<uint16_t*>(take(kTaskRows * kBlockKeys));
+    products = take(kTaskRows * head_dim);
     maxima = take(kTaskRows);
     sums = take(kTaskRows * kLanes);
     outputs = take(kTaskRows * head_dim);
@@ -33,13 +33,13 @@ struct AttentionScratch {
   }
 
   float* queries;     // [rows][head_dim], or tiles of bf16: [tile][high, low][head_dim/32][16][32]
-  uint16_t* keys;     // a block's keys as bf16, when its pages hold something else
-  uint16_t* values;   // its values, the same
-  float* scores;      // [16][keys of a block]
-  uint16_t* weights;  // [high, low][keys/32][16][32] bf16
-  float* products;    // [16][head_dim]
-  float* key_scales;  // [keys of a block]
+  uint16_t* keys;     // keys of the batch's blocks as bf16, when pages hold something else
+  uint16_t* values;   // their values, the same
+  float* key_scales;  // [block][keys]
   float* value_scales;
+  float* scores;        // [work][16][keys of a block]
+  uint16_t* weights;    // [work][high, low][keys/32][16][32] bf16
+  float* products;      // [work][16][head_dim] weighted values of one block
   float* maxima;        // per row, of the chunk so far
   float* sums;          // [rows][16 lanes], of the chunk so far
   float* outputs;       // [rows][head_dim], of the chunk so far
@@ -47,14 +47,21 @@ struct AttentionScratch {
   float* total_sums;
 };
 
-// e^x for x <= 0; exactly 0 where it is too small to matter, as for a masked score.
-inline F32x16 exp_or_zero(F32x16 x) { return select_less(x, set_f(-86.0f), zero_f(), exp(x)); }
+// Scores are kept in powers of two: queries take this factor once, weights are 2^score.
+constexpr float kLog2E = 1.44269504088896341f;
 
-// old * factor + added. A sum of nothing but masked keys may be -0 on one path and +0 on another:
-// adding 0 makes both +0.
-inline F32x16 rescale_and_add(F32x16 old, float factor, F32x16 added) {
-  return fma(old, set_f(factor), add(added, zero_f()));
-}
+// One tile of query rows against one block of keys.
+struct TileWork {
+  int tile;
+  int block;      // of the batch
+  int row_begin;  // rows that see a key of the block; they follow each other, as positions rise
+  int row_end;
+  int page_begin;  // pages of the block that any of them sees, whole page steps
+  int page_end;
+  int key_begins[kTileRows];
+  int key_ends[kTileRows];
+  alignas(64) float factors[kTileRows];  // of what the rows have summed so far
+};
 
 }  // namespace
 }  // namespace paredown

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality import measure_quality, num_pages_for
@@ -21,6 +22,7 @@ EXAMPLES = """examples:
   paredown eval
   paredown eval my-model-int4 --reference my-model
   paredown eval my-model --text novel.txt --tokens 8192 --json
+  paredown eval my-model --kv-dtype int8 --reference my-model
 """
 DEFAULT_TOKENS = 16384
 
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
     )
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_kv_dtype_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         )
 
     text = choose_text(args.text, tokenizer, args.tokens, sampler, checkpoint.spec.max_positions)
-    result = _measure(checkpoint, reference, text, args.threads)
+    result = _measure(checkpoint, reference, text, args)
     if args.json:
         print(json.dumps(result.as_json() | {"protocol": text.protocol}, indent=2))
         return 0
@@ -59,13 +62,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(
-    checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, threads: int | None
+    checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, args: argparse.Namespace
 ) -> Measurement:
+    """The reference keeps its keys and values in bf16, whatever the model's are kept in."""
     pages = num_pages_for(text)
-    model = load_executor(checkpoint, num_pages=pages, num_threads=threads)
+    model = load_executor(
+        checkpoint, num_pages=pages, num_threads=args.threads, kv_dtype=args.kv_dtype
+    )
     other = None
     if reference is not None:
-        other = load_executor(reference, num_pages=pages, num_threads=threads)
+        other = load_executor(reference, num_pages=pages, num_threads=args.threads)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=text.num_tokens)
         qualities, own = measure_quality(
