@@ -33,11 +33,17 @@ Value look_up(const std::map<std::string, Value>& table, const std::string& key,
   return found->second;
 }
 
-const std::map<std::string, WeightKind> kWeightKinds = {{"fp32", WeightKind::kFp32},
-                                                        {"fp16", WeightKind::kFp16},
-                                                        {"bf16", WeightKind::kBf16},
-                                                        {"int8", WeightKind::kInt8},
-                                                        {"int4", WeightKind::kInt4}};
+const std::map<std::string, WeightKind> kWeightKinds = {
+    {"fp32", WeightKind::kFp32}, {"fp16", WeightKind::kFp16}, {"bf16", WeightKind::kBf16},
+    {"fp8", WeightKind::kFp8},   {"int2", WeightKind::kInt2}, {"int3", WeightKind::kInt3},
+    {"int4", WeightKind::kInt4}, {"int5", WeightKind::kInt5}, {"int6", WeightKind::kInt6},
+    {"int8", WeightKind::kInt8}};
+const std::map<std::string, Activations> kActivationForms = {
+    {"fp32", Activations::kFp32},
+    {"bf16", Activations::kBf16},
+    {"int8_group", Activations::kInt8Group},
+    {"int8_row", Activations::kInt8Row},
+    {"int8_static", Activations::kInt8Static}};
 const std::map<std::string, NormKind> kNormKinds = {{"rms", NormKind::kRms},
                                                     {"layer", NormKind::kLayer}};
 const std::map<std::string, Activation> kActivations = {{"silu", Activation::kSilu},
@@ -87,6 +93,8 @@ ModelConfig make_config(const nb::dict& options) {
 }
 
 struct LinearArrays {
+  std::string activations;
+  float input_scale;
   AnyMatrix values;
   int64_t group_size;
   std::optional<Array<float, 2>> scales;
@@ -97,6 +105,8 @@ struct LinearArrays {
 LinearSource check_linear(const std::string& kind, const LinearArrays& arrays) {
   LinearSource source{};
   source.kind = look_up(kWeightKinds, kind, "weight kind");
+  source.activations = look_up(kActivationForms, arrays.activations, "form of activations");
+  source.input_scale = arrays.input_scale;
   source.num_rows = static_cast<int64_t>(arrays.values.shape(0));
   source.num_columns = static_cast<int64_t>(arrays.values.shape(1));
   source.values = arrays.values.data();
@@ -129,9 +139,11 @@ LinearSource check_linear(const std::string& kind, const LinearArrays& arrays) {
 
 void add_linear(Model& model, const std::string& role, int64_t layer, const std::string& kind,
                 AnyMatrix values, int64_t group_size, std::optional<Array<float, 2>> scales,
-                std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias) {
+                std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias,
+                const std::string& activations, float input_scale) {
   model.add_linear(role, layer,
-                   check_linear(kind, {values, group_size, scales, zero_points, bias}));
+                   check_linear(kind, {activations, input_scale, values, group_size, scales,
+                                       zero_points, bias}));
 }
 
 // One weight on its own, for tests and benchmarks of the kernels.
@@ -139,14 +151,17 @@ class Linear {
  public:
   Linear(const std::string& isa, int num_threads, const std::string& kind, AnyMatrix values,
          int64_t group_size, std::optional<Array<float, 2>> scales,
-         std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias)
+         std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias,
+         const std::string& activations, float input_scale)
       : pool_(num_threads), runner_(kernel_table(choose_isa(isa)), pool_) {
-    group_.parts.emplace_back(check_linear(kind, {values, group_size, scales, zero_points, bias}));
+    group_.parts.emplace_back(check_linear(kind, {activations, input_scale, values, group_size,
+                                                  scales, zero_points, bias}),
+                              pool_);
     num_columns_ = static_cast<int64_t>(values.shape(1));
     stride_ = (num_columns_ + 31) / 32 * 32;
   }
 
-  int64_t num_bytes() const { return group_.parts[0].num_bytes(); }
+  size_t num_bytes() const { return group_.parts[0].bytes().size(); }
 
   void run(Array<float, 2> input,
            nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> output) {
@@ -159,13 +174,15 @@ class Linear {
     }
     if (num_tokens > max_tokens_) {
       max_tokens_ = num_tokens;
-      rows_ = AlignedBuffer(num_tokens * stride_ * static_cast<int64_t>(sizeof(float)));
       runner_.reserve(num_tokens, stride_);
     }
-    for (int64_t t = 0; t < num_tokens; ++t) {
-      std::copy_n(input.data() + t * num_columns_, num_columns_, rows_.as<float>() + t * stride_);
-    }
-    runner_.run(group_, rows_.as<float>(), num_tokens, {output.data(), num_rows, false});
+    auto row = [&](int64_t t, float* buffer) {
+      std::copy_n(input.data() + t * num_columns_, num_columns_, buffer);
+      std::fill(buffer + num_columns_, buffer + stride_, 0.0f);
+      return buffer;
+    };
+    runner_.run(group_, num_tokens, row,
+                {output.data(), num_rows, false, false, Activation::kSilu});
   }
 
  private:
@@ -175,7 +192,6 @@ class Linear {
   int64_t num_columns_ = 0;
   int64_t stride_ = 0;
   int64_t max_tokens_ = 0;
-  AlignedBuffer rows_;
 };
 
 // Attention over pages on its own, for tests and benchmarks of the kernels.
@@ -312,10 +328,10 @@ NB_MODULE(_core, m) {
   nb::class_<Linear>(m, "Linear")
       .def(nb::init<const std::string&, int, const std::string&, AnyMatrix, int64_t,
                     std::optional<Array<float, 2>>, std::optional<Array<uint8_t, 2>>,
-                    std::optional<Array<float, 1>>>(),
+                    std::optional<Array<float, 1>>, const std::string&, float>(),
            nb::arg("isa"), nb::arg("num_threads"), nb::arg("kind"), nb::arg("values"),
            nb::arg("group_size"), nb::arg("scales").none(), nb::arg("zero_points").none(),
-           nb::arg("bias").none())
+           nb::arg("bias").none(), nb::arg("activations"), nb::arg("input_scale"))
       .def_prop_ro("num_bytes", &Linear::num_bytes)
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 
@@ -348,7 +364,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def("add_linear", add_linear, nb::arg("role"), nb::arg("layer"), nb::arg("kind"),
            nb::arg("values"), nb::arg("group_size"), nb::arg("scales").none(),
-           nb::arg("zero_points").none(), nb::arg("bias").none())
+           nb::arg("zero_points").none(), nb::arg("bias").none(), nb::arg("activations"),
+           nb::arg("input_scale"))
       .def("set_norm", &Model::set_norm, nb::arg("role"), nb::arg("layer"), nb::arg("weight"),
            nb::arg("bias"))
       .def("set_embedding",

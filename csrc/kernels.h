@@ -14,50 +14,101 @@ namespace paredown {
 inline constexpr int kLanes = 16;     // output rows of a panel, keys of a page
 inline constexpr int kPageSize = 16;  // tokens of a KV page
 
-enum class WeightKind { kFp32, kFp16, kBf16, kInt8, kInt4 };
-enum class ScaleKind { kFp32, kBf16 };
+enum class WeightKind { kFp32, kFp16, kBf16, kFp8, kInt2, kInt3, kInt4, kInt5, kInt6, kInt8 };
+enum class ScaleKind { kFp32, kBf16, kFp16 };
+// The form in which a weight takes its input: as it is, rounded to bf16, or quantized to int8.
+enum class InputKind { kFp32, kBf16, kInt8 };
 enum class NormKind { kRms, kLayer };
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
 enum class KvKind { kBf16, kFp32, kInt8, kInt4 };
 
-// A packed weight: panels of 16 output rows, columns ascending inside a panel.
-//   fp32, fp16  [N/16][K][16]
-//   bf16        [N/16][K/2][16 rows][2 columns]
-//   int8        [N/16][K/4][16 rows][4 columns]                 unsigned codes
-//   int4        [N/16][K/8][16 rows][4 bytes]  byte j: column j low nibble, column j + 4 high
-//   scales      [N/16][G][16], zero points [N/16][G][16] (null: 2^(bits-1))
-// With one scale per row (weight_groups == 1) activations still have their own groups.
+constexpr int weight_bits(WeightKind kind) {
+  switch (kind) {
+    case WeightKind::kFp32:
+      return 32;
+    case WeightKind::kFp16:
+    case WeightKind::kBf16:
+      return 16;
+    case WeightKind::kFp8:
+    case WeightKind::kInt8:
+      return 8;
+    case WeightKind::kInt6:
+      return 6;
+    case WeightKind::kInt5:
+      return 5;
+    case WeightKind::kInt4:
+      return 4;
+    case WeightKind::kInt3:
+      return 3;
+    case WeightKind::kInt2:
+      return 2;
+  }
+  return 0;
+}
+
+constexpr bool is_integer(WeightKind kind) {
+  return kind == WeightKind::kInt8 || weight_bits(kind) < 8;
+}
+
+// Columns of a block: every format fills whole blocks, so a panel is a run of equal blocks.
+inline constexpr int64_t kBlockColumns = 32;
+constexpr int64_t block_bytes(WeightKind kind) {
+  return kBlockColumns * kLanes / 8 * weight_bits(kind);
+}
+
+// A packed weight: panels of 16 output rows, in a panel blocks of 32 columns, ascending. A block is
+//   fp32, fp16  [32 columns][16 rows]
+//   bf16        [16 pairs][16 rows][2 columns]
+//   fp8         [8 quads][16 rows][4 columns in the order 0, 2, 1, 3]    e4m3
+//   int8        [8 quads][16 rows][4 columns]                            unsigned codes
+//   int2..int6  planes of 4, 2 and 1 bits, the low bits of a code first (6 = 4 + 2, 5 = 4 + 1,
+//               3 = 2 + 1); a plane of b bits is [b][16 rows][4 bytes], the byte of quad q at
+//               [q / (8 / b)] and bit b * (q % (8 / b))
+// scales [N/16][weight groups][16], zero points the same (null: 2^(bits-1)).
+// The bf16 pairs and the int8 quads are B tiles of AMX as they lie.
 struct LinearView {
   WeightKind kind;
   ScaleKind scale_kind;
+  InputKind input;
   int64_t num_rows;
-  int64_t num_columns;    // padded: a multiple of 32 for integers, of 2 for bf16
-  int64_t group_size;     // columns that share an activation scale (integers)
-  int64_t num_groups;     // activation groups
-  int64_t weight_groups;  // weight groups: num_groups, or 1
+  int64_t num_columns;    // padded to whole blocks
+  int64_t group_size;     // columns summed before a scale is applied: a multiple of 32
+  int64_t num_groups;     // num_columns / group_size
+  int64_t weight_groups;  // groups with their own weight scale: num_groups, or 1
+  int64_t input_groups;   // groups with their own input scale: num_groups, or 1 (int8 input)
+  float input_scale;      // int8 input: the scale of every row, or 0 for its own per row and group
   const void* values;
-  const void* scales;
+  const void* scales;  // null: 1
   const uint8_t* zero_points;
   const float* bias;  // padded to a multiple of 16, or null
 };
 
-// The input rows of a linear layer in the form its kernel reads. `prepare` fills what it needs.
+// The input rows of a linear layer in the form its kernel reads; `prepare` writes them. Rows are
+// allocated up to a multiple of 16.
 struct InputRows {
-  const float* values;  // [T][row_stride]
-  int64_t row_stride;   // floats; at least num_columns rounded up to 32, the tail is zero
-  int8_t* codes;        // [T][code_stride]
-  int64_t code_stride;  // bytes
-  float* scales;        // [T][group_stride]
-  int32_t* sums;        // [T][group_stride] sum of the codes of a group
-  int64_t group_stride;
-  uint32_t* pairs;  // [T][row_stride]: for two columns (high pair, low pair) of bf16
+  float* values;  // fp32 input: [T][row_stride]
+  int64_t row_stride;
+  void* codes;          // [T][code_stride bytes]: int8, bf16, or floats rounded to bf16
+  int64_t code_stride;  // where the set has no bf16 products
+  float* scales;        // int8: [T / 16][input_groups][16]
+  int32_t* sums;        // int8: [T / 16][num_groups][16], the sum of the codes of a group
 };
 
 struct OutputRows {
   float* values;  // [T][row_stride]
   int64_t row_stride;
   bool accumulate;  // add to what is there (residual)
+  // The weight's panels are pairs (gate, up) and the output is activation(gate) * up.
+  bool gated;
+  Activation activation;
 };
+
+// Working memory of one thread in `linear`: two panels of decoded columns, and two panels of sums.
+inline constexpr int64_t kDecodedColumns = 1024;
+constexpr int64_t linear_scratch_bytes(int64_t num_tokens) {
+  const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
+  return 2 * kLanes * (kDecodedColumns * 2 + padded * 4) + 4096;
+}
 
 struct NormView {
   NormKind kind;
@@ -149,9 +200,13 @@ inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
 
 struct KernelTable {
   const char* name;
-  void (*prepare)(const LinearView&, const InputRows&, int64_t row_begin, int64_t row_end);
+  int64_t bf16_input_bytes;  // of one number in InputRows::codes for a weight with bf16 input
+  // Puts one row (num_columns floats, zero beyond the weight's own columns) in the form of its
+  // kernel.
+  void (*prepare)(const LinearView&, const InputRows&, const float* row, int64_t token);
+  // scratch: linear_scratch_bytes(num_tokens), 64-byte aligned. Begins and ends at even panels.
   void (*linear)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
-                 int64_t panel_begin, int64_t panel_end);
+                 int64_t panel_begin, int64_t panel_end, void* scratch);
   void (*norm)(const NormView&, const float* input, float* output, int64_t size);
   void (*prepare_heads)(const HeadsView&, float* heads, int64_t num_heads);
   void (*write_kv)(const KvView&, int32_t page, int64_t slot, const float* key, const float* value);

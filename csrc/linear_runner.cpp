@@ -1,41 +1,48 @@
 #include "linear_runner.h"
 
+#include <algorithm>
+
 namespace paredown {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
 
 void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
   max_columns_ = max_columns;
-  codes_ = AlignedBuffer(num_tokens * max_columns);
-  scales_ = AlignedBuffer(num_tokens * max_columns / 32 * 4);
-  sums_ = AlignedBuffer(num_tokens * max_columns / 32 * 4);
-  pairs_ = AlignedBuffer(num_tokens * max_columns * 4);
+  const int64_t rows = round_up(num_tokens, kLanes);
+  values_ = AlignedBuffer(rows * (max_columns * 4 + kCacheLine));
+  codes_ = AlignedBuffer(rows * (max_columns * 4 + kCacheLine));
+  scales_ = AlignedBuffer(rows * max_columns / kBlockColumns * 4);
+  sums_ = AlignedBuffer(rows * max_columns / kBlockColumns * 4);
+  buffers_ = AlignedBuffer(pool_.num_threads() * max_columns * 4);
+  scratch_bytes_ = round_up(linear_scratch_bytes(num_tokens), kCacheLine);
+  scratch_ = AlignedBuffer(pool_.num_threads() * scratch_bytes_);
 }
 
-void LinearRunner::run(const LinearGroup& group, const float* input, int64_t num_tokens,
-                       OutputRows output) {
-  const InputRows rows{input,
-                       max_columns_,
-                       codes_.as<int8_t>(),
-                       max_columns_,
-                       scales_.as<float>(),
-                       sums_.as<int32_t>(),
-                       max_columns_ / 32,
-                       pairs_.as<uint32_t>()};
-  for (const PackedLinear& part : group.parts) {
-    const LinearView& view = part.view();
-    if (num_tokens < kMinParallelRows) {
-      kernels_.prepare(view, rows, 0, num_tokens);
-    } else {
-      pool_.run([&](int share, int num_shares) {
-        const Range range = static_share(num_tokens, share, num_shares);
-        kernels_.prepare(view, rows, range.begin, range.end);
-      });
-    }
-    pool_.run([&](int share, int num_shares) {
-      const Range range = static_share(part.num_panels(), share, num_shares);
-      kernels_.linear(view, rows, output, num_tokens, range.begin, range.end);
-    });
-    output.values += view.num_rows;
-  }
+InputRows LinearRunner::input_rows(const LinearView& view) const {
+  // A cache line more than a power of two: rows side by side do not share their cache sets.
+  const int64_t element_bytes = view.input == InputKind::kInt8 ? 1 : kernels_.bf16_input_bytes;
+  return {values_.as<float>(), view.num_columns + kCacheLine / 4,
+          codes_.get(),        view.num_columns * element_bytes + kCacheLine,
+          scales_.as<float>(), sums_.as<int32_t>()};
+}
+
+void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
+                            const OutputRows& output) {
+  pool_.run([&](int share, int num_shares) {
+    // Pairs of panels stay together: they may be gate and up.
+    const int64_t num_panels = part.num_panels();
+    const Range pairs = static_share((num_panels + 1) / 2, share, num_shares);
+    kernels_.linear(part.view(), rows, output, num_tokens, pairs.begin * 2,
+                    std::min(pairs.end * 2, num_panels),
+                    scratch_.as<uint8_t>() + share * scratch_bytes_);
+  });
 }
 
 }  // namespace paredown

@@ -26,18 +26,45 @@ class LinearRunner {
   // Room for num_tokens rows of up to max_columns columns (a multiple of 32).
   void reserve(int64_t num_tokens, int64_t max_columns);
 
-  // output += or = input @ weight.T + bias. Input rows are max_columns floats apart; what follows a
-  // row's columns up to the next multiple of 32 must be zero.
-  void run(const LinearGroup& group, const float* input, int64_t num_tokens, OutputRows output);
+  // output += or = input @ weight.T + bias. make_row(token, buffer) returns a row of the input,
+  // which it may write into `buffer` (max_columns floats); what follows the row's columns up to the
+  // next multiple of 32 must be zero. It runs on any thread, once per part and token.
+  template <class MakeRow>
+  void run(const LinearGroup& group, int64_t num_tokens, MakeRow&& make_row, OutputRows output) {
+    for (const PackedLinear& part : group.parts) {
+      const InputRows rows = input_rows(part.view());
+      auto prepare = [&](int share, int num_shares) {
+        const Range range = static_share(num_tokens, share, num_shares);
+        float* buffer = buffers_.as<float>() + share * max_columns_;
+        for (int64_t token = range.begin; token < range.end; ++token) {
+          kernels_.prepare(part.view(), rows, make_row(token, buffer), token);
+        }
+      };
+      if (num_tokens < kMinParallelRows) {
+        prepare(0, 1);
+      } else {
+        pool_.run(prepare);
+      }
+      multiply(part, rows, num_tokens, output);
+      output.values += part.view().num_rows;
+    }
+  }
 
  private:
+  InputRows input_rows(const LinearView& view) const;
+  void multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
+                const OutputRows& output);
+
   const KernelTable& kernels_;
   ThreadPool& pool_;
   int64_t max_columns_ = 0;
-  AlignedBuffer codes_;   // [T][columns]
-  AlignedBuffer scales_;  // [T][columns / 32]
-  AlignedBuffer sums_;    // [T][columns / 32]
-  AlignedBuffer pairs_;   // [T][columns]
+  int64_t scratch_bytes_ = 0;
+  AlignedBuffer values_;   // fp32 input: [T][columns + 16]
+  AlignedBuffer codes_;    // [T][columns * 4 + 64] at most
+  AlignedBuffer scales_;   // [T][columns / 32]
+  AlignedBuffer sums_;     // [T][columns / 32]
+  AlignedBuffer buffers_;  // [shares][columns], a row in the making
+  AlignedBuffer scratch_;  // [shares][scratch_bytes_]
 };
 
 }  // namespace paredown

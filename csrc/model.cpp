@@ -65,7 +65,10 @@ Norm& Model::norm_slot(const std::string& role, int64_t layer) {
 }
 
 void Model::add_linear(const std::string& role, int64_t layer, const LinearSource& source) {
-  linear_group(role, layer).parts.emplace_back(source);
+  LinearSource gated = source;
+  // Gate and up of one format are packed in turn, so that gate * up is finished in registers.
+  gated.gated = role == "up" && config_.gated && source.num_rows == 2 * config_.intermediate_size;
+  linear_group(role, layer).parts.emplace_back(gated, pool_);
 }
 
 void Model::set_norm(const std::string& role, int64_t layer, std::vector<float> weight,
@@ -95,7 +98,9 @@ void Model::set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64
 int64_t Model::weight_bytes() const {
   int64_t total = 0;
   auto count = [&total](const LinearGroup& group) {
-    for (const PackedLinear& part : group.parts) total += part.num_bytes();
+    for (const PackedLinear& part : group.parts) {
+      total += static_cast<int64_t>(part.bytes().size());
+    }
   };
   for (const Layer& layer : layers_) {
     for (const LinearGroup* group : {&layer.qkv, &layer.out, &layer.up, &layer.down}) {
@@ -148,7 +153,7 @@ void Model::reserve(int64_t num_tokens) {
     max_tokens_ = num_tokens;
     const int64_t wide_bytes = num_tokens * wide_stride_ * 4;
     hidden_ = AlignedBuffer(num_tokens * config_.hidden_size * 4);
-    for (AlignedBuffer* buffer : {&normed_, &wide_, &attended_, &activated_}) {
+    for (AlignedBuffer* buffer : {&wide_, &attended_, &activated_}) {
       *buffer = AlignedBuffer(wide_bytes);
     }
     cos_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
@@ -203,14 +208,6 @@ void Model::embed_rows(const StepInput& input) {
   });
 }
 
-void Model::run_norm(const Norm& norm, const float* input, float* output, int64_t num_rows) {
-  const NormView view = norm_view(norm);
-  for_rows(num_rows, [&](int64_t t) {
-    kernels_.norm(view, input + t * config_.hidden_size, output + t * wide_stride_,
-                  config_.hidden_size);
-  });
-}
-
 void Model::rotate_and_store(const Layer& layer, int64_t index) {
   const KvView kv = kv_view(index);
   const int64_t head_dim = config_.head_dim;
@@ -244,21 +241,40 @@ void Model::activate() {
   });
 }
 
+// The linear layers of `group` on the normed rows of hidden_: a row is normed and put into the form
+// of its kernel while it is in the cache.
+void Model::run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
+                       const OutputRows& output) {
+  const NormView view = norm_view(norm);
+  const int64_t size = config_.hidden_size;
+  auto normed = [&](int64_t t, float* row) {
+    kernels_.norm(view, hidden_.as<float>() + t * size, row, size);
+    std::fill(row + size, row + round_up(size, kBlockColumns), 0.0f);
+    return row;
+  };
+  linears_.run(group, num_rows, normed, output);
+}
+
 void Model::run_layer(int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   float* hidden = hidden_.as<float>();
-  const OutputRows wide{wide_.as<float>(), wide_stride_, false};
-  const OutputRows residual{hidden, config_.hidden_size, true};
-  run_norm(layer.attention_norm, hidden, normed_.as<float>(), num_tokens_);
-  linears_.run(layer.qkv, normed_.as<float>(), num_tokens_, wide);
+  const OutputRows wide{wide_.as<float>(), wide_stride_, false, false, config_.activation};
+  const OutputRows residual{hidden, config_.hidden_size, true, false, config_.activation};
+  run_normed(layer.qkv, layer.attention_norm, num_tokens_, wide);
   rotate_and_store(layer, index);
   attention_.run(kv_view(index),
                  {wide_.as<float>(), wide_stride_, attended_.as<float>(), wide_stride_, nullptr});
-  linears_.run(layer.out, attended_.as<float>(), num_tokens_, residual);
-  run_norm(layer.mlp_norm, hidden, normed_.as<float>(), num_tokens_);
-  linears_.run(layer.up, normed_.as<float>(), num_tokens_, wide);
-  activate();
-  linears_.run(layer.down, activated_.as<float>(), num_tokens_, residual);
+  auto attended = [&](int64_t t, float*) { return attended_.as<float>() + t * wide_stride_; };
+  linears_.run(layer.out, num_tokens_, attended, residual);
+  if (layer.up.parts.front().gated()) {
+    run_normed(layer.up, layer.mlp_norm, num_tokens_,
+               {activated_.as<float>(), wide_stride_, false, true, config_.activation});
+  } else {
+    run_normed(layer.up, layer.mlp_norm, num_tokens_, wide);
+    activate();
+  }
+  auto activated = [&](int64_t t, float*) { return activated_.as<float>() + t * wide_stride_; };
+  linears_.run(layer.down, num_tokens_, activated, residual);
 }
 
 void Model::write_logits(const StepInput& input, float* logits) {
@@ -275,8 +291,8 @@ void Model::write_logits(const StepInput& input, float* logits) {
     first = end;
   }
   if (num_rows == 0) return;
-  run_norm(final_norm_, hidden, normed_.as<float>(), num_rows);
-  linears_.run(output_, normed_.as<float>(), num_rows, {logits, config_.vocab_size, false});
+  run_normed(output_, final_norm_, num_rows,
+             {logits, config_.vocab_size, false, false, config_.activation});
 }
 
 void Model::step(const StepInput& input, float* logits) {

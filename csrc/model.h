@@ -98,7 +98,8 @@ class Model {
   void reserve(int64_t num_tokens);
   void embed_rows(const StepInput& input);
   void run_layer(int64_t index);
-  void run_norm(const Norm& norm, const float* input, float* output, int64_t num_rows);
+  void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
+                  const OutputRows& output);
   void rotate_and_store(const Layer& layer, int64_t index);
   void activate();
   void write_logits(const StepInput& input, float* logits);
@@ -133,7 +134,6 @@ class Model {
   // A buffer that an integer weight reads holds rows of one width only, so that the padding of a
   // row to 32 columns stays zero.
   AlignedBuffer hidden_;     // [T][hidden]
-  AlignedBuffer normed_;     // [T][wide], hidden used
   AlignedBuffer wide_;       // [T][wide], q, k, v or gate, up
   AlignedBuffer attended_;   // [T][wide], heads used
   AlignedBuffer activated_;  // [T][wide], intermediate used

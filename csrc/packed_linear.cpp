@@ -8,8 +8,7 @@
 namespace paredown {
 namespace {
 
-// Integer rows are padded to this many columns, the smallest group.
-constexpr int64_t kColumnQuantum = 32;
+constexpr int64_t kCacheLine = 64;
 // 65,536 products of an unsigned and a signed byte still fit in 32 bits.
 constexpr int64_t kMaxGroup = 65536;
 // Activations of weights with one scale per row are quantized in groups of at most this many.
@@ -19,129 +18,254 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-bool is_bf16(float value) {
+uint32_t bits_of(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
-  return (bits & 0xFFFFu) == 0;
+  return bits;
+}
+
+bool is_bf16(float value) { return (bits_of(value) & 0xFFFFu) == 0; }
+
+// Normal fp16 numbers only; others make the scales fp32.
+bool is_fp16(float value) {
+  const uint32_t bits = bits_of(value);
+  const uint32_t exponent = bits >> 23 & 0xFFu;
+  return (bits & 0x1FFFu) == 0 && exponent >= 113 && exponent <= 142;
+}
+
+uint16_t fp16_bits(float value) {
+  const uint32_t bits = bits_of(value);
+  return static_cast<uint16_t>((bits >> 16 & 0x8000u) | ((bits >> 13 & 0x3FFFFu) - (112u << 10)));
 }
 
 int64_t activation_group(int64_t num_columns) {
-  for (int64_t group = kMaxActivationGroup; group > kColumnQuantum; group /= 2) {
+  for (int64_t group = kMaxActivationGroup; group > kBlockColumns; group /= 2) {
     if (num_columns % group == 0) return group;
   }
-  return kColumnQuantum;
+  return kBlockColumns;
+}
+
+bool is_coded(WeightKind kind) { return is_integer(kind) || kind == WeightKind::kFp8; }
+
+[[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
+
+InputKind input_kind(const LinearSource& source) {
+  switch (source.activations) {
+    case Activations::kFp32:
+      return InputKind::kFp32;
+    case Activations::kBf16:
+      if (source.kind != WeightKind::kBf16 && source.kind != WeightKind::kFp8) {
+        fail("only bf16 and fp8 weights take bf16 activations");
+      }
+      return InputKind::kBf16;
+    case Activations::kInt8Group:
+    case Activations::kInt8Row:
+    case Activations::kInt8Static:
+      break;
+  }
+  if (!is_integer(source.kind)) fail("only integer weights take int8 activations");
+  return InputKind::kInt8;
+}
+
+// Fills in the groups: columns summed before a scale is applied.
+void set_groups(const LinearSource& source, LinearView& view) {
+  const int64_t group = source.group_size;
+  const bool per_row = !is_coded(source.kind) || group >= source.num_columns;
+  if (!per_row && (group % kBlockColumns != 0 || source.num_columns % group != 0)) {
+    fail("a group of " + std::to_string(group) + " columns must be a multiple of 32 that divides " +
+         std::to_string(source.num_columns));
+  }
+  const bool grouped_input = source.activations == Activations::kInt8Group;
+  if (!per_row) {
+    view.group_size = group;
+  } else {
+    view.group_size = grouped_input ? activation_group(view.num_columns) : view.num_columns;
+  }
+  if (view.input == InputKind::kInt8 && view.group_size > kMaxGroup) {
+    fail("a group of " + std::to_string(view.group_size) +
+         " columns could overflow its 32-bit sum");
+  }
+  if (view.input == InputKind::kBf16 && !per_row) {
+    fail("fp8 weights with bf16 activations take one scale per row, not groups of " +
+         std::to_string(group));
+  }
+  view.num_groups = view.num_columns / view.group_size;
+  view.weight_groups = per_row ? 1 : view.num_groups;
+  view.input_groups = grouped_input ? view.num_groups : 1;
+}
+
+ScaleKind scale_kind(const LinearSource& source, int64_t num_scales) {
+  const float* end = source.scales + num_scales;
+  if (std::all_of(source.scales, end, is_bf16)) return ScaleKind::kBf16;
+  if (std::all_of(source.scales, end, is_fp16)) return ScaleKind::kFp16;
+  return ScaleKind::kFp32;
+}
+
+struct Sections {
+  int64_t scales;
+  int64_t zero_points;
+  int64_t bias;
+  int64_t end;
+};
+
+Sections sections(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  const int64_t rows = round_up(view.num_rows, kLanes);
+  const int64_t num_scales = rows * view.weight_groups;
+  const int64_t scale_bytes = view.scale_kind == ScaleKind::kFp32 ? 4 : 2;
+  Sections found{};
+  found.scales = round_up(
+      rows / kLanes * (view.num_columns / kBlockColumns) * block_bytes(view.kind), kCacheLine);
+  found.zero_points =
+      found.scales + (shape.has_scales ? round_up(num_scales * scale_bytes, kCacheLine) : 0);
+  found.bias = found.zero_points + (shape.has_zero_points ? round_up(num_scales, kCacheLine) : 0);
+  found.end = found.bias + (shape.has_bias ? round_up(rows * 4, kCacheLine) : 0);
+  return found;
+}
+
+// One row of 32 codes into the planes of its block.
+void pack_codes(const uint8_t* codes, int64_t count, int bits, int64_t lane, uint8_t* block) {
+  int done = 0;
+  for (int plane_bits : {4, 2, 1}) {
+    if (bits == 8 || (bits & plane_bits) == 0) continue;
+    const int per_byte = 8 / plane_bits;
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t quad = k / 4;
+      const int field = codes[k] >> done & ((1 << plane_bits) - 1);
+      block[quad / per_byte * 64 + lane * 4 + k % 4] |=
+          static_cast<uint8_t>(field << plane_bits * (quad % per_byte));
+    }
+    block += plane_bits * 64;
+    done += plane_bits;
+  }
+}
+
+// One row of up to 32 columns into its block.
+void pack_block(WeightKind kind, const uint8_t* from, int64_t count, int64_t lane, uint8_t* block) {
+  switch (kind) {
+    case WeightKind::kFp32:
+      for (int64_t k = 0; k < count; ++k)
+        std::memcpy(block + (k * kLanes + lane) * 4, from + k * 4, 4);
+      return;
+    case WeightKind::kFp16:
+      for (int64_t k = 0; k < count; ++k)
+        std::memcpy(block + (k * kLanes + lane) * 2, from + k * 2, 2);
+      return;
+    case WeightKind::kBf16:
+      for (int64_t k = 0; k < count; ++k) {
+        std::memcpy(block + (k / 2 * kLanes + lane) * 4 + k % 2 * 2, from + k * 2, 2);
+      }
+      return;
+    case WeightKind::kFp8: {
+      constexpr int kPlace[] = {0, 2, 1, 3};
+      for (int64_t k = 0; k < count; ++k) block[k / 4 * 64 + lane * 4 + kPlace[k % 4]] = from[k];
+      return;
+    }
+    case WeightKind::kInt8:
+      for (int64_t k = 0; k < count; ++k) block[k / 4 * 64 + lane * 4 + k % 4] = from[k];
+      return;
+    default:
+      return pack_codes(from, count, weight_bits(kind), lane, block);
+  }
 }
 
 }  // namespace
 
-PackedLinear::PackedLinear(const LinearSource& source) {
-  const bool is_integer = source.kind == WeightKind::kInt8 || source.kind == WeightKind::kInt4;
-  view_.kind = source.kind;
-  view_.num_rows = source.num_rows;
-  if (is_integer) {
-    view_.num_columns = round_up(source.num_columns, kColumnQuantum);
-    const bool per_row = source.group_size >= source.num_columns;
-    if (!per_row &&
-        (source.group_size % kColumnQuantum != 0 || source.num_columns % source.group_size != 0)) {
-      throw std::invalid_argument("a group of " + std::to_string(source.group_size) +
-                                  " columns must be a multiple of 32 that divides " +
-                                  std::to_string(source.num_columns));
-    }
-    if (!per_row && source.group_size > kMaxGroup) {
-      throw std::invalid_argument("a group of " + std::to_string(source.group_size) +
-                                  " columns could overflow its 32-bit sum");
-    }
-    view_.group_size = per_row ? activation_group(view_.num_columns) : source.group_size;
-    view_.num_groups = view_.num_columns / view_.group_size;
-    view_.weight_groups = per_row ? 1 : view_.num_groups;
-    pack_codes(source);
-    pack_scales(source);
-  } else {
-    view_.num_columns = round_up(source.num_columns, 2);
-    pack_floats(source);
+PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
+  LinearView& view = shape_.view;
+  view.kind = source.kind;
+  view.input = input_kind(source);
+  view.num_rows = source.num_rows;
+  view.num_columns = round_up(source.num_columns, kBlockColumns);
+  set_groups(source, view);
+  if (source.activations == Activations::kInt8Static) {
+    if (!(source.input_scale > 0.0f)) fail("a static input scale must be positive");
+    view.input_scale = source.input_scale;
   }
-  if (source.bias != nullptr) {
-    bias_ = AlignedBuffer(num_panels() * kLanes * static_cast<int64_t>(sizeof(float)));
-    std::memcpy(bias_.get(), source.bias, static_cast<size_t>(source.num_rows) * sizeof(float));
-    view_.bias = bias_.as<float>();
+  shape_.has_scales = is_coded(source.kind);
+  shape_.has_zero_points = source.zero_points != nullptr;
+  shape_.has_bias = source.bias != nullptr;
+  shape_.gated = source.gated;
+  if (source.gated && source.num_rows % (2 * kLanes) != 0) {
+    fail("gate and up must each be a multiple of 16 rows");
   }
+  if (shape_.has_scales) {
+    view.scale_kind = scale_kind(source, source.num_rows * view.weight_groups);
+  }
+  memory_ = AlignedBuffer(sections(shape_).end);
+  point_into(memory_.as<uint8_t>());
+  pool.run([&](int share, int num_shares) {
+    const Range range = static_share(num_panels(), share, num_shares);
+    for (int64_t panel = range.begin; panel < range.end; ++panel) pack_panel(source, panel);
+  });
+  pack_row_scales(source);
 }
 
-int64_t PackedLinear::num_bytes() const {
-  return values_.num_bytes() + scales_.num_bytes() + zero_points_.num_bytes() + bias_.num_bytes();
+PackedLinear::PackedLinear(const PackedShape& shape, const uint8_t* data) : shape_(shape) {
+  point_into(data);
 }
 
-void PackedLinear::pack_floats(const LinearSource& source) {
-  const int64_t element_bytes = source.kind == WeightKind::kFp32 ? 4 : 2;
-  const int64_t columns = view_.num_columns;
-  values_ = AlignedBuffer(num_panels() * kLanes * columns * element_bytes);
-  view_.values = values_.get();
-  const bool paired = source.kind == WeightKind::kBf16;
-  for (int64_t row = 0; row < source.num_rows; ++row) {
-    const int64_t panel = row / kLanes;
-    const int64_t lane = row % kLanes;
-    for (int64_t k = 0; k < source.num_columns; ++k) {
-      const int64_t slot = paired ? (panel * columns / 2 + k / 2) * 2 * kLanes + lane * 2 + k % 2
-                                  : (panel * columns + k) * kLanes + lane;
-      const int64_t from = row * source.num_columns + k;
-      if (element_bytes == 4) {
-        values_.as<float>()[slot] = static_cast<const float*>(source.values)[from];
-      } else {
-        values_.as<uint16_t>()[slot] = static_cast<const uint16_t*>(source.values)[from];
-      }
-    }
-  }
+int64_t PackedLinear::num_bytes(const PackedShape& shape) { return sections(shape).end; }
+
+PackedShape PackedLinear::shape() const { return shape_; }
+
+void PackedLinear::point_into(const uint8_t* data) {
+  const Sections found = sections(shape_);
+  view_ = shape_.view;
+  view_.values = data;
+  view_.scales = shape_.has_scales ? data + found.scales : nullptr;
+  view_.zero_points = shape_.has_zero_points ? data + found.zero_points : nullptr;
+  view_.bias = shape_.has_bias ? reinterpret_cast<const float*>(data + found.bias) : nullptr;
 }
 
-void PackedLinear::pack_codes(const LinearSource& source) {
-  const bool nibbles = source.kind == WeightKind::kInt4;
-  const int64_t columns = view_.num_columns;
-  const int64_t row_bytes = nibbles ? columns / 2 : columns;
-  values_ = AlignedBuffer(num_panels() * kLanes * row_bytes);
-  view_.values = values_.get();
-  auto* packed = values_.as<uint8_t>();
-  const auto* codes = static_cast<const uint8_t*>(source.values);
-  for (int64_t row = 0; row < source.num_rows; ++row) {
-    uint8_t* panel = packed + row / kLanes * kLanes * row_bytes;
-    const int64_t lane = row % kLanes;
-    const uint8_t* from = codes + row * source.num_columns;
-    for (int64_t k = 0; k < source.num_columns; ++k) {
-      if (nibbles) {
-        const int shift = k % 8 < 4 ? 0 : 4;
-        panel[k / 8 * 64 + lane * 4 + k % 4] |= static_cast<uint8_t>((from[k] & 0x0F) << shift);
-      } else {
-        panel[k / 4 * 64 + lane * 4 + k % 4] = from[k];
-      }
+// Where a source row goes: panels of gate and up take turns.
+int64_t PackedLinear::packed_row(int64_t row) const {
+  if (!shape_.gated) return row;
+  const int64_t half = view_.num_rows / 2;
+  const int64_t within = row % half;
+  return (within / kLanes * 2 + row / half) * kLanes + within % kLanes;
+}
+
+void PackedLinear::pack_panel(const LinearSource& source, int64_t panel) {
+  const int64_t half = view_.num_rows / 2;
+  const int64_t first = shape_.gated ? panel / 2 * kLanes + panel % 2 * half : panel * kLanes;
+  const int64_t num_lanes = std::min<int64_t>(kLanes, source.num_rows - first);
+  const int64_t num_blocks = view_.num_columns / kBlockColumns;
+  const int64_t bytes = block_bytes(source.kind);
+  const int64_t element = is_coded(source.kind) ? 1 : weight_bits(source.kind) / 8;
+  uint8_t* blocks = memory_.as<uint8_t>() + panel * num_blocks * bytes;
+  const auto* values = static_cast<const uint8_t*>(source.values);
+  for (int64_t lane = 0; lane < num_lanes; ++lane) {
+    const uint8_t* row = values + (first + lane) * source.num_columns * element;
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      const int64_t column = block * kBlockColumns;
+      const int64_t count = std::min(kBlockColumns, source.num_columns - column);
+      pack_block(source.kind, row + column * element, count, lane, blocks + block * bytes);
     }
   }
 }
 
-void PackedLinear::pack_scales(const LinearSource& source) {
+void PackedLinear::pack_row_scales(const LinearSource& source) {
+  const Sections found = sections(shape_);
+  auto* data = memory_.as<uint8_t>();
+  auto* bias = reinterpret_cast<float*>(data + found.bias);
   const int64_t groups = view_.weight_groups;
-  const int64_t num_scales = num_panels() * groups * kLanes;
-  const bool fits_bf16 =
-      std::all_of(source.scales, source.scales + source.num_rows * groups, is_bf16);
-  view_.scale_kind = fits_bf16 ? ScaleKind::kBf16 : ScaleKind::kFp32;
-  scales_ = AlignedBuffer(num_scales * (fits_bf16 ? 2 : 4));
-  view_.scales = scales_.get();
-  if (source.zero_points != nullptr) {
-    zero_points_ = AlignedBuffer(num_scales);
-    view_.zero_points = zero_points_.as<uint8_t>();
-  }
   for (int64_t row = 0; row < source.num_rows; ++row) {
-    for (int64_t group = 0; group < groups; ++group) {
-      const int64_t slot = (row / kLanes * groups + group) * kLanes + row % kLanes;
+    const int64_t packed = packed_row(row);
+    if (shape_.has_bias) bias[packed] = source.bias[row];
+    for (int64_t group = 0; shape_.has_scales && group < groups; ++group) {
+      const int64_t slot = (packed / kLanes * groups + group) * kLanes + packed % kLanes;
       const float scale = source.scales[row * groups + group];
-      if (fits_bf16) {
-        uint32_t bits;
-        std::memcpy(&bits, &scale, sizeof(bits));
-        scales_.as<uint16_t>()[slot] = static_cast<uint16_t>(bits >> 16);
+      if (view_.scale_kind == ScaleKind::kFp32) {
+        reinterpret_cast<float*>(data + found.scales)[slot] = scale;
       } else {
-        scales_.as<float>()[slot] = scale;
+        const uint16_t half = view_.scale_kind == ScaleKind::kBf16
+                                  ? static_cast<uint16_t>(bits_of(scale) >> 16)
+                                  : fp16_bits(scale);
+        reinterpret_cast<uint16_t*>(data + found.scales)[slot] = half;
       }
-      if (source.zero_points != nullptr) {
-        zero_points_.as<uint8_t>()[slot] = source.zero_points[row * groups + group];
-      }
+      if (shape_.has_zero_points)
+        data[found.zero_points + slot] = source.zero_points[row * groups + group];
     }
   }
 }

@@ -9,20 +9,31 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
+Floats = npt.NDArray[np.float32]
 
-INTEGER_BITS = {"int8": 8, "int4": 4}
+INTEGER_BITS = {"int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2}
+DEFAULT_ACTIVATIONS = {
+    "fp32": "fp32",
+    "fp16": "fp32",
+    "bf16": "bf16",
+    "fp8": "bf16",
+    **dict.fromkeys(INTEGER_BITS, "int8_group"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearCase:
-    """The arrays `_core.Linear` packs."""
+    """The arrays `_core.Linear` packs, and how it reads its input. An fp8 weight has one unsigned
+    byte per value, e4m3 as in OCP's 8-bit formats (no infinities, NaN is 0x7f and 0xff)."""
 
     kind: str
     values_OI: Array
     group_size: int
-    scales_OG: npt.NDArray[np.float32] | None = None
+    scales_OG: Floats | None = None
     zero_points_OG: npt.NDArray[np.uint8] | None = None
-    bias_O: npt.NDArray[np.float32] | None = None
+    bias_O: Floats | None = None
+    activations: str
+    input_scale: float | None = None
 
 
 def random_case(
@@ -33,32 +44,52 @@ def random_case(
     group_size: int | None = None,
     symmetric: bool = True,
     bf16_scales: bool = True,
+    activations: str | None = None,
 ) -> LinearCase:
+    """`activations` None is the kind's default; for int8_static a scale is chosen that lets inputs
+    of a standard normal distribution saturate now and then."""
     rows, columns = shape
-    bias = rng.normal(size=rows).astype(np.float32)
-    plain = rng.normal(size=shape).astype(np.float32)
-    if kind == "fp32":
-        return LinearCase(kind=kind, values_OI=plain, group_size=columns, bias_O=bias)
-    if kind == "fp16":
-        values = plain.astype(np.float16)
-        return LinearCase(kind=kind, values_OI=values, group_size=columns, bias_O=bias)
-    if kind == "bf16":
-        bits = (plain.view(np.uint32) >> 16).astype(np.uint16)
-        return LinearCase(kind=kind, values_OI=bits, group_size=columns, bias_O=bias)
-    top = 1 << INTEGER_BITS[kind]
-    group = columns if group_size is None else group_size
+    group = columns if group_size is None or kind in ("fp32", "fp16", "bf16") else group_size
     groups = (rows, columns // group)
+    activations = activations or DEFAULT_ACTIVATIONS[kind]
+    plain = rng.normal(size=shape).astype(np.float32)
+    bias = rng.normal(size=rows).astype(np.float32)
     scales = rng.uniform(0.01, 0.1, size=groups).astype(np.float32)
+    zeros = None
     if bf16_scales:
         scales = (scales.view(np.uint32) & 0xFFFF0000).view(np.float32)
+    if kind == "fp8":
+        signs = rng.integers(0, 2, size=shape, dtype=np.uint8) * np.uint8(0x80)
+        values: Array = rng.integers(0, 0x7F, size=shape, dtype=np.uint8) | signs
+    elif kind in INTEGER_BITS:
+        top = 1 << INTEGER_BITS[kind]
+        values = rng.integers(0, top, size=shape, dtype=np.uint8)
+        zeros = None if symmetric else rng.integers(0, top, size=groups, dtype=np.uint8)
+    elif kind == "bf16":
+        values = (plain.view(np.uint32) >> 16).astype(np.uint16)
+    else:
+        values = plain.astype(np.float16 if kind == "fp16" else np.float32)
     return LinearCase(
         kind=kind,
-        values_OI=rng.integers(0, top, size=shape, dtype=np.uint8),
+        values_OI=values,
         group_size=group,
-        scales_OG=scales,
-        zero_points_OG=None if symmetric else rng.integers(0, top, size=groups, dtype=np.uint8),
+        scales_OG=scales if kind == "fp8" or kind in INTEGER_BITS else None,
+        zero_points_OG=zeros,
         bias_O=bias,
+        activations=activations,
+        input_scale=0.02 if activations == "int8_static" else None,
     )
+
+
+def fp8_value(code: int) -> float:
+    """e4m3: a sign, four bits of exponent with bias 7, three of mantissa."""
+    sign = -1.0 if code & 0x80 else 1.0
+    exponent, mantissa = code >> 3 & 0x0F, code & 0x07
+    if code & 0x7F == 0x7F:
+        return float("nan")
+    if exponent == 0:
+        return sign * mantissa / 8 * 2.0**-6
+    return sign * (1 + mantissa / 8) * 2.0 ** (exponent - 7)
 
 
 def dequantized(case: LinearCase) -> npt.NDArray[np.float64]:
@@ -66,17 +97,20 @@ def dequantized(case: LinearCase) -> npt.NDArray[np.float64]:
         return (case.values_OI.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     if case.scales_OG is None:
         return case.values_OI.astype(np.float64)
+    repeat = case.values_OI.shape[1] // case.scales_OG.shape[1]
+    scales = np.repeat(case.scales_OG, repeat, axis=1).astype(np.float64)
+    if case.kind == "fp8":
+        table = np.array([fp8_value(code) for code in range(256)])
+        return table[case.values_OI.astype(np.intp)] * scales
     zero = np.full_like(case.scales_OG, 1 << (INTEGER_BITS[case.kind] - 1))
     if case.zero_points_OG is not None:
         zero = case.zero_points_OG.astype(np.float32)
-    repeat = case.values_OI.shape[1] // case.scales_OG.shape[1]
-    scales = np.repeat(case.scales_OG, repeat, axis=1).astype(np.float64)
     codes = case.values_OI.astype(np.float64)
     return (codes - np.repeat(zero, repeat, axis=1).astype(np.float64)) * scales
 
 
 def activation_group(case: LinearCase) -> int:
-    """Columns that share an activation scale (csrc/packed_linear.cpp)."""
+    """Columns that share an activation scale in int8_group (csrc/packed_linear.cpp)."""
     columns = case.values_OI.shape[1]
     if case.group_size < columns:
         return case.group_size
@@ -84,7 +118,7 @@ def activation_group(case: LinearCase) -> int:
     return next(group for group in (128, 64, 32) if padded % group == 0)
 
 
-def quantized_input(x_TI: npt.NDArray[np.float32], group: int) -> npt.NDArray[np.float64]:
+def quantized_input(x_TI: Floats, group: int) -> npt.NDArray[np.float64]:
     """Symmetric int8 per row and group, then back: what the integer kernels see of the input."""
     tokens, columns = x_TI.shape
     padded = np.zeros((tokens, -(-columns // group) * group), dtype=np.float32)
@@ -98,11 +132,34 @@ def quantized_input(x_TI: npt.NDArray[np.float32], group: int) -> npt.NDArray[np
     return values
 
 
-def linear_reference(case: LinearCase, x_TI: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    x = x_TI.astype(np.float64)
-    if case.kind in INTEGER_BITS:
-        x = quantized_input(x_TI, activation_group(case))
-    y: npt.NDArray[np.float64] = x @ dequantized(case).T
+def statically_quantized_input(x_TI: Floats, scale: float) -> npt.NDArray[np.float64]:
+    """int8 with one scale for all inputs: what lies beyond the grid becomes its end."""
+    codes_TI = np.clip(np.rint(x_TI * (np.float32(1) / np.float32(scale))), -128, 127)
+    values: npt.NDArray[np.float64] = codes_TI.astype(np.float64) * float(np.float32(scale))
+    return values
+
+
+def bf16_input(x_TI: Floats) -> npt.NDArray[np.float64]:
+    """Rounded to bf16, ties to even."""
+    bits = x_TI.view(np.uint32)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    return rounded.astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def seen_input(case: LinearCase, x_TI: Floats) -> npt.NDArray[np.float64]:
+    """The input as the layer's arithmetic sees it."""
+    if case.activations == "int8_group":
+        return quantized_input(x_TI, activation_group(case))
+    if case.activations == "int8_row":
+        return quantized_input(x_TI, x_TI.shape[1])
+    if case.activations == "int8_static":
+        assert case.input_scale is not None
+        return statically_quantized_input(x_TI, case.input_scale)
+    return bf16_input(x_TI) if case.activations == "bf16" else x_TI.astype(np.float64)
+
+
+def linear_reference(case: LinearCase, x_TI: Floats) -> npt.NDArray[np.float64]:
+    y: npt.NDArray[np.float64] = seen_input(case, x_TI) @ dequantized(case).T
     if case.bias_O is not None:
         y += case.bias_O
     return y

@@ -43,7 +43,12 @@ WEIGHT_SPECS = {
 def random_linear(rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int):
     """Arrays whose product with a unit-variance input has about unit variance."""
     case = random_case(
-        rng, spec.dtype, (rows, columns), group_size=spec.group_size, symmetric=spec.symmetric
+        rng,
+        spec.dtype,
+        (rows, columns),
+        group_size=spec.group_size,
+        symmetric=spec.symmetric,
+        activations=spec.activations,
     )
     values, scales = case.values_OI, case.scales_OG
     if scales is not None:
@@ -55,6 +60,8 @@ def random_linear(rng: np.random.Generator, spec: WeightSpec, rows: int, columns
         dtype=spec.dtype,
         values_OI=values,
         group_size=case.group_size,
+        activations=spec.activations,
+        input_scale=case.input_scale,
         scales_OG=scales,
         zero_points_OG=case.zero_points_OG,
         bias_O=case.bias_O,

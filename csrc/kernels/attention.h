@@ -148,7 +148,7 @@ class TaskAttention {
   }
 
   // Keys [begin, end) against all tiles. Every step is done for the whole batch before the next
-  // one: changing between matrix tiles and vectors costs some 250 cycles (Emerald Rapids).
+  // one: a matrix unit that slept is slow to wake.
   void run_batch(int64_t begin, int64_t end) {
     const int64_t num_tiles = (task_.row_end - task_.row_begin + kTileRows - 1) / kTileRows;
     const int64_t seen = keys_of_row(task_, task_.row_end - 1).end;

@@ -1,24 +1,73 @@
 // The 512-bit lanes, and matrix tiles: eight registers of 16 rows x 64 bytes.
 #pragma once
 
+#define PAREDOWN_HAS_TILES 1
+
 #include "avx512.h"
 
 namespace paredown {
 namespace {
 
-#define PAREDOWN_HAS_TILES 1
+// Bytes of 16 rows, each four times: what belongs to a row at its place in a quad of columns.
+inline U8x64 repeat_4(const uint8_t* p) {
+  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {_mm512_mullo_epi32(bytes, _mm512_set1_epi32(0x01010101))};
+}
+inline U8x64 set_u8(uint8_t x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
+inline U8x64 sub(U8x64 a, U8x64 b) { return {_mm512_sub_epi8(a.v, b.v)}; }
 
-// While it lives, this thread's tiles are 16 rows x 64 bytes, all eight of them.
+// GCC's intrinsics paste the text of their arguments into the instruction: template arguments need
+// these instead.
+template <int kTile>
+inline void tile_zero() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+}
+template <int kTile>
+inline void tile_load(const void* rows, int64_t row_bytes) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
+               :
+               : "r"(rows), "r"(row_bytes), "i"(kTile)
+               : "memory");
+}
+template <int kTile>
+inline void tile_store(void* rows, int64_t row_bytes) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
+               :
+               : "r"(rows), "r"(row_bytes), "i"(kTile)
+               : "memory");
+}
+// C += A B for signed A and signed B, signed A and unsigned B, bf16 A and B.
+template <int kC, int kA, int kB>
+inline void tile_dot_ss() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+}
+template <int kC, int kA, int kB>
+inline void tile_dot_su() {
+  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+}
+template <int kC, int kA, int kB>
+inline void tile_dot_bf16() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+}
+
+// Tile 5 (A) and 7 (B) may be half as deep: 32 columns of bytes instead of 64.
+enum class TileDepth { kFull, kHalf };
+
+// While it lives, this thread's tiles are 16 rows x 64 bytes, but for 5 and 7 at half depth.
 // A tile product sums in a fixed order: tdpbf16ps adds the even and the odd columns of the 32 of a
 // tile apart, in order, then both to the accumulator; other rows of the tile do not matter.
 class TileScope {
  public:
-  TileScope() {
+  explicit TileScope(TileDepth depth = TileDepth::kFull) {
     Configuration configuration{};
     configuration.palette = 1;
     for (int i = 0; i < 8; ++i) {
       configuration.row_bytes[i] = 64;
       configuration.num_rows[i] = 16;
+    }
+    if (depth == TileDepth::kHalf) {
+      configuration.row_bytes[5] = 32;
+      configuration.num_rows[7] = 8;
     }
     // GCC 12's _tile_loadconfig names only the first 8 bytes as input; the rest would be lost.
     asm volatile("ldtilecfg %0" : : "m"(configuration));

@@ -21,10 +21,15 @@ struct U8x64 {
 // Tiles for 16 registers of half the width.
 constexpr int kFloatTokens = 3;
 constexpr int kFloatPanels = 2;
+constexpr int kCodedTokens = 2;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 4;
-constexpr int kIntTokens = 3;
-constexpr int kIntPanels = 1;
+constexpr int kIntTokens = 2;
+constexpr int kIntPanels = 2;
+// Up to this many tokens codes are decoded in registers; for more, once to memory.
+constexpr int kFewTokens = 8;
+// Products of codes below 8 bits are made differently.
+constexpr bool kHasSmallDot = true;
 
 inline F32x16 zero_f() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 set_f(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -111,6 +116,31 @@ inline I32x16 load_u8_as_i32(const uint8_t* p) {
   const __m128i bytes = load_128(p);
   return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
 }
+inline void store_i(void* p, I32x16 a) {
+  auto* words = static_cast<__m256i*>(p);
+  _mm256_storeu_si256(words, a.lo);
+  _mm256_storeu_si256(words + 1, a.hi);
+}
+inline I32x16 bit_and(I32x16 a, I32x16 b) {
+  return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+}
+inline I32x16 bit_or(I32x16 a, I32x16 b) {
+  return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+template <int kShift>
+inline I32x16 shift_left(I32x16 a) {
+  return {_mm256_slli_epi32(a.lo, kShift), _mm256_slli_epi32(a.hi, kShift)};
+}
+template <int kShift>
+inline I32x16 shift_right(I32x16 a) {
+  return {_mm256_srli_epi32(a.lo, kShift), _mm256_srli_epi32(a.hi, kShift)};
+}
+inline F32x16 bits_as_float(I32x16 a) {
+  return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)};
+}
+inline I32x16 float_bits(F32x16 a) {
+  return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)};
+}
 inline int32_t sum_lanes(I32x16 a) {
   alignas(32) int32_t lanes[8];
   _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), _mm256_add_epi32(a.lo, a.hi));
@@ -137,14 +167,30 @@ inline U8x64 load_u8(const uint8_t* p) {
   const auto* words = reinterpret_cast<const __m256i*>(p);
   return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
 }
-inline U8x64 low_nibbles(U8x64 a) {
-  const __m256i mask = _mm256_set1_epi8(0x0F);
-  return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
+inline void store_u8(uint8_t* p, U8x64 a) {
+  auto* words = reinterpret_cast<__m256i*>(p);
+  _mm256_storeu_si256(words, a.lo);
+  _mm256_storeu_si256(words + 1, a.hi);
 }
-inline U8x64 high_nibbles(U8x64 a) {
-  const __m256i mask = _mm256_set1_epi8(0x0F);
-  return {_mm256_and_si256(_mm256_srli_epi16(a.lo, 4), mask),
-          _mm256_and_si256(_mm256_srli_epi16(a.hi, 4), mask)};
+// kBits bits of every byte, from bit kFirst on.
+template <int kFirst, int kBits>
+inline U8x64 bit_field(U8x64 a) {
+  const __m256i mask = _mm256_set1_epi8((1 << kBits) - 1);
+  return {_mm256_and_si256(_mm256_srli_epi16(a.lo, kFirst), mask),
+          _mm256_and_si256(_mm256_srli_epi16(a.hi, kFirst), mask)};
+}
+// a | b << kShift in every byte; nothing may be shifted out of a byte.
+template <int kShift>
+inline U8x64 or_shifted(U8x64 a, U8x64 b) {
+  return {_mm256_or_si256(a.lo, _mm256_slli_epi16(b.lo, kShift)),
+          _mm256_or_si256(a.hi, _mm256_slli_epi16(b.hi, kShift))};
+}
+// Byte kByte of every four.
+template <int kByte>
+inline I32x16 byte_of(U8x64 a) {
+  const __m256i mask = _mm256_set1_epi32(0xFF);
+  return {_mm256_and_si256(_mm256_srli_epi32(a.lo, 8 * kByte), mask),
+          _mm256_and_si256(_mm256_srli_epi32(a.hi, 8 * kByte), mask)};
 }
 template <int kBits>
 inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {

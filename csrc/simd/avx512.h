@@ -21,10 +21,19 @@ struct U8x64 {
 // Tiles that fit the 32 registers: tokens x panels of 16 rows.
 constexpr int kFloatTokens = 6;
 constexpr int kFloatPanels = 4;
+constexpr int kCodedTokens = 4;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 8;
 constexpr int kIntTokens = 6;
 constexpr int kIntPanels = 2;
+// Up to this many tokens codes are decoded in registers; for more, once to memory.
+#if defined(PAREDOWN_HAS_TILES)
+constexpr int kFewTokens = 4;
+#else
+constexpr int kFewTokens = 12;
+#endif
+// Products of codes below 8 bits are made differently.
+constexpr bool kHasSmallDot = false;
 
 inline F32x16 zero_f() { return {_mm512_setzero_ps()}; }
 inline F32x16 set_f(float x) { return {_mm512_set1_ps(x)}; }
@@ -75,6 +84,19 @@ inline I32x16 mul(I32x16 a, I32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
 inline I32x16 load_u8_as_i32(const uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
+inline void store_i(void* p, I32x16 a) { _mm512_storeu_si512(p, a.v); }
+inline I32x16 bit_and(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline I32x16 bit_or(I32x16 a, I32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
+template <int kShift>
+inline I32x16 shift_left(I32x16 a) {
+  return {_mm512_slli_epi32(a.v, kShift)};
+}
+template <int kShift>
+inline I32x16 shift_right(I32x16 a) {
+  return {_mm512_srli_epi32(a.v, kShift)};
+}
+inline F32x16 bits_as_float(I32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
+inline I32x16 float_bits(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
 inline int32_t sum_lanes(I32x16 a) { return _mm512_reduce_add_epi32(a.v); }
 inline F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 // Round to nearest even.
@@ -89,9 +111,21 @@ inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
 }
 
 inline U8x64 load_u8(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
-inline U8x64 low_nibbles(U8x64 a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(0x0F))}; }
-inline U8x64 high_nibbles(U8x64 a) {
-  return {_mm512_and_si512(_mm512_srli_epi16(a.v, 4), _mm512_set1_epi8(0x0F))};
+inline void store_u8(uint8_t* p, U8x64 a) { _mm512_storeu_si512(p, a.v); }
+// kBits bits of every byte, from bit kFirst on.
+template <int kFirst, int kBits>
+inline U8x64 bit_field(U8x64 a) {
+  return {_mm512_and_si512(_mm512_srli_epi16(a.v, kFirst), _mm512_set1_epi8((1 << kBits) - 1))};
+}
+// a | b << kShift in every byte; nothing may be shifted out of a byte.
+template <int kShift>
+inline U8x64 or_shifted(U8x64 a, U8x64 b) {
+  return {_mm512_or_si512(a.v, _mm512_slli_epi16(b.v, kShift))};
+}
+// Byte kByte of every four.
+template <int kByte>
+inline I32x16 byte_of(U8x64 a) {
+  return {_mm512_and_si512(_mm512_srli_epi32(a.v, 8 * kByte), _mm512_set1_epi32(0xFF))};
 }
 // acc[i] += sum over j < 4 of w[4 i + j] * x[j]; `x` holds the same four signed bytes in each lane.
 template <int kBits>

@@ -19,11 +19,16 @@ struct U8x64 {
 };
 
 constexpr int kFloatTokens = 2;
-constexpr int kFloatPanels = 1;
+constexpr int kFloatPanels = 2;
+constexpr int kCodedTokens = 2;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 2;
 constexpr int kIntTokens = 2;
-constexpr int kIntPanels = 1;
+constexpr int kIntPanels = 2;
+// Up to this many tokens codes are decoded in registers; for more, once to memory.
+constexpr int kFewTokens = 4;
+// Products of codes below 8 bits are made differently.
+constexpr bool kHasSmallDot = false;
 
 template <class Result, class Function>
 inline Result each_lane(Function function) {
@@ -122,14 +127,42 @@ inline I32x16 load_i(const void* p) {
   std::memcpy(result.v, p, sizeof(result.v));
   return result;
 }
+// Sums wrap modulo 2^32, as they do in vector registers.
+inline uint32_t unsigned_of(int32_t x) { return static_cast<uint32_t>(x); }
+inline int32_t wrap(uint32_t x) { return static_cast<int32_t>(x); }
 inline I32x16 add(I32x16 a, I32x16 b) {
-  return each_lane<I32x16>([&](int i) { return a.v[i] + b.v[i]; });
+  return each_lane<I32x16>([&](int i) { return wrap(unsigned_of(a.v[i]) + unsigned_of(b.v[i])); });
 }
 inline I32x16 mul(I32x16 a, I32x16 b) {
-  return each_lane<I32x16>([&](int i) { return a.v[i] * b.v[i]; });
+  return each_lane<I32x16>([&](int i) { return wrap(unsigned_of(a.v[i]) * unsigned_of(b.v[i])); });
 }
 inline I32x16 load_u8_as_i32(const uint8_t* p) {
   return each_lane<I32x16>([&](int i) { return static_cast<int32_t>(p[i]); });
+}
+inline void store_i(void* p, I32x16 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline I32x16 bit_and(I32x16 a, I32x16 b) {
+  return each_lane<I32x16>([&](int i) { return a.v[i] & b.v[i]; });
+}
+inline I32x16 bit_or(I32x16 a, I32x16 b) {
+  return each_lane<I32x16>([&](int i) { return a.v[i] | b.v[i]; });
+}
+template <int kShift>
+inline I32x16 shift_left(I32x16 a) {
+  return each_lane<I32x16>([&](int i) { return wrap(unsigned_of(a.v[i]) << kShift); });
+}
+template <int kShift>
+inline I32x16 shift_right(I32x16 a) {
+  return each_lane<I32x16>([&](int i) { return wrap(unsigned_of(a.v[i]) >> kShift); });
+}
+inline F32x16 bits_as_float(I32x16 a) {
+  F32x16 result;
+  std::memcpy(result.v, a.v, sizeof(a.v));
+  return result;
+}
+inline I32x16 float_bits(F32x16 a) {
+  I32x16 result;
+  std::memcpy(result.v, a.v, sizeof(a.v));
+  return result;
 }
 inline int32_t sum_lanes(I32x16 a) {
   int32_t total = 0;
@@ -165,22 +198,32 @@ inline U8x64 load_u8(const uint8_t* p) {
   std::memcpy(result.v, p, sizeof(result.v));
   return result;
 }
-inline U8x64 low_nibbles(U8x64 a) {
-  for (uint8_t& byte : a.v) byte &= 0x0F;
+inline void store_u8(uint8_t* p, U8x64 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+// kBits bits of every byte, from bit kFirst on.
+template <int kFirst, int kBits>
+inline U8x64 bit_field(U8x64 a) {
+  for (uint8_t& byte : a.v) byte = static_cast<uint8_t>(byte >> kFirst & ((1 << kBits) - 1));
   return a;
 }
-inline U8x64 high_nibbles(U8x64 a) {
-  for (uint8_t& byte : a.v) byte >>= 4;
+// a | b << kShift in every byte; nothing may be shifted out of a byte.
+template <int kShift>
+inline U8x64 or_shifted(U8x64 a, U8x64 b) {
+  for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] | b.v[i] << kShift);
   return a;
+}
+// Byte kByte of every four.
+template <int kByte>
+inline I32x16 byte_of(U8x64 a) {
+  return each_lane<I32x16>([&](int i) { return static_cast<int32_t>(a.v[4 * i + kByte]); });
 }
 template <int kBits>
 inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
   int8_t bytes[4];
   std::memcpy(bytes, x.v, sizeof(bytes));
   return each_lane<I32x16>([&](int i) {
-    int32_t total = acc.v[i];
+    int32_t total = 0;
     for (int j = 0; j < 4; ++j) total += static_cast<int32_t>(w.v[4 * i + j]) * bytes[j];
-    return total;
+    return wrap(unsigned_of(acc.v[i]) + unsigned_of(total));
   });
 }
 

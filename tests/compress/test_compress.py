@@ -12,7 +12,7 @@ from paredown.compress.compress import compress
 from paredown.compress.shards import write_shards
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.formats.dequantize import dequantize
-from paredown.formats.integer import quantize
+from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
@@ -20,7 +20,10 @@ from paredown.models.roles import linear_roles
 from paredown.models.safetensors_file import read_safetensors, write_safetensors
 from tiny_models import make_model
 
-INTEGERS = [name for name, row in FORMATS.items() if row.spec.is_integer]
+QUANTIZED = [name for name, spec in FORMATS.items() if spec.is_quantized]
+# Every form and bit width; tests/formats holds all formats against the library.
+SOME = ["int8", "int8-asym", "w8a8", "fp8", "fp8-g128", "int6-g128", "int5-g64-asym", "int4-g32"]
+SOME += ["int4-g128-asym", "int3-g64", "int3-g32-asym", "int2-g32"]
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
 TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -59,10 +62,14 @@ def our_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
     }
 
 
+def theirs_of(model: torch.nn.Module, module: str) -> np.ndarray:
+    return model.get_submodule(module).weight.detach().float().numpy()
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(name, "bf16") for name in INTEGERS]
-    + [(name, dtype) for name in ("int8", "int4-g128-asym") for dtype in ("fp32", "fp16")],
+    [(name, "bf16") for name in SOME]
+    + [(name, dtype) for name in ("w8a8", "int4-g128-asym") for dtype in ("fp32", "fp16")],
 )
 def test_transformers_dequantizes_to_our_bits(
     sources, name: str, dtype: str, tmp_path: Path
@@ -92,15 +99,15 @@ def test_the_other_families_load_too(family: str, tmp_path: Path) -> None:
         assert np.array_equal(theirs, weight), module
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_the_folder_holds_the_quantized_source(sources, name: str, tmp_path: Path) -> None:
     source = sources["bf16"]
     compress(source, tmp_path / "out", name)
     written = Checkpoint.open(tmp_path / "out")
     values = dequantize(source.linear("down", 1))
-    expected = quantize(values, FORMATS[name].spec, "bf16")
+    expected = quantize(values, FORMATS[name], "bf16")
     assert np.array_equal(dequantize(written.linear("down", 1)), dequantize(expected))
-    assert written.weight_specs()["model.layers.1.mlp.down_proj"] == FORMATS[name].spec
+    assert written.weight_specs()["model.layers.1.mlp.down_proj"] == FORMATS[name]
     assert written.weight_specs()["lm_head"].dtype == "bf16"
 
 
@@ -115,7 +122,7 @@ def test_float_formats_cast_every_tensor(family: str, name: str, tmp_path: Path)
     assert model.dtype == TORCH_DTYPES[name]
     for key, value in model.state_dict().items():
         assert torch.equal(value, original[key].to(TORCH_DTYPES[name])), key
-    assert result.bits_per_weight == pytest.approx(FORMATS[name].spec.bits)
+    assert result.bits_per_weight == pytest.approx(FORMATS[name].bits)
 
 
 def test_what_fp16_clamps_is_told(tmp_path: Path) -> None:
@@ -177,8 +184,10 @@ def test_gpt2_is_refused_for_integers(tmp_path: Path) -> None:
 
 
 def test_bad_requests_are_refused(sources, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="int3"):
-        compress(sources["bf16"], tmp_path / "out", "int3")
+    unknown = {"int3": "int3", "int4-g48": "int4-g48", "int4-g32-head": "int4-g32-head"}
+    for name, seen in (unknown | {"int8-head-": "saw: ", "int8-head-bf16": "head-bf16"}).items():
+        with pytest.raises(ConfigError, match=seen):
+            compress(sources["bf16"], tmp_path / "out", name)
     compress(sources["bf16"], tmp_path / "out", "int8")
     with pytest.raises(OutputError, match="exists"):
         compress(sources["bf16"], tmp_path / "out", "int8")

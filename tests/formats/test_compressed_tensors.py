@@ -1,30 +1,24 @@
 """The stored form against the compressed-tensors library, both ways, bit for bit."""
 
-import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
+from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationConfig
 from compressed_tensors.quantization.utils.helpers import calculate_qparams
-from compressed_tensors.utils.match import match_targets
 
-from paredown.errors import CheckpointError, ParedownError, UnsupportedError
-from paredown.formats.compressed_tensors import (
-    decode,
-    encode,
-    parse_quantization_config,
-    quantization_config,
-    tensor_suffixes,
-)
+from paredown.errors import CheckpointError
+from paredown.formats.compressed_tensors import decode, encode, form_of, tensor_suffixes
 from paredown.formats.dequantize import dequantize
-from paredown.formats.integer import quantize
+from paredown.formats.quantization_config import quantization_config
+from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.spec.weight import WeightSpec
 
-SPECS = {name: row.spec for name, row in FORMATS.items() if row.spec.is_integer}
+SPECS = {name: spec for name, spec in FORMATS.items() if spec.is_quantized}
 TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # Rows that are no multiple of a word's 8 or 4 codes, so that packed zero points end in padding.
 SHAPE = (37, 256)
@@ -39,15 +33,28 @@ def scheme_of(spec: WeightSpec):
     return config.config_groups["group_0"]
 
 
+def compressor_of(spec: WeightSpec):
+    return BaseCompressor.get_value_from_registry(form_of(spec))
+
+
 def to_torch(stored: StoredTensor) -> torch.Tensor:
     tensor = torch.from_numpy(stored.array.copy())
-    return tensor.view(torch.bfloat16) if stored.dtype == "BF16" else tensor
+    views = {"BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
+    return tensor.view(views[stored.dtype]) if stored.dtype in views else tensor
 
 
 def from_torch(tensor: torch.Tensor) -> StoredTensor:
     if tensor.dtype == torch.bfloat16:
         return StoredTensor(dtype="BF16", array=tensor.view(torch.uint16).numpy())
-    names = {torch.float32: "F32", torch.float16: "F16", torch.int32: "I32", torch.int64: "I64"}
+    if tensor.dtype == torch.float8_e4m3fn:
+        return StoredTensor(dtype="F8_E4M3", array=tensor.view(torch.uint8).numpy())
+    names = {
+        torch.float32: "F32",
+        torch.float16: "F16",
+        torch.int8: "I8",
+        torch.int32: "I32",
+        torch.int64: "I64",
+    }
     return StoredTensor(dtype=names[tensor.dtype], array=tensor.numpy())
 
 
@@ -58,9 +65,10 @@ def test_the_library_decompresses_what_we_wrote(name: str, dtype) -> None:
     stored = encode(weight)
     assert set(stored) == set(tensor_suffixes(SPECS[name]))
     scheme = scheme_of(SPECS[name])
-    assert set(stored) == set(PackedQuantizationCompressor.compression_param_names(scheme))
+    compressor = compressor_of(SPECS[name])
+    assert set(stored) == set(compressor.compression_param_names(scheme))
     state = {suffix: to_torch(tensor) for suffix, tensor in stored.items()}
-    theirs = PackedQuantizationCompressor.decompress(state, scheme)["weight"]
+    theirs = compressor.decompress(state, scheme)["weight"]
     assert theirs.dtype == TORCH_DTYPES[dtype]
     assert np.array_equal(theirs.float().numpy(), dequantize(weight))
 
@@ -73,9 +81,9 @@ def test_we_read_what_the_library_compressed(name: str, dtype) -> None:
     groups = values.unflatten(1, (-1, spec.group_size or SHAPE[1]))
     scale, zero = calculate_qparams(groups.amin(2), groups.amax(2), scheme.weights)
     state = {"weight": values, "weight_scale": scale, "weight_zero_point": zero}
-    packed = PackedQuantizationCompressor.compress(state, scheme)
+    packed = compressor_of(spec).compress(state, scheme)
     weight = decode({suffix: from_torch(tensor) for suffix, tensor in packed.items()}, spec)
-    theirs = PackedQuantizationCompressor.decompress(packed, scheme)["weight"]
+    theirs = compressor_of(spec).decompress(packed, scheme)["weight"]
     assert weight.scale_dtype == dtype
     assert np.array_equal(theirs.float().numpy(), dequantize(weight))
 
@@ -121,114 +129,33 @@ def test_scales_that_are_not_finite_are_refused() -> None:
         decode(tensors, SPECS["int4-g32"])
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_our_config_reads_back(name: str) -> None:
-    config = parse_quantization_config(quantization_config(SPECS[name], ["lm_head"]))
-    assert config.spec_for("model.layers.0.mlp.up_proj") == SPECS[name]
-    assert config.spec_for("lm_head") is None
+def test_fp8_codes_that_are_no_numbers_are_refused() -> None:
+    for code in (0x7F, 0xFF):
+        tensors = encode(quantize(random_values(4), SPECS["fp8"], "bf16"))
+        tensors["weight"].array[3, 5] = code
+        with pytest.raises(CheckpointError, match="NaN"):
+            decode(tensors, SPECS["fp8"])
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_the_librarys_own_config_reads(name: str) -> None:
-    ours = quantization_config(SPECS[name], ["lm_head"])
-    theirs = QuantizationConfig.model_validate(ours).to_dict()
-    assert parse_quantization_config(theirs).spec_for("x.q_proj") == SPECS[name]
+def test_a_static_input_scale_comes_along() -> None:
+    spec = WeightSpec(dtype="int8", activations="int8_static")
+    weight = replace(quantize(random_values(5), spec, "bf16"), input_scale=0.25)
+    tensors = encode(weight)
+    assert set(tensors) == set(tensor_suffixes(spec))
+    again = decode(tensors, spec)
+    assert again.input_scale == 0.25
+    assert np.array_equal(again.values_OI, weight.values_OI)
+    for bad in (0.0, -1.0, np.inf, np.nan):
+        scale = StoredTensor(dtype="F32", array=np.array([bad], np.float32))
+        with pytest.raises(CheckpointError, match="input_scale"):
+            decode({**tensors, "input_scale": scale}, spec)
 
 
-def config_with(targets: dict[str, list[str]], ignore: list[str]) -> dict:
-    """Each group has its own group size."""
-    config = quantization_config(SPECS["int4-g32"], ignore)
-    group = config["config_groups"]["group_0"]
-    config["config_groups"] = {}
-    for size, (name, patterns) in zip((32, 64, 128), targets.items(), strict=False):
-        one = copy.deepcopy(group)
-        one["targets"], one["weights"]["group_size"] = patterns, size
-        config["config_groups"][name] = one
-    return config
-
-
-MODULES = [f"model.layers.{i}.mlp.{name}" for i in (0, 1, 10, 11) for name in ("up", "down")]
-
-
-@pytest.mark.parametrize(
-    ("targets", "ignore"),
-    [
-        ({"a": ["Linear"]}, ["lm_head"]),
-        ({"a": ["Linear"]}, ["re:.*layers.1.*"]),
-        ({"a": ["Linear"]}, [r"re:model\.layers\.1\..*"]),
-        ({"a": ["re:layers"]}, []),
-        ({"a": ["Linear"], "b": [r"re:.*\.down"], "c": ["model.layers.10.mlp.down"]}, []),
-        ({"a": ["re:model.*up"], "b": ["re:.*layers.0.*"]}, ["model.layers.11.mlp.up"]),
-        ({"a": ["Conv2d"], "b": ["Linear"]}, ["Linear"]),
-    ],
-)
-def test_targets_match_as_in_the_library(targets, ignore) -> None:
-    config = config_with(targets, ignore)
-    parsed = parse_quantization_config(config)
-    linear = torch.nn.Linear(1, 1)
-    patterns = [pattern for group in targets.values() for pattern in group]
-    for name in MODULES:
-        matched = match_targets(name, linear, patterns)
-        spec = parsed.spec_for(name)
-        if not matched or match_targets(name, linear, ignore):
-            assert spec is None
-            continue
-        owner = next(group for group, own in targets.items() if matched[0] in own)
-        assert spec is not None
-        assert spec.group_size == config["config_groups"][owner]["weights"]["group_size"]
-
-
-def test_presets_are_the_librarys() -> None:
-    for name in ("W4A16", "W4A16_ASYM", "W8A16"):
-        config = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
-        config["config_groups"] = {name: ["Linear"]}
-        ours = parse_quantization_config(config).spec_for("x")
-        weights = QuantizationConfig.model_validate(config).config_groups[name].weights
-        assert ours is not None
-        assert (ours.bits, ours.group_size) == (weights.num_bits, weights.group_size)
-        assert ours.symmetric == weights.symmetric
-
-
-ACTIVATIONS = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "named"),
-    [
-        ("weights.type", "float", "float of 4 bits"),
-        ("weights.num_bits", 3, "num_bits"),
-        ("weights.num_bits", [4], "num_bits"),
-        ("weights.strategy", "tensor", "tensor"),
-        ("weights.strategy", "block", "block"),
-        ("weights.group_size", 0, "group_size"),
-        ("weights.group_size", "32", "group_size"),
-        ("weights.symmetric", "no", "symmetric"),
-        ("weights.dynamic", True, "dynamic"),
-        ("weights.actorder", "group", "actorder"),
-        ("weights.block_structure", [128, 128], "block_structure"),
-        ("group.input_activations", ACTIVATIONS, "input_activations"),
-        ("group.output_activations", ACTIVATIONS, "output_activations"),
-        ("group.format", "int-quantized", "int-quantized"),
-        ("group.targets", ["re:("], "targets"),
-        ("group.targets", "Linear", "targets"),
-        ("config.kv_cache_scheme", ACTIVATIONS, "kv_cache_scheme"),
-        ("config.sparsity_config", {"format": "sparse-bitmask"}, "sparse-bitmask"),
-        ("config.transform_config", {"config_groups": {"u": {}}}, "transform_config"),
-        ("config.quant_method", "gptq", "gptq"),
-        ("config.quantization_status", "frozen", "frozen"),
-        ("config.config_groups", {}, "config_groups"),
-        ("config.config_groups", {"FP8": ["Linear"]}, "FP8"),
-        ("config.config_groups", {"g": 3}, "config_groups.g"),
-        ("config.ignore", [3], "ignore"),
-        ("config.something_new", "on", "something_new"),
-    ],
-)
-def test_what_we_do_not_know_is_refused_by_name(place: str, value, named: str) -> None:
-    config = copy.deepcopy(quantization_config(SPECS["int4-g32"], ["lm_head"]))
-    group = config["config_groups"]["group_0"]
-    where, field = place.split(".")
-    {"config": config, "group": group, "weights": group["weights"]}[where][field] = value
-    with pytest.raises((UnsupportedError, CheckpointError)) as caught:
-        parse_quantization_config(config)
-    assert isinstance(caught.value, ParedownError)
-    assert named in str(caught.value)
+def test_codes_of_few_bits_in_whole_bytes_stay_in_their_range() -> None:
+    spec = WeightSpec(dtype="int4", group_size=128, activations="int8_row")
+    weight = quantize(random_values(6), spec, "bf16")
+    tensors = encode(weight)
+    assert np.array_equal(decode(tensors, spec).values_OI, weight.values_OI)
+    tensors["weight"].array[0, 0] = 8
+    with pytest.raises(CheckpointError, match="4 bits"):
+        decode(tensors, spec)

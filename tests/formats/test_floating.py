@@ -47,14 +47,15 @@ def test_values_that_are_not_finite_are_refused(value: float) -> None:
 
 
 def test_bits_per_weight_count_scales_and_zero_points() -> None:
-    specs = {name: row.spec for name, row in FORMATS.items()}
-    assert bits_per_weight(specs["bf16"], 512) == 16
-    assert bits_per_weight(specs["int8"], 512) == 8 + 16 / 512
-    assert bits_per_weight(specs["int4-g128"], 512) == 4.125
-    assert bits_per_weight(specs["int4-g128-asym"], 512) == 4 + 20 / 128
-    assert bits_per_weight(specs["int4-g32"], 512, "fp32") == 5.0
+    assert bits_per_weight(FORMATS["bf16"], 512) == 16
+    assert bits_per_weight(FORMATS["int8"], 512) == 8 + 16 / 512
+    assert bits_per_weight(FORMATS["fp8"], 512) == 8 + 16 / 512
+    assert bits_per_weight(FORMATS["int4-g128"], 512) == 4.125
+    assert bits_per_weight(FORMATS["int4-g128-asym"], 512) == 4 + 20 / 128
+    assert bits_per_weight(FORMATS["int4-g32"], 512, "fp32") == 5.0
+    assert bits_per_weight(FORMATS["int3-g64"], 512) == 3.25
 
 
 def test_rows_are_under_their_own_names() -> None:
-    for name, row in FORMATS.items():
-        assert row.name == name
+    for name, spec in FORMATS.items():
+        assert spec.name == name

@@ -13,15 +13,15 @@ from hypothesis.extra import numpy as hnp
 from integer_reference import quantize_reference
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
-from paredown.formats.integer import quantize
+from paredown.formats.integer import quantize_integer as quantize
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
 
-SPECS = {name: row.spec for name, row in FORMATS.items() if row.spec.is_integer}
+SPECS = {name: spec for name, spec in FORMATS.items() if spec.is_integer}
 SCALE_DTYPES = ("fp32", "bf16", "fp16")
 SMALL_SPECS = [
     WeightSpec(dtype=dtype, group_size=group, symmetric=symmetric)
-    for dtype in ("int4", "int8")
+    for dtype in ("int2", "int3", "int4", "int5", "int6", "int8")
     for group in (None, 4)
     for symmetric in (True, False)
 ]

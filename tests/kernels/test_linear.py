@@ -7,133 +7,206 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linear_reference import LinearCase, linear_reference, random_case
+from linear_reference import INTEGER_BITS, LinearCase, linear_reference, random_case
+from native_linear import native_linear, run_linear
 from paredown.kernels import _core
 from paredown.kernels.isa import supported_isas
 
 ISAS = supported_isas()
-FLOATS = ("fp32", "bf16", "fp16")
-INTEGERS = [
-    (kind, group, symmetric)
-    for kind, group, symmetric in product(("int8", "int4"), (None, 32, 64, 128), (True, False))
+INTEGER_ACTIVATIONS = ("int8_group", "int8_row", "int8_static", "fp32")
+# Every weight kind with every reading of the input that it takes.
+FORMS = [
+    ("fp32", "fp32"),
+    ("fp16", "fp32"),
+    ("bf16", "fp32"),
+    ("bf16", "bf16"),
+    ("fp8", "fp32"),
+    ("fp8", "bf16"),
+    *product(INTEGER_BITS, INTEGER_ACTIVATIONS),
 ]
-
-
-def run(case: LinearCase, x_TI: np.ndarray, isa: str, num_threads: int = 1) -> np.ndarray:
-    linear = _core.Linear(
-        isa,
-        num_threads,
-        case.kind,
-        case.values_OI,
-        case.group_size,
-        case.scales_OG,
-        case.zero_points_OG,
-        case.bias_O,
-    )
-    y = np.full((x_TI.shape[0], case.values_OI.shape[0]), np.nan, dtype=np.float32)
-    linear.run(x_TI, y)
-    return y
+# Around the borders of tiles, of in-register decoding, and of the stretches decoded to memory.
+TOKEN_COUNTS = (1, 2, 4, 5, 7, 13, 16, 17, 33, 50)
 
 
 def assert_close(case: LinearCase, x_TI: np.ndarray, isa: str) -> None:
     expected = linear_reference(case, x_TI)
-    error = np.abs(run(case, x_TI, isa) - expected).max()
+    error = np.abs(run_linear(case, x_TI, isa) - expected).max()
     # float32 sums of I products: far below one code of any integer format.
     assert error <= 2e-5 * max(1.0, np.abs(expected).max())
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("kind", FLOATS)
-@pytest.mark.parametrize("shape", [(16, 32), (1, 16), (83, 48), (130, 272)])
-def test_float_weights_match_the_reference(isa: str, kind: str, shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("kind", "activations"), FORMS)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_layers_match_the_reference(
+    isa: str, kind: str, activations: str, symmetric: bool
+) -> None:
     rng = np.random.default_rng(7)
-    case = random_case(rng, kind, shape)
-    for num_tokens in (1, 2, 5, 6, 7, 13):
-        assert_close(case, rng.normal(size=(num_tokens, shape[1])).astype(np.float32), isa)
-
-
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize(("kind", "group", "symmetric"), INTEGERS)
-def test_integer_weights_match_the_reference(
-    isa: str, kind: str, group: int | None, symmetric: bool
-) -> None:
-    rng = np.random.default_rng(11)
-    for rows, columns in ((16, 128), (37, 384), (70, 256)):
-        case = random_case(rng, kind, (rows, columns), group_size=group, symmetric=symmetric)
-        for num_tokens in (1, 4, 7, 12):
-            x = rng.normal(size=(num_tokens, columns)).astype(np.float32)
-            assert_close(case, x, isa)
-
-
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("kind", ["int8", "int4"])
-@pytest.mark.parametrize("columns", [16, 48, 80, 96, 112])
-def test_rows_that_are_no_multiple_of_the_group_are_padded(
-    isa: str, kind: str, columns: int
-) -> None:
-    rng = np.random.default_rng(3)
-    case = random_case(rng, kind, (20, columns), symmetric=False, bf16_scales=False)
-    assert_close(case, rng.normal(size=(3, columns)).astype(np.float32), isa)
-
-
-@pytest.mark.parametrize("isa", ISAS)
-def test_the_largest_codes_do_not_saturate(isa: str) -> None:
-    """255 * 127 * 2 overflows 16 bits: the trap of vpmaddubsw."""
-    for kind, top in (("int8", 255), ("int4", 15)):
-        case = LinearCase(
-            kind=kind,
-            values_OI=np.full((16, 128), top, dtype=np.uint8),
-            group_size=128,
-            scales_OG=np.ones((16, 1), dtype=np.float32),
-            zero_points_OG=np.zeros((16, 1), dtype=np.uint8),
+    groups = (None,) if (kind, activations) == ("fp8", "bf16") else (None, 32, 64, 128)
+    for group, shape in product(groups, ((16, 128), (37, 384), (70, 256))):
+        case = random_case(
+            rng, kind, shape, group_size=group, symmetric=symmetric, activations=activations
         )
-        y = run(case, np.full((1, 128), 127.0, dtype=np.float32), isa)
-        assert (y == 128 * top * 127).all()
+        for num_tokens in (1, 4, 7, 12, 40):
+            assert_close(case, rng.normal(size=(num_tokens, shape[1])).astype(np.float32), isa)
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_zero_input_gives_the_bias(isa: str) -> None:
-    rng = np.random.default_rng(5)
-    for kind in ("fp32", "bf16", "fp16", "int8", "int4"):
-        case = random_case(rng, kind, (19, 64))
-        y = run(case, np.zeros((2, 64), dtype=np.float32), isa)
-        assert np.array_equal(y, np.stack([case.bias_O, case.bias_O]))
+@pytest.mark.parametrize(("kind", "activations"), FORMS)
+def test_columns_need_not_fill_a_block(isa: str, kind: str, activations: str) -> None:
+    rng = np.random.default_rng(3)
+    for rows, columns in product((1, 20), (16, 48, 80, 96, 112)):
+        case = random_case(
+            rng, kind, (rows, columns), symmetric=False, bf16_scales=False, activations=activations
+        )
+        for num_tokens in (1, 3, 20):
+            assert_close(case, rng.normal(size=(num_tokens, columns)).astype(np.float32), isa)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("kind", "activations"), FORMS)
+def test_wide_layers_are_summed_in_stretches(isa: str, kind: str, activations: str) -> None:
+    """More columns than are decoded at once: 512 and 1,024 (csrc/kernels)."""
+    rng = np.random.default_rng(4)
+    groups = (None,) if (kind, activations) == ("fp8", "bf16") else (None, 96, 1536)
+    for group in groups:
+        case = random_case(
+            rng, kind, (34, 3 * 1536), group_size=group, symmetric=False, activations=activations
+        )
+        for num_tokens in (1, 3, 22):
+            assert_close(case, rng.normal(size=(num_tokens, 3 * 1536)).astype(np.float32), isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("activations", ["int8_group", "int8_row"])
+@pytest.mark.parametrize("num_tokens", [1, 40])
+@pytest.mark.parametrize("columns", [128, 65536])
+def test_the_largest_codes_neither_saturate_nor_overflow(
+    isa: str, activations: str, num_tokens: int, columns: int
+) -> None:
+    """255 * 127 * 2 overflows 16 bits, the trap of vpmaddubsw; 65,536 products of 255 and 127 fill
+    an int32."""
+    for kind, bits in INTEGER_BITS.items():
+        top = (1 << bits) - 1
+        for code, zero in ((top, 0), (0, top)):
+            case = LinearCase(
+                kind=kind,
+                values_OI=np.full((16, columns), code, dtype=np.uint8),
+                group_size=columns,
+                scales_OG=np.ones((16, 1), dtype=np.float32),
+                zero_points_OG=np.full((16, 1), zero, dtype=np.uint8),
+                activations=activations,
+            )
+            for sign in (1.0, -1.0):
+                x = np.full((num_tokens, columns), sign * 127.0, dtype=np.float32)
+                y = run_linear(case, x, isa)
+                expected = sign * 127 * columns * (code - zero)
+                assert np.abs(y - expected).max() <= abs(expected) * 2**-22
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_one_scale_for_all_inputs_saturates_at_the_ends_of_int8(isa: str) -> None:
+    for extreme, code in ((1e9, 127), (-1e9, -128)):
+        case = LinearCase(
+            kind="int8",
+            values_OI=np.full((16, 65536), 255, dtype=np.uint8),
+            group_size=65536,
+            scales_OG=np.ones((16, 1), dtype=np.float32),
+            activations="int8_static",
+            input_scale=1.0,
+        )
+        y = run_linear(case, np.full((20, 65536), extreme, dtype=np.float32), isa)
+        assert (y == 65536 * 127 * code).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("kind", "activations"), FORMS)
+def test_zero_input_gives_the_bias(isa: str, kind: str, activations: str) -> None:
+    case = random_case(np.random.default_rng(5), kind, (19, 64), activations=activations)
+    for num_tokens in (1, 18):
+        y = run_linear(case, np.zeros((num_tokens, 64), dtype=np.float32), isa)
+        assert np.array_equal(y, np.stack([case.bias_O] * num_tokens))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("kind", "activations"), FORMS)
+def test_every_count_of_tokens_gives_a_row_the_same_bits(
+    isa: str, kind: str, activations: str
+) -> None:
+    rng = np.random.default_rng(8)
+    group = None if (kind, activations) == ("fp8", "bf16") else 64
+    case = random_case(
+        rng, kind, (75, 1216), group_size=group, symmetric=False, activations=activations
+    )
+    x = rng.normal(size=(max(TOKEN_COUNTS), 1216)).astype(np.float32)
+    linear = native_linear(case, isa, 2)
+    rows: dict[int, np.ndarray] = {}
+    for num_tokens in TOKEN_COUNTS:
+        y = np.empty((num_tokens, 75), dtype=np.float32)
+        linear.run(x[:num_tokens], y)
+        for t in range(num_tokens):
+            assert np.array_equal(rows.setdefault(t, y[t].copy()), y[t])
+
+
+@settings(max_examples=60, deadline=None)
 @given(
     isa=st.sampled_from(ISAS),
-    kind=st.sampled_from([*FLOATS, "int8", "int4"]),
+    form=st.sampled_from(FORMS),
     rows=st.integers(1, 90),
     num_groups=st.integers(1, 5),
     num_tokens=st.integers(1, 20),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_a_row_has_the_same_bits_alone_and_in_any_batch_on_any_threads(
-    isa: str, kind: str, rows: int, num_groups: int, num_tokens: int, seed: int
+    isa: str, form: tuple[str, str], rows: int, num_groups: int, num_tokens: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     columns = 32 * num_groups
-    case = random_case(rng, kind, (rows, columns), group_size=32, symmetric=seed % 2 == 0)
+    group = None if form == ("fp8", "bf16") else 32
+    case = random_case(
+        rng,
+        form[0],
+        (rows, columns),
+        group_size=group,
+        symmetric=seed % 2 == 0,
+        activations=form[1],
+    )
     x = rng.normal(size=(num_tokens, columns)).astype(np.float32)
-    together = run(case, x, isa)
-    assert np.array_equal(together, run(case, x, isa, num_threads=2))
+    together = run_linear(case, x, isa)
+    assert np.array_equal(together, run_linear(case, x, isa, num_threads=3))
     for t in range(num_tokens):
-        alone = run(case, x[t : t + 1], isa)
+        alone = run_linear(case, x[t : t + 1], isa)
         assert np.array_equal(alone[0], together[t])
+
+
+@pytest.mark.parametrize(("kind", "activations"), FORMS)
+def test_instruction_sets_agree(kind: str, activations: str) -> None:
+    rng = np.random.default_rng(9)
+    case = random_case(rng, kind, (48, 512), activations=activations)
+    x = rng.normal(size=(20, 512)).astype(np.float32)
+    expected = run_linear(case, x, "generic")
+    for isa in ISAS[1:]:
+        error = np.abs(run_linear(case, x, isa) - expected).max()
+        assert error <= 1e-5 * np.abs(expected).max()
 
 
 def test_bad_arrays_are_refused() -> None:
     rng = np.random.default_rng(0)
     case = random_case(rng, "int4", (16, 64), group_size=32)
-    with pytest.raises(ValueError, match="scales and zero points"):
-        _core.Linear("", 1, "int4", case.values_OI, 16, case.scales_OG, None, None)
-    scales = np.ones((16, 4), dtype=np.float32)
-    with pytest.raises(ValueError, match="multiple of 32"):
-        _core.Linear("", 1, "int4", case.values_OI, 16, scales, None, None)
-    with pytest.raises(ValueError, match="is unknown"):
-        _core.Linear("", 1, "int3", case.values_OI, 32, case.scales_OG, None, None)
-    with pytest.raises(ValueError, match="size of its kind"):
-        _core.Linear("", 1, "fp32", case.values_OI, 64, None, None, None)
-    with pytest.raises(ValueError, match="not supported by this processor"):
-        _core.Linear("mmx", 1, "int4", case.values_OI, 32, case.scales_OG, None, None)
+    codes = case.values_OI
+
+    def refused(message: str, kind: str, *arrays: object, isa: str = "", scale: float = 0) -> None:
+        activations = arrays[-1]
+        with pytest.raises(ValueError, match=message):
+            _core.Linear(isa, 1, kind, codes, *arrays[:-1], None, None, activations, scale)
+
+    refused("scales and zero points", "int4", 16, case.scales_OG, "int8_group")
+    refused("multiple of 32", "int4", 16, np.ones((16, 4), dtype=np.float32), "int8_group")
+    refused("'int7' is unknown", "int7", 32, case.scales_OG, "int8_group")
+    refused("'int9' is unknown", "int4", 32, case.scales_OG, "int9")
+    refused("size of its kind", "fp32", 64, None, "fp32")
+    refused("only bf16 and fp8", "int4", 32, case.scales_OG, "bf16")
+    refused("only integer", "fp8", 32, case.scales_OG, "int8_row")
+    refused("one scale per row", "fp8", 32, case.scales_OG, "bf16")
+    refused("must be positive", "int4", 32, case.scales_OG, "int8_static")
+    refused("not supported by this", "int4", 32, case.scales_OG, "int8_group", isa="mmx")

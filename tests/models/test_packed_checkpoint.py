@@ -16,9 +16,10 @@ from compressed_tensors.quantization import (
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.compressed_tensors import encode, quantization_config
+from paredown.formats.compressed_tensors import encode
 from paredown.formats.dequantize import dequantize
-from paredown.formats.integer import quantize
+from paredown.formats.quantization_config import quantization_config
+from paredown.formats.quantize import quantize
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
@@ -27,7 +28,19 @@ from paredown.spec.weight import WeightSpec
 from tiny_models import VARIANTS, VOCAB_SIZE
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
-SPECS = [INT4, WeightSpec(dtype="int4", group_size=32, symmetric=False), WeightSpec(dtype="int8")]
+W8A8 = WeightSpec(dtype="int8", activations="int8_row")
+STATIC = WeightSpec(dtype="int8", activations="int8_static")
+FP8 = WeightSpec(dtype="fp8")
+SPECS = [
+    INT4,
+    WeightSpec(dtype="int4", group_size=32, symmetric=False),
+    WeightSpec(dtype="int3", group_size=32),
+    WeightSpec(dtype="int8"),
+    W8A8,
+    FP8,
+]
+# What the library rounds inputs to changes its logits, not its weights.
+WEIGHT_ONLY = [spec for spec in SPECS if spec != W8A8]
 MODULE = "model.layers.1.mlp.down_proj"
 
 
@@ -104,7 +117,7 @@ def test_a_packed_output_layer(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:You passed `quantization_config`:UserWarning")
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", WEIGHT_ONLY, ids=lambda spec: spec.name)
 def test_the_decoder_computes_what_transformers_does_with_our_folder(
     spec: WeightSpec, tmp_path: Path
 ) -> None:
@@ -122,22 +135,31 @@ def test_the_decoder_computes_what_transformers_does_with_our_folder(
         assert (theirs(ids).logits - ours(ids)).abs().max().item() <= 1e-4
 
 
-def test_a_folder_that_the_library_wrote(tmp_path: Path) -> None:
-    torch.set_num_threads(1)
-    VARIANTS["llama-gqa"](tmp_path / "float", torch.float32, 0)
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "float").eval()
-    section = quantization_config(INT4, ["lm_head"])
+def write_with_the_library(folder: Path, section: dict[str, object]) -> None:
+    """A folder as llm-compressor leaves it, scales from the largest magnitudes."""
+    VARIANTS["llama-gqa"](folder / "float", torch.float32, 0)
+    model = AutoModelForCausalLM.from_pretrained(folder / "float").eval()
     config = QuantizationConfig.model_validate(section | {"quantization_status": "frozen"})
     apply_quantization_config(model, config)
     for module in model.modules():
         if hasattr(module, "weight_scale"):
-            groups = module.weight.detach().unflatten(1, (-1, 32))
-            module.weight_scale.data = groups.abs().amax(-1) / 7.5
+            scheme = module.quantization_scheme
+            columns = scheme.weights.group_size or module.weight.shape[1]
+            groups = module.weight.detach().unflatten(1, (-1, columns))
+            top = 448 if scheme.weights.type == "float" else (2**scheme.weights.num_bits - 1) / 2
+            module.weight_scale.data = groups.abs().amax(-1) / top
+            if hasattr(module, "input_scale"):
+                module.input_scale.data.fill_(0.125)
             module.quantization_status = QuantizationStatus.FROZEN
     compressor = ModelCompressor.from_pretrained_model(model)
     compressor.compress_model(model)
-    model.save_pretrained(tmp_path / "packed")
-    compressor.update_config(tmp_path / "packed")
+    model.save_pretrained(folder / "packed")
+    compressor.update_config(folder / "packed")
+
+
+def test_a_folder_that_the_library_wrote(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    write_with_the_library(tmp_path, quantization_config(INT4, ["lm_head"]))
     ours = Checkpoint.open(tmp_path / "packed")
     assert ours.linear("down", 1).spec == INT4
     ids = torch.randint(0, VOCAB_SIZE, (1, 20), generator=torch.Generator().manual_seed(1))
@@ -145,6 +167,25 @@ def test_a_folder_that_the_library_wrote(tmp_path: Path) -> None:
     with torch.no_grad():
         difference = theirs(ids).logits - Decoder.from_checkpoint(ours)(ids)
     assert difference.abs().max().item() <= 1e-4
+
+
+@pytest.mark.parametrize("preset", ["W8A8", "FP8_DYNAMIC", "static"])
+def test_the_ecosystems_8_bit_folders_load(preset: str, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    section = quantization_config(STATIC, ["lm_head"])
+    if preset != "static":
+        groups = {"config_groups": {preset: ["Linear"]}, "ignore": ["lm_head"]}
+        section = {"quant_method": "compressed-tensors", **groups}
+    write_with_the_library(tmp_path, section)
+    ours = Checkpoint.open(tmp_path / "packed")
+    weight = ours.linear("down", 1)
+    assert weight.spec == {"W8A8": W8A8, "FP8_DYNAMIC": FP8, "static": STATIC}[preset]
+    assert weight.input_scale == (0.125 if preset == "static" else None)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "packed", dtype=torch.float32).eval()
+    with torch.no_grad():
+        theirs(torch.tensor([[1, 2, 3]]))
+    expected = theirs.get_submodule(MODULE).weight.detach().numpy()
+    np.testing.assert_array_equal(dequantize(weight), expected)
 
 
 @pytest.mark.parametrize("suffix", ["weight_packed", "weight_scale", "weight_shape"])
@@ -193,6 +234,15 @@ def test_damage_found_when_a_module_is_read_names_the_module(tmp_path: Path) -> 
     write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.update({name: scale}))
     checkpoint = Checkpoint.open(tmp_path)
     with pytest.raises(CheckpointError, match=rf"module {MODULE}: .*weight_scale"):
+        checkpoint.linear("down", 1)
+
+
+def test_fp8_numbers_that_are_none_name_the_module(tmp_path: Path) -> None:
+    codes = StoredTensor(dtype="F8_E4M3", array=np.full((64, 96), 0xFF, np.uint8))
+    name = f"{MODULE}.weight"
+    write_packed(tmp_path, "llama-gqa", FP8, lambda tensors: tensors.update({name: codes}))
+    checkpoint = Checkpoint.open(tmp_path)
+    with pytest.raises(CheckpointError, match=rf"module {MODULE}: .*NaN"):
         checkpoint.linear("down", 1)
 
 

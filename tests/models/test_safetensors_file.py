@@ -24,6 +24,7 @@ TORCH_DTYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
     "I8": torch.int8,
     "U8": torch.uint8,
     "I32": torch.int32,
@@ -54,8 +55,8 @@ def test_what_we_write_the_library_reads(tmp_path: Path) -> None:
     for name, tensor in ALL_DTYPES.items():
         assert theirs[name].dtype == TORCH_DTYPES[tensor.dtype]
         array = theirs[name]
-        if tensor.dtype == "BF16":
-            array = array.view(torch.uint16)
+        if tensor.dtype in ("BF16", "F8_E4M3"):
+            array = array.view(torch.uint16 if tensor.dtype == "BF16" else torch.uint8)
         np.testing.assert_array_equal(array.numpy(), tensor.array)
     header = path.read_bytes()[8:]
     assert json.JSONDecoder().raw_decode(header.decode("latin-1"))[0]["__metadata__"] == {
@@ -73,7 +74,11 @@ def test_what_the_library_writes_we_read(tmp_path: Path) -> None:
     assert set(ours) == set(tensors)
     for name in tensors:
         assert ours[name].dtype == name
-        np.testing.assert_array_equal(ours[name].to_float32(), [[0, 1, 2], [3, 4, 5]])
+        if name == "F8_E4M3":
+            codes = tensors[name].view(torch.uint8).numpy()
+            np.testing.assert_array_equal(ours[name].array, codes)
+        else:
+            np.testing.assert_array_equal(ours[name].to_float32(), [[0, 1, 2], [3, 4, 5]])
 
 
 def test_arrays_are_views_of_the_file_and_cannot_be_written(tmp_path: Path) -> None:

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from paredown.compress.recipe import find_recipe
 from paredown.errors import UnsupportedError
 from paredown.evaluate.measurement import Measurement
-from paredown.formats.table import FORMATS
 from paredown.optimize.candidates import Skipped
 from paredown.optimize.front import mark_front
 from paredown.optimize.labels import Box, around, place_labels
 from paredown.optimize.optimize import OptimizeResult, write_report
 from paredown.optimize.plot import draw_front, require_matplotlib
+from paredown.optimize.recipes import DEFAULT_FORMATS
 from paredown.spec.machine import Machine
 
 MACHINE = Machine(
@@ -37,24 +38,25 @@ MACHINE = Machine(
 
 def candidates(seed: int = 0) -> list[Measurement]:
     rng = np.random.default_rng(seed)
+    specs = {name: find_recipe(name).linear for name in DEFAULT_FORMATS}
     return mark_front(
         [
             Measurement(
                 name=name,
-                bits_per_weight=float(row.spec.bits),
-                file_bytes=int(1e6 * (row.spec.bits + rng.uniform(0, 1))),
-                perplexity=20 * (1 + rng.uniform(0, 0.3) / row.spec.bits),
+                bits_per_weight=float(spec.bits),
+                file_bytes=int(1e6 * (spec.bits + rng.uniform(0, 1))),
+                perplexity=20 * (1 + rng.uniform(0, 0.3) / spec.bits),
                 bits_per_byte=1.5,
                 kl_divergence=0.01,
                 top1_agreement=0.9,
-                decode_tokens_per_s=16000 / row.spec.bits * rng.uniform(0.9, 1.1),
+                decode_tokens_per_s=16000 / spec.bits * rng.uniform(0.9, 1.1),
                 prefill_tokens_per_s=5000.0,
                 mbu=0.5,
                 mfu=0.2,
                 decode_spread=0.01,
                 prefill_spread=0.01,
             )
-            for name, row in FORMATS.items()
+            for name, spec in specs.items()
         ]
     )
 
@@ -149,7 +151,7 @@ def test_the_report_stands_alone_and_escapes(tmp_path: Path) -> None:
     assert "3 values" in html
     assert "paredown serve out" in html
     assert "100 tokens of x" in html
-    for name in FORMATS:
+    for name in DEFAULT_FORMATS:
         assert f"<td>{name}</td>" in html
 
 
@@ -168,7 +170,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("perplexity", [math.inf, math.nan])
-@pytest.mark.parametrize("num_broken", [1, len(FORMATS)])
+@pytest.mark.parametrize("num_broken", [1, len(DEFAULT_FORMATS)])
 def test_a_candidate_without_a_finite_perplexity_is_left_out(
     perplexity: float, num_broken: int
 ) -> None:

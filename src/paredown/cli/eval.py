@@ -80,7 +80,9 @@ def _measure(
     qualities[0].require_numbers(str(checkpoint.path))
     if own is not None and reference is not None:
         own.require_numbers(str(reference.path))
-    return make_measurement(checkpoint.path.name, checkpoint, qualities[0])
+    return make_measurement(
+        checkpoint.path.name, checkpoint, quality=qualities[0], original=reference
+    )
 
 
 def _print(result: Measurement, text: EvalText, format_name: str) -> None:

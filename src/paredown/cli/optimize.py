@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.compress.recipe import SYNTAX
 from paredown.evaluate.measurement import Measurement
-from paredown.formats.table import FORMATS
 from paredown.models.resolve import resolve_model
 from paredown.optimize.choose import parse_quality_loss, quality_loss
 from paredown.optimize.optimize import (
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-quality-loss", default="1%", help="perplexity that may be lost (default 1%%)"
     )
-    parser.add_argument("--formats", help=f"comma-separated, of {', '.join(FORMATS)} (default all)")
+    parser.add_argument("--formats", help=f"comma-separated (default: a search): {SYNTAX}")
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
@@ -108,6 +108,8 @@ def _print(result: OptimizeResult) -> None:
             "beyond its range",
             style="yellow",
         )
+    if result.note is not None:
+        console.print(result.note, style="dim")
     _print_machine(console, result)
     _print_choice(console, result)
 

@@ -1,8 +1,11 @@
 """Round-to-nearest compression of a whole checkpoint: a standard folder in, a standard folder out.
 
-Integer formats quantize the linear layers of the transformer layers and keep embeddings, norms,
-biases and the output layer as they are. Float formats cast every tensor. One tensor at a time is
-in memory, and a bounded number of finished bytes.
+Quantized formats are for the linear layers of the transformer layers and, where the recipe says
+so, for the output layer; embeddings, norms and biases stay as they are. Float formats cast every
+tensor. One tensor at a time is in memory, and a bounded number of finished bytes.
+
+An output layer that was tied to the embedding becomes a tensor of its own when it is quantized: the
+embedding, of which a step reads single rows, stays in float beside it.
 """
 
 import json
@@ -11,13 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from paredown.compress.recipe import HEAD, Recipe, find_recipe
 from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
-from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.compressed_tensors import encode, quantization_config
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.compressed_tensors import encode
 from paredown.formats.floating import cast
-from paredown.formats.integer import quantize
-from paredown.formats.table import FORMATS
+from paredown.formats.quantization_config import quantization_config
+from paredown.formats.quantize import quantize
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import output_folder
@@ -40,7 +44,6 @@ COPIED_FILES = (
     "LICENSE.txt",
     "NOTICE",
 )
-IGNORED_MODULES = ("lm_head",)
 CONFIG_DTYPES: dict[ScaleDType, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
@@ -52,10 +55,11 @@ OnProgress = Callable[[int, int], None]
 class CompressResult:
     """What was written, and what was not done as asked.
 
-    `bits_per_weight`  bits of all stored tensors over the parameters of the whole model
+    `bits_per_weight`  bits of all stored tensors over the parameters of the source
     `file_bytes`       size of the safetensors files
-    `num_quantized`    linear layers on an integer grid
-    `kept`             tensors left as they were in an integer format (norms, embeddings, ...)
+    `num_quantized`    linear layers stored as codes, the output layer among them
+    `kept`             tensors left as they were in a quantized format (norms, embeddings, ...)
+    `untied`           the output layer was tied to the embedding and became a tensor of its own
     `clamped`          values beyond the range of the format that became its largest, by tensor
     """
 
@@ -65,61 +69,56 @@ class CompressResult:
     file_bytes: int
     num_quantized: int
     kept: tuple[str, ...]
+    untied: bool
     clamped: dict[str, int]
 
 
 def compress(
     source: Checkpoint,
     output: Path,
-    format_name: str,
+    recipe_name: str,
     *,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
 ) -> CompressResult:
-    """Writes `source` in the format named in FORMATS to the folder `output`, which appears whole
-    or not at all; what was written is opened and checked before it appears.
+    """Writes `source` by the recipe of that name to the folder `output`, which appears whole or not
+    at all; what was written is opened and checked before it appears.
 
-    Raises ConfigError for an unknown format, UnsupportedError for one that this model cannot have
+    Raises ConfigError for an unknown recipe, UnsupportedError for one that this model cannot have
     (the groups do not divide its columns, ...), OutputError when `output` cannot be written.
     """
-    spec = find_format(format_name)
-    _check_source(source, spec)
-    job = _Job(source, spec, on_progress or (lambda done, total: None))
+    recipe = find_recipe(recipe_name)
+    _check_mixture(recipe)
+    _check_source(source, recipe.linear)
+    job = _Job(source, recipe, on_progress or (lambda done, total: None))
     with output_folder(output, overwrite) as folder:
         _copy_files(source.path, folder)
         write_shards(folder, job.tensors())
         config = json.dumps(job.config(), indent=2) + "\n"
         (folder / "config.json").write_text(config, "utf-8")
         written = Checkpoint.open(folder)
-        bits_per_weight = checkpoint_bits_per_weight(written)
+        bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
     return CompressResult(
-        name=spec.name,
+        name=recipe.name,
         path=output,
         bits_per_weight=bits_per_weight,
         file_bytes=written.file_bytes,
         num_quantized=len(job.quantized),
         kept=tuple(job.kept),
+        untied=job.unties,
         clamped=job.clamped,
     )
-
-
-def find_format(name: str) -> WeightSpec:
-    """The format of that name. Raises ConfigError."""
-    if name not in FORMATS:
-        raise ConfigError(
-            "there is no such format", seen=name, remedy=f"Known formats: {', '.join(FORMATS)}."
-        )
-    return FORMATS[name].spec
 
 
 class _Job:
     """Makes the tensors one by one and remembers what it did."""
 
-    def __init__(self, source: Checkpoint, spec: WeightSpec, on_progress: OnProgress) -> None:
+    def __init__(self, source: Checkpoint, recipe: Recipe, on_progress: OnProgress) -> None:
         self._source = source
-        self._spec = spec
+        self._recipe = recipe
         self._on_progress = on_progress
-        self._linears = _linear_weights(source) if spec.is_integer else {}
+        self._modules = _quantized_modules(source, recipe)
+        self.unties = recipe.head is not None and source.spec.tied_embeddings
         self.quantized: list[str] = []
         self.kept: list[str] = []
         self.clamped: dict[str, int] = {}
@@ -137,22 +136,31 @@ class _Job:
 
     def config(self) -> dict[str, object]:
         config = dict(self._source.config)
-        dtype = self._float_dtype()
+        dtype = CONFIG_DTYPES[self._float_dtype()]
         if "torch_dtype" in config:
-            config["torch_dtype"] = CONFIG_DTYPES[dtype]
+            config["torch_dtype"] = dtype
         if "dtype" in config or "torch_dtype" not in config:
-            config["dtype"] = CONFIG_DTYPES[dtype]
-        if self._spec.is_integer:
-            config["quantization_config"] = quantization_config(self._spec, IGNORED_MODULES)
+            config["dtype"] = dtype
+        if self.unties:
+            config["tie_word_embeddings"] = False
+        linear, head, output = self._recipe.linear, self._recipe.head, self._source.names.output
+        if linear.is_quantized or head is not None:
+            config["quantization_config"] = quantization_config(
+                linear if linear.is_quantized else None,
+                ignore=[output] if head is None else [],
+                named={} if head is None else {output: head},
+            )
         return config
 
     def _convert(self, name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
-        if name in self._linears:
-            weight = quantize(tensor.to_float32(), self._spec, FLOATS[tensor.dtype])
-            self.quantized.append(self._linears[name])
-            for suffix, part in encode(weight).items():
-                yield f"{self._linears[name]}.{suffix}", part
-        elif self._spec.is_integer or tensor.dtype not in FLOATS:
+        output = self._source.names.output
+        if self.unties and name == f"{self._source.names.embedding}.weight":
+            assert self._recipe.head is not None
+            yield from self._quantize(output, tensor, self._recipe.head)
+        if name in self._modules:
+            module = name.removesuffix(".weight")
+            yield from self._quantize(module, tensor, self._modules[name])
+        elif self._recipe.linear.is_quantized or tensor.dtype not in FLOATS:
             self.kept.append(name)
             yield name, tensor
         else:
@@ -161,20 +169,48 @@ class _Job:
                 self.clamped[name] = result.num_clamped
             yield name, result.tensor
 
+    def _quantize(
+        self, module: str, tensor: StoredTensor, spec: WeightSpec
+    ) -> Iterator[tuple[str, StoredTensor]]:
+        """Scales have the dtype that config.json names, so that a library that takes that for them
+        dequantizes to the same bits."""
+        self.quantized.append(module)
+        weight = quantize(tensor.to_float32(), spec, self._float_dtype())
+        for suffix, part in encode(weight).items():
+            yield f"{module}.{suffix}", part
+
     def _float_dtype(self) -> ScaleDType:
-        """Of the floats in the folder: scales have the dtype of the weights they came from, so that
-        a library that takes config.json's dtype for them dequantizes to the same bits."""
-        if self._spec.dtype in ("fp32", "bf16", "fp16"):
-            return self._spec.dtype
-        return FLOATS[self._source.tensors[next(iter(self._linears))].dtype]
+        """Of the floats in the folder: the format's, or that of the source's linear layers."""
+        if self._recipe.linear.dtype in ("fp32", "bf16", "fp16"):
+            return self._recipe.linear.dtype
+        return FLOATS[self._source.tensors[next(iter(self._modules))].dtype]
 
 
-def _linear_weights(source: Checkpoint) -> dict[str, str]:
-    """Module name by tensor name, for the linear layers of the transformer layers."""
-    roles = linear_roles(source.spec)
-    layers = range(source.spec.num_layers)
-    modules = {source.linear_name(role, layer) for layer in layers for role in roles}
-    return {f"{module}.weight": module for module in sorted(modules)}
+def _quantized_modules(source: Checkpoint, recipe: Recipe) -> dict[str, WeightSpec]:
+    """The format of each tensor that becomes codes, by name."""
+    modules: dict[str, WeightSpec] = {}
+    if recipe.linear.is_quantized:
+        roles = linear_roles(source.spec)
+        layers = range(source.spec.num_layers)
+        names = {source.linear_name(role, layer) for layer in layers for role in roles}
+        modules = {f"{name}.weight": recipe.linear for name in sorted(names)}
+    if recipe.head is not None and not source.spec.tied_embeddings:
+        modules[f"{source.names.output}.weight"] = recipe.head
+    return modules
+
+
+def _check_mixture(recipe: Recipe) -> None:
+    """Transformers 5.23 reads packed zero points only while it dequantizes, and then takes the
+    first format of config.json for every module."""
+    linear, head = recipe.linear, recipe.head
+    if head is None or head == linear or not linear.is_quantized:
+        return
+    if not (linear.symmetric and head.symmetric):
+        raise UnsupportedError(
+            "two formats of which one is asymmetric cannot be told apart by Transformers",
+            seen=recipe.name,
+            remedy=f"Use one for both ({linear.name}{HEAD}{linear.name}) or symmetric ones.",
+        )
 
 
 def _check_source(source: Checkpoint, spec: WeightSpec) -> None:
@@ -187,7 +223,7 @@ def _check_source(source: Checkpoint, spec: WeightSpec) -> None:
     transposed = [
         role for role in linear_roles(source.spec) if source.names.source(role).transposed
     ]
-    if spec.is_integer and transposed:
+    if spec.is_quantized and transposed:
         raise UnsupportedError(
             f"{spec.name} cannot be stored for {source.spec.family}: its linear layers are "
             "transposed modules, which compressed-tensors does not know",

@@ -1,6 +1,7 @@
 """How large a checkpoint's weights are."""
 
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.model import ModelSpec
 
 
 def weight_bytes(checkpoint: Checkpoint) -> int:
@@ -8,7 +9,9 @@ def weight_bytes(checkpoint: Checkpoint) -> int:
     return sum(tensor.array.nbytes for tensor in checkpoint.tensors.values())
 
 
-def checkpoint_bits_per_weight(checkpoint: Checkpoint) -> float:
+def checkpoint_bits_per_weight(checkpoint: Checkpoint, original: ModelSpec | None = None) -> float:
     """Bits of all stored tensors over the number of parameters of the whole model, embeddings and
-    norms counted in both; a tied output layer counts once."""
-    return 8 * weight_bytes(checkpoint) / checkpoint.spec.num_parameters()
+    norms counted in both; a tied output layer counts once. Parameters are those of the `original`
+    where it is known: an output layer untied to be quantized is no new parameter."""
+    spec = checkpoint.spec if original is None else original
+    return 8 * weight_bytes(checkpoint) / spec.num_parameters()

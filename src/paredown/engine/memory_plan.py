@@ -60,11 +60,10 @@ def plan_memory(checkpoint: Checkpoint, kv: KVSpec) -> MemoryPlan:
     """The plan for the native executor, from shapes and formats alone."""
     spec = checkpoint.spec
     linear_bytes = sum(_linear_bytes(checkpoint).values())
-    output_bytes = _table_bytes(checkpoint)
     shapes = [*spec.linear_shapes().values(), (spec.vocab_size, spec.hidden_size)]
     return MemoryPlan(
-        weight_bytes=linear_bytes + output_bytes,
-        embedding_bytes=output_bytes,
+        weight_bytes=linear_bytes + _output_bytes(checkpoint),
+        embedding_bytes=_embedding_bytes(checkpoint),
         kv_bytes=kv.num_pages * kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim),
         step_bytes=_step_bytes(spec),
         load_bytes=4 * max(rows * columns for rows, columns in shapes),
@@ -94,7 +93,17 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
     return sizes
 
 
-def _table_bytes(checkpoint: Checkpoint) -> int:
+def _output_bytes(checkpoint: Checkpoint) -> int:
+    """The core packs an output layer that is tied to the embedding once more."""
+    spec = checkpoint.spec
+    if spec.tied_embeddings:
+        return _embedding_bytes(checkpoint)
+    weights = checkpoint.weight_specs()[checkpoint.names.output]
+    bits = bits_per_weight(weights, spec.hidden_size)
+    return int(spec.vocab_size * spec.hidden_size * bits / 8)
+
+
+def _embedding_bytes(checkpoint: Checkpoint) -> int:
     spec = checkpoint.spec
     return spec.vocab_size * spec.hidden_size * checkpoint.embedding().spec.bits // 8
 

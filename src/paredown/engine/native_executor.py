@@ -151,7 +151,7 @@ def _add_linears(
     biases: Sequence[Vector | None],
 ) -> None:
     """Weights of equal format become one; others stay side by side."""
-    if len({(weight.spec, weight.scale_dtype) for weight in weights}) == 1:
+    if len({(weight.spec, weight.scale_dtype, weight.input_scale) for weight in weights}) == 1:
         weights, biases = [stack_rows(weights)], [_stack_biases(weights, biases)]
     for weight, bias in zip(weights, biases, strict=True):
         model.add_linear(group, layer, _arrays(weight, bias))
@@ -162,6 +162,8 @@ def _arrays(weight: Weight, bias: Vector | None) -> LinearArrays:
         dtype=weight.spec.dtype,
         values_OI=np.ascontiguousarray(weight.values_OI),
         group_size=weight.spec.group_size or weight.shape[1],
+        activations=weight.spec.activations,
+        input_scale=weight.input_scale,
         scales_OG=weight.scales_OG,
         zero_points_OG=weight.zero_points_OG,
         bias_O=bias,

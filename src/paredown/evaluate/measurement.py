@@ -41,12 +41,19 @@ class Measurement:
 
 
 def make_measurement(
-    name: str, checkpoint: Checkpoint, quality: Quality | None = None, speed: Speed | None = None
+    name: str,
+    checkpoint: Checkpoint,
+    *,
+    quality: Quality | None = None,
+    speed: Speed | None = None,
+    original: Checkpoint | None = None,
 ) -> Measurement:
-    """Puts together what is known of one checkpoint."""
+    """Puts together what is known of one checkpoint; `original` is what it was compressed from."""
     return Measurement(
         name=name,
-        bits_per_weight=checkpoint_bits_per_weight(checkpoint),
+        bits_per_weight=checkpoint_bits_per_weight(
+            checkpoint, None if original is None else original.spec
+        ),
         file_bytes=checkpoint.file_bytes,
         **({} if quality is None else asdict(quality)),
         **({} if speed is None else asdict(speed)),

@@ -148,9 +148,9 @@ def prefill_flops(spec: ModelSpec, num_tokens: int) -> float:
 
 def arithmetic_peak(machine: Machine, weights: WeightSpec) -> float:
     """Operations per second, measured, of what multiplies such weights on the native core."""
-    if weights.is_integer:
+    if weights.activations.startswith("int8"):
         return machine.int8_ops_per_s
-    if weights.dtype == "bf16" and machine.isa == "avx512_bf16":
+    if weights.activations == "bf16" and machine.isa == "avx512_bf16":
         return machine.bf16_flops_per_s
     return machine.fp32_flops_per_s
 

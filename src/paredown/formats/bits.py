@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 WORD_BYTES = 4
+# So many codes fill whole bytes whatever their bits, and fit in 64 bits.
+_CODES = 8
 
 
 def num_words(num_codes: int, bits: int) -> int:
@@ -16,17 +18,19 @@ def num_words(num_codes: int, bits: int) -> int:
 
 
 def pack_bits(codes_RC: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.int32]:
-    """[R, C] unsigned codes below 2**bits to [R, ceil(C * bits / 32)] words; bits is 1, 2, 4 or 8
-    (wider steps would let a code straddle two bytes)."""
-    assert 8 % bits == 0, bits
+    """[R, C] unsigned codes below 2**bits to [R, ceil(C * bits / 32)] words; bits is 1 to 8."""
     num_rows, num_codes = codes_RC.shape
-    words = num_words(num_codes, bits)
-    per_byte = 8 // bits
-    padded = np.zeros((num_rows, words * WORD_BYTES * per_byte), np.uint8)
+    padded = np.zeros((num_rows, -(-num_codes // _CODES) * _CODES), np.uint8)
     padded[:, :num_codes] = codes_RC
-    packed = padded[:, 0::per_byte].copy()
-    for position in range(1, per_byte):
-        packed |= padded[:, position::per_byte] << np.uint8(position * bits)
+    runs = np.zeros((num_rows, padded.shape[1] // _CODES), "<u8")
+    for position in range(_CODES):
+        runs |= padded[:, position::_CODES].astype("<u8") << np.uint64(position * bits)
+    octets = runs.view(np.uint8).reshape(num_rows, -1, _CODES)[:, :, :bits].reshape(num_rows, -1)
+    row_bytes = num_words(num_codes, bits) * WORD_BYTES
+    packed = np.zeros((num_rows, row_bytes), np.uint8)
+    # The last run may pad beyond the last word, with zeros.
+    num_bytes = min(row_bytes, octets.shape[1])
+    packed[:, :num_bytes] = octets[:, :num_bytes]
     return packed.view("<i4").astype(np.int32, copy=False)
 
 
@@ -34,11 +38,17 @@ def unpack_bits(
     words_RW: npt.NDArray[np.int32], bits: int, num_codes: int
 ) -> npt.NDArray[np.uint8]:
     """[R, W] words back to [R, num_codes] unsigned codes; the padding is dropped."""
-    assert 8 % bits == 0, bits
     octets = np.ascontiguousarray(words_RW, dtype="<i4").view(np.uint8)
-    per_byte = 8 // bits
-    codes = np.empty((octets.shape[0], octets.shape[1] * per_byte), np.uint8)
-    mask = np.uint8((1 << bits) - 1)
-    for position in range(per_byte):
-        codes[:, position::per_byte] = (octets >> np.uint8(position * bits)) & mask
+    num_rows = octets.shape[0]
+    num_runs = -(-num_codes // _CODES)
+    padded = np.zeros((num_rows, num_runs * bits), np.uint8)
+    num_bytes = min(padded.shape[1], octets.shape[1])
+    padded[:, :num_bytes] = octets[:, :num_bytes]
+    wide = np.zeros((num_rows, num_runs, _CODES), np.uint8)
+    wide[:, :, :bits] = padded.reshape(num_rows, num_runs, bits)
+    runs = wide.view("<u8")[:, :, 0]
+    codes = np.empty((num_rows, num_runs * _CODES), np.uint8)
+    mask = np.uint64((1 << bits) - 1)
+    for position in range(_CODES):
+        codes[:, position::_CODES] = (runs >> np.uint64(position * bits)) & mask
     return np.ascontiguousarray(codes[:, :num_codes])

@@ -27,7 +27,7 @@ EPSILON: dict[ScaleDType, float] = {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2
 _CHUNK_VALUES = 1 << 20
 
 
-def quantize(
+def quantize_integer(
     values_OI: npt.NDArray[np.float32], spec: WeightSpec, scale_dtype: ScaleDType
 ) -> Weight:
     """[O, I] values on the grid of an integer `spec`.
@@ -85,7 +85,7 @@ def _quantize_rows(
     else:
         # Halved first: the difference of two large values may pass the largest float.
         scales_OG = (highest_OG / 2 - lowest_OG / 2) / np.float32((high - low) / 2)
-    scales_OG = _storable(scales_OG, scale_dtype)
+    scales_OG = storable_scales(scales_OG, scale_dtype)
     if spec.symmetric:
         zeros_OG = np.zeros_like(scales_OG)
     else:
@@ -98,7 +98,7 @@ def _quantize_rows(
     return codes.astype(np.uint8), scales_OG, (zeros_OG + half).astype(np.uint8)
 
 
-def _storable(scales: npt.NDArray[np.float32], dtype: ScaleDType) -> npt.NDArray[np.float32]:
+def storable_scales(scales: npt.NDArray[np.float32], dtype: ScaleDType) -> npt.NDArray[np.float32]:
     """Rounded to `dtype`, finite, and never zero."""
     limit = np.float32(MAX_FINITE[dtype])
     rounded = round_to(np.minimum(scales, limit), dtype)

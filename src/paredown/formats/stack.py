@@ -8,7 +8,8 @@ from paredown.formats.weight import Weight
 
 
 def stack_rows(weights: Sequence[Weight]) -> Weight:
-    """The output rows of all `weights`, one below the other; they must share spec and width."""
+    """The output rows of all `weights`, one below the other; they must share spec, width
+    and input scale."""
     first = weights[0]
     if len(weights) == 1:
         return first
@@ -20,4 +21,5 @@ def stack_rows(weights: Sequence[Weight]) -> Weight:
         scales_OG=np.concatenate(scales) if scales else None,
         zero_points_OG=np.concatenate(zeros) if zeros else None,
         scale_dtype=first.scale_dtype,
+        input_scale=first.input_scale,
     )

@@ -1,45 +1,35 @@
-"""The formats a model can be compressed to, by name, with their traits."""
+"""The formats a model can be compressed to, by name."""
 
-from dataclasses import dataclass
+from itertools import product
 
-from paredown.spec.weight import BITS, ScaleDType, WeightSpec
+from paredown.spec.weight import BITS, ScaleDType, WeightDType, WeightSpec
 
+GROUP_SIZES = (32, 64, 128)
+# Formats with one scale per row are accurate enough at 8 bits alone.
+_GROUPED: tuple[WeightDType, ...] = ("int6", "int5", "int4", "int3", "int2")
 
-@dataclass(frozen=True, kw_only=True)
-class Format:
-    """One row. `quantizes_activations`: the native core rounds the inputs of such a layer to int8,
-    per row and group of columns, so that it multiplies integers."""
-
-    spec: WeightSpec
-    quantizes_activations: bool
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-
-def _row(spec: WeightSpec) -> Format:
-    return Format(spec=spec, quantizes_activations=spec.is_integer)
-
-
-FORMATS: dict[str, Format] = {
-    "fp32": _row(WeightSpec(dtype="fp32")),
-    "bf16": _row(WeightSpec(dtype="bf16")),
-    "fp16": _row(WeightSpec(dtype="fp16")),
-    "int8": _row(WeightSpec(dtype="int8")),
-    "int8-asym": _row(WeightSpec(dtype="int8", symmetric=False)),
-    "int4-g32": _row(WeightSpec(dtype="int4", group_size=32)),
-    "int4-g32-asym": _row(WeightSpec(dtype="int4", group_size=32, symmetric=False)),
-    "int4-g64": _row(WeightSpec(dtype="int4", group_size=64)),
-    "int4-g64-asym": _row(WeightSpec(dtype="int4", group_size=64, symmetric=False)),
-    "int4-g128": _row(WeightSpec(dtype="int4", group_size=128)),
-    "int4-g128-asym": _row(WeightSpec(dtype="int4", group_size=128, symmetric=False)),
+FORMATS: dict[str, WeightSpec] = {
+    spec.name: spec
+    for spec in (
+        WeightSpec(dtype="fp32"),
+        WeightSpec(dtype="bf16"),
+        WeightSpec(dtype="fp16"),
+        WeightSpec(dtype="fp8"),
+        WeightSpec(dtype="fp8", group_size=128),
+        WeightSpec(dtype="int8"),
+        WeightSpec(dtype="int8", symmetric=False),
+        WeightSpec(dtype="int8", activations="int8_row"),
+        *(
+            WeightSpec(dtype=dtype, group_size=group_size, symmetric=symmetric)
+            for dtype, group_size, symmetric in product(_GROUPED, GROUP_SIZES, (True, False))
+        ),
+    )
 }
 
 
 def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType = "bf16") -> float:
     """Stored bits over the weights of a row of `num_columns`: codes, scales and zero points."""
-    if not spec.is_integer:
+    if not spec.is_quantized:
         return float(spec.bits)
     per_group = BITS[scale_dtype] + (0 if spec.symmetric else spec.bits)
     return spec.bits + per_group / (spec.group_size or num_columns)

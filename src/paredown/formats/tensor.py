@@ -6,12 +6,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-StoredDType = Literal["F32", "F16", "BF16", "I8", "U8", "I32", "I64"]
+StoredDType = Literal["F32", "F16", "BF16", "F8_E4M3", "I8", "U8", "I32", "I64"]
 
 NUMPY_DTYPES: dict[StoredDType, npt.DTypeLike] = {
     "F32": np.float32,
     "F16": np.float16,
     "BF16": np.uint16,
+    "F8_E4M3": np.uint8,
     "I8": np.int8,
     "U8": np.uint8,
     "I32": np.int32,
@@ -21,7 +22,8 @@ NUMPY_DTYPES: dict[StoredDType, npt.DTypeLike] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTensor:
-    """`array` has the dtype NUMPY_DTYPES[dtype]; for BF16 that is uint16 holding the bits."""
+    """`array` has the dtype NUMPY_DTYPES[dtype]; for BF16 and F8_E4M3 that is an unsigned
+    integer holding the bits."""
 
     dtype: StoredDType
     array: npt.NDArray[np.generic]
@@ -31,7 +33,8 @@ class StoredTensor:
         return self.array.shape
 
     def to_float32(self) -> npt.NDArray[np.float32]:
-        """The values as float32 (exact for every float dtype here)."""
+        """The values as float32, exact; fp8 numbers mean nothing without their scales."""
+        assert self.dtype != "F8_E4M3"
         if self.dtype == "BF16":
             return bf16_to_float32(self.array)
         return self.array.astype(np.float32)

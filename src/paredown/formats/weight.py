@@ -13,10 +13,12 @@ class Weight:
     """O output rows, I input columns, G groups of columns.
 
     values_OI       fp32: float32; fp16: float16; bf16: uint16 holding the bits;
-                    int8, int4: uint8 holding the unsigned code (signed code + 2^(bits-1))
+                    integers: uint8 holding the unsigned code (signed code + 2^(bits-1));
+                    fp8: uint8 holding the e4m3 bits
     scales_OG       float32, every entry exactly representable in `scale_dtype`; None for floats
     zero_points_OG  uint8 unsigned codes; None for floats and symmetric integers (2^(bits-1))
-    The value of an integer weight is (code - zero_point) * scale.
+    input_scale     of int8_static activations, else None
+    The value of an integer weight is (code - zero_point) * scale, of an fp8 weight number * scale.
     """
 
     spec: WeightSpec
@@ -24,6 +26,7 @@ class Weight:
     scales_OG: npt.NDArray[np.float32] | None = None
     zero_points_OG: npt.NDArray[np.uint8] | None = None
     scale_dtype: ScaleDType = "bf16"
+    input_scale: float | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -23,6 +23,8 @@ class Model:
         scales: npt.NDArray[np.float32] | None,
         zero_points: npt.NDArray[np.uint8] | None,
         bias: npt.NDArray[np.float32] | None,
+        activations: str,
+        input_scale: float,
     ) -> None: ...
     def set_norm(self, role: str, layer: int, weight: list[float], bias: list[float]) -> None: ...
     def set_embedding(self, kind: str, values: npt.NDArray[np.generic]) -> None: ...
@@ -49,6 +51,8 @@ class Linear:
         scales: npt.NDArray[np.float32] | None,
         zero_points: npt.NDArray[np.uint8] | None,
         bias: npt.NDArray[np.float32] | None,
+        activations: str,
+        input_scale: float,
     ) -> None: ...
     @property
     def num_bytes(self) -> int: ...

@@ -10,7 +10,7 @@ from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
-from paredown.spec.weight import WeightDType
+from paredown.spec.weight import ActivationDType, WeightDType
 
 # The core works on 16 lanes; these sizes must be whole numbers of them.
 LANES = 16
@@ -22,13 +22,16 @@ Ints = npt.NDArray[np.int32]
 class LinearArrays:
     """A weight of O output rows and I columns as the core packs it, all arrays contiguous.
 
-    values_OI has float32 (fp32), the bits as 16-bit words (fp16, bf16) or unsigned codes (uint8);
-    integers have scales_OG and, when asymmetric, zero_points_OG with G = I / group_size.
+    values_OI has float32 (fp32), the bits as 16-bit words (fp16, bf16) or unsigned codes, one to a
+    byte (fp8: its bits); quantized ones have scales_OG and, when asymmetric, zero_points_OG with
+    G = I / group_size. `input_scale` belongs to int8_static activations.
     """
 
     dtype: WeightDType
     values_OI: npt.NDArray[np.generic]
     group_size: int
+    activations: ActivationDType
+    input_scale: float | None = None
     scales_OG: npt.NDArray[np.float32] | None = None
     zero_points_OG: npt.NDArray[np.uint8] | None = None
     bias_O: npt.NDArray[np.float32] | None = None
@@ -67,6 +70,8 @@ class NativeModel:
             arrays.scales_OG,
             arrays.zero_points_OG,
             arrays.bias_O,
+            arrays.activations,
+            arrays.input_scale or 0.0,
         )
 
     def set_norm(

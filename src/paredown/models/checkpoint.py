@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError
-from paredown.formats.compressed_tensors import (
+from paredown.formats.compressed_tensors import decode, tensor_suffixes
+from paredown.formats.quantization_config import (
     CompressedTensorsConfig,
-    decode,
     parse_quantization_config,
-    tensor_suffixes,
 )
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
@@ -81,7 +80,7 @@ class Checkpoint:
         weight = self._weight(self.names.linear(role, layer), source.transposed)
         if source.num_parts == 1:
             return weight
-        assert not weight.spec.is_integer
+        assert not weight.spec.is_quantized
         size = weight.shape[0] // source.num_parts
         rows = slice(source.part * size, (source.part + 1) * size)
         return Weight(spec=weight.spec, values_OI=weight.values_OI[rows])

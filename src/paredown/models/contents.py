@@ -7,16 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from paredown.errors import CheckpointError
-from paredown.formats.bits import num_words
-from paredown.formats.compressed_tensors import (
-    PACKED,
-    SCALE,
-    SHAPE,
-    ZERO_POINT,
-    CompressedTensorsConfig,
-    tensor_suffixes,
-)
-from paredown.formats.integer import group_columns
+from paredown.formats.compressed_tensors import SHAPE, tensor_shapes, tensor_suffixes
+from paredown.formats.quantization_config import CompressedTensorsConfig
 from paredown.models.names import Names
 from paredown.models.roles import (
     layer_vectors,
@@ -140,23 +132,19 @@ def stored_suffixes(packed: WeightSpec | None) -> tuple[str, ...]:
 
 def check_packed(tensors: FolderTensors, module: Module, spec: WeightSpec) -> None:
     """A module's packed tensors are there and have the shapes that its own gives them."""
-    num_rows, num_columns = module.shape
+    num_columns = module.shape[1]
     if spec.group_size is not None and num_columns % spec.group_size:
         raise CheckpointError(
             f"{module.name}: the group size in config.json does not divide the weight's columns",
             seen=f"{num_columns} columns in groups of {spec.group_size}",
             remedy=REMEDY,
         )
-    num_groups = num_columns // group_columns(spec, num_columns)
-    shapes = {
-        PACKED: (num_rows, num_words(num_columns, spec.bits)),
-        SCALE: (num_rows, num_groups),
-        SHAPE: (2,),
-        ZERO_POINT: (num_words(num_rows, spec.bits), num_groups),
-    }
-    for suffix in tensor_suffixes(spec):
+    shapes = tensor_shapes(spec, module.shape)
+    for suffix, wanted in shapes.items():
         check_present(tensors, f"{module.name}.{suffix}")
-        check_shape(tensors, f"{module.name}.{suffix}", shapes[suffix])
+        check_shape(tensors, f"{module.name}.{suffix}", wanted)
+    if SHAPE not in shapes:
+        return
     shape = tuple(tensors[f"{module.name}.{SHAPE}"].array.tolist())
     if shape != module.shape:
         raise wrong_shape(tensors, f"{module.name}.{SHAPE}", shape, module.shape)

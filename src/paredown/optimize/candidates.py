@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paredown.compress.compress import compress, find_format
+from paredown.compress.compress import compress
+from paredown.compress.recipe import find_recipe
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality import Quality, measure_quality, num_pages_for
 from paredown.evaluate.speed import Trial, run_rounds, speed_pages
 from paredown.evaluate.text import EvalText
-from paredown.formats.table import FORMATS, bits_per_weight
+from paredown.formats.table import bits_per_weight
 from paredown.kernels.probe import available_memory_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.machine import Machine
@@ -87,7 +88,7 @@ def _estimated_bytes(source: Checkpoint, name: str) -> float:
     """Of the loaded weights; embeddings are kept twice where they are tied to the output layer."""
     spec = source.spec
     linear = spec.num_linear_parameters()
-    bits = bits_per_weight(FORMATS[name].spec, spec.hidden_size)
+    bits = bits_per_weight(find_recipe(name).linear, spec.hidden_size)
     return linear * bits / 8 + 4 * (spec.num_parameters() - linear) * 2
 
 
@@ -121,9 +122,9 @@ def _measure_batch(
         plan.num_rounds,
         lambda done, total: on_progress("timing", 0.85 + 0.15 * done / total),
     )
-    result.reference = _measured("original", plan.source, own, reference, plan.machine)
+    result.reference = _measured(plan, "original", plan.source, own, reference)
     for (name, checkpoint, _), quality, trial in zip(built, qualities, trials, strict=True):
-        measured = _measured(name, checkpoint, quality, trial, plan.machine)
+        measured = _measured(plan, name, checkpoint, quality, trial)
         result.measurements.append(measured)
 
 
@@ -135,7 +136,7 @@ def _built(
     and loaded; None, and a line in `skipped`, when it cannot have the format or does not fit."""
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         try:
-            written = compress(plan.source, Path(folder) / find_format(name).name, name)
+            written = compress(plan.source, Path(folder) / name, name)
             checkpoint = Checkpoint.open(written.path)
             executor = _load(plan, checkpoint)
         except (UnsupportedError, CapacityError) as error:
@@ -153,6 +154,12 @@ def _load(plan: Plan, checkpoint: Checkpoint) -> NativeExecutor:
 
 
 def _measured(
-    name: str, checkpoint: Checkpoint, quality: Quality, trial: Trial, machine: Machine
+    plan: Plan, name: str, checkpoint: Checkpoint, quality: Quality, trial: Trial
 ) -> Measurement:
-    return make_measurement(name, checkpoint, quality, trial.speed(machine))
+    return make_measurement(
+        name,
+        checkpoint,
+        quality=quality,
+        speed=trial.speed(plan.machine),
+        original=plan.source,
+    )

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from paredown.compress.compress import compress, find_format
+from paredown.compress.compress import compress
+from paredown.compress.recipe import find_recipe
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.measurement import Measurement
 from paredown.evaluate.quality import num_pages_for
 from paredown.evaluate.speed import speed_pages
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
-from paredown.formats.table import FORMATS
 from paredown.kernels.probe import measure_machine
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import check_output_folder, output_folder
@@ -21,6 +21,7 @@ from paredown.optimize.candidates import Candidates, OnProgress, Plan, Skipped, 
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
 from paredown.optimize.front import mark_front
 from paredown.optimize.plot import draw_front, require_matplotlib
+from paredown.optimize.recipes import default_search
 from paredown.optimize.report import render_report
 from paredown.spec.machine import Machine
 
@@ -30,12 +31,13 @@ DEFAULT_ROUNDS = 11
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizeConfig:
-    """`output` and `report` are folders to write, which must not exist; None writes none."""
+    """`output` and `report` are folders to write, which must not exist; None writes none.
+    `formats` are recipes; None searches those of default_search."""
 
     output: Path | None = None
     report: Path | None = None
     max_quality_loss: float = DEFAULT_MAX_QUALITY_LOSS
-    formats: tuple[str, ...] = tuple(FORMATS)
+    formats: tuple[str, ...] | None = None
     num_tokens: int = DEFAULT_TOKENS
     text: Path | None = None
     num_rounds: int = DEFAULT_ROUNDS
@@ -44,7 +46,8 @@ class OptimizeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizeResult:
-    """`chosen` is the name of the candidate written to `output`; None when all lose too much."""
+    """`chosen` is the name of the candidate written to `output`; None when all lose too much.
+    `note` says what the search decided by itself."""
 
     model: str
     candidates: list[Measurement]
@@ -53,6 +56,7 @@ class OptimizeResult:
     clamped: dict[str, dict[str, int]]
     machine: Machine
     protocol: str
+    note: str | None
     max_quality_loss: float
     chosen: str | None
     output: Path | None
@@ -73,6 +77,7 @@ class OptimizeResult:
             "skipped": [asdict(one) for one in self.skipped],
             "clamped": self.clamped,
             "protocol": self.protocol,
+            "note": self.note,
             "machine": asdict(self.machine),
             "output": None if self.output is None else str(self.output),
             "report": None if self.report is None else str(self.report),
@@ -100,7 +105,9 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
         num_rounds=config.num_rounds,
         num_threads=config.num_threads,
     )
-    measured = measure_candidates(plan, config.formats, on_progress)
+    search = default_search(source.spec) if config.formats is None else None
+    recipes = config.formats or () if search is None else search.recipes
+    measured = measure_candidates(plan, recipes, on_progress)
     _require_candidates(measured)
     assert measured.reference is not None
     assert measured.reference.perplexity is not None
@@ -116,6 +123,7 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
         clamped=measured.clamped,
         machine=machine,
         protocol=text.protocol,
+        note=None if search is None else search.note,
         max_quality_loss=config.max_quality_loss,
         chosen=None if chosen is None else chosen.name,
         output=None if chosen is None else config.output,
@@ -139,17 +147,17 @@ def write_report(result: OptimizeResult, folder: Path) -> None:
         (partial / "results.json").write_text(results, "utf-8")
 
 
-def parse_formats(text: str | None) -> tuple[str, ...]:
-    """'int8,int4-g32' to names; all formats for None. Raises ConfigError for unknown ones."""
+def parse_formats(text: str | None) -> tuple[str, ...] | None:
+    """'int8,int4-g32' to names; None for None. Raises ConfigError for unknown ones."""
     if text is None:
-        return tuple(FORMATS)
+        return None
     names = [name.strip() for name in text.split(",") if name.strip()]
-    return tuple(dict.fromkeys(find_format(name).name for name in names))
+    return tuple(dict.fromkeys(find_recipe(name).name for name in names))
 
 
 def _check(config: OptimizeConfig) -> None:
     limits: Sequence[tuple[str, int]] = (
-        ("--formats", len(config.formats)),
+        ("--formats", 1 if config.formats is None else len(config.formats)),
         ("--tokens", config.num_tokens),
         ("--rounds", config.num_rounds),
     )

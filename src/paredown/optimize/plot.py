@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paredown.compress.recipe import find_recipe
 from paredown.errors import UnsupportedError
 from paredown.evaluate.measurement import Measurement
-from paredown.formats.table import FORMATS
 from paredown.optimize.choose import quality_loss
 from paredown.optimize.labels import Box, around, place_labels
 from paredown.units import MEGA
@@ -18,8 +18,11 @@ from paredown.units import MEGA
 # Okabe and Ito's palette (2008), which stays apart for the colour-blind; shapes repeat it.
 _FAMILIES = {
     "float": ("#0072B2", "s"),
+    "fp8": ("#56B4E9", "D"),
     "int8": ("#D55E00", "^"),
+    "int5, int6": ("#E69F00", "v"),
     "int4": ("#009E73", "o"),
+    "int2, int3": ("#CC79A7", "P"),
 }
 _DPI = 160
 _MARKER_POINTS = 8.5
@@ -224,8 +227,8 @@ def _draw_point(
 
 
 def _family(name: str) -> str:
-    spec = FORMATS[name].spec
-    return spec.dtype if spec.is_integer else "float"
+    dtype = find_recipe(name).linear.dtype
+    return next((family for family in _FAMILIES if dtype in family), "float")
 
 
 def _legend(figure: Any, theme: Theme) -> None:

@@ -77,6 +77,7 @@ none was chosen. Allow more with <code>--max-quality-loss</code>.</p>
 <img src="{{ light }}" alt="Perplexity above the original against file size and decode speed">
 </picture></div>
 <h2>All candidates</h2>
+{% if result.note %}<p class="faint">{{ result.note }}</p>{% endif %}
 <div class="card"><table>
 <thead><tr><th>format</th><th>bits per<br>weight</th><th>size</th><th>perplexity</th><th>loss</th>
 <th>bits per<br>byte</th><th>KL, nats<br>per token</th><th>top-1<br>agreement</th>

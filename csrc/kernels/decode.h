@@ -1,0 +1,126 @@
+// Codes of a packed weight, in registers. Include after a simd header.
+#pragma once
+
+#include "math.h"
+
+namespace paredown {
+namespace {
+
+// A constant as a value, to unroll loops whose index is a template argument.
+template <int kValue>
+struct Index {
+  static constexpr int value = kValue;
+};
+
+template <int kCount, int kFirst = 0, class Body>
+inline __attribute__((always_inline)) void unroll(Body&& body) {
+  if constexpr (kFirst < kCount) {
+    body(Index<kFirst>{});
+    unroll<kCount, kFirst + 1>(body);
+  }
+}
+
+constexpr int kQuads = 8;  // of a block of 32 columns
+
+// The bits of quad kQuad in a plane of kPlaneBits bits.
+template <int kPlaneBits, int kQuad>
+inline U8x64 plane_bits(const uint8_t* plane) {
+  constexpr int kPerByte = 8 / kPlaneBits;
+  return bit_field<kPlaneBits*(kQuad % kPerByte), kPlaneBits>(
+      load_u8(plane + kQuad / kPerByte * 64));
+}
+
+// Unsigned codes of columns 4 kQuad .. 4 kQuad + 3 of a block, 16 rows.
+template <int kBits, int kQuad>
+inline U8x64 quad_codes(const uint8_t* block) {
+  if constexpr (kBits == 8) return load_u8(block + kQuad * 64);
+  if constexpr (kBits == 4 || kBits == 2) return plane_bits<kBits, kQuad>(block);
+  if constexpr (kBits == 6) {
+    return or_shifted<4>(plane_bits<4, kQuad>(block), plane_bits<2, kQuad>(block + 256));
+  }
+  if constexpr (kBits == 5) {
+    return or_shifted<4>(plane_bits<4, kQuad>(block), plane_bits<1, kQuad>(block + 256));
+  }
+  if constexpr (kBits == 3) {
+    return or_shifted<2>(plane_bits<2, kQuad>(block), plane_bits<1, kQuad>(block + 128));
+  }
+}
+
+// fp8 e4m3 in the low byte of each lane: shifted into the place of a float's exponent and
+// mantissa it is 2^-120 of its value, subnormals too.
+inline F32x16 float_from_fp8(I32x16 byte) {
+  const I32x16 sign = shift_left<24>(bit_and(byte, set_i(0x80)));
+  const I32x16 magnitude = shift_left<20>(bit_and(byte, set_i(0x7F)));
+  return mul(bits_as_float(bit_or(sign, magnitude)), set_f(0x1p120f));
+}
+
+inline F32x16 load_scales(const LinearView& w, int64_t index) {
+  switch (w.scale_kind) {
+    case ScaleKind::kBf16:
+      return load_bf16(static_cast<const uint16_t*>(w.scales) + index);
+    case ScaleKind::kFp16:
+      return load_fp16(static_cast<const uint16_t*>(w.scales) + index);
+    case ScaleKind::kFp32:
+      break;
+  }
+  return load_f(static_cast<const float*>(w.scales) + index);
+}
+
+// Codes of one panel, one per byte, as quads of columns.
+template <int kBits>
+inline void decode_bits(const uint8_t* blocks, int64_t num_columns, uint8_t* codes) {
+  for (int64_t k = 0; k < num_columns; k += kBlockColumns) {
+    unroll<kQuads>([&](auto quad) {
+      store_u8(codes + quad.value * 64, quad_codes<kBits, quad.value>(blocks));
+    });
+    blocks += kBlockColumns * kLanes / 8 * kBits;
+    codes += kBlockColumns * kLanes;
+  }
+}
+
+// The functions of this file that are not inline are shared by all kinds: a form per kind would
+// multiply what has to be compiled.
+__attribute__((noinline)) void decode_codes(WeightKind kind, const uint8_t* blocks,
+                                            int64_t num_columns, uint8_t* codes) {
+  switch (kind) {
+    case WeightKind::kInt2:
+      return decode_bits<2>(blocks, num_columns, codes);
+    case WeightKind::kInt3:
+      return decode_bits<3>(blocks, num_columns, codes);
+    case WeightKind::kInt4:
+      return decode_bits<4>(blocks, num_columns, codes);
+    case WeightKind::kInt5:
+      return decode_bits<5>(blocks, num_columns, codes);
+    case WeightKind::kInt6:
+      return decode_bits<6>(blocks, num_columns, codes);
+    default:
+      return decode_bits<8>(blocks, num_columns, codes);
+  }
+}
+
+// A block of codes as floats [32 columns][16 rows]: without their scale, zero points taken off.
+__attribute__((noinline)) void decode_floats(WeightKind kind, const uint8_t* block,
+                                             F32x16 zero_point, float* columns) {
+  if (kind == WeightKind::kFp8) {
+    for (int quad = 0; quad < kQuads; ++quad, columns += 4 * kLanes) {
+      const U8x64 codes = load_u8(block + quad * 64);
+      store_f(columns, float_from_fp8(byte_of<0>(codes)));
+      store_f(columns + kLanes, float_from_fp8(byte_of<2>(codes)));
+      store_f(columns + 2 * kLanes, float_from_fp8(byte_of<1>(codes)));
+      store_f(columns + 3 * kLanes, float_from_fp8(byte_of<3>(codes)));
+    }
+    return;
+  }
+  uint8_t quads[kBlockColumns * kLanes];
+  decode_codes(kind, block, kBlockColumns, quads);
+  for (int quad = 0; quad < kQuads; ++quad, columns += 4 * kLanes) {
+    const U8x64 codes = load_u8(quads + quad * 64);
+    store_f(columns, sub(to_float(byte_of<0>(codes)), zero_point));
+    store_f(columns + kLanes, sub(to_float(byte_of<1>(codes)), zero_point));
+    store_f(columns + 2 * kLanes, sub(to_float(byte_of<2>(codes)), zero_point));
+    store_f(columns + 3 * kLanes, sub(to_float(byte_of<3>(codes)), zero_point));
+  }
+}
+
+}  // namespace
+}  // namespace paredown

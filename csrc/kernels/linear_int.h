@@ -1,0 +1,141 @@
+// Integer codes of 2 to 8 bits times int8 inputs. Products are summed in int32, which is exact in
+// any order, so the vector and the tile forms, few tokens and many, give the same bits; the float
+// sum over groups runs in their order.
+#pragma once
+
+#include <cstring>
+
+#include "finish.h"
+#include "prepare.h"
+
+namespace paredown {
+namespace {
+
+inline I32x16 broadcast_codes(const int8_t* codes) {
+  int32_t four;
+  std::memcpy(&four, codes, sizeof(four));
+  return set_i(four);
+}
+
+// What the unsigned codes of a group add too much: zero point times the sum of the inputs. It
+// starts the sum; sums wrap modulo 2^32 on the way and end within int32.
+inline I32x16 correction(const LinearView& w, int64_t index, int32_t code_sum) {
+  if (w.zero_points != nullptr) return mul(load_u8_as_i32(w.zero_points + index), set_i(-code_sum));
+  return set_i(-code_sum * (1 << (weight_bits(w.kind) - 1)));
+}
+
+// total + input scale * weight scale * sum, the scales as far as a group has its own.
+inline F32x16 add_group(const LinearView& w, F32x16 total, I32x16 sum, F32x16 weight_scale,
+                        float input_scale) {
+  const F32x16 product = to_float(sum);
+  if (w.num_groups == 1) return product;
+  if (w.input_groups == 1) return fma(product, weight_scale, total);
+  if (w.weight_groups == 1) return fma(product, set_f(input_scale), total);
+  return fma(mul(product, weight_scale), set_f(input_scale), total);
+}
+
+// The scales that hold for a whole row, applied to its total.
+inline F32x16 apply_row_scales(const LinearView& w, const InputRows& in, F32x16 total,
+                               int64_t token, int64_t panel) {
+  if (w.weight_groups == 1) total = mul(total, load_scales(w, panel * kLanes));
+  if (w.input_groups == 1) total = mul(total, set_f(in.scales[input_index(token, 1, 0)]));
+  return total;
+}
+
+// Where the codes of a panel lie: in the weight itself, or decoded to one per byte.
+struct CodeSource {
+  const uint8_t* codes;
+  int64_t panel_bytes;
+};
+
+// Codes below 8 bits have a faster product on some sets; elsewhere one form serves all.
+constexpr bool is_small(int bits) { return kHasSmallDot && bits < 8; }
+
+// Adds the products of `num_columns` columns.
+template <int kBits, bool kSmall, int kTokens, int kPanels>
+inline void add_products(CodeSource source, int64_t num_columns, const int8_t* x,
+                         int64_t row_stride, I32x16 (&sums)[kTokens][kPanels]) {
+  constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * kBits;
+  const uint8_t* block = source.codes;
+  for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
+    unroll<kQuads>([&](auto quad) {
+      U8x64 codes[kPanels];
+      for (int p = 0; p < kPanels; ++p) {
+        codes[p] = quad_codes<kBits, quad.value>(block + p * source.panel_bytes);
+      }
+      for (int t = 0; t < kTokens; ++t) {
+        const I32x16 four = broadcast_codes(x + t * row_stride + 4 * quad.value);
+        for (int p = 0; p < kPanels; ++p) {
+          sums[t][p] = dot4<kSmall ? 4 : 8>(sums[t][p], codes[p], four);
+        }
+      }
+    });
+  }
+}
+
+// Groups [group, group_end) of a tile, added to `totals`.
+template <int kBits, bool kSmall, int kTokens, int kPanels>
+inline void add_groups(const LinearView& w, const InputRows& in, CodeSource source, int64_t token,
+                       int64_t panel, int64_t group, int64_t group_end,
+                       F32x16 (&totals)[kTokens][kPanels]) {
+  const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride;
+  for (; group < group_end; ++group) {
+    I32x16 sums[kTokens][kPanels];
+    F32x16 scales[kPanels];
+    for (int p = 0; p < kPanels; ++p) {
+      const int64_t weight_group = w.weight_groups == 1 ? 0 : group;
+      const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
+      scales[p] = load_scales(w, index);
+      for (int t = 0; t < kTokens; ++t) {
+        sums[t][p] = correction(w, index, in.sums[input_index(token + t, w.num_groups, group)]);
+      }
+    }
+    add_products<kBits, kSmall, kTokens, kPanels>(source, w.group_size, x + group * w.group_size,
+                                                  in.code_stride, sums);
+    source.codes += w.group_size * kLanes / 8 * kBits;
+    for (int t = 0; t < kTokens; ++t) {
+      const float input_scale =
+          w.input_groups == 1 ? 1.0f : in.scales[input_index(token + t, w.num_groups, group)];
+      for (int p = 0; p < kPanels; ++p) {
+        totals[t][p] = add_group(w, totals[t][p], sums[t][p], scales[p], input_scale);
+      }
+    }
+  }
+}
+
+template <int kTokens, int kPanels>
+inline void finish_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
+                        int64_t token, int64_t panel, F32x16 (&totals)[kTokens][kPanels]) {
+  for (int t = 0; t < kTokens; ++t) {
+    for (int p = 0; p < kPanels; ++p) {
+      totals[t][p] = apply_row_scales(w, in, totals[t][p], token + t, panel + p);
+    }
+    finish<kPanels>(w, out, token + t, panel, totals[t]);
+  }
+}
+
+// Few tokens: the weight is read once, its codes decoded in registers.
+template <int kBits, int kTokens, int kPanels>
+void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
+             int64_t panel, int64_t panel_end) {
+  const int64_t panel_bytes = w.num_columns * kLanes / 8 * kBits;
+  for (; panel + kPanels <= panel_end; panel += kPanels) {
+    const CodeSource source{static_cast<const uint8_t*>(w.values) + panel * panel_bytes,
+                            panel_bytes};
+    token_tiles<kTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+      F32x16 totals[tokens.value][kPanels];
+      for (auto& row : totals) {
+        for (F32x16& total : row) total = zero_f();
+      }
+      add_groups<kBits, is_small(kBits), tokens.value, kPanels>(w, in, source, token, panel, 0,
+                                                                w.num_groups, totals);
+      finish_tile<tokens.value, kPanels>(w, in, out, token, panel, totals);
+    });
+  }
+  if constexpr (kPanels > 1) {
+    int_few<kBits, kTokens, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
+  }
+}
+
+}  // namespace
+}  // namespace paredown

@@ -1,0 +1,76 @@
+// Input rows in the form of a weight's kernel: quantized to int8, rounded to bf16, or as they are.
+#pragma once
+
+#include "decode.h"
+
+namespace paredown {
+namespace {
+
+// Index of token's entry of a group in InputRows::scales and ::sums.
+inline int64_t input_index(int64_t token, int64_t num_groups, int64_t group) {
+  return (token / kLanes * num_groups + group) * kLanes + token % kLanes;
+}
+
+inline float largest_magnitude(const float* x, int64_t size) {
+  F32x16 largest = zero_f();
+  for (int64_t i = 0; i < size; i += kLanes) largest = max(largest, abs(load_f(x + i)));
+  return max_lanes(largest);
+}
+
+// code = round(x * inverse), within [-128, 127]; returns the sum of the codes.
+inline int32_t quantize(const float* x, int64_t size, float inverse, int8_t* codes) {
+  const F32x16 factor = set_f(inverse);
+  I32x16 total = zero_i();
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const F32x16 scaled = mul(load_f(x + i), factor);
+    const I32x16 code = to_int(max(set_f(-128.0f), min(set_f(127.0f), scaled)));
+    total = add(total, code);
+    store_i8(codes + i, code);
+  }
+  return sum_lanes(total);
+}
+
+// Symmetric int8: one scale per row and group, one per row, or one given for all rows.
+inline void quantize_row(const LinearView& w, const InputRows& in, const float* row,
+                         int64_t token) {
+  int8_t* codes = static_cast<int8_t*>(in.codes) + token * in.code_stride;
+  float scale = w.input_scale;
+  float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+  for (int64_t group = 0; group < w.num_groups; ++group) {
+    const int64_t first = group * w.group_size;
+    const bool own_scale = group == 0 || w.input_groups > 1;
+    if (w.input_scale <= 0.0f && own_scale) {
+      const float limit =
+          largest_magnitude(row + first, w.input_groups > 1 ? w.group_size : w.num_columns);
+      scale = limit / 127.0f;
+      inverse = limit > 0.0f ? 127.0f / limit : 0.0f;
+    }
+    if (own_scale) in.scales[input_index(token, w.input_groups, group)] = scale;
+    in.sums[input_index(token, w.num_groups, group)] =
+        quantize(row + first, w.group_size, inverse, codes + first);
+  }
+}
+
+inline void round_row(const InputRows& in, const float* row, int64_t size, int64_t token) {
+  auto* target = static_cast<uint8_t*>(in.codes) + token * in.code_stride;
+  for (int64_t i = 0; i < size; i += kLanes) {
+    if constexpr (kHasBf16Dot) {
+      store_bf16(reinterpret_cast<uint16_t*>(target) + i, load_f(row + i));
+    } else {
+      uint16_t rounded[kLanes];
+      store_bf16(rounded, load_f(row + i));
+      store_f(reinterpret_cast<float*>(target) + i, load_bf16(rounded));
+    }
+  }
+}
+
+void prepare(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
+  if (w.input == InputKind::kInt8) return quantize_row(w, in, row, token);
+  if (w.input == InputKind::kBf16) return round_row(in, row, w.num_columns, token);
+  float* target = in.values + token * in.row_stride;
+  if (target == row) return;
+  for (int64_t i = 0; i < w.num_columns; i += kLanes) store_f(target + i, load_f(row + i));
+}
+
+}  // namespace
+}  // namespace paredown

@@ -1,0 +1,19 @@
+"""Round to nearest, whatever the grid."""
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.formats.fp8 import quantize_fp8
+from paredown.formats.integer import quantize_integer
+from paredown.formats.weight import Weight
+from paredown.spec.weight import ScaleDType, WeightSpec
+
+
+def quantize(
+    values_OI: npt.NDArray[np.float32], spec: WeightSpec, scale_dtype: ScaleDType
+) -> Weight:
+    """[O, I] values in a quantized `spec`. Raises UnsupportedError when the group size does not
+    divide the columns, CheckpointError for values that are not finite."""
+    if spec.dtype == "fp8":
+        return quantize_fp8(values_OI, spec, scale_dtype)
+    return quantize_integer(values_OI, spec, scale_dtype)

@@ -1,0 +1,65 @@
+"""Which recipes are tried when none are named."""
+
+from dataclasses import dataclass
+
+from paredown.compress.recipe import HEAD
+from paredown.formats.table import FORMATS, bits_per_weight
+from paredown.spec.model import ModelSpec
+
+DEFAULT_FORMATS = (
+    "fp32",
+    "bf16",
+    "fp16",
+    "int8",
+    "int8-asym",
+    "int4-g32",
+    "int4-g32-asym",
+    "int4-g64",
+    "int4-g64-asym",
+    "int4-g128",
+    "int4-g128-asym",
+)
+HEAD_FORMAT = "int8"
+# Rounding an output layer to 8 bits halves it, so that decoding wins at least half of this share.
+MIN_HEAD_SHARE = 0.1
+# What the share is taken of: the smallest of the formats that usually lose little.
+_YARDSTICK = "int4-g128"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """`head_share` is that of a bf16 output layer in the weights that a decode step reads when the
+    other linear layers are int4-g128."""
+
+    recipes: tuple[str, ...]
+    head_share: float
+
+    @property
+    def note(self) -> str:
+        """For the report: what was decided for the user, and why."""
+        what = f"{HEAD}{HEAD_FORMAT} (the output layer in {HEAD_FORMAT} too)"
+        why = (
+            f"in bf16 it is {self.head_share:.0%} of the weights that an {_YARDSTICK} model reads "
+            "for a token"
+        )
+        tried = self.head_share >= MIN_HEAD_SHARE
+        return f"{what} was {'tried' if tried else 'not tried'}: {why}."
+
+
+def default_search(spec: ModelSpec) -> Search:
+    """Every default format, and the symmetric quantized ones with a quantized output layer where
+    that layer is a large part of what a decode step reads."""
+    share = head_share(spec)
+    recipes: tuple[str, ...] = DEFAULT_FORMATS
+    if share >= MIN_HEAD_SHARE:
+        formats = ((name, FORMATS[name]) for name in DEFAULT_FORMATS)
+        names = (name for name, spec in formats if spec.is_quantized and spec.symmetric)
+        recipes += tuple(f"{name}{HEAD}{HEAD_FORMAT}" for name in names)
+    return Search(recipes=recipes, head_share=share)
+
+
+def head_share(spec: ModelSpec) -> float:
+    """See Search."""
+    head_bytes = 2 * spec.vocab_size * spec.hidden_size
+    bits = bits_per_weight(FORMATS[_YARDSTICK], spec.hidden_size)
+    return head_bytes / (head_bytes + spec.num_linear_parameters() * bits / 8)

@@ -1,0 +1,143 @@
+"""Recipes that quantize the output layer: what is written, and how others read it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from paredown.compress.compress import compress
+from paredown.compress.recipe import Recipe, find_recipe
+from paredown.engine.memory_plan import plan_memory
+from paredown.errors import UnsupportedError
+from paredown.formats.dequantize import dequantize
+from paredown.formats.quantize import quantize
+from paredown.formats.table import FORMATS
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import Decoder
+from paredown.spec.kv import KVSpec
+from tiny_models import VOCAB_SIZE, make_model
+
+# Every group size divides these.
+WIDE = {"hidden_size": 128, "intermediate_size": 256}
+OPT_WIDE = {"hidden_size": 128, "ffn_dim": 256}
+SOURCES = {
+    "llama-untied": ("llama", WIDE),
+    "llama-tied": ("llama", WIDE | {"tie_word_embeddings": True}),
+    "qwen3-tied": ("qwen3", WIDE | {"tie_word_embeddings": True}),
+    "opt-tied": ("opt", OPT_WIDE),
+    "gpt2-tied": ("gpt2", {"n_embd": 128}),
+}
+RECIPES = (
+    "int4-g128-head-int8",
+    "int4-g32-asym-head-int4-g32-asym",
+    "int8-head-w8a8",
+    "bf16-head-int8",
+)
+
+# What the libraries themselves say when a compressed checkpoint is loaded.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
+    pytest.mark.filterwarnings("ignore::UserWarning:compressed_tensors"),
+]
+
+
+def write_source(folder: Path, name: str) -> Checkpoint:
+    family, changes = SOURCES[name]
+    make_model(family, torch.bfloat16, 0, **changes).save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+def check_loads(source: Checkpoint, out: Path, recipe: Recipe) -> None:
+    ours = Checkpoint.open(out)
+    head = ours.output()
+    assert head.spec == recipe.head
+    expected = quantize(dequantize(source.output()), head.spec, "bf16")
+    assert np.array_equal(dequantize(head), dequantize(expected))
+    assert np.array_equal(dequantize(ours.embedding()), dequantize(source.embedding()))
+    theirs = AutoModelForCausalLM.from_pretrained(out, dtype="auto").eval()
+    ids = torch.randint(0, VOCAB_SIZE, (1, 20), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        theirs(ids)
+    weight = theirs.get_output_embeddings().weight
+    assert np.array_equal(weight.detach().float().numpy(), dequantize(head))
+    embedding = theirs.get_input_embeddings().weight
+    assert np.array_equal(embedding.detach().float().numpy(), dequantize(source.embedding()))
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name != "gpt2-tied"])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_transformers_loads_a_quantized_output_layer(
+    recipe: str, name: str, tmp_path: Path
+) -> None:
+    source = write_source(tmp_path / "in", name)
+    result = compress(source, tmp_path / "out", recipe)
+    assert result.name == recipe
+    assert result.untied == name.endswith("-tied")
+    assert "lm_head.weight" not in result.kept
+    check_loads(source, tmp_path / "out", find_recipe(recipe))
+
+
+def test_gpt2_can_have_a_quantized_output_layer(tmp_path: Path) -> None:
+    """Its other linear layers are transposed and stay in floats."""
+    source = write_source(tmp_path / "in", "gpt2-tied")
+    compress(source, tmp_path / "out", "bf16-head-int8")
+    check_loads(source, tmp_path / "out", find_recipe("bf16-head-int8"))
+
+
+@pytest.mark.parametrize(
+    "recipe", ["int4-g32-asym-head-int8", "int8-head-int8-asym", "int8-asym-head-int4-g32-asym"]
+)
+def test_mixtures_that_transformers_would_confuse_are_refused(recipe: str, tmp_path: Path) -> None:
+    source = write_source(tmp_path / "in", "llama-tied")
+    with pytest.raises(UnsupportedError, match=recipe):
+        compress(source, tmp_path / "out", recipe)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_decoder_computes_what_transformers_does(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    make_model("llama", torch.float32, 0, **WIDE, tie_word_embeddings=True).save_pretrained(
+        tmp_path / "in"
+    )
+    compress(Checkpoint.open(tmp_path / "in"), tmp_path / "out", "int4-g128-head-int8")
+    ours = Decoder.from_checkpoint(Checkpoint.open(tmp_path / "out"))
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32).eval()
+    ids = torch.randint(0, VOCAB_SIZE, (2, 20), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert (theirs(ids).logits - ours(ids)).abs().max().item() <= 1e-4
+
+
+def test_a_recipe_without_head_keeps_a_tied_layer_tied(tmp_path: Path) -> None:
+    compress(write_source(tmp_path / "in", "llama-tied"), tmp_path / "out", "int4-g128")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["tie_word_embeddings"] is True
+    assert config["quantization_config"]["ignore"] == ["lm_head"]
+
+
+def test_sizes_count_the_layer_once(tmp_path: Path) -> None:
+    """Bits per weight are of the source's parameters; a step reads the layer, not the table."""
+    source = write_source(tmp_path / "in", "llama-tied")
+    plain = compress(source, tmp_path / "plain", "int4-g128")
+    head = compress(source, tmp_path / "head", "int4-g128-head-int8")
+    spec = source.spec
+    head_bytes = spec.vocab_size * spec.hidden_size + spec.vocab_size * 2 + 16
+    added = 8 * head_bytes / spec.num_parameters()
+    assert head.bits_per_weight == pytest.approx(plain.bits_per_weight + added)
+    plans = [
+        plan_memory(Checkpoint.open(tmp_path / name), KVSpec(num_pages=8))
+        for name in ("plain", "head")
+    ]
+    assert plans[0].embedding_bytes == plans[1].embedding_bytes
+    table = 2 * spec.vocab_size * spec.hidden_size
+    assert plans[0].weight_bytes - plans[1].weight_bytes == table - head_bytes + 16
+
+
+def test_names_say_what_a_recipe_is() -> None:
+    for linear in FORMATS:
+        assert find_recipe(linear).name == linear
+        name = f"{linear}-head-int8"
+        assert find_recipe(name) == Recipe(linear=FORMATS[linear], head=FORMATS["int8"])
+        assert find_recipe(name).name == name
