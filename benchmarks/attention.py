@@ -5,8 +5,8 @@
 The shape is one layer of Llama 3.2 1B (32 heads, 8 kv heads of 64). Decode is one token after 4,096
 (bound by bytes: MBU against the bandwidth of a large buffer; sixteen layers take turns, so that no
 cache holds their pages), prefill 512 tokens from nothing (bound by arithmetic: MFU counts four
-operations per head dimension and key seen, against the bf16 peak). Rounds alternate over the
-formats; medians are shown.
+operations per head dimension and key seen, against the bf16 peak of the vector units, which matrix
+tiles can exceed). Rounds alternate over the formats; medians are shown.
 """
 
 import argparse

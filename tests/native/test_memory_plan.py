@@ -108,7 +108,9 @@ def test_integer_pages_hold_a_scale_per_token_and_head() -> None:
 
 
 def test_smaller_pages_give_more_of_them() -> None:
-    available = 10**7
+    per_context = -(-TINY.max_positions // PAGE_SIZE)
+    page_bytes = KVSpec(num_pages=1).page_bytes(TINY.num_layers, TINY.num_kv_heads, TINY.head_dim)
+    available = 4 * 3 * per_context * page_bytes
     assert default_num_pages(TINY, available, "int4") > default_num_pages(TINY, available)
 
 
