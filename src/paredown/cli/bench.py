@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.native_executor import load_executor
 from paredown.errors import ConfigError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
@@ -22,6 +23,7 @@ EXAMPLES = """examples:
   paredown bench
   paredown bench my-model-int4 --threads 1
   paredown bench my-model --rounds 15 --json
+  paredown bench my-model --kv-dtype int8
 """
 
 
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
     parser.add_argument("--rounds", type=int, default=11, help="measured rounds (default 11)")
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_kv_dtype_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -38,7 +41,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--rounds must be at least one", seen=args.rounds, remedy="Give more.")
     checkpoint = Checkpoint.open(resolve_model(args.model))
     executor = load_executor(
-        checkpoint, num_pages=speed_pages(checkpoint.spec), num_threads=args.threads
+        checkpoint,
+        num_pages=speed_pages(checkpoint.spec),
+        num_threads=args.threads,
+        kv_dtype=args.kv_dtype,
     )
     trial = Trial(executor=executor, weights=linear_format(checkpoint))
     with Progress(console=Console(stderr=True), transient=True) as progress:

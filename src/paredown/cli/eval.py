@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality import measure_quality, num_pages_for
@@ -24,6 +25,7 @@ EXAMPLES = """examples:
   paredown eval my-model-int4 --reference my-model
   paredown eval my-model --text novel.txt --tokens 8192 --json
   paredown eval my-model-int4 --reference my-model --activations fp32   # what int8 inputs cost
+  paredown eval my-model --kv-dtype int8 --reference my-model
 """
 DEFAULT_TOKENS = 16384
 
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the model's linear layers round their inputs to (default: as its formats say)",
     )
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_kv_dtype_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -67,14 +70,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(
-    checkpoint: Checkpoint,
-    reference: Checkpoint | None,
-    text: EvalText,
-    args: argparse.Namespace,
+    checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, args: argparse.Namespace
 ) -> Measurement:
+    """The reference keeps its keys and values in bf16, whatever the model's are kept in."""
     pages = num_pages_for(text)
     model = load_executor(
-        checkpoint, num_pages=pages, num_threads=args.threads, activations=args.activations
+        checkpoint,
+        num_pages=pages,
+        num_threads=args.threads,
+        kv_dtype=args.kv_dtype,
+        activations=args.activations,
     )
     other = None
     if reference is not None:

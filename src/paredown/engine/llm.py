@@ -16,6 +16,7 @@ from paredown.errors import RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
+from paredown.spec.kv import KVDType
 
 Prompt = str | list[int]
 
@@ -53,13 +54,16 @@ class LLM:
         *,
         num_pages: int | None = None,
         num_threads: int | None = None,
+        kv_dtype: KVDType = "bf16",
         config: ScheduleConfig | None = None,
     ) -> None:
         path = resolve_model(None if model is None else str(model))
         checkpoint = Checkpoint.open(path)
         self.tokenizer = Tokenizer.open(path)
         self.engine = Engine(
-            load_executor(checkpoint, num_pages=num_pages, num_threads=num_threads),
+            load_executor(
+                checkpoint, num_pages=num_pages, num_threads=num_threads, kv_dtype=kv_dtype
+            ),
             self.tokenizer,
             config,
         )
