@@ -1,9 +1,8 @@
 """Where the measured models lie on disk; each is made when first asked for and then kept.
 
 MODEL/bf16/                    the Hugging Face folder all others come from
-MODEL/int4-g32/                our compressed folders
-MODEL/int4-g32+int8/           the same with the output layer in a format of its own
-MODEL/int4-g32.gguf, ...       GGUF files with the same names, with -f16 where f16 is for bf16
+MODEL/int4-g32-head-int8/      our compressed folders, named as their recipes
+MODEL/q4_0-head-q8_0.gguf      GGUF files, named as their formats
 """
 
 from dataclasses import dataclass
@@ -19,7 +18,12 @@ from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 
 # The GGUF format with as many bits: Q4_0 is 4-bit symmetric in groups of 32, Q8_0 8-bit.
-GGUF_FORMATS: dict[str, TensorFormat] = {"bf16": "bf16", "int8": "q8_0", "int4-g32": "q4_0"}
+GGUF_FORMATS: dict[str, TensorFormat] = {
+    "bf16": "bf16",
+    "int8": "q8_0",
+    "w8a8": "q8_0",
+    "int4-g32": "q4_0",
+}
 SOURCE = "bf16"
 FloatFormat = Literal["bf16", "f16"]
 
@@ -35,8 +39,9 @@ class Variant:
 
     @property
     def name(self) -> str:
-        suffix = "" if self.output_format in ("bf16", self.format) else f"+{self.output_format}"
-        return f"{self.format}{suffix}"
+        """The recipe that makes it from the bf16 model."""
+        head = "" if self.output_format == "bf16" else f"-head-{self.output_format}"
+        return f"{self.format}{head}"
 
 
 def bf16_folder(root: Path, model: str) -> Path:
@@ -54,13 +59,7 @@ def paredown_folder(root: Path, variant: Variant) -> Path:
         return source
     folder = root / variant.model / variant.name
     if not folder.exists():
-        if variant.output_format != "bf16":
-            raise UnsupportedError(
-                "compress leaves the output layer in bf16",
-                seen=variant.output_format,
-                remedy="Measure with --output-format bf16.",
-            )
-        compress(Checkpoint.open(source), folder, variant.format)
+        compress(Checkpoint.open(source), folder, variant.name)
     return folder
 
 
@@ -76,14 +75,14 @@ def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16
         )
     source = bf16_folder(root, variant.model)
     known = GGUF_FORMATS | {"bf16": float_format}
-    suffix = "" if float_format == "bf16" else f"-{float_format}"
-    path = root / variant.model / f"{variant.name}{suffix}.gguf"
+    linear, output = known[variant.format], known[variant.output_format]
+    path = root / variant.model / f"{linear}-head-{output}.gguf"
     if not path.exists():
         checkpoint = Checkpoint.open(source)
         special = special_token_ids(CONFIGS[variant.model])
         formats = GGUFFormat(
-            linear=known[variant.format],
-            output=known[variant.output_format],
+            linear=linear,
+            output=output,
             embedding=float_format,
         )
         write_gguf(checkpoint, make_vocabulary(checkpoint.spec.vocab_size, special), path, formats)

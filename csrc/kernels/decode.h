@@ -66,6 +66,11 @@ inline F32x16 load_scales(const LinearView& w, int64_t index) {
   return load_f(static_cast<const float*>(w.scales) + index);
 }
 
+inline void fetch_scales(const LinearView& w, int64_t index) {
+  const int64_t bytes = w.scale_kind == ScaleKind::kFp32 ? 4 : 2;
+  __builtin_prefetch(static_cast<const uint8_t*>(w.scales) + index * bytes, 0, 2);
+}
+
 // Codes of one panel, one per byte, as quads of columns.
 template <int kBits>
 inline void decode_bits(const uint8_t* blocks, int64_t num_columns, uint8_t* codes) {

@@ -27,7 +27,7 @@ template <int kBits>
 void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
                     int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
   if (num_tokens == 1) {
-    return int_few<kBits, 1, 2 * kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+    return int_few<kBits, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
   }
   int_few<kBits, kIntTokens, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
 }

@@ -46,6 +46,8 @@ inline F32x16 apply_row_scales(const LinearView& w, const InputRows& in, F32x16 
 struct CodeSource {
   const uint8_t* codes;
   int64_t panel_bytes;
+  // Bytes ahead to fetch into the second cache: what is read after these panels. 0: nothing.
+  int64_t ahead_bytes;
 };
 
 // Codes below 8 bits have a faster product on some sets; elsewhere one form serves all.
@@ -58,6 +60,12 @@ inline void add_products(CodeSource source, int64_t num_columns, const int8_t* x
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * kBits;
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
+    if (source.ahead_bytes > 0) {
+      for (int p = 0; p < kPanels; ++p) {
+        const uint8_t* ahead = block + p * source.panel_bytes + source.ahead_bytes;
+        for (int64_t line = 0; line < kBytes; line += 64) __builtin_prefetch(ahead + line, 0, 2);
+      }
+    }
     unroll<kQuads>([&](auto quad) {
       U8x64 codes[kPanels];
       for (int p = 0; p < kPanels; ++p) {
@@ -86,6 +94,9 @@ inline void add_groups(const LinearView& w, const InputRows& in, CodeSource sour
       const int64_t weight_group = w.weight_groups == 1 ? 0 : group;
       const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
       scales[p] = load_scales(w, index);
+      if (source.ahead_bytes > 0 && w.weight_groups > 1) {
+        fetch_scales(w, index + kPanels * w.weight_groups * kLanes);
+      }
       for (int t = 0; t < kTokens; ++t) {
         sums[t][p] = correction(w, index, in.sums[input_index(token + t, w.num_groups, group)]);
       }
@@ -121,7 +132,7 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
   const int64_t panel_bytes = w.num_columns * kLanes / 8 * kBits;
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     const CodeSource source{static_cast<const uint8_t*>(w.values) + panel * panel_bytes,
-                            panel_bytes};
+                            panel_bytes, kPanels * panel_bytes};
     token_tiles<kTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
       F32x16 totals[tokens.value][kPanels];
       for (auto& row : totals) {

@@ -33,12 +33,12 @@ inline CodeSource decoded_source(const LinearView& w, int64_t panel, const Stret
   const int64_t panel_bytes = w.num_columns * kLanes / 8 * bits;
   const uint8_t* codes = static_cast<const uint8_t*>(w.values) + panel * panel_bytes +
                          stretch.first * kLanes / 8 * bits;
-  if (bits == 8) return {codes, panel_bytes};
+  if (bits == 8) return {codes, panel_bytes, 0};
   for (int p = 0; p < kPanels; ++p) {
     decode_codes(w.kind, codes + p * panel_bytes, stretch.num_columns,
                  decoded + p * kDecodedColumns * kLanes);
   }
-  return {decoded, kDecodedColumns * kLanes};
+  return {decoded, kDecodedColumns * kLanes, 0};
 }
 
 // One group over the whole row: int32 sums wait between stretches.
