@@ -92,16 +92,20 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
 
 
 def _output_bytes(checkpoint: Checkpoint) -> int:
-    """The core packs an output layer that is tied to the embedding once more."""
     spec = checkpoint.spec
     if spec.tied_embeddings:
-        return _embedding_bytes(checkpoint)
+        return _table_bytes(checkpoint)
     weights = checkpoint.weight_specs()[checkpoint.names.output]
     bits = bits_per_weight(weights, spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)
 
 
 def _embedding_bytes(checkpoint: Checkpoint) -> int:
+    """Nothing where it is tied to the output layer: its rows are read from there."""
+    return 0 if checkpoint.spec.tied_embeddings else _table_bytes(checkpoint)
+
+
+def _table_bytes(checkpoint: Checkpoint) -> int:
     spec = checkpoint.spec
     return spec.vocab_size * spec.hidden_size * checkpoint.embedding().spec.bits // 8
 
