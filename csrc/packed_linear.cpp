@@ -124,17 +124,21 @@ Sections sections(const PackedShape& shape) {
   return found;
 }
 
-// One row of 32 codes into the planes of its block.
+// One row of up to 32 codes into the planes of its block, four columns at a time.
 void pack_codes(const uint8_t* codes, int64_t count, int bits, int64_t lane, uint8_t* block) {
+  uint32_t quads[kBlockColumns / 4] = {};
+  std::memcpy(quads, codes, static_cast<size_t>(count));
   int done = 0;
   for (int plane_bits : {4, 2, 1}) {
-    if (bits == 8 || (bits & plane_bits) == 0) continue;
+    if ((bits & plane_bits) == 0) continue;
     const int per_byte = 8 / plane_bits;
-    for (int64_t k = 0; k < count; ++k) {
-      const int64_t quad = k / 4;
-      const int field = codes[k] >> done & ((1 << plane_bits) - 1);
-      block[quad / per_byte * 64 + lane * 4 + k % 4] |=
-          static_cast<uint8_t>(field << plane_bits * (quad % per_byte));
+    const uint32_t mask = ((1u << plane_bits) - 1) * 0x01010101u;
+    for (int i = 0; i < plane_bits; ++i) {
+      uint32_t bytes = 0;
+      for (int j = 0; j < per_byte; ++j) {
+        bytes |= (quads[i * per_byte + j] >> done & mask) << plane_bits * j;
+      }
+      std::memcpy(block + i * 64 + lane * 4, &bytes, sizeof(bytes));
     }
     block += plane_bits * 64;
     done += plane_bits;
@@ -163,7 +167,10 @@ void pack_block(WeightKind kind, const uint8_t* from, int64_t count, int64_t lan
       return;
     }
     case WeightKind::kInt8:
-      for (int64_t k = 0; k < count; ++k) block[k / 4 * 64 + lane * 4 + k % 4] = from[k];
+      for (int64_t k = 0; k < count; k += 4) {
+        std::memcpy(block + k * kLanes + lane * 4, from + k,
+                    static_cast<size_t>(std::min<int64_t>(4, count - k)));
+      }
       return;
     default:
       return pack_codes(from, count, weight_bits(kind), lane, block);
