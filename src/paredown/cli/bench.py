@@ -9,6 +9,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from paredown.engine.native_executor import load_executor
+from paredown.engine.packed_cache import CacheConfig
 from paredown.errors import ConfigError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.speed import PREFILL_TOKENS, Trial, run_rounds, speed_pages
@@ -38,8 +39,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--rounds must be at least one", seen=args.rounds, remedy="Give more.")
     checkpoint = Checkpoint.open(resolve_model(args.model))
     executor = load_executor(
-        checkpoint, num_pages=speed_pages(checkpoint.spec), num_threads=args.threads
+        checkpoint,
+        num_pages=speed_pages(checkpoint.spec),
+        num_threads=args.threads,
+        cache=CacheConfig.from_environment(),
     )
+    executor.wait_for_cache()
     trial = Trial(executor=executor, weights=linear_format(checkpoint))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=None)

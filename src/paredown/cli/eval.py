@@ -9,6 +9,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.packed_cache import CacheConfig
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
@@ -46,7 +47,10 @@ def run(args: argparse.Namespace) -> int:
     def sampler() -> NativeExecutor:
         source = checkpoint if reference is None else reference
         return load_executor(
-            source, num_pages=sampling_pages(source.spec), num_threads=args.threads
+            source,
+            num_pages=sampling_pages(source.spec),
+            num_threads=args.threads,
+            cache=CacheConfig.from_environment(),
         )
 
     text = choose_text(args.text, tokenizer, args.tokens, sampler, checkpoint.spec.max_positions)
@@ -62,10 +66,11 @@ def _measure(
     checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, threads: int | None
 ) -> Measurement:
     pages = num_pages_for(text)
-    model = load_executor(checkpoint, num_pages=pages, num_threads=threads)
+    cache = CacheConfig.from_environment()
+    model = load_executor(checkpoint, num_pages=pages, num_threads=threads, cache=cache)
     other = None
     if reference is not None:
-        other = load_executor(reference, num_pages=pages, num_threads=threads)
+        other = load_executor(reference, num_pages=pages, num_threads=threads, cache=cache)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=text.num_tokens)
         qualities, own = measure_quality(
