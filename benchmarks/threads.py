@@ -21,7 +21,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,7 +34,7 @@ from paredown.models.resolve import resolve_model
 
 NUM_ROUNDS = 9
 NUM_REGIONS = 5000
-# Operations of a share: none, some 2 and some 20 microseconds of a core.
+# Float operations of a share: none, then up to some microseconds of a core.
 WORK = (0, 100_000, 1_000_000)
 NUM_STEPS = 200
 IDLE_S = 2.0
@@ -154,9 +153,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=default_num_threads())
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    found = {"region_us": region_us(args.threads)}
     checkpoint = Checkpoint.open(resolve_model(None))
-    measures: dict[str, Callable[[], Found]] = {"region_us": lambda: region_us(args.threads)}
-    found = {name: measure() for name, measure in measures.items()}
     executor = load_executor(checkpoint, num_pages=16, num_threads=args.threads)
     found["step_us"] = step_us(executor)
     found["idle"] = {"idle_cpu": idle_cpu(executor), "late_ms": late_ms(executor)}

@@ -20,7 +20,7 @@ enum class ScaleKind { kFp32, kBf16, kFp16 };
 enum class InputKind { kFp32, kBf16, kInt8 };
 enum class NormKind { kRms, kLayer };
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
-enum class KvKind { kBf16, kFp32 };
+enum class KvKind { kBf16, kFp32, kInt8, kInt4 };
 
 constexpr int weight_bits(WeightKind kind) {
   switch (kind) {
@@ -114,29 +114,93 @@ constexpr int64_t linear_scratch_bytes(int64_t num_tokens) {
   return 2 * kLanes * (kDecodedColumns * 2 + padded * 4) + 4096;
 }
 
-// One query token's attention over its own pages.
-struct AttentionTask {
-  const float* query;  // [num_heads][head_dim], scaled and rotated
-  float* output;       // [num_heads][head_dim]
-  const int32_t* pages;
-  int64_t position;  // attends to keys first..position
-  int64_t first;
-};
-
-// Pages of one layer: [page][kv head]{keys [head_dim][16], values [16][head_dim]}.
-struct KvView {
-  KvKind kind;
-  void* data;
-  int64_t num_kv_heads;
-  int64_t head_dim;
-};
-
 struct NormView {
   NormKind kind;
   float eps;
   const float* weight;
   const float* bias;  // layer norm only; may be null
 };
+
+// Pages of one layer: [page][kv head]{keys, values, key scales, value scales}. Keys lie in pairs of
+// head dimensions, values in pairs of keys, as bf16 dot products and matrix tiles want them:
+//   keys     [head_dim/2][16 keys][2 dims]
+//   values   [head_dim/16][8 key pairs][16 dims][2 keys]
+//   fp32     the two of a pair lie in rows of their own: [...][2][16]
+//   int8     unsigned codes, 128 is zero
+//   int4     codes of which 8 is zero; keys [head_dim/4][16 keys][2 bytes], byte j: dim j low
+//            nibble, dim j + 2 high; values [head_dim/16][8][8 dims][2 keys], dim d low, d + 8 high
+//   scales   [16] bf16 each, one per token (int8, int4)
+// A slot depends on its token alone, and all that is stored is finite: a masked key adds exactly 0.
+struct KvView {
+  KvKind kind;
+  uint8_t* data;
+  int64_t num_kv_heads;
+  int64_t head_dim;
+};
+
+// Bytes of one kv head of a page.
+inline constexpr int64_t kv_head_bytes(KvKind kind, int64_t head_dim) {
+  const int64_t num_elements = 2 * head_dim * kPageSize;
+  constexpr int64_t kScaleBytes = 2 * kPageSize * 2;
+  if (kind == KvKind::kFp32) return 4 * num_elements;
+  if (kind == KvKind::kBf16) return 2 * num_elements;
+  return (kind == KvKind::kInt8 ? num_elements : num_elements / 2) + kScaleBytes;
+}
+
+// What is done to the query or key heads of a token between projection and attention.
+struct HeadsView {
+  const NormView* norm;  // per head; null: none
+  const float* cos;      // [head_dim / 2]; null: no rotary positions
+  const float* sin;
+  float scale;
+  int64_t head_dim;
+};
+
+// Attention is summed in blocks of keys inside chunks of keys, both at fixed positions. Chunks are
+// independent partial results, merged in ascending order, so that threads may share them.
+inline constexpr int kBlockPages = 4;
+inline constexpr int kBlockKeys = kBlockPages * kPageSize;
+inline constexpr int kChunkKeys = 512;
+inline constexpr int kTileRows = 16;
+inline constexpr int kMaxTiles = 8;
+inline constexpr int kBatchBlocks = 4;  // blocks taken together while tiles are few
+inline constexpr int kTaskRows = kMaxTiles * kTileRows;
+
+struct AttentionRows {
+  const float* queries;  // [T][query_stride], scaled and rotated
+  int64_t query_stride;
+  float* outputs;  // [T][output_stride]
+  int64_t output_stride;
+  float* partials;  // where tasks that see only some chunks of their rows leave their results
+};
+
+// Query rows of one sequence over one kv head: row = token * heads_per_kv + head.
+struct AttentionTask {
+  const int32_t* pages;
+  int64_t start;   // position of token 0
+  int64_t token;   // its row in AttentionRows
+  int64_t window;  // keys a query sees; 0: all
+  int64_t kv_head;
+  int64_t heads_per_kv;
+  int64_t row_begin;
+  int64_t row_end;  // at most kTaskRows after row_begin
+  int64_t chunk_begin;
+  int64_t chunk_end;
+  int64_t partial;  // first float of [chunk][row][partial_floats]; -1: all chunks are in this task
+};
+
+// A partial result: the largest score, the sum of weights, 14 floats unused, the weighted values.
+inline constexpr int64_t partial_floats(int64_t head_dim) { return 16 + head_dim; }
+
+// Working memory of `attend`: see AttentionScratch (kernels/attention.h).
+inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
+  const int64_t padded = (head_dim + 31) / 32 * 32;
+  const int64_t queries = kTaskRows * padded;
+  const int64_t blocks = kBatchBlocks * kBlockKeys * (padded + 2) + 256;
+  const int64_t tiles = kTaskRows * (2 * kBlockKeys + head_dim);
+  const int64_t state = kTaskRows * (1 + kLanes + head_dim + 2);
+  return (queries + blocks + tiles + state + 15) / 16 * 16;
+}
 
 struct KernelTable {
   const char* name;
@@ -148,11 +212,11 @@ struct KernelTable {
   void (*linear)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
                  int64_t panel_begin, int64_t panel_end, void* scratch);
   void (*norm)(const NormView&, const float* input, float* output, int64_t size);
-  void (*rotate)(float* heads, int64_t num_heads, int64_t head_dim, const float* cos,
-                 const float* sin);
+  void (*prepare_heads)(const HeadsView&, float* heads, int64_t num_heads);
   void (*write_kv)(const KvView&, int32_t page, int64_t slot, const float* key, const float* value);
-  void (*attend)(const KvView&, const AttentionTask&, int64_t kv_head, int64_t heads_per_kv,
-                 float* scratch);
+  void (*attend)(const KvView&, const AttentionRows&, const AttentionTask&, float* scratch);
+  // Merges the partial results of all chunks of a task and writes its output rows.
+  void (*merge)(const KvView&, const AttentionRows&, const AttentionTask&);
   void (*activate)(Activation, const float* gate, const float* up, float* output, int64_t size);
   void (*embed)(WeightKind, const void* row, float* output, int64_t size, bool accumulate);
   // Peak loops for `doctor`: run about `num_operations` multiply-adds in registers; the return

@@ -8,7 +8,6 @@
 namespace paredown {
 namespace {
 
-constexpr int64_t kHeadsPerPass = 4;  // scores_ rows per thread, as attention.h wants them
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -21,7 +20,10 @@ Model::Model(ModelConfig config, Isa isa, int num_threads)
     : config_(std::move(config)),
       kernels_(kernel_table(isa)),
       pool_(num_threads),
-      linears_(kernels_, pool_) {
+      linears_(kernels_, pool_),
+      attention_(
+          kernels_, pool_,
+          {config_.num_heads, config_.num_kv_heads, config_.head_dim, config_.sliding_window}) {
   const bool lanes_fit = config_.hidden_size % kLanes == 0 && config_.head_dim % kLanes == 0 &&
                          config_.intermediate_size % kLanes == 0;
   if (!lanes_fit) fail("hidden_size, head_dim and intermediate_size must be multiples of 16");
@@ -29,9 +31,8 @@ Model::Model(ModelConfig config, Isa isa, int num_threads)
     fail("num_heads must be a multiple of num_kv_heads");
   }
   layers_.resize(static_cast<size_t>(config_.num_layers));
-  const int64_t kv_bytes = config_.kv == KvKind::kBf16 ? 2 : 4;
   kv_layer_bytes_ =
-      config_.num_pages * config_.num_kv_heads * 2 * config_.head_dim * kPageSize * kv_bytes;
+      config_.num_pages * config_.num_kv_heads * kv_head_bytes(config_.kv, config_.head_dim);
   kv_ = AlignedBuffer(kv_layer_bytes_ * config_.num_layers);
   const int64_t q_size = config_.num_heads * config_.head_dim;
   const int64_t qkv_size = q_size + 2 * config_.num_kv_heads * config_.head_dim;
@@ -76,7 +77,7 @@ void Model::check(const StepInput& input) const {
   }
 }
 
-void Model::reserve(int64_t num_tokens, int64_t num_keys) {
+void Model::reserve(int64_t num_tokens) {
   if (num_tokens > max_tokens_) {
     max_tokens_ = num_tokens;
     const int64_t wide_bytes = num_tokens * wide_stride_ * 4;
@@ -87,10 +88,6 @@ void Model::reserve(int64_t num_tokens, int64_t num_keys) {
     cos_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
     sin_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
     linears_.reserve(num_tokens, wide_stride_);
-  }
-  if (num_keys > max_keys_) {
-    max_keys_ = round_up(num_keys, 256);
-    scores_ = AlignedBuffer(pool_.num_threads() * kHeadsPerPass * max_keys_ * 4);
   }
 }
 
@@ -143,50 +140,23 @@ void Model::rotate_and_store(const Layer& layer, int64_t index) {
   const KvView kv = kv_view(index);
   const int64_t head_dim = config_.head_dim;
   const int64_t q_size = config_.num_heads * head_dim;
-  const int64_t kv_size = config_.num_kv_heads * head_dim;
   const float query_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  const bool has_norm = !layer.q_norm.weight.empty();
+  const bool is_rotary = !config_.inverse_frequencies.empty();
+  const NormView q_norm = norm_view(layer.q_norm);
+  const NormView k_norm = norm_view(layer.k_norm);
   for_rows(num_tokens_, [&](int64_t t) {
     const Row& row = rows_[static_cast<size_t>(t)];
     float* query = wide_.as<float>() + t * wide_stride_;
     float* key = query + q_size;
-    if (!layer.q_norm.weight.empty()) {
-      const NormView q_norm = norm_view(layer.q_norm);
-      const NormView k_norm = norm_view(layer.k_norm);
-      for (float* head = query; head < key; head += head_dim) {
-        kernels_.norm(q_norm, head, head, head_dim);
-      }
-      for (float* head = key; head < key + kv_size; head += head_dim) {
-        kernels_.norm(k_norm, head, head, head_dim);
-      }
-    }
-    if (!config_.inverse_frequencies.empty()) {
-      const float* cos = cos_.as<float>() + t * head_dim / 2;
-      const float* sin = sin_.as<float>() + t * head_dim / 2;
-      kernels_.rotate(query, config_.num_heads, head_dim, cos, sin);
-      kernels_.rotate(key, config_.num_kv_heads, head_dim, cos, sin);
-    }
-    for (int64_t i = 0; i < q_size; ++i) query[i] *= query_scale;
+    const float* cos = is_rotary ? cos_.as<float>() + t * head_dim / 2 : nullptr;
+    const float* sin = is_rotary ? sin_.as<float>() + t * head_dim / 2 : nullptr;
+    kernels_.prepare_heads({has_norm ? &q_norm : nullptr, cos, sin, query_scale, head_dim}, query,
+                           config_.num_heads);
+    kernels_.prepare_heads({has_norm ? &k_norm : nullptr, cos, sin, 1.0f, head_dim}, key,
+                           config_.num_kv_heads);
     kernels_.write_kv(kv, row.pages[row.position / kPageSize], row.position % kPageSize, key,
-                      key + kv_size);
-  });
-}
-
-void Model::attend(int64_t index) {
-  const KvView kv = kv_view(index);
-  const int64_t heads_per_kv = config_.num_heads / config_.num_kv_heads;
-  const int64_t num_tasks = num_tokens_ * config_.num_kv_heads;
-  pool_.run([&](int share, int num_shares) {
-    float* scores = scores_.as<float>() + share * kHeadsPerPass * max_keys_;
-    // Round robin: later tokens of a prompt see more keys than earlier ones.
-    for (int64_t i = share; i < num_tasks; i += num_shares) {
-      const int64_t t = i / config_.num_kv_heads;
-      const Row& row = rows_[static_cast<size_t>(t)];
-      const int64_t window = config_.sliding_window;
-      const AttentionTask task{wide_.as<float>() + t * wide_stride_,
-                               attended_.as<float>() + t * wide_stride_, row.pages, row.position,
-                               window > 0 ? std::max<int64_t>(0, row.position - window + 1) : 0};
-      kernels_.attend(kv, task, i % config_.num_kv_heads, heads_per_kv, scores);
-    }
+                      key + config_.num_kv_heads * head_dim);
   });
 }
 
@@ -220,7 +190,8 @@ void Model::run_layer(int64_t index) {
   const OutputRows residual{hidden, config_.hidden_size, true, false, config_.activation};
   run_normed(layer.qkv, layer.attention_norm, num_tokens_, wide);
   rotate_and_store(layer, index);
-  attend(index);
+  attention_.run(kv_view(index),
+                 {wide_.as<float>(), wide_stride_, attended_.as<float>(), wide_stride_, nullptr});
   auto attended = [&](int64_t t, float*) { return attended_.as<float>() + t * wide_stride_; };
   linears_.run(layer.out, num_tokens_, attended, residual);
   if (layer.up.parts.front().gated()) {
@@ -256,13 +227,14 @@ void Model::step(const StepInput& input, float* logits) {
   num_tokens_ = static_cast<int64_t>(input.tokens.size());
   if (num_tokens_ == 0) return;
   rows_.clear();
-  int64_t num_keys = 0;
+  slices_.clear();
   for (size_t s = 0; s < input.starts.size(); ++s) {
     const int32_t* pages = input.pages.data() + input.page_offsets[s];
     for (int64_t j = 0; j < input.lengths[s]; ++j) rows_.push_back({input.starts[s] + j, pages});
-    num_keys = std::max(num_keys, rows_.back().position + kPageSize);
+    slices_.push_back({pages, input.starts[s], input.lengths[s]});
   }
-  reserve(num_tokens_, num_keys);
+  reserve(num_tokens_);
+  attention_.plan(slices_);
   embed_rows(input);
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) run_layer(layer);
   write_logits(input, logits);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "attention_runner.h"
 #include "kernels.h"
 #include "linear_runner.h"
 #include "packed_linear.h"
@@ -114,13 +115,12 @@ class Model {
     const int32_t* pages;
   };
 
-  void reserve(int64_t num_tokens, int64_t num_keys);
+  void reserve(int64_t num_tokens);
   void embed_rows(const StepInput& input);
   void run_layer(int64_t index);
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
   void rotate_and_store(const Layer& layer, int64_t index);
-  void attend(int64_t index);
   void activate();
   void write_logits(const StepInput& input, float* logits);
   NormView norm_view(const Norm& norm) const;
@@ -138,6 +138,7 @@ class Model {
   const KernelTable& kernels_;
   ThreadPool pool_;
   LinearRunner linears_;
+  AttentionRunner attention_;
   std::vector<Layer> layers_;
   Norm final_norm_;
   LinearGroup output_;
@@ -151,9 +152,9 @@ class Model {
   // Working memory of a step, grown when a larger one comes.
   int64_t num_tokens_ = 0;
   int64_t max_tokens_ = 0;
-  int64_t max_keys_ = 0;
   int64_t wide_stride_ = 0;
   std::vector<Row> rows_;
+  std::vector<AttentionSlice> slices_;
   // A buffer that an integer weight reads holds rows of one width only, so that the padding of a
   // row to 32 columns stays zero.
   AlignedBuffer hidden_;     // [T][hidden]
@@ -162,7 +163,6 @@ class Model {
   AlignedBuffer activated_;  // [T][wide], intermediate used
   AlignedBuffer cos_;        // [T][head_dim / 2]
   AlignedBuffer sin_;
-  AlignedBuffer scores_;  // [shares][4][keys]
 };
 
 }  // namespace paredown

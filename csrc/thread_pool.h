@@ -1,7 +1,8 @@
 // A fixed set of threads that run one function together. The caller is one of them. Work is split
 // into as many static shares as there are threads; a share whose helper has not begun when the
 // caller is done with its own is taken by the caller, so that a helper whose core a neighbour holds
-// delays nothing it has not begun.
+// delays nothing it has not begun. Threads are not pinned: a pinned helper waits behind a neighbour
+// while another core idles, and pinning the caller would pin Python's own thread and its children.
 #pragma once
 
 #include <atomic>

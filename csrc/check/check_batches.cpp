@@ -31,7 +31,7 @@ void check_batches(Outcome& outcome) {
   for (Isa isa : supported_isas()) {
     for (WeightKind kind : {WeightKind::kFp32, WeightKind::kFp16, WeightKind::kBf16,
                             WeightKind::kInt8, WeightKind::kInt4}) {
-      for (KvKind kv : {KvKind::kBf16, KvKind::kFp32}) {
+      for (KvKind kv : {KvKind::kBf16, KvKind::kFp32, KvKind::kInt8, KvKind::kInt4}) {
         for (int variant = 0; variant < 4; ++variant) {
           const bool passed =
               same_bits_alone({isa, kind, kv, variant % 2 == 1, variant / 2 == 1}, random);

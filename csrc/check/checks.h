@@ -13,6 +13,10 @@ struct Outcome {
 // A sequence's logits have the same bits in a batch and alone.
 void check_batches(Outcome& outcome);
 
+// Attention over long contexts has the same bits in a chunk of a prompt, beside another sequence
+// and with its keys shared by threads.
+void check_attention(Outcome& outcome);
+
 // Every instruction set computes what the generic one computes, up to rounding.
 void check_sets_agree(Outcome& outcome);
 

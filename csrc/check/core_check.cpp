@@ -14,6 +14,7 @@ int main() {
   Outcome outcome;
   check_thread_pool(outcome);
   check_batches(outcome);
+  check_attention(outcome);
   check_sets_agree(outcome);
   check_allocations(outcome);
   std::printf("core_check: %d passed, %d failed\n", outcome.num_passed, outcome.num_failed);

@@ -140,7 +140,7 @@ void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out
     for (int p = 0; p < (single ? 1 : 2); ++p) {
       Stretch stretch{0, 0, false};
       for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
-        stretch = stretch_at(w, first, kDecodedColumns);
+        stretch = stretch_at(w, first, kStretchColumns);
         const int64_t columns = stretch.num_columns;
         decode_signed(w, panel + p, first, columns, decoded);
         unpack_scales(w, panel + p, first / w.group_size, columns / w.group_size, scales);

@@ -11,6 +11,9 @@ namespace {
 #if defined(PAREDOWN_HAS_TILES)
 
 constexpr int64_t kTileBytes = 1024;
+// Column steps whose B tiles of two panels (16 KB) and A tiles of 32 tokens (16 KB) share the first
+// cache.
+constexpr int64_t kStretchSteps = 8;
 // Two panels of B tiles, a column step of 64 bytes each 1 KB.
 struct TilePair {
   const uint8_t* panels[2];
@@ -119,15 +122,16 @@ void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& ou
                   int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   constexpr int64_t kStep = kInt8 ? 64 : 32;
   constexpr int64_t kElement = kInt8 ? 1 : 2;
+  constexpr int64_t kStretch = kStretchSteps * kStep;
   auto* decoded = static_cast<uint8_t*>(scratch);
   auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
   const auto* x = static_cast<const uint8_t*>(in.codes);
   const TileScope scope;
   for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
     const bool single = panel + 1 == panel_end;
-    for (int64_t first = 0; first < w.num_columns; first += kDecodedColumns) {
+    for (int64_t first = 0; first < w.num_columns; first += kStretch) {
       const int64_t left = w.num_columns - first;
-      const int64_t columns = left < kDecodedColumns ? left : kDecodedColumns;
+      const int64_t columns = left < kStretch ? left : kStretch;
       TilePair weights;
       weights.panels[0] = panel_tiles(w, panel, first, columns, decoded);
       weights.panels[1] = single ? weights.panels[0]

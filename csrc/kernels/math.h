@@ -24,6 +24,21 @@ inline F32x16 exp(F32x16 x) {
   return scale_by_power(result, n);
 }
 
+// 2^x for x <= 0 to about 2 ulp, exactly 1 at 0 and exactly 0 below -125 (minimax polynomial of
+// degree 5 on [-0.5, 0.5] with its constant term held at 1).
+inline F32x16 exp2_or_zero(F32x16 x) {
+  const F32x16 kept = max(x, set_f(-126.0f));
+  const I32x16 n = to_int(kept);
+  const F32x16 r = sub(kept, to_float(n));
+  F32x16 poly = set_f(0x1.5bba0ep-10f);
+  poly = fma(poly, r, set_f(0x1.3cea88p-7f));
+  poly = fma(poly, r, set_f(0x1.c6b752p-5f));
+  poly = fma(poly, r, set_f(0x1.ebf9bcp-3f));
+  poly = fma(poly, r, set_f(0x1.62e42ap-1f));
+  poly = fma(poly, r, set_f(1.0f));
+  return select_less(x, set_f(-125.0f), zero_f(), scale_by_power(poly, n));
+}
+
 inline F32x16 sigmoid(F32x16 x) {
   return div(set_f(1.0f), add(set_f(1.0f), exp(sub(zero_f(), x))));
 }
@@ -110,17 +125,33 @@ void norm(const NormView& view, const float* input, float* output, int64_t size)
   }
 }
 
-// Rotary positions, rotate-half form (arXiv 2104.09864): pairs (d, d + head_dim/2).
-void rotate(float* heads, int64_t num_heads, int64_t head_dim, const float* cos, const float* sin) {
-  const int64_t half = head_dim / 2;
-  for (int64_t head = 0; head < num_heads; ++head) {
-    float* first = heads + head * head_dim;
-    float* second = first + half;
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = first[i];
-      const float b = second[i];
-      first[i] = a * cos[i] - b * sin[i];
-      second[i] = b * cos[i] + a * sin[i];
+// Rotary positions of one head, rotate-half form (arXiv 2104.09864): pairs (d, d + head_dim/2).
+inline void rotate(float* head, const float* cos, const float* sin, int64_t half) {
+  int64_t i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    const F32x16 a = load_f(head + i);
+    const F32x16 b = load_f(head + half + i);
+    const F32x16 c = load_f(cos + i);
+    const F32x16 s = load_f(sin + i);
+    store_f(head + i, sub(mul(a, c), mul(b, s)));
+    store_f(head + half + i, add(mul(b, c), mul(a, s)));
+  }
+  for (; i < half; ++i) {
+    const float a = head[i];
+    const float b = head[half + i];
+    head[i] = a * cos[i] - b * sin[i];
+    head[half + i] = b * cos[i] + a * sin[i];
+  }
+}
+
+// Norm, rotary positions and scale of each head while it is in the nearest cache.
+void prepare_heads(const HeadsView& view, float* heads, int64_t num_heads) {
+  for (float* head = heads; head < heads + num_heads * view.head_dim; head += view.head_dim) {
+    if (view.norm != nullptr) norm(*view.norm, head, head, view.head_dim);
+    if (view.cos != nullptr) rotate(head, view.cos, view.sin, view.head_dim / 2);
+    if (view.scale == 1.0f) continue;
+    for (int64_t i = 0; i < view.head_dim; i += kLanes) {
+      store_f(head + i, mul(load_f(head + i), set_f(view.scale)));
     }
   }
 }

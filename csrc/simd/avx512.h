@@ -22,6 +22,8 @@ struct U8x64 {
 constexpr int kFloatTokens = 6;
 constexpr int kFloatPanels = 4;
 constexpr int kCodedTokens = 4;
+// Query rows that attention takes through a pass over the keys.
+constexpr int kAttentionRows = 8;
 constexpr int kIntTokens = 6;
 constexpr int kIntPanels = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.

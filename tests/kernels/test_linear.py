@@ -38,9 +38,7 @@ def assert_close(case: LinearCase, x_TI: np.ndarray, isa: str) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("kind", "activations"), FORMS)
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_layers_match_the_reference(
-    isa: str, kind: str, activations: str, symmetric: bool
-) -> None:
+def test_layers_match_the_reference(isa: str, kind: str, activations: str, symmetric: bool) -> None:
     rng = np.random.default_rng(7)
     groups = (None,) if (kind, activations) == ("fp8", "bf16") else (None, 32, 64, 128)
     for group, shape in product(groups, ((16, 128), (37, 384), (70, 256))):

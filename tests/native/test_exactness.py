@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native_executor import NativeExecutor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
-from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType
 from paredown.spec.model import LearnedPositions, ModelSpec
 from random_executor import TINY, WEIGHT_SPECS, random_executor
 
@@ -118,6 +118,26 @@ def test_same_bits_decoding_token_by_token_on_every_instruction_set(
     sequence = Sequence(token_ids=token_ids, pages=[9, 3, 60, 1], chunks=[1] * 50)
     run_together(executor, [sequence])
     assert np.array_equal(sequence.logits(), alone_and_whole(executor, token_ids))
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+@pytest.mark.parametrize("window", [None, 300])
+def test_same_bits_past_the_borders_of_chunks_for_every_page_format(
+    kv_dtype: KVDType, window: int | None
+) -> None:
+    spec = replace(TINY, max_positions=1200, sliding_window=window)
+    executors = [
+        random_executor(
+            spec, WEIGHT_SPECS["fp32"], num_pages=80, num_threads=threads, kv_dtype=kv_dtype
+        )
+        for threads in (3, 1)
+    ]
+    rng = np.random.default_rng(12)
+    token_ids = random_tokens(rng, 1100)
+    pages = rng.permutation(80).tolist()
+    sequence = Sequence(token_ids=token_ids, pages=pages, chunks=[500, 11, 1, 1, 64, 400, 123])
+    run_together(executors[0], [sequence])
+    assert np.array_equal(sequence.logits(), alone_and_whole(executors[1], token_ids))
 
 
 def test_what_a_page_held_before_does_not_leak() -> None:

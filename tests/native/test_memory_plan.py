@@ -10,9 +10,9 @@ import torch
 
 from paredown.engine.memory_plan import MemoryPlan, default_num_pages, plan_memory
 from paredown.engine.native_executor import load_executor
-from paredown.errors import CapacityError
+from paredown.errors import CapacityError, ConfigError
 from paredown.models.checkpoint import Checkpoint
-from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVSpec
 from random_executor import TINY
 from tiny_models import VARIANTS
 
@@ -95,6 +95,23 @@ def test_the_plan_counts_what_the_core_packs(tmp_path: Path) -> None:
     spec = checkpoint.spec
     kv_bytes = 8 * PAGE_SIZE * 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * 2
     assert plan.kv_bytes == kv_bytes
+
+
+def test_integer_pages_hold_a_scale_per_token_and_head() -> None:
+    sizes = {
+        dtype: KVSpec(num_pages=1, dtype=dtype).page_bytes(1, 1, 64) // (2 * PAGE_SIZE)
+        for dtype in KV_DTYPES
+    }
+    assert sizes == {"bf16": 128, "fp32": 256, "int8": 66, "int4": 34}
+    with pytest.raises(ConfigError, match="int2"):
+        KVSpec(num_pages=1, dtype="int2")  # type: ignore[arg-type]
+
+
+def test_smaller_pages_give_more_of_them() -> None:
+    per_context = -(-TINY.max_positions // PAGE_SIZE)
+    page_bytes = KVSpec(num_pages=1).page_bytes(TINY.num_layers, TINY.num_kv_heads, TINY.head_dim)
+    available = 4 * 3 * per_context * page_bytes
+    assert default_num_pages(TINY, available, "int4") > default_num_pages(TINY, available)
 
 
 def test_the_total_is_the_sum_of_its_terms() -> None:

@@ -86,6 +86,7 @@ def result(**changes) -> OptimizeResult:
         "protocol": "100 tokens of x",
         "max_quality_loss": 0.01,
         "chosen": "int8",
+        "note": "-head-int8 was tried: 63% of <b>",
         "output": Path("out"),
         "report": Path("rep"),
     }
@@ -147,6 +148,7 @@ def test_the_report_stands_alone_and_escapes(tmp_path: Path) -> None:
     assert "<script" not in html
     assert "a&lt;script&gt;b" in html
     assert "&lt;b&gt;toy" in html
+    assert "63% of &lt;b&gt;" in html
     assert "groups of 128 do not divide &lt;96&gt;" in html
     assert "3 values" in html
     assert "paredown serve out" in html

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.native_executor import load_executor
 from paredown.engine.packed_cache import CacheConfig
 from paredown.errors import ConfigError
@@ -23,6 +24,7 @@ EXAMPLES = """examples:
   paredown bench
   paredown bench my-model-int4 --threads 1
   paredown bench my-model --rounds 15 --json
+  paredown bench my-model --kv-dtype int8
 """
 
 
@@ -31,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
     parser.add_argument("--rounds", type=int, default=11, help="measured rounds (default 11)")
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_kv_dtype_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -42,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         checkpoint,
         num_pages=speed_pages(checkpoint.spec),
         num_threads=args.threads,
+        kv_dtype=args.kv_dtype,
         cache=CacheConfig.from_environment(),
     )
     executor.wait_for_cache()

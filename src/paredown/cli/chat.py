@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
-    llm = LLM(args.model, num_threads=args.threads)
+    llm = LLM(args.model, num_threads=args.threads, kv_dtype=args.kv_dtype)
     if not llm.tokenizer.has_chat_template:
         raise UnsupportedError(
             "this model has no chat template",

@@ -3,11 +3,13 @@
 import argparse
 import json
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.engine.packed_cache import CacheConfig
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
@@ -16,12 +18,15 @@ from paredown.evaluate.text import EvalText, choose_text, sampling_pages
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
+from paredown.spec.weight import ActivationDType
 from paredown.units import format_bytes
 
 EXAMPLES = """examples:
   paredown eval
   paredown eval my-model-int4 --reference my-model
   paredown eval my-model --text novel.txt --tokens 8192 --json
+  paredown eval my-model-int4 --reference my-model --activations fp32   # what int8 inputs cost
+  paredown eval my-model --kv-dtype int8 --reference my-model
 """
 DEFAULT_TOKENS = 16384
 
@@ -34,7 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
     )
+    parser.add_argument(
+        "--activations",
+        choices=get_args(ActivationDType),
+        help="what the model's linear layers round their inputs to (default: as its formats say)",
+    )
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_kv_dtype_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -54,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         )
 
     text = choose_text(args.text, tokenizer, args.tokens, sampler, checkpoint.spec.max_positions)
-    result = _measure(checkpoint, reference, text, args.threads)
+    result = _measure(checkpoint, reference, text, args)
     if args.json:
         print(json.dumps(result.as_json() | {"protocol": text.protocol}, indent=2))
         return 0
@@ -63,14 +74,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(
-    checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, threads: int | None
+    checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, args: argparse.Namespace
 ) -> Measurement:
+    """The reference keeps its keys and values in bf16, whatever the model's are kept in."""
     pages = num_pages_for(text)
     cache = CacheConfig.from_environment()
-    model = load_executor(checkpoint, num_pages=pages, num_threads=threads, cache=cache)
+    model = load_executor(
+        checkpoint,
+        num_pages=pages,
+        num_threads=args.threads,
+        kv_dtype=args.kv_dtype,
+        activations=args.activations,
+        # There is room for one file next to a checkpoint: the one that others will use.
+        cache=cache if args.activations is None else None,
+    )
     other = None
     if reference is not None:
-        other = load_executor(reference, num_pages=pages, num_threads=threads, cache=cache)
+        other = load_executor(reference, num_pages=pages, num_threads=args.threads, cache=cache)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=text.num_tokens)
         qualities, own = measure_quality(

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
     prompts = _read_prompts(args)
-    llm = LLM(args.model, num_threads=args.threads)
+    llm = LLM(args.model, num_threads=args.threads, kv_dtype=args.kv_dtype)
     start_s = time.monotonic()
     if args.json or args.prompts_file is not None:
         completions = llm.generate(prompts, params)

@@ -1,7 +1,8 @@
-"""Options of the verbs that generate text: how tokens are chosen, and the threads to use."""
+"""Options of the verbs that generate text: how tokens are chosen, and what they run on."""
 
 import argparse
 
+from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.sampling_params import SamplingParams
 
 
@@ -25,6 +26,7 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) 
         "--ignore-eos", action="store_true", help="go on after the end-of-text token"
     )
     parser.add_argument("--threads", type=int, help="default: all cores", metavar="N")
+    add_kv_dtype_argument(parser)
 
 
 def sampling_params(args: argparse.Namespace) -> SamplingParams:

@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 
+from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.engine import Engine
 from paredown.engine.native_executor import load_executor
 from paredown.engine.packed_cache import CacheConfig
@@ -21,6 +22,7 @@ from paredown.serve.worker import Worker
 EXAMPLES = """examples:
   paredown serve
   paredown serve my-model --port 8080 --max-waiting 100
+  paredown serve my-model --kv-dtype int8
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
@@ -52,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pages", type=int, help="key-value pages (default: from the free memory)", metavar="N"
     )
+    add_kv_dtype_argument(parser)
     parser.add_argument(
         "--json", action="store_true", help="print the address as JSON when the server is ready"
     )
@@ -71,7 +74,11 @@ def run(args: argparse.Namespace) -> int:
 
     def load() -> Engine:
         executor = load_executor(
-            checkpoint, num_pages=args.pages, num_threads=args.threads, cache=cache
+            checkpoint,
+            num_pages=args.pages,
+            num_threads=args.threads,
+            kv_dtype=args.kv_dtype,
+            cache=cache,
         )
         return Engine(executor, tokenizer, config)
 

@@ -17,6 +17,7 @@ from paredown.errors import RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
+from paredown.spec.kv import KVDType
 
 Prompt = str | list[int]
 
@@ -54,6 +55,7 @@ class LLM:
         *,
         num_pages: int | None = None,
         num_threads: int | None = None,
+        kv_dtype: KVDType = "bf16",
         config: ScheduleConfig | None = None,
     ) -> None:
         path = resolve_model(None if model is None else str(model))
@@ -61,6 +63,7 @@ class LLM:
             Checkpoint.open(path),
             num_pages=num_pages,
             num_threads=num_threads,
+            kv_dtype=kv_dtype,
             cache=CacheConfig.from_environment(),
         )
         self.tokenizer = Tokenizer.open(path)

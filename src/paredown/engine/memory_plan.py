@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from paredown.errors import CapacityError
 from paredown.formats.table import bits_per_weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.kv import PAGE_SIZE, KVDType, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.units import GIBI, format_bytes
 
@@ -70,11 +70,13 @@ def plan_memory(checkpoint: Checkpoint, kv: KVSpec) -> MemoryPlan:
     )
 
 
-def default_num_pages(spec: ModelSpec, available_bytes: int) -> int:
+def default_num_pages(spec: ModelSpec, available_bytes: int, kv_dtype: KVDType = "bf16") -> int:
     """Pages for 16 full contexts, or what a quarter of the free memory holds, at least one
     context."""
     pages_per_context = -(-spec.max_positions // PAGE_SIZE)
-    page_bytes = KVSpec(num_pages=1).page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
+    page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(
+        spec.num_layers, spec.num_kv_heads, spec.head_dim
+    )
     affordable = int(available_bytes * _DEFAULT_MEMORY_SHARE) // page_bytes
     return max(pages_per_context, min(_DEFAULT_CONTEXTS * pages_per_context, affordable))
 

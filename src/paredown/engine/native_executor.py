@@ -130,7 +130,7 @@ def start_loading(
     spec = checkpoint.spec
     threads = resolve_num_threads(num_threads)
     available = available_memory_bytes()
-    pages = default_num_pages(spec, available) if num_pages is None else num_pages
+    pages = default_num_pages(spec, available, kv_dtype) if num_pages is None else num_pages
     if pages < 1:
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
     kv = KVSpec(num_pages=pages, dtype=kv_dtype)

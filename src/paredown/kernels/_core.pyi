@@ -72,3 +72,34 @@ class Linear:
     @property
     def num_bytes(self) -> int: ...
     def run(self, input: npt.NDArray[np.float32], output: npt.NDArray[np.float32]) -> None: ...
+
+class Attention:
+    def __init__(
+        self,
+        isa: str,
+        num_threads: int,
+        kv_dtype: str,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        window: int,
+        num_pages: int,
+    ) -> None: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def write(
+        self,
+        pages: npt.NDArray[np.int32],
+        start: int,
+        keys: npt.NDArray[np.float32],
+        values: npt.NDArray[np.float32],
+    ) -> None: ...
+    def run(
+        self,
+        starts: npt.NDArray[np.int32],
+        lengths: npt.NDArray[np.int32],
+        page_offsets: npt.NDArray[np.int32],
+        pages: npt.NDArray[np.int32],
+        queries: npt.NDArray[np.float32],
+        outputs: npt.NDArray[np.float32],
+    ) -> None: ...

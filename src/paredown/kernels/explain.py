@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, chosen_isa, supported_isas
-from paredown.spec.weight import DEFAULT_ACTIVATIONS, ActivationDType, WeightDType
+from paredown.spec.weight import ACTIVATIONS, ActivationDType, WeightDType
 
 # What computes 8-bit codes computes codes of fewer bits, but for the sets that have a shorter way.
 _FULL_BYTE: WeightDType = "int8"
@@ -102,7 +102,7 @@ def explain_kernels(isa: str) -> list[KernelChoice]:
             activations=activations,
             instructions=_instructions(isa, dtype, activations),
         )
-        for dtype, activations in DEFAULT_ACTIVATIONS.items()
+        for dtype, (activations, *_) in ACTIVATIONS.items()
     ]
 
 

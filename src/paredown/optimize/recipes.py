@@ -6,18 +6,18 @@ from paredown.compress.recipe import HEAD
 from paredown.formats.table import FORMATS, bits_per_weight
 from paredown.spec.model import ModelSpec
 
+# From large to small, a step of about a bit each; --formats tries any other.
 DEFAULT_FORMATS = (
-    "fp32",
     "bf16",
-    "fp16",
+    "fp8",
     "int8",
-    "int8-asym",
+    "w8a8",
+    "int6-g128",
+    "int5-g64",
     "int4-g32",
     "int4-g32-asym",
-    "int4-g64",
-    "int4-g64-asym",
     "int4-g128",
-    "int4-g128-asym",
+    "int3-g32-asym",
 )
 HEAD_FORMAT = "int8"
 # Rounding an output layer to 8 bits halves it, so that decoding wins at least half of this share.
@@ -47,13 +47,13 @@ class Search:
 
 
 def default_search(spec: ModelSpec) -> Search:
-    """Every default format, and the symmetric quantized ones with a quantized output layer where
-    that layer is a large part of what a decode step reads."""
+    """Every default format, and the symmetric integers with a quantized output layer where that
+    layer is a large part of what a decode step reads."""
     share = head_share(spec)
     recipes: tuple[str, ...] = DEFAULT_FORMATS
     if share >= MIN_HEAD_SHARE:
         formats = ((name, FORMATS[name]) for name in DEFAULT_FORMATS)
-        names = (name for name, spec in formats if spec.is_quantized and spec.symmetric)
+        names = (name for name, spec in formats if spec.is_integer and spec.symmetric)
         recipes += tuple(f"{name}{HEAD}{HEAD_FORMAT}" for name in names)
     return Search(recipes=recipes, head_share=share)
 

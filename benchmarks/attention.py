@@ -1,0 +1,130 @@
+"""Speed of attention over pages for each page format, beside this machine's limits.
+
+    python benchmarks/attention.py [--isa avx2] [--threads 2] [--json]
+
+The shape is one layer of Llama 3.2 1B (32 heads, 8 kv heads of 64). Decode is one token after 4,096
+(bound by bytes: MBU against the bandwidth of a large buffer; sixteen layers take turns, so that no
+cache holds their pages), prefill 512 tokens from nothing (bound by arithmetic: MFU counts four
+operations per head dimension and key seen, against the bf16 peak of the vector units, which matrix
+tiles can exceed). Rounds alternate over the formats; medians are shown.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from attention_reference import KV_DTYPES
+from paredown.kernels import _core
+from paredown.kernels.isa import chosen_isa
+from paredown.kernels.probe import default_num_threads, measure_bandwidth
+from paredown.spec.kv import PAGE_SIZE
+
+NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, NUM_LAYERS = 32, 8, 64, 16
+CONTEXT = 4096
+PREFILL = 512
+NUM_ROUNDS = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measurement of one layer: median time and what it is of the machine's limit."""
+
+    job: str
+    kv_dtype: str
+    median_us: float
+    spread_us: float
+    mbu: float
+    mfu: float
+
+
+class Job:
+    """Attention of `num_tokens` queries at the end of a context, over layers that take turns."""
+
+    def __init__(self, dtype: str, isa: str, threads: int, context: int, num_tokens: int) -> None:
+        rng = np.random.default_rng(0)
+        self.dtype, self.context, self.num_tokens = dtype, context, num_tokens
+        num_pages = context // PAGE_SIZE
+        self.core = _core.Attention(
+            isa, threads, dtype, NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, 0, NUM_LAYERS * num_pages
+        )
+        pages = rng.permutation(NUM_LAYERS * num_pages).astype(np.int32)
+        self.layers = pages.reshape(NUM_LAYERS, num_pages)
+        for layer in self.layers:
+            keys = rng.normal(size=(context, NUM_KV_HEADS * HEAD_DIM)).astype(np.float32)
+            self.core.write(layer, 0, keys, keys[::-1].copy())
+        queries = rng.normal(size=(num_tokens, NUM_HEADS * HEAD_DIM)) / np.sqrt(HEAD_DIM)
+        self.queries = queries.astype(np.float32)
+        self.outputs = np.empty_like(self.queries)
+
+    @property
+    def layer_bytes(self) -> float:
+        return self.core.num_bytes / NUM_LAYERS
+
+    def seconds(self) -> float:
+        """One layer's time: the mean over all of them, one after the other."""
+        starts = np.array([self.context - self.num_tokens], dtype=np.int32)
+        lengths = np.array([self.num_tokens], dtype=np.int32)
+        offsets = np.array([0, self.context // PAGE_SIZE], dtype=np.int32)
+        begin = time.perf_counter()
+        for pages in self.layers:
+            self.core.run(starts, lengths, offsets, pages, self.queries, self.outputs)
+        return (time.perf_counter() - begin) / NUM_LAYERS
+
+
+def measure(isa: str, threads: int) -> list[Row]:
+    peak = _core.measure_peak(isa, threads, "bf16")
+    found = []
+    for name, context, num_tokens in (("decode", CONTEXT, 1), ("prefill", PREFILL, PREFILL)):
+        jobs = [Job(dtype, isa, threads, context, num_tokens) for dtype in KV_DTYPES]
+        times: dict[str, list[float]] = {job.dtype: [] for job in jobs}
+        for round_ in range(NUM_ROUNDS + 1):
+            for job in jobs:
+                seconds = job.seconds()
+                if round_ > 0:
+                    times[job.dtype].append(seconds)
+        bandwidth = measure_bandwidth(threads, 1 << 27)
+        num_keys = sum(range(context - num_tokens + 1, context + 1))
+        for job in jobs:
+            median = statistics.median(times[job.dtype])
+            found.append(
+                Row(
+                    job=name,
+                    kv_dtype=job.dtype,
+                    median_us=median * 1e6,
+                    spread_us=(max(times[job.dtype]) - min(times[job.dtype])) * 1e6,
+                    mbu=job.layer_bytes / median / bandwidth,
+                    mfu=4 * NUM_HEADS * HEAD_DIM * num_keys / median / peak,
+                )
+            )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--isa", default=None)
+    parser.add_argument("--threads", type=int, default=default_num_threads())
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    isa = args.isa or chosen_isa()
+    found = measure(isa, args.threads)
+    if args.json:
+        print(json.dumps([asdict(row) for row in found], indent=2))
+        return
+    print(f"{isa}, {args.threads} threads, one layer, medians of {NUM_ROUNDS} alternating rounds")
+    print(f"{'job':>8} {'pages':>6} {'us':>9} {'spread':>8} {'MBU':>5} {'MFU':>5}")
+    for row in found:
+        print(
+            f"{row.job:>8} {row.kv_dtype:>6} {row.median_us:>9.1f} {row.spread_us:>8.1f} "
+            f"{row.mbu:>5.2f} {row.mfu:>5.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

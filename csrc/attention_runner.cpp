@@ -1,0 +1,124 @@
+#include "attention_runner.h"
+
+#include <algorithm>
+
+namespace paredown {
+namespace {
+
+// A task of more than this part of a thread's share is split over its chunks, so that the shares of
+// a few long contexts come out even.
+constexpr int64_t kTasksPerThread = 4;
+
+int64_t divide_up(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+
+}  // namespace
+
+AttentionRunner::AttentionRunner(const KernelTable& kernels, ThreadPool& pool, AttentionShape shape)
+    : kernels_(kernels),
+      pool_(pool),
+      shape_(shape),
+      scratch_(pool.num_threads() * attention_scratch_floats(shape.head_dim) *
+               static_cast<int64_t>(sizeof(float))) {}
+
+// Tiles times blocks, and one more tile for loading a block.
+int64_t AttentionRunner::cost(const AttentionTask& task) const {
+  const int64_t last = task.start + (task.row_end - 1) / task.heads_per_kv;
+  int64_t first = task.chunk_begin * kChunkKeys;
+  if (task.window > 0) {
+    first = std::max(first, task.start + task.row_begin / task.heads_per_kv - task.window + 1);
+  }
+  const int64_t end = std::min(last + 1, task.chunk_end * kChunkKeys);
+  const int64_t num_blocks = divide_up(end, kBlockKeys) - first / kBlockKeys;
+  return num_blocks * (divide_up(task.row_end - task.row_begin, kTileRows) + 1);
+}
+
+void AttentionRunner::plan(std::span<const AttentionSlice> slices) {
+  const int64_t heads_per_kv = shape_.num_heads / shape_.num_kv_heads;
+  wholes_.clear();
+  tasks_.clear();
+  split_.clear();
+  num_partial_floats_ = 0;
+  int64_t token = 0;
+  int64_t total = 0;
+  for (const AttentionSlice& slice : slices) {
+    const int64_t num_rows = slice.num_tokens * heads_per_kv;
+    for (int64_t kv_head = 0; kv_head < shape_.num_kv_heads; ++kv_head) {
+      for (int64_t row = 0; row < num_rows; row += kTaskRows) {
+        AttentionTask task{slice.pages, slice.start,
+                           token,       shape_.window,
+                           kv_head,     heads_per_kv,
+                           row,         std::min(num_rows, row + kTaskRows),
+                           0,           0,
+                           -1};
+        const int64_t first = slice.start + row / heads_per_kv - shape_.window + 1;
+        const int64_t last = slice.start + (task.row_end - 1) / heads_per_kv;
+        task.chunk_begin = shape_.window > 0 ? std::max<int64_t>(0, first) / kChunkKeys : 0;
+        task.chunk_end = last / kChunkKeys + 1;
+        total += cost(task);
+        wholes_.push_back(task);
+      }
+    }
+    token += slice.num_tokens;
+  }
+  const int64_t max_cost = divide_up(total, kTasksPerThread * pool_.num_threads());
+  for (const AttentionTask& whole : wholes_) add_tasks(whole, max_cost);
+  const int64_t num_bytes = num_partial_floats_ * static_cast<int64_t>(sizeof(float));
+  if (num_bytes > partials_.num_bytes()) partials_ = AlignedBuffer(num_bytes);
+  share_tasks(total);
+}
+
+void AttentionRunner::add_tasks(const AttentionTask& whole, int64_t max_cost) {
+  const int64_t num_chunks = whole.chunk_end - whole.chunk_begin;
+  const int64_t num_tasks = std::min(num_chunks, divide_up(cost(whole), max_cost));
+  if (pool_.num_threads() == 1 || num_tasks < 2) {
+    tasks_.push_back(whole);
+    return;
+  }
+  const int64_t chunk_floats = (whole.row_end - whole.row_begin) * partial_floats(shape_.head_dim);
+  split_.push_back(whole);
+  split_.back().partial = num_partial_floats_;
+  for (int64_t i = 0; i < num_tasks; ++i) {
+    AttentionTask part = whole;
+    part.chunk_begin = whole.chunk_begin + num_chunks * i / num_tasks;
+    part.chunk_end = whole.chunk_begin + num_chunks * (i + 1) / num_tasks;
+    part.partial = num_partial_floats_ + (part.chunk_begin - whole.chunk_begin) * chunk_floats;
+    tasks_.push_back(part);
+  }
+  num_partial_floats_ += num_chunks * chunk_floats;
+}
+
+// Contiguous shares of about equal cost: neighbours read the same pages.
+void AttentionRunner::share_tasks(int64_t total) {
+  const int64_t num_shares = pool_.num_threads();
+  shares_.assign(static_cast<size_t>(num_shares) + 1, static_cast<int64_t>(tasks_.size()));
+  shares_[0] = 0;
+  int64_t share = 1;
+  int64_t done = 0;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const int64_t task_cost = cost(tasks_[i]);
+    while (share < num_shares && 2 * done + task_cost > 2 * total * share / num_shares) {
+      shares_[static_cast<size_t>(share++)] = static_cast<int64_t>(i);
+    }
+    done += task_cost;
+  }
+}
+
+void AttentionRunner::run(const KvView& kv, AttentionRows rows) {
+  rows.partials = partials_.as<float>();
+  pool_.run([&](int share, int) {
+    float* scratch = scratch_.as<float>() + share * attention_scratch_floats(shape_.head_dim);
+    for (int64_t i = shares_[static_cast<size_t>(share)];
+         i < shares_[static_cast<size_t>(share) + 1]; ++i) {
+      kernels_.attend(kv, rows, tasks_[static_cast<size_t>(i)], scratch);
+    }
+  });
+  if (split_.empty()) return;
+  pool_.run([&](int share, int num_shares) {
+    const Range range = static_share(static_cast<int64_t>(split_.size()), share, num_shares);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      kernels_.merge(kv, rows, split_[static_cast<size_t>(i)]);
+    }
+  });
+}
+
+}  // namespace paredown

@@ -1,0 +1,144 @@
+"""Attention over pages in float64, one query head at a time, and random cases for it.
+
+Letters: T tokens, H query heads, K kv heads, D head_dim.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.kernels import _core
+from paredown.spec.kv import PAGE_SIZE
+
+Floats = npt.NDArray[np.float32]
+
+KV_DTYPES = ("fp32", "bf16", "int8", "int4")
+
+
+def round_bf16(x: Floats) -> Floats:
+    """To the nearest bf16, ties to even."""
+    bits = x.astype(np.float32).view(np.uint32)
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = (bits + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000)
+    return rounded.astype(np.uint32).view(np.float32)
+
+
+def stored(dtype: str, x_TKD: Floats) -> npt.NDArray[np.float64]:
+    """What a page gives back for keys or values that were written to it."""
+    if dtype == "fp32":
+        return x_TKD.astype(np.float64)
+    if dtype == "bf16":
+        return round_bf16(x_TKD).astype(np.float64)
+    if dtype == "int8":
+        scale = np.abs(x_TKD).max(axis=-1, keepdims=True) / np.float32(127)
+        low, high = -128, 127
+    else:
+        at = np.abs(x_TKD).argmax(axis=-1)[..., None]
+        scale = np.take_along_axis(x_TKD, at, axis=-1) / np.float32(-8)
+        low, high = -8, 7
+    scale = round_bf16(scale.astype(np.float32))
+    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale != 0)
+    codes = np.rint(np.clip(x_TKD * inverse, low, high))
+    return codes.astype(np.float64) * scale.astype(np.float64)
+
+
+def attend(
+    q_THD: Floats,
+    keys_TKD: npt.NDArray[np.float64],
+    values_TKD: npt.NDArray[np.float64],
+    start: int,
+    window: int,
+) -> npt.NDArray[np.float64]:
+    """Softmax of q . k over the keys up to each query's own position; q is scaled already."""
+    num_tokens, num_heads, _ = q_THD.shape
+    group = num_heads // keys_TKD.shape[1]
+    output = np.empty(q_THD.shape, dtype=np.float64)
+    for t in range(num_tokens):
+        position = start + t
+        first = max(0, position - window + 1) if window else 0
+        for head in range(num_heads):
+            keys = keys_TKD[first : position + 1, head // group]
+            scores = keys @ q_THD[t, head].astype(np.float64)
+            weights = np.exp(scores - scores.max())
+            output[t, head] = (
+                weights @ values_TKD[first : position + 1, head // group] / weights.sum()
+            )
+    return output
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionCase:
+    """One sequence: queries for all of its tokens, keys, values, and the pages they lie on."""
+
+    dtype: str
+    window: int
+    q_THD: Floats
+    k_TKD: Floats
+    v_TKD: Floats
+    pages: npt.NDArray[np.int32]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.q_THD)
+
+    def core(self, isa: str, num_threads: int = 1, num_pages: int | None = None) -> _core.Attention:
+        """A core that holds this case's keys and values."""
+        _, num_heads, head_dim = self.q_THD.shape
+        pages = int(self.pages.max()) + 1 if num_pages is None else num_pages
+        core = _core.Attention(
+            isa, num_threads, self.dtype, num_heads, self.k_TKD.shape[1], head_dim, self.window,
+            pages,
+        )  # fmt: skip
+        self.write(core)
+        return core
+
+    def write(self, core: _core.Attention) -> None:
+        flat = (self.num_tokens, -1)
+        core.write(self.pages, 0, self.k_TKD.reshape(flat), self.v_TKD.reshape(flat))
+
+    def expected(self, start: int = 0) -> npt.NDArray[np.float64]:
+        keys, values = stored(self.dtype, self.k_TKD), stored(self.dtype, self.v_TKD)
+        return attend(self.q_THD[start:], keys, values, start, self.window)
+
+
+def random_attention(
+    rng: np.random.Generator,
+    dtype: str,
+    *,
+    num_tokens: int,
+    num_kv_heads: int = 2,
+    heads_per_kv: int = 2,
+    head_dim: int = 32,
+    window: int = 0,
+    pages: npt.NDArray[np.int32] | None = None,
+) -> AttentionCase:
+    def normal(num_heads: int) -> Floats:
+        return rng.normal(size=(num_tokens, num_heads, head_dim)).astype(np.float32)
+
+    num_pages = -(-num_tokens // PAGE_SIZE)
+    return AttentionCase(
+        dtype=dtype,
+        window=window,
+        q_THD=normal(num_kv_heads * heads_per_kv) / np.float32(np.sqrt(head_dim)),
+        k_TKD=normal(num_kv_heads),
+        v_TKD=normal(num_kv_heads),
+        pages=rng.permutation(num_pages).astype(np.int32) if pages is None else pages,
+    )
+
+
+def run_slices(core: _core.Attention, slices: list[tuple[AttentionCase, int, int]]) -> Floats:
+    """Outputs [T, H, D] of tokens [begin, end) of each case, all in one call."""
+    queries = np.concatenate([case.q_THD[begin:end] for case, begin, end in slices])
+    flat = np.ascontiguousarray(queries.reshape(len(queries), -1))
+    output = np.full(flat.shape, np.nan, dtype=np.float32)
+    offsets = np.cumsum([0, *(len(case.pages) for case, _, _ in slices)])
+    core.run(
+        np.array([begin for _, begin, _ in slices], dtype=np.int32),
+        np.array([end - begin for _, begin, end in slices], dtype=np.int32),
+        offsets.astype(np.int32),
+        np.concatenate([case.pages for case, _, _ in slices]),
+        flat,
+        output,
+    )
+    return output.reshape(queries.shape)

@@ -1,0 +1,220 @@
+"""Attention over pages against a float64 reference, and the same bits however it is cut."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention_reference import (
+    KV_DTYPES,
+    AttentionCase,
+    random_attention,
+    run_slices,
+    stored,
+)
+from paredown.kernels import _core
+from paredown.kernels.isa import supported_isas
+from paredown.spec.kv import PAGE_SIZE
+
+ISAS = supported_isas()
+# The kernels multiply bf16 halves of queries and weights on some sets: about 2^-17 each.
+TOLERANCE = 1e-5
+# Pages, blocks of 64 and chunks of 512 keys begin and end around these.
+BORDERS = (1, 15, 16, 17, 63, 64, 65, 127, 130, 511, 512, 513, 530, 1024, 1089)
+
+
+def assert_close(case: AttentionCase, isa: str, start: int = 0, tolerance: float = TOLERANCE):
+    output = run_slices(case.core(isa), [(case, start, case.num_tokens)])
+    np.testing.assert_allclose(output, case.expected(start), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+@pytest.mark.parametrize("num_tokens", BORDERS)
+def test_agrees_with_the_reference_around_the_borders(
+    isa: str, dtype: str, num_tokens: int
+) -> None:
+    case = random_attention(np.random.default_rng(num_tokens), dtype, num_tokens=num_tokens)
+    assert_close(case, isa, start=max(0, num_tokens - 40))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    isa=st.sampled_from(ISAS),
+    dtype=st.sampled_from(KV_DTYPES),
+    head_dim=st.integers(1, 16).map(lambda n: 16 * n),
+    num_kv_heads=st.integers(1, 3),
+    heads_per_kv=st.integers(1, 8),
+    num_tokens=st.integers(1, 150),
+    window=st.sampled_from([0, 1, 7, 16, 50, 64, 100]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_agrees_with_the_reference_for_any_shape(
+    isa: str,
+    dtype: str,
+    head_dim: int,
+    num_kv_heads: int,
+    heads_per_kv: int,
+    num_tokens: int,
+    window: int,
+    seed: int,
+) -> None:
+    case = random_attention(
+        np.random.default_rng(seed),
+        dtype,
+        num_tokens=num_tokens,
+        num_kv_heads=num_kv_heads,
+        heads_per_kv=heads_per_kv,
+        head_dim=head_dim,
+        window=window,
+    )
+    assert_close(case, isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+def test_a_window_over_many_chunks(isa: str, dtype: str) -> None:
+    for window in (600, 1030):
+        case = random_attention(np.random.default_rng(7), dtype, num_tokens=1700, window=window)
+        assert_close(case, isa, start=1650)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_instruction_sets_agree(isa: str, dtype: str) -> None:
+    case = random_attention(np.random.default_rng(3), dtype, num_tokens=700, head_dim=64)
+    slices = [(case, 660, 700)]
+    np.testing.assert_allclose(
+        run_slices(case.core(isa), slices),
+        run_slices(case.core("generic"), slices),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_same_bits_alone_in_any_batch_chunking_and_on_any_threads(data: st.DataObject) -> None:
+    isa = data.draw(st.sampled_from(ISAS))
+    dtype = data.draw(st.sampled_from(KV_DTYPES))
+    shape = {
+        "num_kv_heads": data.draw(st.integers(1, 2)),
+        "heads_per_kv": data.draw(st.sampled_from([1, 2, 3, 4, 5, 7, 8])),
+        "head_dim": data.draw(st.sampled_from([16, 48, 64])),
+        "window": data.draw(st.sampled_from([0, 0, 19, 64, 555])),
+    }
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    lengths = data.draw(
+        st.lists(st.one_of(st.integers(1, 150), st.integers(500, 1100)), min_size=1, max_size=4)
+    )
+    num_pages = [-(-length // PAGE_SIZE) for length in lengths]
+    shuffled = rng.permutation(sum(num_pages)).astype(np.int32)
+    own = np.split(shuffled, np.cumsum(num_pages)[:-1])
+    cases = [
+        random_attention(rng, dtype, num_tokens=length, pages=pages, **shape)
+        for length, pages in zip(lengths, own, strict=True)
+    ]
+    together = cases[0].core(isa, num_threads=3, num_pages=sum(num_pages))
+    for case in cases[1:]:
+        case.write(together)
+    begins = [max(0, case.num_tokens - data.draw(st.integers(1, 90))) for case in cases]
+    ends = [data.draw(st.integers(b + 1, c.num_tokens)) for b, c in zip(begins, cases, strict=True)]
+    output = run_slices(together, list(zip(cases, begins, ends, strict=True)))
+    row = 0
+    for case, begin, end in zip(cases, begins, ends, strict=True):
+        alone = run_slices(case.core(isa, num_pages=sum(num_pages)), [(case, begin, end)])
+        assert alone.tobytes() == output[row : row + end - begin].tobytes()
+        single = run_slices(together, [(case, end - 1, end)])
+        assert single[0].tobytes() == alone[-1].tobytes()
+        row += end - begin
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+def test_same_bits_when_threads_share_a_long_context(isa: str, dtype: str) -> None:
+    case = random_attention(
+        np.random.default_rng(5), dtype, num_tokens=2600, num_kv_heads=1, heads_per_kv=4
+    )
+    slices = [(case, 2599, 2600)]
+    expected = run_slices(case.core(isa), slices)
+    for num_threads in (2, 3, 5):
+        assert run_slices(case.core(isa, num_threads), slices).tobytes() == expected.tobytes()
+    assert run_slices(case.core(isa, 2), [(case, 2500, 2600)])[-1].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+def test_later_tokens_of_a_page_leave_no_trace(isa: str, dtype: str) -> None:
+    """Whatever an earlier owner left behind a sequence's end is masked to exactly nothing."""
+    rng = np.random.default_rng(9)
+    case = random_attention(rng, dtype, num_tokens=70)
+    clean = run_slices(case.core(isa), [(case, 60, 70)])
+    for poison in (np.nan, np.inf, -np.inf, 3e38):
+        size = (10, case.k_TKD.shape[1] * case.k_TKD.shape[2])
+        bad = np.full(size, poison, dtype=np.float32)
+        core = case.core(isa)
+        core.write(case.pages, 70, bad, bad)
+        assert run_slices(core, [(case, 60, 70)]).tobytes() == clean.tobytes()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+def test_extreme_scores(isa: str, dtype: str) -> None:
+    case = random_attention(np.random.default_rng(2), dtype, num_tokens=600)
+    for factor in (0.0, 1e-30, 1e6, 1e15):
+        q = (case.q_THD * np.float32(factor)).astype(np.float32)
+        scaled = AttentionCase(
+            dtype=dtype, window=0, q_THD=q, k_TKD=case.k_TKD, v_TKD=case.v_TKD, pages=case.pages
+        )
+        output = run_slices(scaled.core(isa), [(scaled, 500, 600)])
+        assert np.isfinite(output).all()
+        if factor < 1:
+            np.testing.assert_allclose(output, scaled.expected(500), rtol=TOLERANCE, atol=TOLERANCE)
+        else:  # one key takes nearly all
+            close = np.abs(output - scaled.expected(500)).max(axis=-1) < 1e-3
+            assert close.mean() > 0.95
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+def test_keys_and_values_of_zero(isa: str, dtype: str) -> None:
+    case = random_attention(np.random.default_rng(2), dtype, num_tokens=90)
+    case.k_TKD[:] = 0
+    case.v_TKD[3::4] = 0
+    assert_close(case, isa)
+    case.v_TKD[:] = 0
+    assert not run_slices(case.core(isa), [(case, 0, 90)]).any()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_codes_stay_within_half_a_step(dtype: str) -> None:
+    x = np.random.default_rng(0).normal(size=(50, 2, 64)).astype(np.float32)
+    step = np.abs(x).max(axis=-1, keepdims=True) / (127 if dtype == "int8" else 8)
+    error = np.abs(stored(dtype, x) - x)
+    # The largest of the other sign is cut off at 7 of 8 steps.
+    assert (error <= step * (0.6 if dtype == "int8" else 1.1)).all()
+    assert error.mean() < 0.3 * step.mean()
+
+
+def test_bad_arguments_are_refused() -> None:
+    case = random_attention(np.random.default_rng(0), "bf16", num_tokens=20)
+    core = case.core("")
+    with pytest.raises(ValueError, match="kv_dtype 'int2' is unknown"):
+        _core.Attention("", 1, "int2", 2, 1, 16, 0, 1)
+    with pytest.raises(ValueError, match="do not fit"):
+        _core.Attention("", 1, "bf16", 2, 1, 24, 0, 1)
+    with pytest.raises(ValueError, match="too few pages"):
+        run_slices(core, [(case, 10, 20), (random_attention_of_no_pages(case), 0, 20)])
+    with pytest.raises(ValueError, match="a page is unknown"):
+        core.write(np.array([5], dtype=np.int32), 0, *[np.zeros((1, 64), dtype=np.float32)] * 2)
+
+
+def random_attention_of_no_pages(case: AttentionCase) -> AttentionCase:
+    return AttentionCase(
+        dtype=case.dtype,
+        window=0,
+        q_THD=case.q_THD,
+        k_TKD=case.k_TKD,
+        v_TKD=case.v_TKD,
+        pages=np.empty(0, dtype=np.int32),
+    )

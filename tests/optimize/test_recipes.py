@@ -1,0 +1,40 @@
+"""Which recipes are tried when none are named."""
+
+from dataclasses import replace
+
+from paredown.compress.recipe import find_recipe
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.optimize.recipes import DEFAULT_FORMATS, MIN_HEAD_SHARE, default_search, head_share
+
+
+def test_the_output_layer_of_the_default_model_is_worth_quantizing() -> None:
+    spec = Checkpoint.open(resolve_model(None)).spec
+    search = default_search(spec)
+    head = 2 * spec.vocab_size * spec.hidden_size
+    linear = spec.num_linear_parameters() * 4.125 / 8
+    assert search.head_share == head_share(spec) == head / (head + linear)
+    assert 0.6 < search.head_share < 0.7
+    assert search.recipes[: len(DEFAULT_FORMATS)] == DEFAULT_FORMATS
+    heads = [find_recipe(name) for name in search.recipes[len(DEFAULT_FORMATS) :]]
+    assert "int4-g128-head-int8" in [recipe.name for recipe in heads]
+    assert all(recipe.linear.symmetric and recipe.linear.is_integer for recipe in heads)
+    assert "was tried: in bf16 it is 63% of the weights" in search.note
+
+
+def test_a_small_output_layer_is_left_alone() -> None:
+    """A 13-billion-parameter Llama 2."""
+    spec = replace(
+        Checkpoint.open(resolve_model(None)).spec,
+        hidden_size=5120,
+        num_layers=40,
+        num_heads=40,
+        num_kv_heads=40,
+        head_dim=128,
+        intermediate_size=13824,
+        vocab_size=32000,
+    )
+    search = default_search(spec)
+    assert search.head_share < MIN_HEAD_SHARE
+    assert search.recipes == DEFAULT_FORMATS
+    assert "was not tried" in search.note
