@@ -25,13 +25,16 @@ def pack_weights(
 ) -> None:
     """`activations` None reads the input of each linear layer as its format says. Raises
     ConfigError for activations that a weight cannot be multiplied with."""
-    _load_tables(checkpoint, model)
+    _load_tables(checkpoint, model, activations)
     for layer in range(checkpoint.spec.num_layers):
         _load_layer(checkpoint, model, layer, activations)
 
 
-def _load_tables(checkpoint: Checkpoint, model: NativeModel) -> None:
-    _add_linears(model, "output", 0, [checkpoint.output()], [None])
+def _load_tables(
+    checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
+) -> None:
+    output = _with_activations(checkpoint.output(), activations)
+    _add_linears(model, "output", 0, [output], [None])
     if checkpoint.spec.tied_embeddings:
         model.tie_embedding()
     else:
