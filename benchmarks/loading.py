@@ -23,7 +23,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -36,44 +35,11 @@ from paredown.kernels.probe import default_num_threads
 
 WAYS: Mapping[str, Mapping[str, str]] = {"packing": {VARIABLE: "off"}, "mapped": {}}
 NUM_ROUNDS = 7
-PROMPT = [1, 2, 3, 4]
-
-
-def phases(folder: Path, num_threads: int) -> dict[str, float]:
-    """Runs in a process of its own, whose imports are part of what is measured."""
-    times = {}
-    start = time.perf_counter()
-
-    def lap(name: str) -> None:
-        nonlocal start
-        now = time.perf_counter()
-        times[name] = now - start
-        start = now
-
-    from paredown.engine.executor import SequenceSlice
-    from paredown.engine.native_executor import load_executor
-    from paredown.engine.packed_cache import CacheConfig
-    from paredown.models.checkpoint import Checkpoint
-    from paredown.models.tokenizer import Tokenizer
-
-    lap("import")
-    checkpoint = Checkpoint.open(folder)
-    lap("open")
-    cache = CacheConfig.from_environment()
-    executor = load_executor(checkpoint, num_pages=64, num_threads=num_threads, cache=cache)
-    lap("load")
-    Tokenizer.open(folder)
-    lap("tokenizer")
-    executor.step([SequenceSlice(token_ids=PROMPT, start=0, pages=[0], num_logits=1)])
-    lap("first_token")
-    return times
 
 
 def run_phases(folder: Path, num_threads: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.loading", "--phases-of", str(folder)]
-    result = subprocess.run(
-        [*command, "--threads", str(num_threads)], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-m", "benchmarks.loading_phases", str(folder), str(num_threads)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
     times: dict[str, float] = json.loads(result.stdout)
     return times
 
@@ -128,11 +94,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=default_num_threads())
     parser.add_argument("--folder", type=Path, default=Path("runs/bench/models"))
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--phases-of", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.phases_of is not None:
-        print(json.dumps(phases(args.phases_of, args.threads)))
-        return
     results = {}
     for model in args.models:
         variant = Variant(model=model, format=args.format)
