@@ -12,6 +12,7 @@ open          headers of the checkpoint checked against its config
 load          weights packed, or mapped and verified, with nothing beside
 tokenizer     tokenizer.json read
 first_token   one step of a short prompt
+huge_pages    not seconds: the share of the mapped packed weights that lie in huge pages
 
 Figures are medians over the rounds, with the lowest and the highest; `cpu` is the processor time of
 the command, all threads, which a busy neighbour moves less.

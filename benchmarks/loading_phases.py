@@ -39,7 +39,20 @@ def phases(folder: Path, num_threads: int) -> dict[str, float]:
     lap("tokenizer")
     executor.step([SequenceSlice(token_ids=PROMPT, start=0, pages=[0], num_logits=1)])
     lap("first_token")
-    return times
+    return times | {"huge_pages": huge_pages()}
+
+
+def huge_pages() -> float:
+    """The share of the mapped packed weights that the system maps in huge pages."""
+    found: dict[str, int] = {}
+    packed = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, *rest = line.split()
+        if not name.endswith(":"):
+            packed = line.endswith(".packed")
+        elif packed and name in ("Size:", "FilePmdMapped:"):
+            found[name] = found.get(name, 0) + int(rest[0])
+    return found.get("FilePmdMapped:", 0) / found.get("Size:", 1)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What running a checkpoint will take, added up before anything is loaded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paredown.errors import CapacityError
 from paredown.formats.table import bits_per_weight
@@ -18,7 +18,11 @@ _PLANNED_STEP_TOKENS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """Bytes by use. `load_bytes` is the transient copy of the largest weight while it is packed."""
+    """Bytes by use. `load_bytes` is the transient copy of the largest weight while it is packed.
+
+    Packed weights that are mapped from a file count like others: a step reads them all, so the
+    pages of the file must stay in memory, though the system may share and drop them.
+    """
 
     weight_bytes: int
     embedding_bytes: int
@@ -35,6 +39,10 @@ class MemoryPlan:
             + self.step_bytes
             + self.load_bytes
         )
+
+    def without_packing(self) -> "MemoryPlan":
+        """The plan where the weights are packed already."""
+        return replace(self, load_bytes=0)
 
     def arithmetic(self) -> str:
         """One line: the terms and their sum."""

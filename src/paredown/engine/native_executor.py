@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory_plan import default_num_pages, plan_memory
+from paredown.engine.memory_plan import MemoryPlan, default_num_pages, plan_memory
 from paredown.engine.pack_weights import pack_weights
 from paredown.engine.packed_cache import CacheConfig, PackedCache
 from paredown.errors import ConfigError
@@ -135,31 +135,34 @@ def start_loading(
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
     kv = KVSpec(num_pages=pages, dtype=kv_dtype)
     plan = plan_memory(checkpoint, kv)
-    plan.check(available)
     packed_cache = None
     if cache is not None and plan.weight_bytes >= cache.min_bytes:
         options = {} if activations is None else {"activations": activations}
         packed_cache = PackedCache(checkpoint, cache, num_threads=threads, options=options)
-    return Loading(checkpoint, NativeModel(spec, kv, threads), kv, activations, packed_cache)
+    return Loading(checkpoint, kv, plan, threads, activations, packed_cache)
 
 
 class Loading:
-    """A checkpoint on its way into an empty model."""
+    """A checkpoint on its way into a model."""
 
     def __init__(
         self,
         checkpoint: Checkpoint,
-        model: NativeModel,
         kv: KVSpec,
+        plan: MemoryPlan,
+        num_threads: int,
         activations: ActivationDType | None,
         cache: PackedCache | None,
     ) -> None:
         self._checkpoint = checkpoint
-        self._model = model
         self._kv = kv
+        self._plan = plan
         self._activations = activations
         self._cache = cache
         self._file = None if cache is None else cache.find()
+        mapped_plan = plan.without_packing()
+        (plan if self._file is None else mapped_plan).check(available_memory_bytes())
+        self._model = NativeModel(checkpoint.spec, kv, num_threads)
 
     def finish(self) -> NativeExecutor:
         """Waits for the verification, or packs the weights. To be called once."""
@@ -178,6 +181,8 @@ class Loading:
             self._file.verify()
         except PackedFileError as error:
             self._cache.reject(self._file.path, error)
+            self._file = None
+            self._plan.check(available_memory_bytes())
             return False
         self._model.borrow(self._file.blobs())
         return True

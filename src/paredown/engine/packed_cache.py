@@ -118,16 +118,19 @@ class PackedCache:
                 found = PackedFile(path, self._key(digest), self._num_threads)
             except FileNotFoundError:
                 continue
-            except (PackedFileError, OSError) as error:
+            except PackedFileError as error:
                 self.reject(path, error)
+                continue
+            except OSError as error:
+                LOGGER.warning("%s cannot be read: %s", path, error.strerror or error)
                 continue
             with contextlib.suppress(OSError):
                 os.utime(path)  # the time of its last use, for dropping the oldest
             return found
         return None
 
-    def reject(self, path: Path, reason: Exception) -> None:
-        """Says that a file is of no use, and takes it away."""
+    def reject(self, path: Path, reason: PackedFileError) -> None:
+        """Says that a file is damaged, and takes it away."""
         LOGGER.warning("%s is not used: %s; the weights are packed anew", path, reason)
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
