@@ -7,13 +7,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <map>
 #include <stdexcept>
 #include <string>
 
 #include "hash.h"
 #include "isa.h"
 #include "model.h"
+#include "names.h"
 #include "probe.h"
 
 namespace nb = nanobind;
@@ -25,48 +25,6 @@ template <class T, int kDims>
 using Array = nb::ndarray<const T, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
 using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Ints = Array<int32_t, 1>;
-
-template <class Value>
-Value look_up(const std::map<std::string, Value>& table, const std::string& key, const char* what) {
-  const auto found = table.find(key);
-  if (found == table.end()) {
-    throw std::invalid_argument(std::string(what) + " '" + key + "' is unknown");
-  }
-  return found->second;
-}
-
-template <class Value>
-const std::string& name_of(const std::map<std::string, Value>& table, Value value) {
-  return std::find_if(table.begin(), table.end(),
-                      [value](const auto& entry) { return entry.second == value; })
-      ->first;
-}
-
-const std::map<std::string, WeightKind> kWeightKinds = {
-    {"fp32", WeightKind::kFp32}, {"fp16", WeightKind::kFp16}, {"bf16", WeightKind::kBf16},
-    {"fp8", WeightKind::kFp8},   {"int2", WeightKind::kInt2}, {"int3", WeightKind::kInt3},
-    {"int4", WeightKind::kInt4}, {"int5", WeightKind::kInt5}, {"int6", WeightKind::kInt6},
-    {"int8", WeightKind::kInt8}};
-const std::map<std::string, Activations> kActivationForms = {
-    {"fp32", Activations::kFp32},
-    {"bf16", Activations::kBf16},
-    {"int8_group", Activations::kInt8Group},
-    {"int8_row", Activations::kInt8Row},
-    {"int8_static", Activations::kInt8Static}};
-const std::map<std::string, ScaleKind> kScaleKinds = {
-    {"fp32", ScaleKind::kFp32}, {"bf16", ScaleKind::kBf16}, {"fp16", ScaleKind::kFp16}};
-const std::map<std::string, InputKind> kInputKinds = {
-    {"fp32", InputKind::kFp32}, {"bf16", InputKind::kBf16}, {"int8", InputKind::kInt8}};
-const std::map<std::string, NormKind> kNormKinds = {{"rms", NormKind::kRms},
-                                                    {"layer", NormKind::kLayer}};
-const std::map<std::string, Activation> kActivations = {{"silu", Activation::kSilu},
-                                                        {"gelu", Activation::kGelu},
-                                                        {"gelu_tanh", Activation::kGeluTanh},
-                                                        {"relu", Activation::kRelu}};
-const std::map<std::string, KvKind> kKvKinds = {{"bf16", KvKind::kBf16},
-                                                {"fp32", KvKind::kFp32},
-                                                {"int8", KvKind::kInt8},
-                                                {"int4", KvKind::kInt4}};
 
 int64_t element_bytes(WeightKind kind) {
   if (kind == WeightKind::kFp32) return 4;

@@ -16,14 +16,16 @@ import pytest
 import torch
 
 from paredown.compress.compress import compress
-from paredown.engine import packed_cache
+from paredown.engine import native_executor, packed_cache
 from paredown.engine.executor import SequenceSlice
+from paredown.engine.memory_plan import plan_memory
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.engine.packed_cache import FOLDER_NAME, CacheConfig, drop_oldest
-from paredown.errors import ConfigError
+from paredown.errors import CapacityError, ConfigError
 from paredown.formats.table import FORMATS
 from paredown.kernels import _core
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.kv import KVSpec
 from tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 ALWAYS = CacheConfig(min_bytes=0)
@@ -315,6 +317,19 @@ def test_a_damaged_record_is_no_record(folder: Path) -> None:
     for text in ("", "{", "[]", "{}", '{"files": [{}], "digest": 1}', '{"files": 3, "digest": ""}'):
         (folder / FOLDER_NAME / "content").write_text(text)
         assert load(folder).weights_from == "checkpoint"
+
+
+def test_mapped_weights_need_no_room_for_packing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(folder)
+    plan = plan_memory(Checkpoint.open(folder), KVSpec(num_pages=8))
+    monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: plan.total_bytes - 1)
+    assert load(folder).weights_from == "cache"
+    (path,) = packed_files(folder / FOLDER_NAME)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(CapacityError):
+        load(folder)
 
 
 def test_the_log_has_no_warning_when_all_is_well(
