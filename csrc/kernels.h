@@ -92,10 +92,13 @@ inline constexpr int kLayoutVersion = 1;
 struct InputRows {
   float* values;  // fp32 input: [T][row_stride]
   int64_t row_stride;
-  void* codes;          // [T][code_stride bytes]: int8, bf16, or floats rounded to bf16
-  int64_t code_stride;  // where the set has no bf16 products
-  float* scales;        // int8: [T / 16][input_groups][16]
-  int32_t* sums;        // int8: [T / 16][num_groups][16], the sum of the codes of a group
+  // [T][code_stride bytes]: int8, bf16, or floats rounded to bf16 where the set has no bf16
+  // products; `tiled`: [T / 16][code_stride / 64][16 rows][64 bytes].
+  void* codes;
+  int64_t code_stride;
+  bool tiled;
+  float* scales;  // int8: [T / 16][input_groups][16]
+  int32_t* sums;  // int8: [T / 16][num_groups][16], the sum of the codes of a group
 };
 
 struct OutputRows {
@@ -208,6 +211,8 @@ struct KernelTable {
   // Puts one row (num_columns floats, zero beyond the weight's own columns) in the form of its
   // kernel.
   void (*prepare)(const LinearView&, const InputRows&, const float* row, int64_t token);
+  // Whether `linear` wants the codes of this many tokens tiled.
+  bool (*takes_tiles)(const LinearView&, int64_t num_tokens);
   // scratch: linear_scratch_bytes(num_tokens), 64-byte aligned. Begins and ends at even panels.
   void (*linear)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
                  int64_t panel_begin, int64_t panel_end, void* scratch);

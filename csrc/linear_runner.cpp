@@ -17,7 +17,7 @@ void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
   max_columns_ = max_columns;
   const int64_t rows = round_up(num_tokens, kLanes);
   values_ = AlignedBuffer(rows * (max_columns * 4 + kCacheLine));
-  codes_ = AlignedBuffer(rows * (max_columns * 4 + kCacheLine));
+  codes_ = AlignedBuffer(rows * (max_columns * 4 + 2 * kCacheLine));
   scales_ = AlignedBuffer(rows * max_columns / kBlockColumns * 4);
   sums_ = AlignedBuffer(rows * max_columns / kBlockColumns * 4);
   buffers_ = AlignedBuffer(pool_.num_threads() * max_columns * 4);
@@ -25,12 +25,18 @@ void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
   scratch_ = AlignedBuffer(pool_.num_threads() * scratch_bytes_);
 }
 
-InputRows LinearRunner::input_rows(const LinearView& view) const {
-  // A cache line more than a power of two: rows side by side do not share their cache sets.
+InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) const {
   const int64_t element_bytes = view.input == InputKind::kInt8 ? 1 : kernels_.bf16_input_bytes;
-  return {values_.as<float>(), view.num_columns + kCacheLine / 4,
-          codes_.get(),        view.num_columns * element_bytes + kCacheLine,
-          scales_.as<float>(), sums_.as<int32_t>()};
+  const int64_t code_bytes = round_up(view.num_columns * element_bytes, kCacheLine);
+  const bool tiled = kernels_.takes_tiles(view, num_tokens);
+  // A cache line more than a power of two: rows side by side do not share their cache sets.
+  return {values_.as<float>(),
+          view.num_columns + kCacheLine / 4,
+          codes_.get(),
+          tiled ? code_bytes : code_bytes + kCacheLine,
+          tiled,
+          scales_.as<float>(),
+          sums_.as<int32_t>()};
 }
 
 void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,

@@ -32,7 +32,7 @@ class LinearRunner {
   template <class MakeRow>
   void run(const LinearGroup& group, int64_t num_tokens, MakeRow&& make_row, OutputRows output) {
     for (const PackedLinear& part : group.parts) {
-      const InputRows rows = input_rows(part.view());
+      const InputRows rows = input_rows(part.view(), num_tokens);
       auto prepare = [&](int share, int num_shares) {
         const Range range = static_share(num_tokens, share, num_shares);
         float* buffer = buffers_.as<float>() + share * max_columns_;
@@ -51,7 +51,7 @@ class LinearRunner {
   }
 
  private:
-  InputRows input_rows(const LinearView& view) const;
+  InputRows input_rows(const LinearView& view, int64_t num_tokens) const;
   void multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
                 const OutputRows& output);
 

@@ -8,23 +8,19 @@
 namespace paredown {
 namespace {
 
+bool takes_tiles(const LinearView& w, int64_t num_tokens) {
 #if defined(PAREDOWN_HAS_TILES)
-
-// False where the tiles do not take the weight.
-bool int_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
-               int64_t panel_begin, int64_t panel_end, void* scratch) {
-  if (w.num_groups == 1) {
-    if (w.num_columns % 64 != 0) return false;
-    row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
-    return true;
-  }
+  if (w.input != InputKind::kInt8) return w.input == InputKind::kBf16;
+  if (num_tokens <= kFewTokens) return false;
+  if (w.num_groups == 1) return w.num_columns % 64 == 0;
   const bool fits_bytes = w.kind != WeightKind::kInt8 || w.zero_points == nullptr;
-  if (!fits_bytes || !fits_decoded(w)) return false;
-  group_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
-  return true;
-}
-
+  return fits_bytes && fits_decoded(w);
+#else
+  (void)w;
+  (void)num_tokens;
+  return false;
 #endif
+}
 
 // Weights whose codes are read in registers for up to kIntTokens tokens at a time.
 template <int kBits>
@@ -40,7 +36,13 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
                 int64_t panel_begin, int64_t panel_end, void* scratch) {
   const bool few = num_tokens <= kFewTokens || !fits_decoded(w);
 #if defined(PAREDOWN_HAS_TILES)
-  if (!few && int_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch)) return;
+  if (in.tiled && w.num_groups > 1) {
+    return token_blocks(w, in, out, num_tokens,
+                        [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
+                          group_tiles(w, rows, outputs, count, panel_begin, panel_end, scratch);
+                        });
+  }
+  if (in.tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 #endif
   if (w.kind == WeightKind::kInt8 && few) {
     return int_few_tokens<8>(w, in, out, num_tokens, panel_begin, panel_end);

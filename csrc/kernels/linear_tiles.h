@@ -14,9 +14,33 @@ constexpr int64_t kTileBytes = 1024;
 // Column steps whose B tiles of two panels (16 KB) and A tiles of 32 tokens (16 KB) share the first
 // cache.
 constexpr int64_t kStretchSteps = 8;
-// Two panels of B tiles, a column step of 64 bytes each 1 KB.
+// Bytes of inputs that stay in the second cache while all panels of a weight pass over them.
+constexpr int64_t kInputBlockBytes = int64_t{1} << 20;
+constexpr int64_t kMinBlockTokens = 128;
+
+// Calls body(inputs, outputs, tokens) for blocks of tokens whose inputs fit the second cache.
+template <class Body>
+inline void token_blocks(const LinearView& w, const InputRows& in, const OutputRows& out,
+                         int64_t num_tokens, Body&& body) {
+  int64_t block = kInputBlockBytes / in.code_stride / (2 * kLanes) * (2 * kLanes);
+  if (block < kMinBlockTokens) block = kMinBlockTokens;
+  for (int64_t token = 0; token < num_tokens; token += block) {
+    InputRows rows = in;
+    rows.codes = static_cast<uint8_t*>(in.codes) + token * in.code_stride;
+    rows.scales += token * w.input_groups;
+    rows.sums += token * w.num_groups;
+    OutputRows outputs = out;
+    outputs.values += token * out.row_stride;
+    body(rows, outputs, num_tokens - token < block ? num_tokens - token : block);
+  }
+}
+
+// Two panels of B tiles, a column step of 64 bytes each 1 KB; and what comes after them, which is
+// fetched into the cache a few lines per step.
 struct TilePair {
   const uint8_t* panels[2];
+  const uint8_t* next[2];
+  int64_t lines_per_step;
 };
 
 template <bool kInt8, int kC, int kA, int kB>
@@ -28,35 +52,36 @@ inline void multiply() {
   }
 }
 
-// 16 or 32 tokens times two panels over num_steps column steps. The sums are int32 or float
-// [tokens][2 panels][16], zero when `from_zero`.
+// 16 or 32 tokens times two panels over num_steps column steps. x: A tiles, half_bytes from one 16
+// tokens to the next. The sums are int32 or float [tokens][2 panels][16], zero when `from_zero`.
 template <bool kInt8, int kHalves>
 inline void tile_product(const TilePair& weights, int64_t num_steps, const uint8_t* x,
-                         int64_t row_bytes, float* sums, bool from_zero) {
+                         int64_t half_bytes, float* sums, bool from_zero) {
   constexpr int64_t kRow = 2 * kLanes * sizeof(float);
   float* second = sums + kLanes * 2 * kLanes;
   if (from_zero) {
-    tile_zero<0>();
-    tile_zero<1>();
-    tile_zero<2>();
-    tile_zero<3>();
+    unroll<4>([](auto tile) { tile_zero<tile.value>(); });
   } else {
     tile_load<0>(sums, kRow);
     tile_load<1>(sums + kLanes, kRow);
     if constexpr (kHalves == 2) tile_load<2>(second, kRow);
     if constexpr (kHalves == 2) tile_load<3>(second + kLanes, kRow);
   }
-  for (int64_t step = 0; step < num_steps; ++step) {
-    const uint8_t* a = x + step * 64;
+  for (int64_t step = 0; step < num_steps; ++step, x += kTileBytes) {
     tile_load<6>(weights.panels[0] + step * kTileBytes, 64);
-    tile_load<4>(a, row_bytes);
+    tile_load<4>(x, 64);
     multiply<kInt8, 0, 4, 6>();
     tile_load<7>(weights.panels[1] + step * kTileBytes, 64);
     multiply<kInt8, 1, 4, 7>();
     if constexpr (kHalves == 2) {
-      tile_load<5>(a + kLanes * row_bytes, row_bytes);
+      tile_load<5>(x + half_bytes, 64);
       multiply<kInt8, 2, 5, 6>();
       multiply<kInt8, 3, 5, 7>();
+    }
+    for (int64_t line = 0; line < weights.lines_per_step; ++line) {
+      const int64_t offset = (step * weights.lines_per_step + line) * 64;
+      __builtin_prefetch(weights.next[0] + offset, 0, 2);
+      __builtin_prefetch(weights.next[1] + offset, 0, 2);
     }
   }
   tile_store<0>(sums, kRow);
@@ -65,21 +90,28 @@ inline void tile_product(const TilePair& weights, int64_t num_steps, const uint8
   if constexpr (kHalves == 2) tile_store<3>(second + kLanes, kRow);
 }
 
+// All tokens, 32 at a time. Each pass fetches its share of what comes next.
 template <bool kInt8>
-inline void tile_products(const TilePair& weights, int64_t num_steps, const uint8_t* x,
-                          int64_t row_bytes, int64_t num_tokens, float* sums, bool from_zero) {
+inline void tile_products(TilePair weights, int64_t num_steps, const uint8_t* x, int64_t row_bytes,
+                          int64_t num_tokens, float* sums, bool from_zero) {
+  const int64_t num_passes = (num_tokens + 2 * kLanes - 1) / (2 * kLanes);
+  weights.lines_per_step = (kTileBytes / 64 + num_passes - 1) / num_passes;
   int64_t token = 0;
-  for (; token + kLanes < num_tokens; token += 2 * kLanes) {
-    tile_product<kInt8, 2>(weights, num_steps, x + token * row_bytes, row_bytes,
-                           sums + token * 2 * kLanes, from_zero);
-  }
-  if (token < num_tokens) {
-    tile_product<kInt8, 1>(weights, num_steps, x + token * row_bytes, row_bytes,
-                           sums + token * 2 * kLanes, from_zero);
+  for (; token < num_tokens; token += 2 * kLanes) {
+    float* tile_sums = sums + token * 2 * kLanes;
+    const uint8_t* rows = x + token * row_bytes;
+    if (token + kLanes < num_tokens) {
+      tile_product<kInt8, 2>(weights, num_steps, rows, kLanes * row_bytes, tile_sums, from_zero);
+    } else {
+      tile_product<kInt8, 1>(weights, num_steps, rows, kLanes * row_bytes, tile_sums, from_zero);
+    }
+    for (const uint8_t*& next : weights.next) {
+      next += num_steps * weights.lines_per_step * 64;
+    }
   }
 }
 
-// Hands the waiting sums of panels [panel, panel + kPanels) to `complete(token, sums)`.
+// What is left to do with the waiting sums of kPanels panels.
 template <int kPanels>
 inline void finish_pair(const LinearView& w, const InputRows& in, const OutputRows& out,
                         int64_t num_tokens, int64_t panel, const float* sums) {
@@ -102,11 +134,15 @@ inline void finish_pair(const LinearView& w, const InputRows& in, const OutputRo
   }
 }
 
+inline const uint8_t* packed_columns(const LinearView& w, int64_t panel, int64_t first) {
+  return static_cast<const uint8_t*>(w.values) +
+         (panel * w.num_columns + first) / kBlockColumns * block_bytes(w.kind);
+}
+
 // The B tiles of columns [first, first + columns) of a panel: where they lie, or decoded.
 inline const uint8_t* panel_tiles(const LinearView& w, int64_t panel, int64_t first,
                                   int64_t columns, uint8_t* decoded) {
-  const auto* values = static_cast<const uint8_t*>(w.values) +
-                       (panel * w.num_columns + first) / kBlockColumns * block_bytes(w.kind);
+  const uint8_t* values = packed_columns(w, panel, first);
   if (w.kind == WeightKind::kBf16 || w.kind == WeightKind::kInt8) return values;
   if (w.kind == WeightKind::kFp8) {
     decode_fp8(values, columns, decoded);
@@ -116,12 +152,28 @@ inline const uint8_t* panel_tiles(const LinearView& w, int64_t panel, int64_t fi
   return decoded;
 }
 
+// Columns [first, first + columns) of two panels, or of one twice; then the columns after them, or
+// the first ones of the next panels.
+inline TilePair tile_pair(const LinearView& w, int64_t panel, bool single, int64_t first,
+                          int64_t columns, uint8_t* decoded) {
+  const int64_t last = single ? panel : panel + 1;
+  const bool ends = first + columns == w.num_columns;
+  const int64_t next = ends ? 0 : first + columns;
+  TilePair pair{};
+  pair.panels[0] = panel_tiles(w, panel, first, columns, decoded);
+  pair.panels[1] =
+      single ? pair.panels[0]
+             : panel_tiles(w, last, first, columns, decoded + kLanes * kDecodedColumns * 2);
+  pair.next[0] = packed_columns(w, ends ? panel + 2 : panel, next);
+  pair.next[1] = packed_columns(w, ends ? last + 2 : last, next);
+  return pair;
+}
+
 // Weights without groups: bf16 and fp8 times bf16, or one int32 sum over the whole row.
 template <bool kInt8>
 void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& out,
                   int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   constexpr int64_t kStep = kInt8 ? 64 : 32;
-  constexpr int64_t kElement = kInt8 ? 1 : 2;
   constexpr int64_t kStretch = kStretchSteps * kStep;
   auto* decoded = static_cast<uint8_t*>(scratch);
   auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
@@ -132,13 +184,9 @@ void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& ou
     for (int64_t first = 0; first < w.num_columns; first += kStretch) {
       const int64_t left = w.num_columns - first;
       const int64_t columns = left < kStretch ? left : kStretch;
-      TilePair weights;
-      weights.panels[0] = panel_tiles(w, panel, first, columns, decoded);
-      weights.panels[1] = single ? weights.panels[0]
-                                 : panel_tiles(w, panel + 1, first, columns,
-                                               decoded + kLanes * kDecodedColumns * kElement);
-      tile_products<kInt8>(weights, columns / kStep, x + first * kElement, in.code_stride,
-                           num_tokens, sums, first == 0);
+      tile_products<kInt8>(tile_pair(w, panel, single, first, columns, decoded), columns / kStep,
+                           x + first / kStep * kTileBytes, in.code_stride, num_tokens, sums,
+                           first == 0);
     }
     if (single) {
       finish_pair<1>(w, in, out, num_tokens, panel, sums);
@@ -150,10 +198,14 @@ void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& ou
 
 void row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
                int64_t panel_begin, int64_t panel_end, void* scratch) {
-  if (w.input == InputKind::kInt8) {
-    return row_tiles_of<true>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
-  }
-  row_tiles_of<false>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  token_blocks(w, in, out, num_tokens,
+               [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
+                 if (w.input == InputKind::kInt8) {
+                   row_tiles_of<true>(w, rows, outputs, count, panel_begin, panel_end, scratch);
+                 } else {
+                   row_tiles_of<false>(w, rows, outputs, count, panel_begin, panel_end, scratch);
+                 }
+               });
 }
 
 #endif

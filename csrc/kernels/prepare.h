@@ -11,21 +11,34 @@ inline int64_t input_index(int64_t token, int64_t num_groups, int64_t group) {
   return (token / kLanes * num_groups + group) * kLanes + token % kLanes;
 }
 
+// Where a row of codes begins, and how far byte `i` of it lies from there: a run of 64 bytes is in
+// one piece in either layout.
+inline uint8_t* code_row(const InputRows& in, int64_t token) {
+  auto* codes = static_cast<uint8_t*>(in.codes);
+  if (!in.tiled) return codes + token * in.code_stride;
+  return codes + token / kLanes * kLanes * in.code_stride + token % kLanes * 64;
+}
+inline int64_t code_offset(const InputRows& in, int64_t i) {
+  return in.tiled ? i / 64 * 64 * kLanes + i % 64 : i;
+}
+
 inline float largest_magnitude(const float* x, int64_t size) {
   F32x16 largest = zero_f();
   for (int64_t i = 0; i < size; i += kLanes) largest = max(largest, abs(load_f(x + i)));
   return max_lanes(largest);
 }
 
-// code = round(x * inverse), within [-128, 127]; returns the sum of the codes.
-inline int32_t quantize(const float* x, int64_t size, float inverse, int8_t* codes) {
+// code = round(x * inverse), within [-128, 127], for columns [first, first + size); returns the sum
+// of the codes.
+inline int32_t quantize(const InputRows& in, const float* x, int64_t first, int64_t size,
+                        float inverse, uint8_t* codes) {
   const F32x16 factor = set_f(inverse);
   I32x16 total = zero_i();
-  for (int64_t i = 0; i < size; i += kLanes) {
+  for (int64_t i = first; i < first + size; i += kLanes) {
     const F32x16 scaled = mul(load_f(x + i), factor);
     const I32x16 code = to_int(max(set_f(-128.0f), min(set_f(127.0f), scaled)));
     total = add(total, code);
-    store_i8(codes + i, code);
+    store_i8(reinterpret_cast<int8_t*>(codes + code_offset(in, i)), code);
   }
   return sum_lanes(total);
 }
@@ -33,7 +46,7 @@ inline int32_t quantize(const float* x, int64_t size, float inverse, int8_t* cod
 // Symmetric int8: one scale per row and group, one per row, or one given for all rows.
 inline void quantize_row(const LinearView& w, const InputRows& in, const float* row,
                          int64_t token) {
-  int8_t* codes = static_cast<int8_t*>(in.codes) + token * in.code_stride;
+  uint8_t* codes = code_row(in, token);
   float scale = w.input_scale;
   float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int64_t group = 0; group < w.num_groups; ++group) {
@@ -47,15 +60,15 @@ inline void quantize_row(const LinearView& w, const InputRows& in, const float* 
     }
     if (own_scale) in.scales[input_index(token, w.input_groups, group)] = scale;
     in.sums[input_index(token, w.num_groups, group)] =
-        quantize(row + first, w.group_size, inverse, codes + first);
+        quantize(in, row, first, w.group_size, inverse, codes);
   }
 }
 
 inline void round_row(const InputRows& in, const float* row, int64_t size, int64_t token) {
-  auto* target = static_cast<uint8_t*>(in.codes) + token * in.code_stride;
+  uint8_t* target = code_row(in, token);
   for (int64_t i = 0; i < size; i += kLanes) {
     if constexpr (kHasBf16Dot) {
-      store_bf16(reinterpret_cast<uint16_t*>(target) + i, load_f(row + i));
+      store_bf16(reinterpret_cast<uint16_t*>(target + code_offset(in, 2 * i)), load_f(row + i));
     } else {
       uint16_t rounded[kLanes];
       store_bf16(rounded, load_f(row + i));

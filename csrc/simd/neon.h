@@ -24,6 +24,8 @@ struct U8x64 {
 constexpr int kFloatTokens = 2;
 constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
+// Query rows that attention takes through a pass over the keys.
+constexpr int kAttentionRows = 4;
 constexpr int kIntTokens = 2;
 constexpr int kIntPanels = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
