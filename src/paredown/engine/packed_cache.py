@@ -204,8 +204,9 @@ class PackedCache:
             raise
 
     def _store(self, blobs: list[Blob]) -> None:
+        # On one thread, here and below: the others are the model's, which may be at work.
         if self._digest is None:
-            self._digest = content_digest(self._checkpoint, self._num_threads)
+            self._digest = content_digest(self._checkpoint, num_threads=1)
         refusals = []
         for place in self._places():
             try:
@@ -233,7 +234,7 @@ class PackedCache:
                 partial,
                 self._key(digest),
                 blobs,
-                num_threads=1,  # the others are the model's, which may be at work
+                num_threads=1,
                 go_on=_ExitClock().go_on,
             )
             if not is_unchanged(self._checkpoint):
