@@ -219,7 +219,7 @@ class Linear {
       return buffer;
     };
     runner_.run(group_, num_tokens, row,
-                {output.data(), num_rows, false, false, Activation::kSilu});
+                {output.data(), num_rows, false, false, false, Activation::kSilu});
   }
 
  private:

@@ -105,6 +105,8 @@ struct OutputRows {
   float* values;  // [T][row_stride]
   int64_t row_stride;
   bool accumulate;  // add to what is there (residual)
+  // More than the caches keep until it is read: store past them. Rows are 64-byte aligned.
+  bool streamed;
   // The weight's panels are pairs (gate, up) and the output is activation(gate) * up.
   bool gated;
   Activation activation;

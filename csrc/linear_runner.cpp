@@ -6,6 +6,8 @@ namespace paredown {
 namespace {
 
 constexpr int64_t kCacheLine = 64;
+// Outputs beyond this are written past the caches: they would only push the inputs out of them.
+constexpr int64_t kStreamedBytes = int64_t{1} << 20;
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -40,7 +42,11 @@ InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) c
 }
 
 void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
-                            const OutputRows& output) {
+                            OutputRows output) {
+  const bool aligned = reinterpret_cast<uintptr_t>(output.values) % kCacheLine == 0 &&
+                       output.row_stride * 4 % kCacheLine == 0;
+  output.streamed =
+      aligned && !output.accumulate && num_tokens * part.view().num_rows * 4 > kStreamedBytes;
   pool_.run([&](int share, int num_shares) {
     // Pairs of panels stay together: they may be gate and up.
     const int64_t num_panels = part.num_panels();

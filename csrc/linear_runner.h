@@ -53,7 +53,7 @@ class LinearRunner {
  private:
   InputRows input_rows(const LinearView& view, int64_t num_tokens) const;
   void multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
-                const OutputRows& output);
+                OutputRows output);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;

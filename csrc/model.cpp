@@ -37,7 +37,10 @@ Model::Model(ModelConfig config, Isa isa, int num_threads)
   const int64_t q_size = config_.num_heads * config_.head_dim;
   const int64_t qkv_size = q_size + 2 * config_.num_kv_heads * config_.head_dim;
   const int64_t up_size = config_.intermediate_size * (config_.gated ? 2 : 1);
-  wide_stride_ = round_up(std::max({config_.hidden_size, q_size, qkv_size, up_size}), 32);
+  max_columns_ = round_up(std::max({config_.hidden_size, q_size, qkv_size, up_size}), 32);
+  // A cache line more than a power of two: rows side by side do not share their cache sets.
+  wide_stride_ = max_columns_ + kLanes;
+  hidden_stride_ = config_.hidden_size + kLanes;
 }
 
 void Model::check(const StepInput& input) const {
@@ -81,13 +84,13 @@ void Model::reserve(int64_t num_tokens) {
   if (num_tokens > max_tokens_) {
     max_tokens_ = num_tokens;
     const int64_t wide_bytes = num_tokens * wide_stride_ * 4;
-    hidden_ = AlignedBuffer(num_tokens * config_.hidden_size * 4);
+    hidden_ = AlignedBuffer(num_tokens * hidden_stride_ * 4);
     for (AlignedBuffer* buffer : {&wide_, &attended_, &activated_}) {
       *buffer = AlignedBuffer(wide_bytes);
     }
     cos_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
     sin_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
-    linears_.reserve(num_tokens, wide_stride_);
+    linears_.reserve(num_tokens, max_columns_);
   }
 }
 
@@ -117,7 +120,7 @@ void Model::embed_rows(const StepInput& input) {
   float* hidden = hidden_.as<float>();
   const int64_t half = config_.head_dim / 2;
   for_rows(num_tokens_, [&](int64_t t) {
-    float* row = hidden + t * config_.hidden_size;
+    float* row = hidden + t * hidden_stride_;
     const int64_t position = rows_[static_cast<size_t>(t)].position;
     kernels_.embed(
         embedding_.kind,
@@ -176,7 +179,7 @@ void Model::run_normed(const LinearGroup& group, const Norm& norm, int64_t num_r
   const NormView view = norm_view(norm);
   const int64_t size = config_.hidden_size;
   auto normed = [&](int64_t t, float* row) {
-    kernels_.norm(view, hidden_.as<float>() + t * size, row, size);
+    kernels_.norm(view, hidden_.as<float>() + t * hidden_stride_, row, size);
     std::fill(row + size, row + round_up(size, kBlockColumns), 0.0f);
     return row;
   };
@@ -186,8 +189,8 @@ void Model::run_normed(const LinearGroup& group, const Norm& norm, int64_t num_r
 void Model::run_layer(int64_t index) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   float* hidden = hidden_.as<float>();
-  const OutputRows wide{wide_.as<float>(), wide_stride_, false, false, config_.activation};
-  const OutputRows residual{hidden, config_.hidden_size, true, false, config_.activation};
+  const OutputRows wide{wide_.as<float>(), wide_stride_, false, false, false, config_.activation};
+  const OutputRows residual{hidden, hidden_stride_, true, false, false, config_.activation};
   run_normed(layer.qkv, layer.attention_norm, num_tokens_, wide);
   rotate_and_store(layer, index);
   attention_.run(kv_view(index),
@@ -196,7 +199,7 @@ void Model::run_layer(int64_t index) {
   linears_.run(layer.out, num_tokens_, attended, residual);
   if (layer.up.parts.front().gated()) {
     run_normed(layer.up, layer.mlp_norm, num_tokens_,
-               {activated_.as<float>(), wide_stride_, false, true, config_.activation});
+               {activated_.as<float>(), wide_stride_, false, false, true, config_.activation});
   } else {
     run_normed(layer.up, layer.mlp_norm, num_tokens_, wide);
     activate();
@@ -213,14 +216,14 @@ void Model::write_logits(const StepInput& input, float* logits) {
   for (size_t s = 0; s < input.lengths.size(); ++s) {
     const int64_t end = first + input.lengths[s];
     for (int64_t t = end - input.num_logits[s]; t < end; ++t, ++num_rows) {
-      std::memmove(hidden + num_rows * config_.hidden_size, hidden + t * config_.hidden_size,
+      std::memmove(hidden + num_rows * hidden_stride_, hidden + t * hidden_stride_,
                    static_cast<size_t>(config_.hidden_size) * sizeof(float));
     }
     first = end;
   }
   if (num_rows == 0) return;
   run_normed(output_, final_norm_, num_rows,
-             {logits, config_.vocab_size, false, false, config_.activation});
+             {logits, config_.vocab_size, false, false, false, config_.activation});
 }
 
 void Model::step(const StepInput& input, float* logits) {

@@ -152,7 +152,9 @@ class Model {
   // Working memory of a step, grown when a larger one comes.
   int64_t num_tokens_ = 0;
   int64_t max_tokens_ = 0;
+  int64_t max_columns_ = 0;
   int64_t wide_stride_ = 0;
+  int64_t hidden_stride_ = 0;
   std::vector<Row> rows_;
   std::vector<AttentionSlice> slices_;
   // A buffer that an integer weight reads holds rows of one width only, so that the padding of a

@@ -25,7 +25,11 @@ inline void store_panel(const LinearView& w, const OutputRows& out, int64_t toke
   float* target = out.values + token * out.row_stride + panel * kLanes;
   const int64_t num_left = w.num_rows - panel * kLanes;
   if (num_left >= kLanes) {
-    store_f(target, out.accumulate ? add(load_f(target), sum) : sum);
+    if (out.streamed) {
+      stream_f(target, sum);
+    } else {
+      store_f(target, out.accumulate ? add(load_f(target), sum) : sum);
+    }
     return;
   }
   float lanes[kLanes];
@@ -48,7 +52,12 @@ inline void finish(const LinearView& w, const OutputRows& out, int64_t token, in
     if (out.gated) {
       float* target = out.values + token * out.row_stride + panel / 2 * kLanes;
       for (int p = 0; p < kPanels; p += 2, target += kLanes) {
-        store_f(target, mul(activated(out.activation, sums[p]), sums[p + 1]));
+        const F32x16 product = mul(activated(out.activation, sums[p]), sums[p + 1]);
+        if (out.streamed) {
+          stream_f(target, product);
+        } else {
+          store_f(target, product);
+        }
       }
       return;
     }

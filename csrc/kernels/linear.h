@@ -68,8 +68,8 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
   }
 }
 
-void linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
-            int64_t panel_begin, int64_t panel_end, void* scratch) {
+void linear_by_input(const LinearView& w, const InputRows& in, const OutputRows& out,
+                     int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   switch (w.input) {
     case InputKind::kInt8:
       return int_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
@@ -82,6 +82,12 @@ void linear(const LinearView& w, const InputRows& in, const OutputRows& out, int
     case InputKind::kFp32:
       return float_linear(w, in, out, num_tokens, panel_begin, panel_end);
   }
+}
+
+void linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
+            int64_t panel_begin, int64_t panel_end, void* scratch) {
+  linear_by_input(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  if (out.streamed) stream_fence();
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ inline void decode_signed(const LinearView& w, int64_t panel, int64_t first, int
 // One panel of decoded columns against 16 tokens.
 struct GroupTile {
   const uint8_t* codes;   // B tiles
-  const uint8_t* x;       // A tiles
+  const uint8_t* x;       // A tiles, from the row's first column
+  int64_t first_column;   // of the decoded ones
   int64_t num_steps;      // column steps of a group
   const float* scales;    // [groups][16 rows], weight
   const float* x_scales;  // [groups][16 tokens], input
@@ -45,7 +46,8 @@ inline void group_product(const GroupTile& tile, int64_t group, int32_t* product
   int64_t column = group * tile.num_steps * kColumns;
   tile_zero<kC>();
   for (int64_t step = 0; step < tile.num_steps; ++step, column += kColumns) {
-    const uint8_t* a = tile.x + column / 64 * kTileBytes + column % 64;
+    const int64_t x_column = tile.first_column + column;
+    const uint8_t* a = tile.x + x_column / 64 * kTileBytes + x_column % 64;
     if constexpr (kWide) {
       tile_load<4>(a, 64);
       tile_load<6>(tile.codes + column * kLanes, 64);
@@ -107,8 +109,7 @@ inline void pass_tokens(const LinearView& w, const InputRows& in, GroupTile tile
   const bool wide = w.group_size % 64 == 0;
   tile.num_steps = w.group_size / (wide ? 64 : 32);
   for (int64_t token = 0; token < num_tokens; token += kLanes) {
-    tile.x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride +
-             first / 64 * kTileBytes + first % 64;
+    tile.x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
     tile.x_scales = in.scales + input_index(token, w.num_groups, first / w.group_size);
     float* totals = sums + token * 2 * kLanes;
     if (wide) {
@@ -143,7 +144,7 @@ void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out
         const int64_t columns = stretch.num_columns;
         decode_signed(w, panel + p, first, columns, decoded);
         unpack_scales(w, panel + p, first / w.group_size, columns / w.group_size, scales);
-        GroupTile tile{decoded, nullptr, 0, scales, nullptr};
+        GroupTile tile{decoded, nullptr, first, 0, scales, nullptr};
         float* totals = sums + p * kLanes;
         if (w.input_groups == 1) {
           pass_tokens<GroupScales::kWeight>(w, in, tile, first, columns, num_tokens, totals);

@@ -16,7 +16,7 @@ constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kStretchSteps = 8;
 // Bytes of inputs that stay in the second cache while all panels of a weight pass over them.
 constexpr int64_t kInputBlockBytes = int64_t{1} << 20;
-constexpr int64_t kMinBlockTokens = 128;
+constexpr int64_t kMinBlockTokens = 64;
 
 // Calls body(inputs, outputs, tokens) for blocks of tokens whose inputs fit the second cache.
 template <class Body>

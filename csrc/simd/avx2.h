@@ -43,6 +43,12 @@ inline void store_f(float* p, F32x16 a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
 }
+// Past the caches, to 64-byte aligned memory; stream_fence makes it visible to other threads.
+inline void stream_f(float* p, F32x16 a) {
+  _mm256_stream_ps(p, a.lo);
+  _mm256_stream_ps(p + 8, a.hi);
+}
+inline void stream_fence() { _mm_sfence(); }
 inline F32x16 add(F32x16 a, F32x16 b) {
   return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
 }

@@ -39,6 +39,9 @@ inline F32x16 zero_f() { return {_mm512_setzero_ps()}; }
 inline F32x16 set_f(float x) { return {_mm512_set1_ps(x)}; }
 inline F32x16 load_f(const float* p) { return {_mm512_loadu_ps(p)}; }
 inline void store_f(float* p, F32x16 a) { _mm512_storeu_ps(p, a.v); }
+// Past the caches, to 64-byte aligned memory; stream_fence makes it visible to other threads.
+inline void stream_f(float* p, F32x16 a) { _mm512_stream_ps(p, a.v); }
+inline void stream_fence() { _mm_sfence(); }
 inline F32x16 add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline F32x16 sub(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline F32x16 mul(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }

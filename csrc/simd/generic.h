@@ -45,6 +45,9 @@ inline F32x16 load_f(const float* p) {
   return each_lane<F32x16>([&](int i) { return p[i]; });
 }
 inline void store_f(float* p, F32x16 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+// Sets that can store past the caches do.
+inline void stream_f(float* p, F32x16 a) { store_f(p, a); }
+inline void stream_fence() {}
 inline F32x16 add(F32x16 a, F32x16 b) {
   return each_lane<F32x16>([&](int i) { return a.v[i] + b.v[i]; });
 }

@@ -54,6 +54,9 @@ inline F32x16 load_f(const float* p) {
 inline void store_f(float* p, F32x16 a) {
   for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, a.v[i]);
 }
+// Sets that can store past the caches do.
+inline void stream_f(float* p, F32x16 a) { store_f(p, a); }
+inline void stream_fence() {}
 inline F32x16 add(F32x16 a, F32x16 b) {
   return each_register<F32x16>([](float32x4_t x, float32x4_t y) { return vaddq_f32(x, y); }, a, b);
 }
