@@ -7,12 +7,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <map>
 #include <stdexcept>
 #include <string>
 
+#include "hash.h"
 #include "isa.h"
 #include "model.h"
+#include "names.h"
 #include "probe.h"
 
 namespace nb = nanobind;
@@ -24,37 +25,6 @@ template <class T, int kDims>
 using Array = nb::ndarray<const T, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
 using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Ints = Array<int32_t, 1>;
-
-template <class Value>
-Value look_up(const std::map<std::string, Value>& table, const std::string& key, const char* what) {
-  const auto found = table.find(key);
-  if (found == table.end()) {
-    throw std::invalid_argument(std::string(what) + " '" + key + "' is unknown");
-  }
-  return found->second;
-}
-
-const std::map<std::string, WeightKind> kWeightKinds = {
-    {"fp32", WeightKind::kFp32}, {"fp16", WeightKind::kFp16}, {"bf16", WeightKind::kBf16},
-    {"fp8", WeightKind::kFp8},   {"int2", WeightKind::kInt2}, {"int3", WeightKind::kInt3},
-    {"int4", WeightKind::kInt4}, {"int5", WeightKind::kInt5}, {"int6", WeightKind::kInt6},
-    {"int8", WeightKind::kInt8}};
-const std::map<std::string, Activations> kActivationForms = {
-    {"fp32", Activations::kFp32},
-    {"bf16", Activations::kBf16},
-    {"int8_group", Activations::kInt8Group},
-    {"int8_row", Activations::kInt8Row},
-    {"int8_static", Activations::kInt8Static}};
-const std::map<std::string, NormKind> kNormKinds = {{"rms", NormKind::kRms},
-                                                    {"layer", NormKind::kLayer}};
-const std::map<std::string, Activation> kActivations = {{"silu", Activation::kSilu},
-                                                        {"gelu", Activation::kGelu},
-                                                        {"gelu_tanh", Activation::kGeluTanh},
-                                                        {"relu", Activation::kRelu}};
-const std::map<std::string, KvKind> kKvKinds = {{"bf16", KvKind::kBf16},
-                                                {"fp32", KvKind::kFp32},
-                                                {"int8", KvKind::kInt8},
-                                                {"int4", KvKind::kInt4}};
 
 int64_t element_bytes(WeightKind kind) {
   if (kind == WeightKind::kFp32) return 4;
@@ -145,6 +115,72 @@ void add_linear(Model& model, const std::string& role, int64_t layer, const std:
   model.add_linear(role, layer,
                    check_linear(kind, {activations, input_scale, values, group_size, scales,
                                        zero_points, bias}));
+}
+
+using Bytes = Array<uint8_t, 1>;
+
+std::span<const uint8_t> bytes_of(const Bytes& array) { return {array.data(), array.size()}; }
+
+// Bytes that the model keeps; `owner` keeps the model.
+nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> view_of(std::span<const uint8_t> bytes,
+                                                           nb::handle owner) {
+  return {bytes.data(), {bytes.size()}, owner};
+}
+
+// Every field of a PackedShape must stand in both of the next two functions.
+static_assert(sizeof(LinearView) == 104 && sizeof(PackedShape) == 112);
+
+nb::dict shape_fields(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  nb::dict fields;
+  fields["kind"] = name_of(kWeightKinds, view.kind);
+  fields["scale_kind"] = name_of(kScaleKinds, view.scale_kind);
+  fields["input"] = name_of(kInputKinds, view.input);
+  fields["num_rows"] = view.num_rows;
+  fields["num_columns"] = view.num_columns;
+  fields["group_size"] = view.group_size;
+  fields["num_groups"] = view.num_groups;
+  fields["weight_groups"] = view.weight_groups;
+  fields["input_groups"] = view.input_groups;
+  fields["input_scale"] = view.input_scale;
+  fields["has_scales"] = shape.has_scales;
+  fields["has_zero_points"] = shape.has_zero_points;
+  fields["has_bias"] = shape.has_bias;
+  fields["gated"] = shape.gated;
+  return fields;
+}
+
+PackedShape shape_from_fields(const nb::dict& fields) {
+  auto number = [&](const char* key) { return nb::cast<int64_t>(fields[key]); };
+  auto text = [&](const char* key) { return nb::cast<std::string>(fields[key]); };
+  auto flag = [&](const char* key) { return nb::cast<bool>(fields[key]); };
+  PackedShape shape{};
+  LinearView& view = shape.view;
+  view.kind = look_up(kWeightKinds, text("kind"), "weight kind");
+  view.scale_kind = look_up(kScaleKinds, text("scale_kind"), "scale kind");
+  view.input = look_up(kInputKinds, text("input"), "input kind");
+  view.num_rows = number("num_rows");
+  view.num_columns = number("num_columns");
+  view.group_size = number("group_size");
+  view.num_groups = number("num_groups");
+  view.weight_groups = number("weight_groups");
+  view.input_groups = number("input_groups");
+  view.input_scale = nb::cast<float>(fields["input_scale"]);
+  shape.has_scales = flag("has_scales");
+  shape.has_zero_points = flag("has_zero_points");
+  shape.has_bias = flag("has_bias");
+  shape.gated = flag("gated");
+  return shape;
+}
+
+// (role, layer, shape, bytes) of every packed weight.
+nb::list packed_linears(nb::handle_t<Model> self) {
+  nb::list found;
+  for (const PlacedLinear& placed : nb::cast<const Model&>(self).linears()) {
+    found.append(nb::make_tuple(placed.role, placed.layer, shape_fields(placed.weight->shape()),
+                                view_of(placed.weight->bytes(), self)));
+  }
+  return found;
 }
 
 // One weight on its own, for tests and benchmarks of the kernels.
@@ -316,6 +352,14 @@ NB_MODULE(_core, m) {
     for (Isa isa : known_isas()) found.emplace_back(isa_name(isa), why_unavailable(isa));
     return found;
   });
+  m.attr("LAYOUT_VERSION") = kLayoutVersion;
+  m.def(
+      "hash_chunks",
+      [](Bytes bytes, int64_t chunk_bytes, int num_threads) {
+        nb::gil_scoped_release release;
+        return hash_chunks(bytes_of(bytes), chunk_bytes, num_threads);
+      },
+      nb::arg("bytes"), nb::arg("chunk_bytes"), nb::arg("num_threads"));
   m.def(
       "measure_peak",
       [](const std::string& isa, int num_threads, const std::string& unit) {
@@ -391,6 +435,31 @@ NB_MODULE(_core, m) {
              const WeightKind weight_kind = look_up(kWeightKinds, kind, "weight kind");
              model.set_positions(weight_kind, table_bytes(values, weight_kind), offset);
            })
+      .def("tie_embedding", &Model::tie_embedding)
+      .def("check_weights", &Model::check_weights)
+      .def("packed_linears", packed_linears)
+      // The model keeps the arrays that it borrows from, and with them the file they map.
+      .def(
+          "borrow_linear",
+          [](Model& model, const std::string& role, int64_t layer, const nb::dict& shape,
+             Bytes bytes) {
+            model.borrow_linear(role, layer, shape_from_fields(shape), bytes_of(bytes));
+          },
+          nb::arg("role"), nb::arg("layer"), nb::arg("shape"), nb::arg("bytes"),
+          nb::keep_alive<1, 5>())
+      .def(
+          "borrow_embedding",
+          [](Model& model, const std::string& kind, Bytes bytes) {
+            model.borrow_embedding(look_up(kWeightKinds, kind, "weight kind"), bytes_of(bytes));
+          },
+          nb::arg("kind"), nb::arg("bytes"), nb::keep_alive<1, 3>())
+      .def(
+          "borrow_positions",
+          [](Model& model, const std::string& kind, Bytes bytes, int64_t offset) {
+            model.borrow_positions(look_up(kWeightKinds, kind, "weight kind"), bytes_of(bytes),
+                                   offset);
+          },
+          nb::arg("kind"), nb::arg("bytes"), nb::arg("offset"), nb::keep_alive<1, 3>())
       .def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
            nb::arg("num_logits"), nb::arg("page_offsets"), nb::arg("pages"), nb::arg("logits"));
 }

@@ -83,6 +83,10 @@ struct LinearView {
   const float* bias;  // padded to a multiple of 16, or null
 };
 
+// Files of packed weights carry this number: raise it with any change to what is described above,
+// to PackedShape or to how a checkpoint's numbers come to be packed.
+inline constexpr int kLayoutVersion = 1;
+
 // The input rows of a linear layer in the form its kernel reads; `prepare` writes them. Rows are
 // allocated up to a multiple of 16.
 struct InputRows {

@@ -12,8 +12,6 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-int64_t element_bytes(WeightKind kind) { return kind == WeightKind::kFp32 ? 4 : 2; }
-
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
 }  // namespace
@@ -43,75 +41,6 @@ Model::Model(ModelConfig config, Isa isa, int num_threads)
   // A cache line more than a power of two: rows side by side do not share their cache sets.
   wide_stride_ = max_columns_ + kLanes;
   hidden_stride_ = config_.hidden_size + kLanes;
-}
-
-LinearGroup& Model::linear_group(const std::string& role, int64_t layer) {
-  if (role == "output") return output_;
-  if (layer < 0 || layer >= config_.num_layers) fail("no layer " + std::to_string(layer));
-  Layer& target = layers_[static_cast<size_t>(layer)];
-  if (role == "qkv") return target.qkv;
-  if (role == "o") return target.out;
-  if (role == "up") return target.up;
-  if (role == "down") return target.down;
-  fail("unknown linear role '" + role + "'");
-}
-
-Norm& Model::norm_slot(const std::string& role, int64_t layer) {
-  if (role == "final_norm") return final_norm_;
-  if (layer < 0 || layer >= config_.num_layers) fail("no layer " + std::to_string(layer));
-  Layer& target = layers_[static_cast<size_t>(layer)];
-  if (role == "attention_norm") return target.attention_norm;
-  if (role == "mlp_norm") return target.mlp_norm;
-  if (role == "q_norm") return target.q_norm;
-  if (role == "k_norm") return target.k_norm;
-  fail("unknown norm role '" + role + "'");
-}
-
-void Model::add_linear(const std::string& role, int64_t layer, const LinearSource& source) {
-  LinearSource gated = source;
-  // Gate and up of one format are packed in turn, so that gate * up is finished in registers.
-  gated.gated = role == "up" && config_.gated && source.num_rows == 2 * config_.intermediate_size;
-  linear_group(role, layer).parts.emplace_back(gated, pool_);
-}
-
-void Model::set_norm(const std::string& role, int64_t layer, std::vector<float> weight,
-                     std::vector<float> bias) {
-  norm_slot(role, layer) = {std::move(weight), std::move(bias)};
-}
-
-void Model::set_embedding(WeightKind kind, std::span<const uint8_t> bytes) {
-  const int64_t row_bytes = config_.hidden_size * element_bytes(kind);
-  if (static_cast<int64_t>(bytes.size()) != row_bytes * config_.vocab_size) {
-    fail("the embedding table has the wrong size");
-  }
-  embedding_ = {kind, config_.vocab_size, row_bytes,
-                AlignedBuffer(static_cast<int64_t>(bytes.size()))};
-  std::memcpy(embedding_.values.get(), bytes.data(), bytes.size());
-}
-
-void Model::set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset) {
-  const int64_t row_bytes = config_.hidden_size * element_bytes(kind);
-  const int64_t num_rows = static_cast<int64_t>(bytes.size()) / row_bytes;
-  if (num_rows < config_.max_positions + offset) fail("the position table is too short");
-  positions_ = {kind, num_rows, row_bytes, AlignedBuffer(static_cast<int64_t>(bytes.size()))};
-  std::memcpy(positions_.values.get(), bytes.data(), bytes.size());
-  position_offset_ = offset;
-}
-
-int64_t Model::weight_bytes() const {
-  int64_t total = 0;
-  auto count = [&total](const LinearGroup& group) {
-    for (const PackedLinear& part : group.parts) {
-      total += static_cast<int64_t>(part.bytes().size());
-    }
-  };
-  for (const Layer& layer : layers_) {
-    for (const LinearGroup* group : {&layer.qkv, &layer.out, &layer.up, &layer.down}) {
-      count(*group);
-    }
-  }
-  count(output_);
-  return total;
 }
 
 void Model::check(const StepInput& input) const {
@@ -193,15 +122,14 @@ void Model::embed_rows(const StepInput& input) {
   for_rows(num_tokens_, [&](int64_t t) {
     float* row = hidden + t * hidden_stride_;
     const int64_t position = rows_[static_cast<size_t>(t)].position;
-    kernels_.embed(embedding_.kind,
-                   embedding_.values.as<uint8_t>() +
-                       input.tokens[static_cast<size_t>(t)] * embedding_.row_bytes,
-                   row, config_.hidden_size, false);
+    kernels_.embed(
+        embedding_.kind,
+        embedding_row(input.tokens[static_cast<size_t>(t)], wide_.as<float>() + t * wide_stride_),
+        row, config_.hidden_size, false);
     if (positions_.num_rows > 0) {
-      kernels_.embed(
-          positions_.kind,
-          positions_.values.as<uint8_t>() + (position + position_offset_) * positions_.row_bytes,
-          row, config_.hidden_size, true);
+      kernels_.embed(positions_.kind,
+                     positions_.values + (position + position_offset_) * positions_.row_bytes, row,
+                     config_.hidden_size, true);
     }
     for (size_t i = 0; i < config_.inverse_frequencies.size(); ++i) {
       const float angle = static_cast<float>(position) * config_.inverse_frequencies[i];

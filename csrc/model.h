@@ -54,7 +54,15 @@ struct Table {
   WeightKind kind = WeightKind::kFp32;
   int64_t num_rows = 0;
   int64_t row_bytes = 0;
-  AlignedBuffer values;
+  const uint8_t* values = nullptr;
+  AlignedBuffer memory;  // empty where the values are borrowed
+};
+
+// A packed weight and the place it has in the model.
+struct PlacedLinear {
+  const char* role;
+  int64_t layer;
+  const PackedLinear* weight;
 };
 
 // Tokens of all slices of a step, one after the other.
@@ -80,6 +88,18 @@ class Model {
                 std::vector<float> bias);
   void set_embedding(WeightKind kind, std::span<const uint8_t> bytes);
   void set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
+  // The embedding is tied to the output layer: its rows are read out of that one's panels.
+  void tie_embedding();
+
+  // As above with what another model had packed; the bytes are not copied and outlive the model.
+  void borrow_linear(const std::string& role, int64_t layer, const PackedShape& shape,
+                     std::span<const uint8_t> bytes);
+  void borrow_embedding(WeightKind kind, std::span<const uint8_t> bytes);
+  void borrow_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
+
+  // Throws std::invalid_argument unless every weight is there with the sizes of the config.
+  void check_weights() const;
+  std::vector<PlacedLinear> linears() const;
 
   // Bytes of weights that a decode step reads (the embedding table is read by row, not counted).
   int64_t weight_bytes() const;
@@ -107,6 +127,9 @@ class Model {
   KvView kv_view(int64_t layer) const;
   LinearGroup& linear_group(const std::string& role, int64_t layer);
   Norm& norm_slot(const std::string& role, int64_t layer);
+  Table make_table(WeightKind kind, std::span<const uint8_t> bytes) const;
+  // `scratch` takes the row where it does not lie in one piece: hidden_size floats, padded to 32.
+  const void* embedding_row(int32_t token, void* scratch) const;
 
   template <class Body>
   void for_rows(int64_t num_rows, Body&& body);
@@ -120,6 +143,7 @@ class Model {
   Norm final_norm_;
   LinearGroup output_;
   Table embedding_;
+  bool tied_ = false;
   Table positions_;
   int64_t position_offset_ = 0;
   AlignedBuffer kv_;

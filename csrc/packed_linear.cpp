@@ -13,6 +13,7 @@ constexpr int64_t kCacheLine = 64;
 constexpr int64_t kMaxGroup = 65536;
 // Activations of weights with one scale per row are quantized in groups of at most this many.
 constexpr int64_t kMaxActivationGroup = 128;
+constexpr int64_t kMaxSize = int64_t{1} << 28;  // of rows and columns: products stay in 64 bits
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -123,17 +124,21 @@ Sections sections(const PackedShape& shape) {
   return found;
 }
 
-// One row of 32 codes into the planes of its block.
+// One row of up to 32 codes into the planes of its block, four columns at a time.
 void pack_codes(const uint8_t* codes, int64_t count, int bits, int64_t lane, uint8_t* block) {
+  uint32_t quads[kBlockColumns / 4] = {};
+  std::memcpy(quads, codes, static_cast<size_t>(count));
   int done = 0;
   for (int plane_bits : {4, 2, 1}) {
-    if (bits == 8 || (bits & plane_bits) == 0) continue;
+    if ((bits & plane_bits) == 0) continue;
     const int per_byte = 8 / plane_bits;
-    for (int64_t k = 0; k < count; ++k) {
-      const int64_t quad = k / 4;
-      const int field = codes[k] >> done & ((1 << plane_bits) - 1);
-      block[quad / per_byte * 64 + lane * 4 + k % 4] |=
-          static_cast<uint8_t>(field << plane_bits * (quad % per_byte));
+    const uint32_t mask = ((1u << plane_bits) - 1) * 0x01010101u;
+    for (int i = 0; i < plane_bits; ++i) {
+      uint32_t bytes = 0;
+      for (int j = 0; j < per_byte; ++j) {
+        bytes |= (quads[i * per_byte + j] >> done & mask) << plane_bits * j;
+      }
+      std::memcpy(block + i * 64 + lane * 4, &bytes, sizeof(bytes));
     }
     block += plane_bits * 64;
     done += plane_bits;
@@ -162,7 +167,10 @@ void pack_block(WeightKind kind, const uint8_t* from, int64_t count, int64_t lan
       return;
     }
     case WeightKind::kInt8:
-      for (int64_t k = 0; k < count; ++k) block[k / 4 * 64 + lane * 4 + k % 4] = from[k];
+      for (int64_t k = 0; k < count; k += 4) {
+        std::memcpy(block + k * kLanes + lane * 4, from + k,
+                    static_cast<size_t>(std::min<int64_t>(4, count - k)));
+      }
       return;
     default:
       return pack_codes(from, count, weight_bits(kind), lane, block);
@@ -208,6 +216,45 @@ PackedLinear::PackedLinear(const PackedShape& shape, const uint8_t* data) : shap
 int64_t PackedLinear::num_bytes(const PackedShape& shape) { return sections(shape).end; }
 
 PackedShape PackedLinear::shape() const { return shape_; }
+
+void PackedLinear::check(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  auto is_size = [](int64_t size) { return size > 0 && size <= kMaxSize; };
+  auto is_groups = [&view](int64_t groups) { return groups == 1 || groups == view.num_groups; };
+  const bool sizes_fit = is_size(view.num_rows) && is_size(view.num_columns) &&
+                         is_size(view.group_size) && is_size(view.num_groups) &&
+                         view.num_columns % kBlockColumns == 0 &&
+                         view.group_size % kBlockColumns == 0 &&
+                         view.group_size * view.num_groups == view.num_columns &&
+                         is_groups(view.weight_groups) && is_groups(view.input_groups);
+  const bool input_fits =
+      view.input == InputKind::kFp32 ||
+      (view.input == InputKind::kBf16 &&
+       (view.kind == WeightKind::kBf16 || view.kind == WeightKind::kFp8)) ||
+      (view.input == InputKind::kInt8 && is_integer(view.kind) && view.group_size <= kMaxGroup);
+  const bool parts_fit = shape.has_scales == is_coded(view.kind) &&
+                         (!shape.gated || view.num_rows % (2 * kLanes) == 0);
+  if (!sizes_fit || !input_fits || !parts_fit) fail("a packed weight has an impossible shape");
+}
+
+void PackedLinear::copy_row(int64_t row, void* values) const {
+  const int64_t panel_bytes = view_.num_columns / kBlockColumns * block_bytes(view_.kind);
+  const auto* from = static_cast<const uint8_t*>(view_.values) + row / kLanes * panel_bytes;
+  const int64_t lane = row % kLanes;
+  auto copy = [&]<class Unit>(Unit* to, int64_t num_units) {
+    for (int64_t i = 0; i < num_units; ++i) {
+      std::memcpy(to + i, from + (i * kLanes + lane) * static_cast<int64_t>(sizeof(Unit)),
+                  sizeof(Unit));
+    }
+  };
+  // A lane's unit is one number, in bf16 a pair of columns.
+  if (view_.kind == WeightKind::kFp16) {
+    copy(static_cast<uint16_t*>(values), view_.num_columns);
+  } else {
+    copy(static_cast<uint32_t*>(values),
+         view_.kind == WeightKind::kBf16 ? view_.num_columns / 2 : view_.num_columns);
+  }
+}
 
 void PackedLinear::point_into(const uint8_t* data) {
   const Sections found = sections(shape_);

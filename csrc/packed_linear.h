@@ -46,6 +46,11 @@ class PackedLinear {
   PackedLinear(const PackedShape& shape, const uint8_t* data);
 
   static int64_t num_bytes(const PackedShape& shape);
+  // Throws std::invalid_argument for a shape that no constructor gives.
+  static void check(const PackedShape& shape);
+
+  // One row of a float weight as it was before packing, num_columns numbers.
+  void copy_row(int64_t row, void* values) const;
 
   const LinearView& view() const { return view_; }
   PackedShape shape() const;

@@ -89,7 +89,8 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test) {
     std::copy_n(input.data() + token * test.num_columns, test.num_columns, buffer);
     return buffer;
   };
-  runner.run(group, test.num_tokens, row, {output.data(), kRows, false, false, Activation::kRelu});
+  runner.run(group, test.num_tokens, row,
+             {output.data(), kRows, false, false, false, Activation::kRelu});
   return output;
 }
 

@@ -23,6 +23,9 @@ void check_sets_agree(Outcome& outcome);
 // Every share of a parallel region runs exactly once, with 1 to 8 threads.
 void check_thread_pool(Outcome& outcome);
 
+// Packed bytes give back the rows they were made of; impossible shapes are refused.
+void check_packed(Outcome& outcome);
+
 // A step like the one before it allocates nothing.
 void check_allocations(Outcome& outcome);
 

@@ -13,6 +13,7 @@ int main() {
   }
   Outcome outcome;
   check_thread_pool(outcome);
+  check_packed(outcome);
   check_batches(outcome);
   check_attention(outcome);
   check_sets_agree(outcome);

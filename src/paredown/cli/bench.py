@@ -10,6 +10,7 @@ from rich.table import Table
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.native_executor import load_executor
+from paredown.engine.packed_cache import CacheConfig
 from paredown.errors import ConfigError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.speed import PREFILL_TOKENS, Trial, run_rounds, speed_pages
@@ -45,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
         num_pages=speed_pages(checkpoint.spec),
         num_threads=args.threads,
         kv_dtype=args.kv_dtype,
+        cache=CacheConfig.from_environment(),
     )
+    executor.wait_for_cache()
     trial = Trial(executor=executor, weights=linear_format(checkpoint))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=None)

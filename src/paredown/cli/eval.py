@@ -11,6 +11,7 @@ from rich.table import Table
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.packed_cache import CacheConfig
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
@@ -57,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
     def sampler() -> NativeExecutor:
         source = checkpoint if reference is None else reference
         return load_executor(
-            source, num_pages=sampling_pages(source.spec), num_threads=args.threads
+            source,
+            num_pages=sampling_pages(source.spec),
+            num_threads=args.threads,
+            cache=CacheConfig.from_environment(),
         )
 
     text = choose_text(args.text, tokenizer, args.tokens, sampler, checkpoint.spec.max_positions)
@@ -74,16 +78,19 @@ def _measure(
 ) -> Measurement:
     """The reference keeps its keys and values in bf16, whatever the model's are kept in."""
     pages = num_pages_for(text)
+    cache = CacheConfig.from_environment()
     model = load_executor(
         checkpoint,
         num_pages=pages,
         num_threads=args.threads,
         kv_dtype=args.kv_dtype,
         activations=args.activations,
+        # There is room for one file next to a checkpoint: the one that others will use.
+        cache=cache if args.activations is None else None,
     )
     other = None
     if reference is not None:
-        other = load_executor(reference, num_pages=pages, num_threads=args.threads)
+        other = load_executor(reference, num_pages=pages, num_threads=args.threads, cache=cache)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=text.num_tokens)
         qualities, own = measure_quality(

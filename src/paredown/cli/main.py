@@ -3,7 +3,6 @@
 import argparse
 import errno
 import importlib
-import importlib.metadata
 import json
 import os
 import sys
@@ -108,7 +107,9 @@ def _run(words: list[str]) -> int:
         print(_help_text())
         return 0
     if words[0] in ("-V", "--version"):
-        print(f"paredown {importlib.metadata.version('paredown')}")
+        # It brings the whole email package along: too much for every start.
+        metadata = importlib.import_module("importlib.metadata")
+        print(f"paredown {metadata.version('paredown')}")
         return 0
     name, *rest = words
     if name not in VERBS:

@@ -8,6 +8,7 @@ import sys
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.engine import Engine
 from paredown.engine.native_executor import load_executor
+from paredown.engine.packed_cache import CacheConfig
 from paredown.engine.schedule import ScheduleConfig
 from paredown.errors import ParedownError
 from paredown.models.checkpoint import Checkpoint
@@ -69,9 +70,15 @@ def run(args: argparse.Namespace) -> int:
     path = resolve_model(args.model)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
 
+    cache = CacheConfig.from_environment()
+
     def load() -> Engine:
         executor = load_executor(
-            checkpoint, num_pages=args.pages, num_threads=args.threads, kv_dtype=args.kv_dtype
+            checkpoint,
+            num_pages=args.pages,
+            num_threads=args.threads,
+            kv_dtype=args.kv_dtype,
+            cache=cache,
         )
         return Engine(executor, tokenizer, config)
 

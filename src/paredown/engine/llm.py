@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paredown.engine.engine import Engine, RequestOutput
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native_executor import start_loading
+from paredown.engine.packed_cache import CacheConfig
 from paredown.engine.prompt import encode_chat, encode_prompt
 from paredown.engine.request import FinishReason
 from paredown.engine.sampler import Logprobs
@@ -58,15 +59,15 @@ class LLM:
         config: ScheduleConfig | None = None,
     ) -> None:
         path = resolve_model(None if model is None else str(model))
-        checkpoint = Checkpoint.open(path)
-        self.tokenizer = Tokenizer.open(path)
-        self.engine = Engine(
-            load_executor(
-                checkpoint, num_pages=num_pages, num_threads=num_threads, kv_dtype=kv_dtype
-            ),
-            self.tokenizer,
-            config,
+        loading = start_loading(
+            Checkpoint.open(path),
+            num_pages=num_pages,
+            num_threads=num_threads,
+            kv_dtype=kv_dtype,
+            cache=CacheConfig.from_environment(),
         )
+        self.tokenizer = Tokenizer.open(path)
+        self.engine = Engine(loading.finish(), self.tokenizer, config)
 
     def generate(
         self,

@@ -1,6 +1,6 @@
 """What running a checkpoint will take, added up before anything is loaded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paredown.errors import CapacityError
 from paredown.formats.table import bits_per_weight
@@ -18,7 +18,11 @@ _PLANNED_STEP_TOKENS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """Bytes by use. `load_bytes` is the transient copy of the largest weight while it is packed."""
+    """Bytes by use. `load_bytes` is the transient copy of the largest weight while it is packed.
+
+    Packed weights that are mapped from a file count like others: a step reads them all, so the
+    pages of the file must stay in memory, though the system may share and drop them.
+    """
 
     weight_bytes: int
     embedding_bytes: int
@@ -35,6 +39,10 @@ class MemoryPlan:
             + self.step_bytes
             + self.load_bytes
         )
+
+    def without_packing(self) -> "MemoryPlan":
+        """The plan where the weights are packed already."""
+        return replace(self, load_bytes=0)
 
     def arithmetic(self) -> str:
         """One line: the terms and their sum."""
@@ -94,16 +102,20 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
 
 
 def _output_bytes(checkpoint: Checkpoint) -> int:
-    """The core packs an output layer that is tied to the embedding once more."""
     spec = checkpoint.spec
     if spec.tied_embeddings:
-        return _embedding_bytes(checkpoint)
+        return _table_bytes(checkpoint)
     weights = checkpoint.weight_specs()[checkpoint.names.output]
     bits = bits_per_weight(weights, spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)
 
 
 def _embedding_bytes(checkpoint: Checkpoint) -> int:
+    """Nothing where it is tied to the output layer: its rows are read from there."""
+    return 0 if checkpoint.spec.tied_embeddings else _table_bytes(checkpoint)
+
+
+def _table_bytes(checkpoint: Checkpoint) -> int:
     spec = checkpoint.spec
     return spec.vocab_size * spec.hidden_size * checkpoint.embedding().spec.bits // 8
 

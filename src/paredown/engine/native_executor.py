@@ -1,36 +1,48 @@
 """NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory_plan import default_num_pages, plan_memory
+from paredown.engine.memory_plan import MemoryPlan, default_num_pages, plan_memory
+from paredown.engine.pack_weights import pack_weights
+from paredown.engine.packed_cache import CacheConfig, PackedCache
 from paredown.errors import ConfigError
-from paredown.formats.stack import stack_rows
-from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
-from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.native_model import NativeModel
+from paredown.kernels.packed_file import PackedFileError
 from paredown.kernels.probe import available_memory_bytes, resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVDType, KVSpec
-from paredown.spec.model import LearnedPositions, ModelSpec
-from paredown.spec.weight import ActivationDType, WeightDType, WeightSpec
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import ActivationDType
 
-Vector = npt.NDArray[np.float32]
-
-_STORED_WEIGHT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
+WeightSource = Literal["checkpoint", "cache"]
 
 
 class NativeExecutor:
-    """Implements Executor. Build one with `load_executor`."""
+    """Implements Executor. Build one with `load_executor`. `weights_from` says whether they were
+    packed now or mapped as an earlier process had packed them."""
 
-    def __init__(self, model: NativeModel, kv: KVSpec) -> None:
+    def __init__(
+        self,
+        model: NativeModel,
+        kv: KVSpec,
+        *,
+        weights_from: WeightSource = "checkpoint",
+        cache: PackedCache | None = None,
+    ) -> None:
         self._model = model
         self._kv = kv
+        self._cache = cache
+        self.weights_from = weights_from
+
+    def wait_for_cache(self) -> None:
+        """Until the packed weights are on disk, or it is clear that they cannot be."""
+        if self._cache is not None:
+            self._cache.wait()
 
     @property
     def spec(self) -> ModelSpec:
@@ -82,8 +94,10 @@ def load_executor(
     num_threads: int | None = None,
     kv_dtype: KVDType = "bf16",
     activations: ActivationDType | None = None,
+    cache: CacheConfig | None = None,
 ) -> NativeExecutor:
-    """Packs a checkpoint's weights for the native core.
+    """Packs a checkpoint's weights for the native core, or maps them as `cache` keeps them packed
+    (None: keep and use nothing).
 
     `num_pages` None takes a default from the free memory, `num_threads` None all cores;
     `activations` None reads the input of each linear layer as its format says. Raises
@@ -91,6 +105,28 @@ def load_executor(
     shapes the core does not take, and ConfigError for a senseless number of threads or pages or
     activations that a weight cannot be multiplied with.
     """
+    loading = start_loading(
+        checkpoint,
+        num_pages=num_pages,
+        num_threads=num_threads,
+        kv_dtype=kv_dtype,
+        activations=activations,
+        cache=cache,
+    )
+    return loading.finish()
+
+
+def start_loading(
+    checkpoint: Checkpoint,
+    *,
+    num_pages: int | None = None,
+    num_threads: int | None = None,
+    kv_dtype: KVDType = "bf16",
+    activations: ActivationDType | None = None,
+    cache: CacheConfig | None = None,
+) -> "Loading":
+    """As `load_executor`, for a caller with other work before `finish`: mapped weights are verified
+    meanwhile."""
     spec = checkpoint.spec
     threads = resolve_num_threads(num_threads)
     available = available_memory_bytes()
@@ -98,113 +134,55 @@ def load_executor(
     if pages < 1:
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
     kv = KVSpec(num_pages=pages, dtype=kv_dtype)
-    plan_memory(checkpoint, kv).check(available)
-    model = NativeModel(spec, kv, threads)
-    _load_tables(checkpoint, model)
-    output = _with_activations(checkpoint.output(), activations)
-    _add_linears(model, "output", 0, [output], [None])
-    for layer in range(spec.num_layers):
-        _load_layer(checkpoint, model, layer, activations)
-    return NativeExecutor(model, kv)
+    plan = plan_memory(checkpoint, kv)
+    packed_cache = None
+    if cache is not None and plan.weight_bytes >= cache.min_bytes:
+        options = {} if activations is None else {"activations": activations}
+        packed_cache = PackedCache(checkpoint, cache, num_threads=threads, options=options)
+    return Loading(checkpoint, kv, plan, threads, activations, packed_cache)
 
 
-def _load_tables(checkpoint: Checkpoint, model: NativeModel) -> None:
-    embedding = checkpoint.embedding()
-    model.set_embedding(embedding.spec.dtype, np.ascontiguousarray(embedding.values_OI))
-    positions = checkpoint.position_embedding()
-    if positions is not None:
-        assert isinstance(checkpoint.spec.positions, LearnedPositions)
-        weight = _float_weight(positions)
-        model.set_positions(
-            weight.spec.dtype,
-            np.ascontiguousarray(weight.values_OI),
-            checkpoint.spec.positions.offset,
-        )
-    _load_norm(checkpoint, model, "final_norm", None)
+class Loading:
+    """A checkpoint on its way into a model."""
 
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        kv: KVSpec,
+        plan: MemoryPlan,
+        num_threads: int,
+        activations: ActivationDType | None,
+        cache: PackedCache | None,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._kv = kv
+        self._plan = plan
+        self._activations = activations
+        self._cache = cache
+        self._file = None if cache is None else cache.find()
+        mapped_plan = plan.without_packing()
+        (plan if self._file is None else mapped_plan).check(available_memory_bytes())
+        self._model = NativeModel(checkpoint.spec, kv, num_threads)
 
-def _load_layer(
-    checkpoint: Checkpoint, model: NativeModel, layer: int, activations: ActivationDType | None
-) -> None:
-    spec = checkpoint.spec
-    _load_norm(checkpoint, model, "attention_norm", layer)
-    _load_norm(checkpoint, model, "mlp_norm", layer)
-    if spec.qk_norm:
-        _load_norm(checkpoint, model, "q_norm", layer)
-        _load_norm(checkpoint, model, "k_norm", layer)
-    groups = {
-        "qkv": ("q", "k", "v"),
-        "o": ("o",),
-        "up": ("gate", "up") if spec.gated else ("up",),
-        "down": ("down",),
-    }
-    for group, roles in groups.items():
-        weights = [_with_activations(checkpoint.linear(role, layer), activations) for role in roles]
-        biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
-        _add_linears(model, group, layer, weights, biases)
+    def finish(self) -> NativeExecutor:
+        """Waits for the verification, or packs the weights. To be called once."""
+        source: WeightSource = "cache" if self._is_mapped() else "checkpoint"
+        if source == "checkpoint":
+            pack_weights(self._checkpoint, self._model, self._activations)
+            if self._cache is not None:
+                self._cache.store(self._model)
+        return NativeExecutor(self._model, self._kv, weights_from=source, cache=self._cache)
 
-
-def _load_norm(checkpoint: Checkpoint, model: NativeModel, role: str, layer: int | None) -> None:
-    weight = checkpoint.vector(f"{role}.weight", layer)
-    assert weight is not None, f"{role} has no weight"
-    model.set_norm(role, layer or 0, weight, checkpoint.vector(f"{role}.bias", layer))
-
-
-def _add_linears(
-    model: NativeModel,
-    group: str,
-    layer: int,
-    weights: Sequence[Weight],
-    biases: Sequence[Vector | None],
-) -> None:
-    """Weights of equal format become one; others stay side by side."""
-    if len({(weight.spec, weight.scale_dtype, weight.input_scale) for weight in weights}) == 1:
-        weights, biases = [stack_rows(weights)], [_stack_biases(weights, biases)]
-    for weight, bias in zip(weights, biases, strict=True):
-        model.add_linear(group, layer, _arrays(weight, bias))
-
-
-def _with_activations(weight: Weight, activations: ActivationDType | None) -> Weight:
-    """The weight, to be multiplied with other activations than its format says."""
-    if activations is None or activations == weight.spec.activations:
-        return weight
-    possible = [
-        one
-        for one in weight.spec.possible_activations
-        if one != "int8_static" or weight.input_scale is not None
-    ]
-    if activations not in possible:
-        raise ConfigError(
-            f"{weight.spec.name} weights cannot be multiplied with such activations",
-            seen=activations,
-            remedy=f"Possible: {', '.join(possible)}.",
-        )
-    return replace(weight, spec=replace(weight.spec, activations=activations))
-
-
-def _arrays(weight: Weight, bias: Vector | None) -> LinearArrays:
-    return LinearArrays(
-        dtype=weight.spec.dtype,
-        values_OI=np.ascontiguousarray(weight.values_OI),
-        group_size=weight.spec.group_size or weight.shape[1],
-        activations=weight.spec.activations,
-        input_scale=weight.input_scale,
-        scales_OG=weight.scales_OG,
-        zero_points_OG=weight.zero_points_OG,
-        bias_O=bias,
-    )
-
-
-def _stack_biases(weights: Sequence[Weight], biases: Sequence[Vector | None]) -> Vector | None:
-    if all(bias is None for bias in biases):
-        return None
-    parts = [
-        np.zeros(weight.shape[0], dtype=np.float32) if bias is None else bias
-        for weight, bias in zip(weights, biases, strict=True)
-    ]
-    return np.concatenate(parts)
-
-
-def _float_weight(tensor: StoredTensor) -> Weight:
-    spec = WeightSpec(dtype=_STORED_WEIGHT_DTYPES[tensor.dtype])
-    return Weight(spec=spec, values_OI=tensor.array)
+    def _is_mapped(self) -> bool:
+        if self._file is None:
+            return False
+        assert self._cache is not None
+        try:
+            self._file.verify()
+        except PackedFileError as error:
+            self._cache.reject(self._file.path, error)
+            self._file = None
+            self._plan.check(available_memory_bytes())
+            return False
+        self._model.borrow(self._file.blobs())
+        return True

@@ -39,6 +39,8 @@ def unpack_bits(
 ) -> npt.NDArray[np.uint8]:
     """[R, W] words back to [R, num_codes] unsigned codes; the padding is dropped."""
     octets = np.ascontiguousarray(words_RW, dtype="<i4").view(np.uint8)
+    if 8 % bits == 0:
+        return np.ascontiguousarray(_spread(octets, bits)[:, :num_codes])
     num_rows = octets.shape[0]
     num_runs = -(-num_codes // _CODES)
     padded = np.zeros((num_rows, num_runs * bits), np.uint8)
@@ -52,3 +54,18 @@ def unpack_bits(
     for position in range(_CODES):
         codes[:, position::_CODES] = (runs >> np.uint64(position * bits)) & mask
     return np.ascontiguousarray(codes[:, :num_codes])
+
+
+def _spread(octets_RB: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """The 8 / bits codes of each byte: every byte becomes a word with room for them, and halves of
+    a group of codes move apart until each has a byte."""
+    num_codes = 8 // bits
+    spread = octets_RB.astype(f"<u{num_codes}")
+    while num_codes > 1:
+        num_codes //= 2
+        group_bits, room_bits = num_codes * bits, num_codes * 8
+        mask = sum(((1 << group_bits) - 1) << shift for shift in range(0, 64, room_bits))
+        moved = spread << spread.dtype.type(room_bits - group_bits)
+        spread |= moved
+        spread &= spread.dtype.type(mask & ((1 << 8 * spread.itemsize) - 1))
+    return spread.view(np.uint8)

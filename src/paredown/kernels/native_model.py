@@ -1,5 +1,6 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy.typing as npt
 from paredown.errors import UnsupportedError
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
+from paredown.kernels.packed_file import Blob
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
 from paredown.spec.weight import ActivationDType, WeightDType
@@ -44,6 +46,8 @@ class NativeModel:
         _check_lanes(spec)
         self.spec = spec
         self._core = _core.Model(_core_config(spec, kv), chosen_isa(), num_threads)
+        # What `packed` adds to the linear layers: norms and tables as they were given.
+        self._blobs: list[Blob] = []
 
     @property
     def isa(self) -> str:
@@ -82,15 +86,64 @@ class NativeModel:
         bias: npt.NDArray[np.float32] | None,
     ) -> None:
         self._core.set_norm(role, layer, weight.tolist(), [] if bias is None else bias.tolist())
+        for part, values in (("weight", weight), ("bias", bias)):
+            if values is not None:
+                fields = {"part": f"norm.{part}", "role": role, "layer": layer}
+                self._blobs.append(Blob(fields=fields, data=_bytes_of(values)))
 
     def set_embedding(self, dtype: WeightDType, values_VH: npt.NDArray[np.generic]) -> None:
         self._core.set_embedding(dtype, values_VH)
+        fields = {"part": "embedding", "kind": dtype}
+        self._blobs.append(Blob(fields=fields, data=_bytes_of(values_VH)))
+
+    def tie_embedding(self) -> None:
+        """The embedding is the output layer, which must be there: rows are read from its panels."""
+        self._core.tie_embedding()
 
     def set_positions(
         self, dtype: WeightDType, values_PH: npt.NDArray[np.generic], offset: int
     ) -> None:
         """Learned positions: token position p adds row p + offset."""
         self._core.set_positions(dtype, values_PH, offset)
+        fields = {"part": "positions", "kind": dtype, "offset": offset}
+        self._blobs.append(Blob(fields=fields, data=_bytes_of(values_PH)))
+
+    def check_weights(self) -> None:
+        """Raises ValueError unless every weight is there with the sizes of the spec."""
+        self._core.check_weights()
+
+    def packed(self) -> list[Blob]:
+        """Everything that was added, the linear layers as packed: what `borrow` takes. Views, which
+        keep the model."""
+        linears = [
+            Blob(fields={"part": "linear", "role": role, "layer": layer, "shape": shape}, data=data)
+            for role, layer, shape, data in self._core.packed_linears()
+        ]
+        return linears + self._blobs
+
+    def borrow(self, blobs: Iterable[Blob]) -> None:
+        """Fills an empty model with what another of the same spec had packed. The model keeps the
+        arrays; norms are copied. Raises ValueError for blobs that do not make up the spec."""
+        norms: dict[tuple[str, int], dict[str, list[float]]] = {}
+        for blob in blobs:
+            fields, data = dict(blob.fields), blob.data
+            match fields.pop("part"):
+                case "linear":
+                    self._core.borrow_linear(**fields, bytes=data)
+                case "embedding":
+                    self._core.borrow_embedding(**fields, bytes=data)
+                case "positions":
+                    self._core.borrow_positions(**fields, bytes=data)
+                case "norm.weight" | "norm.bias" as part:
+                    place = (fields["role"], fields["layer"])
+                    norms.setdefault(place, {})[part] = data.view(np.float32).tolist()
+                case part:
+                    raise ValueError(f"a blob of an unknown part {part!r}")
+        for (role, layer), norm in norms.items():
+            self._core.set_norm(role, layer, norm["norm.weight"], norm.get("norm.bias", []))
+        if self.spec.tied_embeddings:
+            self._core.tie_embedding()
+        self._core.check_weights()
 
     def step(
         self,
@@ -108,6 +161,10 @@ class NativeModel:
         logits = np.empty((int(num_logits.sum()), self.spec.vocab_size), dtype=np.float32)
         self._core.step(tokens, starts, lengths, num_logits, page_offsets, pages, logits)
         return logits
+
+
+def _bytes_of(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    return values.reshape(-1).view(np.uint8)
 
 
 def _check_lanes(spec: ModelSpec) -> None:

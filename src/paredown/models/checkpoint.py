@@ -1,6 +1,6 @@
 """Checkpoint: a Hugging Face folder, checked whole when it is opened and read tensor by tensor."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from paredown.models.families.fields import Fields
 from paredown.models.json_file import read_json_object
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
+from paredown.models.safetensors_file import MappedTensors
 from paredown.models.shards import FolderTensors, read_folder_tensors
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -38,13 +39,15 @@ class Checkpoint:
     """Roles of linear layers are q, k, v, o, gate, up, down; layers count from 0.
 
     `tensors`     the tensors that the model uses, by their names in the files and as stored there
-    `file_bytes`  size of the safetensors files
+    `files`       the safetensors files
+    `file_bytes`  their size
     """
 
     path: Path
     config: Mapping[str, object]
     spec: ModelSpec
     tensors: Mapping[str, StoredTensor]
+    files: Sequence[MappedTensors]
     file_bytes: int
     names: Names
     quantization: CompressedTensorsConfig | None
@@ -65,6 +68,7 @@ class Checkpoint:
             config=config,
             spec=spec,
             tensors=FolderTensors(tensors.files, used),
+            files=tensors.files,
             file_bytes=tensors.file_bytes,
             names=names,
             quantization=quantization,

@@ -28,11 +28,20 @@ class MappedTensors(Mapping[str, StoredTensor]):
     """The tensors of one file. An array is a read-only view of the mapped file, made when asked
     for; only one that the file does not align to its items is copied."""
 
-    def __init__(self, path: Path, mapped: mmap.mmap, places: dict[str, TensorPlace]) -> None:
+    def __init__(
+        self, path: Path, mapped: mmap.mmap, places: dict[str, TensorPlace], stat: os.stat_result
+    ) -> None:
+        """`stat` is what the system said of the file when it was mapped."""
         self.path = path
+        self.stat = stat
         self.places = places
         self.file_bytes = len(mapped)
         self._mapped = mapped
+
+    @property
+    def raw(self) -> npt.NDArray[np.uint8]:
+        """The whole file."""
+        return np.frombuffer(self._mapped, np.uint8)
 
     def __getitem__(self, name: str) -> StoredTensor:
         place = self.places[name]
@@ -64,7 +73,8 @@ def read_safetensors(path: Path) -> MappedTensors:
     for a file that is missing, cannot be read or is damaged."""
     try:
         with path.open("rb") as file:
-            file_bytes = os.fstat(file.fileno()).st_size
+            stat = os.fstat(file.fileno())
+            file_bytes = stat.st_size
             head = file.read(PREFIX_BYTES)
             head += file.read(header_length(path, head, file_bytes))
             places = parse_header(path, head, file_bytes)
@@ -75,7 +85,7 @@ def read_safetensors(path: Path) -> MappedTensors:
             seen=error.strerror or error,
             remedy="Check that the file exists and that you may read it.",
         ) from error
-    return MappedTensors(path, mapped, places)
+    return MappedTensors(path, mapped, places, stat)
 
 
 def write_safetensors(

@@ -1,0 +1,95 @@
+"""Which numbers a checkpoint holds: a digest of its files, and when it may be taken as known."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paredown.kernels.packed_file import hash_bytes
+from paredown.models.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileState:
+    """What the system tells of a file without reading it. The time of change cannot be set by a
+    program, so a file written over in place, or another one put there, has another state."""
+
+    name: str
+    num_bytes: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContentRecord:
+    """The digest that files of these states were found to have."""
+
+    states: tuple[FileState, ...]
+    digest: str
+
+    def encode(self) -> str:
+        return json.dumps({"digest": self.digest, "files": [vars(one) for one in self.states]})
+
+    @classmethod
+    def decode(cls, text: str) -> "ContentRecord":
+        """Raises ValueError for a text that `encode` did not write."""
+        try:
+            fields = json.loads(text)
+            states = tuple(FileState(**one) for one in fields["files"])
+            return cls(states=states, digest=str(fields["digest"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a record of contents: {error}") from error
+
+    def may_match(self, states: tuple[FileState, ...]) -> bool:
+        """Whether files of other times or places can still have this content."""
+        return [(one.name, one.num_bytes) for one in self.states] == [
+            (one.name, one.num_bytes) for one in states
+        ]
+
+
+def mapped_states(checkpoint: Checkpoint) -> tuple[FileState, ...]:
+    """The files as they were when the checkpoint was opened."""
+    return tuple(
+        FileState(
+            name=file.path.name,
+            num_bytes=file.stat.st_size,
+            modified_ns=file.stat.st_mtime_ns,
+            changed_ns=file.stat.st_ctime_ns,
+            inode=file.stat.st_ino,
+        )
+        for file in checkpoint.files
+    )
+
+
+def is_unchanged(checkpoint: Checkpoint) -> bool:
+    """Whether the files that were opened still stand under their names, as they were."""
+    for file in checkpoint.files:
+        try:
+            now = file.path.stat()
+        except OSError:
+            return False
+        then = file.stat
+        if (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) != (
+            then.st_ino,
+            then.st_size,
+            then.st_mtime_ns,
+            then.st_ctime_ns,
+        ):
+            return False
+    return True
+
+
+def content_digest(checkpoint: Checkpoint, num_threads: int) -> str:
+    """Reads all files."""
+    parts = [(file.path.name, hash_bytes(file.raw, num_threads)) for file in checkpoint.files]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def packing_key(
+    checkpoint: Checkpoint, digest: str, layout: int, options: Mapping[str, str]
+) -> str:
+    """Names the packed form: the files' content, the config that says what they mean, the layout
+    and the options of loading that change what is packed."""
+    parts = {"content": digest, "config": checkpoint.config, "layout": layout, "options": options}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,52 @@
+"""The layout of packed weights cannot change unseen: files of packed weights carry its number.
+
+When this fails because a layout was changed on purpose: raise kLayoutVersion in csrc/kernels.h,
+then put the new digests here.
+"""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from linear_reference import random_case
+from paredown.kernels import _core
+from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.spec.kv import KVSpec
+from random_executor import TINY
+
+VERSION = 1
+SHAPE = (48, 64)
+DIGESTS = {
+    "fp32": "a7d95985e1e2439b",
+    "fp16": "af2cb88668d3bf9e",
+    "bf16": "e68db754ff391756",
+    "fp8": "cb92ed1c78e0db0c",
+    "int8": "ade05a9668c789fc",
+    "int6": "934a5ad457ab14bd",
+    "int5": "ff6d872f551ff481",
+    "int4": "1f21e2d2b285d4dd",
+    "int3": "de8c6d14e72e972d",
+    "int2": "d6d6ad67224ce92d",
+}
+
+
+def packed_digest(kind: str) -> str:
+    is_integer = kind.startswith("int")
+    group_size = 32 if is_integer else None
+    case = random_case(
+        np.random.default_rng(3), kind, SHAPE, group_size=group_size, symmetric=not is_integer
+    )
+    model = NativeModel(TINY, KVSpec(num_pages=1), 1)
+    arrays = {name: getattr(case, name) for name in vars(case) if name != "kind"}
+    model.add_linear("qkv", 0, LinearArrays(dtype=kind, **arrays))
+    return hashlib.sha256(model.packed()[0].data.tobytes()).hexdigest()[:16]
+
+
+def test_the_digests_are_of_this_version() -> None:
+    assert _core.LAYOUT_VERSION == VERSION
+
+
+@pytest.mark.parametrize("kind", DIGESTS)
+def test_the_layout_is_that_of_its_version(kind: str) -> None:
+    assert packed_digest(kind) == DIGESTS[kind]
