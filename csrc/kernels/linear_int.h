@@ -55,8 +55,9 @@ constexpr bool is_small(int bits) { return kHasSmallDot && bits < 8; }
 
 // Adds the products of `num_columns` columns.
 template <int kBits, bool kSmall, int kTokens, int kPanels>
-inline void add_products(CodeSource source, int64_t num_columns, const int8_t* x,
-                         int64_t row_stride, I32x16 (&sums)[kTokens][kPanels]) {
+inline __attribute__((always_inline)) void add_products(CodeSource source, int64_t num_columns,
+                                                        const int8_t* x, int64_t row_stride,
+                                                        I32x16 (&sums)[kTokens][kPanels]) {
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * kBits;
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
@@ -83,9 +84,11 @@ inline void add_products(CodeSource source, int64_t num_columns, const int8_t* x
 
 // Groups [group, group_end) of a tile, added to `totals`.
 template <int kBits, bool kSmall, int kTokens, int kPanels>
-inline void add_groups(const LinearView& w, const InputRows& in, CodeSource source, int64_t token,
-                       int64_t panel, int64_t group, int64_t group_end,
-                       F32x16 (&totals)[kTokens][kPanels]) {
+inline __attribute__((always_inline)) void add_groups(const LinearView& w, const InputRows& in,
+                                                      CodeSource source, int64_t token,
+                                                      int64_t panel, int64_t group,
+                                                      int64_t group_end,
+                                                      F32x16 (&totals)[kTokens][kPanels]) {
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride;
   for (; group < group_end; ++group) {
     I32x16 sums[kTokens][kPanels];
