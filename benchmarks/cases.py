@@ -25,7 +25,7 @@ PEAK_UNITS = {
     "int4-g32": "int8",
     "int4-g128": "int8",
 }
-# How the output layer is stored beside linear layers of a format: 8 bits are all but lossless there.
+# How the output layer is stored beside linear layers of a format: 8 bits cost little there.
 OUTPUT_FORMATS = {"int4-g32": "int8", "int4-g128": "int8", "int8": "int8", "w8a8": "int8"}
 
 
@@ -122,9 +122,7 @@ def all_cases(output_formats: dict[str, str]) -> list[Case]:
     return [
         replace(
             case,
-            variant=replace(
-                case.variant, output_format=known.get(case.variant.format, "bf16")
-            ),
+            variant=replace(case.variant, output_format=known.get(case.variant.format, "bf16")),
         )
         for case in cases
     ]

@@ -46,7 +46,8 @@ def parse_arguments() -> argparse.Namespace:
         nargs="*",
         default=[],
         metavar="FORMAT=OUTPUT",
-        help="how the output layer is stored beside linear layers of FORMAT (default int8 beside integers, else bf16)",
+        help="how the output layer is stored beside linear layers of FORMAT "
+        "(default: int8 beside integers, else bf16)",
     )
     parser.add_argument("--folder", type=Path, default=BENCH_FOLDER, help="models and logs")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write everything measured")

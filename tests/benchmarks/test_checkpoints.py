@@ -80,7 +80,7 @@ def test_biases_are_written(root) -> None:
 
 def test_an_output_layer_with_its_own_format_is_a_tensor_of_its_own(root) -> None:
     variant = Variant(model="tiny-llama", format="int4-g32", output_format="int8")
-    assert variant.name == "int4-g32+int8"
+    assert variant.name == "int4-g32-head-int8"
     tensors = {t.name: t.tensor_type for t in gguf.GGUFReader(gguf_file(root, variant)).tensors}
     assert tensors["output.weight"] == gguf.GGMLQuantizationType.Q8_0
     assert tensors["token_embd.weight"] == gguf.GGMLQuantizationType.BF16
