@@ -36,6 +36,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--cases", nargs="*", default=[], help="words; a case's name holds each (default: all)"
     )
+    parser.add_argument("--without", nargs="*", default=[], help="words of cases to leave out")
     parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
     rivals = [name for name in PEERS if name != OURS]
     parser.add_argument("--peers", nargs="*", default=rivals, choices=rivals)
@@ -64,6 +65,7 @@ def chosen_cases(args: argparse.Namespace) -> list[Case]:
         for case in all_cases(output_formats)
         if case.variant.model in args.models
         and all(word in case.name.split(" ") for word in args.cases)
+        and not any(word in case.name.split(" ") for word in args.without)
     ]
     if not cases:
         raise ConfigError(
