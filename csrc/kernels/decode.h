@@ -46,12 +46,16 @@ inline U8x64 quad_codes(const uint8_t* block) {
   }
 }
 
-// fp8 e4m3 in the low byte of each lane: shifted into the place of a float's exponent and
-// mantissa it is 2^-120 of its value, subnormals too.
+// fp8 e4m3 in the low byte of each lane. Shifting the bits into a float's place and scaling by
+// 2^120 would be shorter, but makes subnormal floats of the subnormal codes, which processors trap
+// on.
 inline F32x16 float_from_fp8(I32x16 byte) {
+  const I32x16 magnitude = bit_and(byte, set_i(0x7F));
+  const F32x16 count = to_float(magnitude);
+  const F32x16 normal = bits_as_float(add(shift_left<20>(magnitude), set_i(120 << 23)));
+  const F32x16 value = select_less(count, set_f(8.0f), mul(count, set_f(0x1p-9f)), normal);
   const I32x16 sign = shift_left<24>(bit_and(byte, set_i(0x80)));
-  const I32x16 magnitude = shift_left<20>(bit_and(byte, set_i(0x7F)));
-  return mul(bits_as_float(bit_or(sign, magnitude)), set_f(0x1p120f));
+  return bits_as_float(bit_or(float_bits(value), sign));
 }
 
 inline F32x16 load_scales(const LinearView& w, int64_t index) {

@@ -28,7 +28,7 @@ constexpr int kIntTokens = 6;
 constexpr int kIntPanels = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 #if defined(PAREDOWN_HAS_TILES)
-constexpr int kFewTokens = 4;
+constexpr int kFewTokens = 6;
 #else
 constexpr int kFewTokens = 12;
 #endif
