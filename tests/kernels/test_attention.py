@@ -17,8 +17,7 @@ from paredown.kernels.isa import supported_isas
 from paredown.spec.kv import PAGE_SIZE
 
 ISAS = supported_isas()
-# The kernels multiply bf16 halves of queries and weights on some sets: about 2^-17 each.
-# Tile products take a weight as two bf16 numbers, 16 bits: errors of 2^-16 are to be expected.
+# Some sets multiply queries and weights as two bf16 numbers each: errors of some 2^-16 in all.
 TOLERANCE = 3e-5
 # Pages, blocks of 64 and chunks of 512 keys begin and end around these.
 BORDERS = (1, 15, 16, 17, 63, 64, 65, 127, 130, 511, 512, 513, 530, 1024, 1089)
