@@ -104,3 +104,17 @@ def test_bf16_pages_stay_close_to_fp32_pages(tmp_path: Path) -> None:
     rounded = native_logits(load_executor(checkpoint, num_pages=8, kv_dtype="bf16"), ids)
     # bf16 keeps 8 bits of mantissa: keys and values move by up to 0.2 %.
     assert 0 < np.abs(exact - rounded).max() <= 0.02 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_bf16_activations_cost_no_more_than_bf16_in_transformers(name: str, tmp_path: Path) -> None:
+    """What bf16 weights meet unless asked otherwise: their inputs rounded to bf16."""
+    VARIANTS[name](tmp_path, torch.bfloat16, 0)
+    ids = random_ids()
+    theirs = load_theirs(tmp_path)
+    executor = load_executor(Checkpoint.open(tmp_path), num_pages=8, kv_dtype="fp32")
+    with torch.no_grad():
+        exact = theirs(torch.tensor([ids])).logits[0].float().numpy()
+        rounded = theirs.to(torch.bfloat16)(torch.tensor([ids])).logits[0].float().numpy()
+    ours = np.square(native_logits(executor, ids) - exact).mean()
+    assert 0 < ours <= np.square(rounded - exact).mean()
