@@ -30,13 +30,13 @@ void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
 InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) const {
   const int64_t element_bytes = view.input == InputKind::kInt8 ? 1 : kernels_.bf16_input_bytes;
   const int64_t code_bytes = round_up(view.num_columns * element_bytes, kCacheLine);
-  const bool tiled = kernels_.takes_tiles(view, num_tokens);
+  const InputLayout layout = kernels_.input_layout(view, num_tokens);
   // A cache line more than a power of two: rows side by side do not share their cache sets.
   return {values_.as<float>(),
           view.num_columns + kCacheLine / 4,
           codes_.get(),
-          tiled ? code_bytes : code_bytes + kCacheLine,
-          tiled,
+          layout == InputLayout::kRows ? code_bytes + kCacheLine : code_bytes,
+          layout,
           scales_.as<float>(),
           sums_.as<int32_t>()};
 }

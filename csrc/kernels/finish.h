@@ -65,13 +65,13 @@ inline void finish(const LinearView& w, const OutputRows& out, int64_t token, in
   for (int p = 0; p < kPanels; ++p) store_panel(w, out, token, panel + p, sums[p]);
 }
 
-// Runs `tile(Index<tokens>, Index<panels>, token, panel)` over num_tokens x [panel_begin,
-// panel_end), tokens innermost: tiles of kTokens x kPanels, smaller ones at the ends.
+// Runs `tile(Index<tokens>, token)` over num_tokens: tiles of kTokens, then one of what is left, so
+// that weights are decoded no more often than they must.
 template <int kTokens, class Tile>
 inline void token_tiles(int64_t num_tokens, int64_t token, Tile&& tile) {
   for (; token + kTokens <= num_tokens; token += kTokens) tile(Index<kTokens>{}, token);
   if constexpr (kTokens > 1) {
-    if (token < num_tokens) token_tiles<kTokens / 2>(num_tokens, token, tile);
+    if (token < num_tokens) token_tiles<kTokens - 1>(num_tokens, token, tile);
   }
 }
 

@@ -8,17 +8,22 @@
 namespace paredown {
 namespace {
 
-bool takes_tiles(const LinearView& w, int64_t num_tokens) {
+InputLayout input_layout(const LinearView& w, int64_t num_tokens) {
 #if defined(PAREDOWN_HAS_TILES)
-  if (w.input != InputKind::kInt8) return w.input == InputKind::kBf16;
-  if (num_tokens <= kFewTokens) return false;
-  if (w.num_groups == 1) return w.num_columns % 64 == 0;
+  if (w.input == InputKind::kBf16) return InputLayout::kTiles;
+  const int64_t few = w.group_size == 32 ? kFewPairedTokens : kFewTokens;
+  if (w.input != InputKind::kInt8 || num_tokens <= few) return InputLayout::kRows;
+  if (w.num_groups == 1) {
+    return w.num_columns % 64 == 0 ? InputLayout::kTiles : InputLayout::kRows;
+  }
   const bool fits_bytes = w.kind != WeightKind::kInt8 || w.zero_points == nullptr;
-  return fits_bytes && fits_decoded(w);
+  if (!fits_bytes || !fits_decoded(w)) return InputLayout::kRows;
+  const bool in_pairs = w.group_size == 32 && w.num_groups % 2 == 0;
+  return in_pairs && num_tokens <= kPairedTokens ? InputLayout::kPairedTiles : InputLayout::kTiles;
 #else
   (void)w;
   (void)num_tokens;
-  return false;
+  return InputLayout::kRows;
 #endif
 }
 
@@ -36,13 +41,14 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
                 int64_t panel_begin, int64_t panel_end, void* scratch) {
   const bool few = num_tokens <= kFewTokens || !fits_decoded(w);
 #if defined(PAREDOWN_HAS_TILES)
-  if (in.tiled && w.num_groups > 1) {
+  const bool tiled = in.layout != InputLayout::kRows;
+  if (tiled && w.num_groups > 1) {
     return token_blocks(w, in, out, num_tokens,
                         [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
                           group_tiles(w, rows, outputs, count, panel_begin, panel_end, scratch);
                         });
   }
-  if (in.tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  if (tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 #endif
   if (w.kind == WeightKind::kInt8 && few) {
     return int_few_tokens<8>(w, in, out, num_tokens, panel_begin, panel_end);

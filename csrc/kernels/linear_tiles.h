@@ -111,24 +111,51 @@ inline void tile_products(TilePair weights, int64_t num_steps, const uint8_t* x,
   }
 }
 
+// What all tokens' sums of a panel meet at their end.
+struct PanelEnd {
+  bool scaled;
+  F32x16 scale;
+  I32x16 zero_points;
+};
+
+inline PanelEnd panel_end_of(const LinearView& w, int64_t panel) {
+  PanelEnd end{w.scales != nullptr && w.weight_groups == 1, set_f(1.0f), zero_i()};
+  if (end.scaled) end.scale = load_scales(w, panel * kLanes);
+  if (w.zero_points != nullptr) {
+    end.zero_points = load_u8_as_i32(w.zero_points + panel * w.weight_groups * kLanes);
+  }
+  return end;
+}
+
+inline F32x16 finished_sum(const LinearView& w, const InputRows& in, int64_t token,
+                           const PanelEnd& end, const float* sum) {
+  F32x16 total;
+  if (w.input == InputKind::kInt8 && w.num_groups == 1) {
+    const int32_t code_sum = in.sums[input_index(token, 1, 0)];
+    const I32x16 correct = w.zero_points != nullptr
+                               ? mul(end.zero_points, set_i(-code_sum))
+                               : set_i(-code_sum * (1 << (weight_bits(w.kind) - 1)));
+    total = to_float(add(load_i(sum), correct));
+  } else {
+    total = load_f(sum);
+  }
+  if (end.scaled) total = mul(total, end.scale);
+  if (w.input == InputKind::kInt8 && w.input_groups == 1) {
+    total = mul(total, set_f(in.scales[input_index(token, 1, 0)]));
+  }
+  return total;
+}
+
 // What is left to do with the waiting sums of kPanels panels.
 template <int kPanels>
 inline void finish_pair(const LinearView& w, const InputRows& in, const OutputRows& out,
                         int64_t num_tokens, int64_t panel, const float* sums) {
+  PanelEnd ends[kPanels];
+  for (int p = 0; p < kPanels; ++p) ends[p] = panel_end_of(w, panel + p);
   for (int64_t token = 0; token < num_tokens; ++token, sums += 2 * kLanes) {
     F32x16 totals[kPanels];
     for (int p = 0; p < kPanels; ++p) {
-      if (w.input == InputKind::kBf16) {
-        totals[p] = load_f(sums + p * kLanes);
-        if (w.scales != nullptr) totals[p] = mul(totals[p], row_scales(w, panel + p));
-      } else if (w.num_groups == 1) {
-        const I32x16 correct =
-            correction(w, (panel + p) * kLanes, in.sums[input_index(token, 1, 0)]);
-        totals[p] = apply_row_scales(w, in, to_float(add(load_i(sums + p * kLanes), correct)),
-                                     token, panel + p);
-      } else {
-        totals[p] = apply_row_scales(w, in, load_f(sums + p * kLanes), token, panel + p);
-      }
+      totals[p] = finished_sum(w, in, token, ends[p], sums + p * kLanes);
     }
     finish<kPanels>(w, out, token, panel, totals);
   }
