@@ -75,7 +75,9 @@ void unmap_buffer(void* data, int64_t num_bytes) { unmap(static_cast<uint8_t*>(d
 
 }  // namespace
 
-AlignedBuffer::AlignedBuffer(int64_t num_bytes) : num_bytes_(round_up(num_bytes, kCacheLine)) {
+int64_t AlignedBuffer::padded(int64_t num_bytes) { return round_up(num_bytes, kCacheLine); }
+
+AlignedBuffer::AlignedBuffer(int64_t num_bytes) : num_bytes_(padded(num_bytes)) {
   // An anonymous mapping is zero, and takes memory only where it is written.
   if (num_bytes_ > 0) data_ = map_buffer(num_bytes_);
 }

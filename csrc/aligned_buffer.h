@@ -19,6 +19,9 @@ class AlignedBuffer {
     return *this;
   }
 
+  // Bytes that a buffer of num_bytes takes: whole cache lines.
+  static int64_t padded(int64_t num_bytes);
+
   void* get() const { return data_; }
   int64_t num_bytes() const { return num_bytes_; }
   template <class T>

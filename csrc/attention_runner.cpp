@@ -13,12 +13,28 @@ int64_t divide_up(int64_t value, int64_t divisor) { return (value + divisor - 1)
 
 }  // namespace
 
+// Each whole that is split costs more than its part of the total, so that fewer than as many are.
+AttentionMemory attention_memory(const AttentionShape& shape, int num_threads, int64_t num_tokens,
+                                 int64_t max_keys) {
+  AttentionMemory memory{};
+  memory.thread_scratch =
+      attention_scratch_floats(shape.head_dim) * static_cast<int64_t>(sizeof(float));
+  memory.scratch = num_threads * memory.thread_scratch;
+  const int64_t num_chunks = divide_up(max_keys, kChunkKeys);
+  if (num_threads == 1 || num_chunks < 2) return memory;
+  const int64_t whole_rows =
+      std::min<int64_t>(kTaskRows, num_tokens * shape.num_heads / shape.num_kv_heads);
+  const int64_t most_rows = (kTasksPerThread * num_threads - 1) * whole_rows;
+  memory.partials = std::min(most_rows, num_tokens * shape.num_heads) * num_chunks *
+                    partial_floats(shape.head_dim) * static_cast<int64_t>(sizeof(float));
+  return memory;
+}
+
 AttentionRunner::AttentionRunner(const KernelTable& kernels, ThreadPool& pool, AttentionShape shape)
     : kernels_(kernels),
       pool_(pool),
       shape_(shape),
-      scratch_(pool.num_threads() * attention_scratch_floats(shape.head_dim) *
-               static_cast<int64_t>(sizeof(float))) {}
+      scratch_(attention_memory(shape, pool.num_threads(), 0, 0).scratch) {}
 
 // Tiles times blocks, and one more tile for loading a block.
 int64_t AttentionRunner::cost(const AttentionTask& task) const {

@@ -25,6 +25,16 @@ struct AttentionShape {
   int64_t window;  // 0: none
 };
 
+// Bytes of the buffers of an AttentionRunner. `partials` is the most that any step of num_tokens
+// tokens takes, none of which sees more than max_keys keys.
+struct AttentionMemory {
+  int64_t partials;
+  int64_t thread_scratch;  // of each thread
+  int64_t scratch;
+};
+AttentionMemory attention_memory(const AttentionShape& shape, int num_threads, int64_t num_tokens,
+                                 int64_t max_keys);
+
 class AttentionRunner {
  public:
   AttentionRunner(const KernelTable& kernels, ThreadPool& pool, AttentionShape shape);
@@ -33,6 +43,7 @@ class AttentionRunner {
   void plan(std::span<const AttentionSlice> slices);
   // `partials` of the rows is filled in.
   void run(const KvView& kv, AttentionRows rows);
+  int64_t num_bytes() const { return partials_.num_bytes() + scratch_.num_bytes(); }
 
  private:
   int64_t cost(const AttentionTask& task) const;

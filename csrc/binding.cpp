@@ -352,6 +352,12 @@ NB_MODULE(_core, m) {
     for (Isa isa : known_isas()) found.emplace_back(isa_name(isa), why_unavailable(isa));
     return found;
   });
+  m.def(
+      "step_bytes",
+      [](const nb::dict& config, int num_threads, int64_t num_tokens) {
+        return step_bytes(make_config(config), num_threads, num_tokens);
+      },
+      nb::arg("config"), nb::arg("num_threads"), nb::arg("num_tokens"));
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.def(
       "hash_chunks",
@@ -419,6 +425,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("isa", [](const Model& model) { return model.kernels().name; })
       .def_prop_ro("num_threads", &Model::num_threads)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
+      .def_prop_ro("step_bytes", &Model::step_bytes)
       .def("add_linear", add_linear, nb::arg("role"), nb::arg("layer"), nb::arg("kind"),
            nb::arg("values"), nb::arg("group_size"), nb::arg("scales").none(),
            nb::arg("zero_points").none(), nb::arg("bias").none(), nb::arg("activations"),

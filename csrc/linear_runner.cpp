@@ -15,16 +15,33 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
-  max_columns_ = max_columns;
+LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_columns) {
   const int64_t rows = round_up(num_tokens, kLanes);
-  values_ = AlignedBuffer(rows * (max_columns * 4 + kCacheLine));
-  codes_ = AlignedBuffer(rows * (max_columns * 4 + 2 * kCacheLine));
-  scales_ = AlignedBuffer(rows * max_columns / kBlockColumns * 4);
-  sums_ = AlignedBuffer(rows * max_columns / kBlockColumns * 4);
-  buffers_ = AlignedBuffer(pool_.num_threads() * max_columns * 4);
-  scratch_bytes_ = round_up(linear_scratch_bytes(num_tokens), kCacheLine);
-  scratch_ = AlignedBuffer(pool_.num_threads() * scratch_bytes_);
+  LinearMemory memory{};
+  memory.values = rows * (max_columns * 4 + kCacheLine);
+  memory.codes = rows * (max_columns * 4 + 2 * kCacheLine);
+  memory.scales = memory.sums = rows * max_columns / kBlockColumns * 4;
+  memory.buffers = num_threads * max_columns * 4;
+  memory.thread_scratch = round_up(linear_scratch_bytes(num_tokens), kCacheLine);
+  memory.scratch = num_threads * memory.thread_scratch;
+  return memory;
+}
+
+void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
+  const LinearMemory memory = linear_memory(pool_.num_threads(), num_tokens, max_columns);
+  max_columns_ = max_columns;
+  values_ = AlignedBuffer(memory.values);
+  codes_ = AlignedBuffer(memory.codes);
+  scales_ = AlignedBuffer(memory.scales);
+  sums_ = AlignedBuffer(memory.sums);
+  buffers_ = AlignedBuffer(memory.buffers);
+  scratch_bytes_ = memory.thread_scratch;
+  scratch_ = AlignedBuffer(memory.scratch);
+}
+
+int64_t LinearRunner::num_bytes() const {
+  return values_.num_bytes() + codes_.num_bytes() + scales_.num_bytes() + sums_.num_bytes() +
+         buffers_.num_bytes() + scratch_.num_bytes();
 }
 
 InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) const {

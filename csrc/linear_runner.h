@@ -19,12 +19,25 @@ struct LinearGroup {
   std::vector<PackedLinear> parts;
 };
 
+// Bytes of the buffers of a LinearRunner.
+struct LinearMemory {
+  int64_t values;
+  int64_t codes;
+  int64_t scales;
+  int64_t sums;
+  int64_t buffers;
+  int64_t thread_scratch;  // of each thread
+  int64_t scratch;
+};
+LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_columns);
+
 class LinearRunner {
  public:
   LinearRunner(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
   // Room for num_tokens rows of up to max_columns columns (a multiple of 32).
   void reserve(int64_t num_tokens, int64_t max_columns);
+  int64_t num_bytes() const;
 
   // output += or = input @ weight.T + bias. make_row(token, buffer) returns a row of the input,
   // which it may write into `buffer` (max_columns floats); what follows the row's columns up to the

@@ -14,16 +14,71 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
+// Floats from one row to the next, and columns that a linear layer reads or writes at most.
+struct RowSizes {
+  int64_t max_columns;
+  int64_t wide_stride;
+  int64_t hidden_stride;
+};
+
+RowSizes row_sizes(const ModelConfig& config) {
+  const int64_t q_size = config.num_heads * config.head_dim;
+  const int64_t qkv_size = q_size + 2 * config.num_kv_heads * config.head_dim;
+  const int64_t up_size = config.intermediate_size * (config.gated ? 2 : 1);
+  const int64_t columns = round_up(std::max({config.hidden_size, q_size, qkv_size, up_size}), 32);
+  // A cache line more than a power of two: rows side by side do not share their cache sets.
+  return {columns, columns + kLanes, config.hidden_size + kLanes};
+}
+
+AttentionShape attention_shape(const ModelConfig& config) {
+  return {config.num_heads, config.num_kv_heads, config.head_dim, config.sliding_window};
+}
+
+// Bytes of the buffers of a step.
+struct StepMemory {
+  int64_t hidden;
+  int64_t wide;    // each of three
+  int64_t angles;  // each of cosines and sines
+  LinearMemory linears;
+  AttentionMemory attention;
+
+  int64_t total() const;
+};
+
+StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_tokens) {
+  const RowSizes sizes = row_sizes(config);
+  const int64_t max_keys = std::min(config.max_positions, config.num_pages * kPageSize);
+  StepMemory memory{};
+  memory.hidden = num_tokens * sizes.hidden_stride * 4;
+  memory.wide = num_tokens * sizes.wide_stride * 4;
+  memory.angles = num_tokens * config.head_dim * 2;
+  memory.linears = linear_memory(num_threads, num_tokens, sizes.max_columns);
+  memory.attention = attention_memory(attention_shape(config), num_threads, num_tokens, max_keys);
+  return memory;
+}
+
+int64_t StepMemory::total() const {
+  int64_t sum = 0;
+  for (const int64_t bytes :
+       {hidden, wide, wide, wide, angles, angles, linears.values, linears.codes, linears.scales,
+        linears.sums, linears.buffers, linears.scratch, attention.partials, attention.scratch}) {
+    sum += AlignedBuffer::padded(bytes);
+  }
+  return sum;
+}
+
 }  // namespace
+
+int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_tokens) {
+  return step_memory(config, num_threads, num_tokens).total();
+}
 
 Model::Model(ModelConfig config, Isa isa, int num_threads)
     : config_(std::move(config)),
       kernels_(kernel_table(isa)),
       pool_(num_threads),
       linears_(kernels_, pool_),
-      attention_(
-          kernels_, pool_,
-          {config_.num_heads, config_.num_kv_heads, config_.head_dim, config_.sliding_window}) {
+      attention_(kernels_, pool_, attention_shape(config_)) {
   const bool lanes_fit = config_.hidden_size % kLanes == 0 && config_.head_dim % kLanes == 0 &&
                          config_.intermediate_size % kLanes == 0;
   if (!lanes_fit) fail("hidden_size, head_dim and intermediate_size must be multiples of 16");
@@ -34,13 +89,10 @@ Model::Model(ModelConfig config, Isa isa, int num_threads)
   kv_layer_bytes_ =
       config_.num_pages * config_.num_kv_heads * kv_head_bytes(config_.kv, config_.head_dim);
   kv_ = AlignedBuffer(kv_layer_bytes_ * config_.num_layers);
-  const int64_t q_size = config_.num_heads * config_.head_dim;
-  const int64_t qkv_size = q_size + 2 * config_.num_kv_heads * config_.head_dim;
-  const int64_t up_size = config_.intermediate_size * (config_.gated ? 2 : 1);
-  max_columns_ = round_up(std::max({config_.hidden_size, q_size, qkv_size, up_size}), 32);
-  // A cache line more than a power of two: rows side by side do not share their cache sets.
-  wide_stride_ = max_columns_ + kLanes;
-  hidden_stride_ = config_.hidden_size + kLanes;
+  const RowSizes sizes = row_sizes(config_);
+  max_columns_ = sizes.max_columns;
+  wide_stride_ = sizes.wide_stride;
+  hidden_stride_ = sizes.hidden_stride;
 }
 
 void Model::check(const StepInput& input) const {
@@ -83,15 +135,23 @@ void Model::check(const StepInput& input) const {
 void Model::reserve(int64_t num_tokens) {
   if (num_tokens > max_tokens_) {
     max_tokens_ = num_tokens;
-    const int64_t wide_bytes = num_tokens * wide_stride_ * 4;
-    hidden_ = AlignedBuffer(num_tokens * hidden_stride_ * 4);
+    const StepMemory memory = step_memory(config_, pool_.num_threads(), num_tokens);
+    hidden_ = AlignedBuffer(memory.hidden);
     for (AlignedBuffer* buffer : {&wide_, &attended_, &activated_}) {
-      *buffer = AlignedBuffer(wide_bytes);
+      *buffer = AlignedBuffer(memory.wide);
     }
-    cos_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
-    sin_ = AlignedBuffer(num_tokens * config_.head_dim * 2);
+    cos_ = AlignedBuffer(memory.angles);
+    sin_ = AlignedBuffer(memory.angles);
     linears_.reserve(num_tokens, max_columns_);
   }
+}
+
+int64_t Model::step_bytes() const {
+  int64_t sum = linears_.num_bytes() + attention_.num_bytes();
+  for (const AlignedBuffer* buffer : {&hidden_, &wide_, &attended_, &activated_, &cos_, &sin_}) {
+    sum += buffer->num_bytes();
+  }
+  return sum;
 }
 
 template <class Body>

@@ -34,6 +34,10 @@ struct ModelConfig {
   std::vector<float> inverse_frequencies;  // empty: no rotary positions
 };
 
+// Bytes of the buffers that steps of up to num_tokens tokens work in; the lists of rows and tasks,
+// some bytes for each, do not count.
+int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_tokens);
+
 struct Norm {
   std::vector<float> weight;
   std::vector<float> bias;
@@ -103,6 +107,8 @@ class Model {
 
   // Bytes of weights that a decode step reads (the embedding table is read by row, not counted).
   int64_t weight_bytes() const;
+  // Bytes of working memory that steps have taken so far: at most `step_bytes` of the largest.
+  int64_t step_bytes() const;
 
   // Checks everything before touching anything; throws std::invalid_argument.
   void check(const StepInput& input) const;

@@ -3,9 +3,11 @@ the call itself, as llama-bench and llama-batched-bench do it.
 
 It runs with the settings that are the fastest here: the first call of each kind tries weights
 repacked for the processor (AMX tiles among them) or as they lie in the file, and flash attention
-on or off, and keeps the best.
+on or off, and keeps the best. Long prompts are read once for each way of attention, and copied to
+the other contexts with it.
 """
 
+import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,14 +22,15 @@ import numpy.typing as npt
 
 from benchmarks.checkpoints.cache import Variant, gguf_file
 from benchmarks.peers.peer import KVDType, LoadOptions, PeerInfo
+from benchmarks.peers.trials import try_settings
 from paredown.errors import CapacityError, CheckpointError
 
 UBATCH_TOKENS = 512
 # llama.cpp's own default is f16 for keys and values: as many bytes as bf16, and faster there.
 KV_TYPES: dict[KVDType, int] = {"bf16": llama_cpp.GGML_TYPE_F16, "int8": llama_cpp.GGML_TYPE_Q8_0}
-NUM_TRIALS = 3
 # Of a decode's steps, one in so many is enough to see which settings are faster.
 TRIAL_SHARE = 8
+WARM_UP_TOKENS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +75,28 @@ class Context:
         self._read(0, token_ids)
         return time.perf_counter() - started
 
-    def decode(self, prompts: Sequence[Sequence[int]], num_steps: int) -> float:
-        if self._filled == prompts:
+    def has(self, prompts: Sequence[Sequence[int]]) -> bool:
+        """Whether the sequences begin with these prompts."""
+        return self._filled == prompts
+
+    def fill(self, prompts: Sequence[Sequence[int]], filled: "Context | None" = None) -> None:
+        """The sequences become the prompts: cut back to them, copied from a context that has
+        them and the same layout of keys and values, or read."""
+        if self.has(prompts):
             for sequence, prompt in enumerate(prompts):
                 llama_cpp.llama_memory_seq_rm(self._memory, sequence, len(prompt), -1)
-        else:
-            self._clear()
-            for sequence, prompt in enumerate(prompts):
+            return
+        self._clear()
+        for sequence, prompt in enumerate(prompts):
+            if filled is not None:
+                self._copy(sequence, filled)
+            else:
                 self._read(sequence, prompt)
-            self._filled = prompts
+        self._filled = prompts
+
+    def decode(self, prompts: Sequence[Sequence[int]], num_steps: int) -> float:
+        """Of the prompts that it was filled with."""
+        self.fill(prompts)
         started = time.perf_counter()
         for step in range(num_steps):
             self._run(
@@ -114,6 +130,14 @@ class Context:
                     for position, token in enumerate(chunk, start)
                 ]
             )
+
+    def _copy(self, sequence: int, filled: "Context") -> None:
+        num_bytes = llama_cpp.llama_state_seq_get_size(filled._context, sequence)
+        state = (ctypes.c_uint8 * num_bytes)()
+        llama_cpp.llama_state_seq_get_data(filled._context, state, num_bytes, sequence)
+        done = llama_cpp.llama_state_seq_set_data(self._context, state, num_bytes, sequence)
+        if done != num_bytes:
+            raise CapacityError("llama.cpp took no copied prompt", seen=done, remedy="See its log.")
 
     def _run(self, entries: list[tuple[int, int, int, bool]]) -> None:
         """One call with (token, position, sequence, whether its logits are wanted) entries."""
@@ -165,12 +189,19 @@ class LlamaCppPeer:
             self._contexts[settings] = Context(self._models[repack], options, flash_attention)
 
     def prefill(self, token_ids: Sequence[int]) -> float:
-        self._choose("prefill", lambda context: context.prefill(token_ids))
+        if "prefill" not in self._chosen:
+            for context in self._contexts.values():
+                context.prefill(token_ids[:WARM_UP_TOKENS])
+            self._choose("prefill", lambda context: context.prefill(token_ids))
         return self._contexts[self._chosen["prefill"]].prefill(token_ids)
 
     def decode(self, prompts: Sequence[Sequence[int]], num_steps: int) -> float:
-        num_trial_steps = -(-num_steps // TRIAL_SHARE)
-        self._choose("decode", lambda context: context.decode(prompts, num_trial_steps))
+        if "decode" not in self._chosen:
+            for settings, context in self._contexts.items():
+                context.fill(prompts, self._filled_like(settings, prompts))
+                context.decode(prompts, 1)
+            num_trial_steps = -(-num_steps // TRIAL_SHARE)
+            self._choose("decode", lambda context: context.decode(prompts, num_trial_steps))
         return self._contexts[self._chosen["decode"]].decode(prompts, num_steps)
 
     def settings(self) -> dict[str, str]:
@@ -186,14 +217,17 @@ class LlamaCppPeer:
             llama_cpp.llama_model_free(model)
         self._contexts, self._models, self._chosen, self._tried = {}, {}, {}, {}
 
+    def _filled_like(self, settings: Settings, prompts: Sequence[Sequence[int]]) -> Context | None:
+        """A context that has the prompts, and keys and values as these settings want them: flash
+        attention alone decides how they lie."""
+        for other, context in self._contexts.items():
+            if other.flash_attention == settings.flash_attention and context.has(prompts):
+                return context
+        return None
+
     def _choose(self, task: str, run: Callable[[Context], float]) -> None:
-        """Settles on the fastest for this model and task, once."""
-        if task in self._chosen:
-            return
-        seconds = {settings: run(context) for settings, context in self._contexts.items()}
-        for _ in range(NUM_TRIALS - 1):
-            for settings, context in self._contexts.items():
-                seconds[settings] = min(seconds[settings], run(context))
+        """Settles on the fastest for this model and task. The contexts are warm."""
+        seconds = try_settings(list(self._contexts), lambda one: run(self._contexts[one]))
         self._chosen[task] = min(seconds, key=lambda settings: seconds[settings])
         self._tried[f"{task} seconds tried"] = "; ".join(
             f"{one:.4f} {settings.name}" for settings, one in seconds.items()

@@ -127,7 +127,7 @@ def test_sizes_count_the_layer_once(tmp_path: Path) -> None:
     added = 8 * head_bytes / spec.num_parameters()
     assert head.bits_per_weight == pytest.approx(plain.bits_per_weight + added)
     plans = [
-        plan_memory(Checkpoint.open(tmp_path / name), KVSpec(num_pages=8))
+        plan_memory(Checkpoint.open(tmp_path / name), KVSpec(num_pages=8), 1)
         for name in ("plain", "head")
     ]
     table = 2 * spec.vocab_size * spec.hidden_size

@@ -323,7 +323,7 @@ def test_mapped_weights_need_no_room_for_packing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(folder)
-    plan = plan_memory(Checkpoint.open(folder), KVSpec(num_pages=8))
+    plan = plan_memory(Checkpoint.open(folder), KVSpec(num_pages=8), 2)
     monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: plan.total_bytes - 1)
     assert load(folder).weights_from == "cache"
     (path,) = packed_files(folder / FOLDER_NAME)

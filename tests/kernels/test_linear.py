@@ -118,6 +118,23 @@ def test_one_scale_for_all_inputs_saturates_at_the_ends_of_int8(isa: str) -> Non
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("activations", ["bf16", "fp32"])
+def test_every_fp8_code_is_exact_at_every_place(isa: str, activations: str) -> None:
+    rows, columns = np.indices((256, 32))
+    codes = ((rows + 8 * columns) % 256).astype(np.uint8)
+    codes[codes & 0x7F == 0x7F] = 0  # not a number
+    case = LinearCase(
+        kind="fp8",
+        values_OI=codes,
+        group_size=32,
+        scales_OG=np.ones((256, 1), dtype=np.float32),
+        activations=activations,
+    )
+    x = np.eye(32, dtype=np.float32)
+    assert np.array_equal(run_linear(case, x, isa), linear_reference(case, x))
+
+
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("kind", "activations"), FORMS)
 def test_zero_input_gives_the_bias(isa: str, kind: str, activations: str) -> None:
     case = random_case(np.random.default_rng(5), kind, (19, 64), activations=activations)

@@ -17,6 +17,7 @@ from paredown.kernels.isa import (
     unavailable_isas,
 )
 from paredown.kernels.probe import measure_machine, num_cores, resolve_num_threads
+from paredown.spec.kv import KV_DTYPES
 from paredown.spec.weight import BITS
 
 
@@ -45,8 +46,21 @@ def test_every_set_explains_every_format() -> None:
     assert set(known_isas()) <= set(INSTRUCTION_SETS)
     for isa in INSTRUCTION_SETS:
         rows = explain_kernels(isa)
-        assert [row.dtype for row in rows] == list(BITS)
+        linear = [row.dtype for row in rows if row.operation == "linear"]
+        attention = [row.dtype for row in rows if row.operation == "attention"]
+        assert linear == list(BITS)
+        assert attention == list(KV_DTYPES)
         assert all(row.instructions for row in rows)
+
+
+def test_attention_is_in_fp32_but_for_the_tiles_of_amx() -> None:
+    for isa, row in INSTRUCTION_SETS.items():
+        for choice in explain_kernels(isa)[len(BITS) :]:
+            if isa == "amx" and choice.dtype != "fp32":
+                assert choice.inputs == "bf16 twice"
+                assert "AMX tiles" in choice.instructions
+            else:
+                assert (choice.inputs, choice.instructions) == ("fp32", row.floats)
 
 
 def test_a_known_set_is_supported_or_says_why_not() -> None:
@@ -92,10 +106,19 @@ def test_doctor_prints_the_machine_as_a_table_and_as_json(
 ) -> None:
     assert main(["doctor", "--threads", "1"]) == 0
     printed = capsys.readouterr().out
-    for word in ("memory bandwidth", "int8 peak", "bf16 peak", "fp32 peak", "instruction set"):
+    for word in (
+        "memory bandwidth",
+        "int8 peak",
+        "bf16 peak",
+        "fp32 peak",
+        "instruction set",
+        "attention",
+    ):
         assert word in printed
     assert main(["doctor", "--threads", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["machine"]["isa"] in result["supported_isas"]
     assert set(result["unavailable_isas"]).isdisjoint(result["supported_isas"])
-    assert {row["dtype"] for row in result["kernels"]} >= {"int4", "int8", "bf16"}
+    rows = {(row["operation"], row["dtype"]) for row in result["kernels"]}
+    assert rows >= {("linear", "int3"), ("linear", "bf16"), ("attention", "bf16")}
+    assert {dtype for operation, dtype in rows if operation == "attention"} == set(KV_DTYPES)

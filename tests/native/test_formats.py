@@ -121,7 +121,7 @@ def test_the_plan_counts_what_the_core_packs(
 ) -> None:
     compress(source, tmp_path / "out", recipe)
     checkpoint = Checkpoint.open(tmp_path / "out")
-    plan = plan_memory(checkpoint, KVSpec(num_pages=8))
+    plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
     packed = load_executor(checkpoint, num_pages=8).weight_bytes
     # Scales are planned as bf16 and are fp32 here; panels and buffers are padded.
     assert 0.97 * plan.weight_bytes <= packed <= 1.1 * plan.weight_bytes

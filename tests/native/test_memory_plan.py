@@ -3,17 +3,27 @@
 import json
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from paredown.engine.memory_plan import MemoryPlan, default_num_pages, plan_memory
-from paredown.engine.native_executor import load_executor
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.memory_plan import (
+    PLANNED_STEP_TOKENS,
+    MemoryPlan,
+    default_num_pages,
+    plan_memory,
+)
+from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, ConfigError
+from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVSpec
-from random_executor import TINY
+from random_executor import TINY, WEIGHT_SPECS, random_executor
 from tiny_models import VARIANTS
 
 LLAMA_405B = {
@@ -88,7 +98,7 @@ def test_too_many_pages_are_refused(tmp_path: Path) -> None:
 def test_the_plan_counts_what_the_core_packs(tmp_path: Path) -> None:
     VARIANTS["llama-wide"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
-    plan = plan_memory(checkpoint, KVSpec(num_pages=8))
+    plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
     packed = load_executor(checkpoint, num_pages=8).weight_bytes
     # The output layer's rows are padded to whole panels of 16, buffers to whole cache lines.
     assert plan.weight_bytes <= packed <= 1.05 * plan.weight_bytes
@@ -131,3 +141,83 @@ def test_default_pages_hold_a_context_and_stay_within_a_quarter_of_memory() -> N
     assert default_num_pages(TINY, 10**12) == 16 * per_context
     middle = 4 * 3 * per_context * page_bytes
     assert default_num_pages(TINY, middle) == 3 * per_context
+
+
+# Eight chunks of keys, which threads can share.
+LONG = replace(TINY, max_positions=4096)
+PAGES_EACH = LONG.max_positions // PAGE_SIZE
+MAX_SLICES = 4
+
+
+def long_slice(number: int, start: int, length: int) -> SequenceSlice:
+    pages = list(range(number * PAGES_EACH, (number + 1) * PAGES_EACH))
+    return SequenceSlice(token_ids=[1] * length, start=start, pages=pages, num_logits=1)
+
+
+def long_executor(num_threads: int) -> NativeExecutor:
+    return random_executor(
+        LONG,
+        WEIGHT_SPECS["int8"],
+        num_pages=MAX_SLICES * PAGES_EACH,
+        num_threads=num_threads,
+    )
+
+
+def planned(num_threads: int, num_tokens: int, num_pages: int = MAX_SLICES * PAGES_EACH) -> int:
+    return planned_step_bytes(LONG, KVSpec(num_pages=num_pages), num_threads, num_tokens)
+
+
+def test_one_thread_allocates_what_is_planned() -> None:
+    executor = long_executor(1)
+    most = 0
+    for num_tokens in (1, 17, 100, 33):
+        most = max(most, num_tokens)
+        executor.step([long_slice(0, 2000, num_tokens)])
+        assert executor.step_bytes == planned(1, most)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    num_threads=st.integers(2, 4),
+    places=st.lists(
+        st.tuples(st.integers(0, 4000), st.integers(1, 90)), min_size=1, max_size=MAX_SLICES
+    ),
+)
+def test_threads_that_share_contexts_stay_within_the_plan(
+    num_threads: int, places: list[tuple[int, int]]
+) -> None:
+    executor = long_executor(num_threads)
+    executor.step([long_slice(i, start, length) for i, (start, length) in enumerate(places)])
+    num_tokens = sum(length for _, length in places)
+    # With one page there is no context to share.
+    alone = planned(num_threads, num_tokens, num_pages=1)
+    assert alone <= executor.step_bytes <= planned(num_threads, num_tokens)
+
+
+def test_a_shared_context_takes_more() -> None:
+    executor = long_executor(2)
+    executor.step([long_slice(0, 4000, 1)])
+    assert planned(2, 1, num_pages=1) < executor.step_bytes <= planned(2, 1)
+
+
+def test_the_plan_counts_working_memory_and_logits(tmp_path: Path) -> None:
+    VARIANTS["llama-wide"](tmp_path, torch.bfloat16, 0)
+    checkpoint = Checkpoint.open(tmp_path)
+    plan = plan_memory(checkpoint, KVSpec(num_pages=64), 1)
+    executor = load_executor(checkpoint, num_pages=64, num_threads=1)
+    pages = list(range(64))
+    num_slices = -(-PLANNED_STEP_TOKENS // checkpoint.spec.max_positions)
+    length = PLANNED_STEP_TOKENS // num_slices
+    each = 64 // num_slices
+    logits = executor.step(
+        [
+            SequenceSlice(
+                token_ids=[1] * length,
+                start=0,
+                pages=pages[i * each : (i + 1) * each],
+                num_logits=length,
+            )
+            for i in range(num_slices)
+        ]
+    )
+    assert plan.step_bytes == executor.step_bytes + logits.nbytes

@@ -87,8 +87,8 @@ def test_a_candidate_that_does_not_fit_in_memory_is_skipped_with_the_arithmetic(
     plans = {}
     for name in ("fp32", "int8"):
         compress(source, tmp_path / name, name)
-        plans[name] = plan_memory(Checkpoint.open(tmp_path / name), pages).total_bytes
-    between = (plans["fp32"] + max(plans["int8"], plan_memory(source, pages).total_bytes)) // 2
+        plans[name] = plan_memory(Checkpoint.open(tmp_path / name), pages, 1).total_bytes
+    between = (plans["fp32"] + max(plans["int8"], plan_memory(source, pages, 1).total_bytes)) // 2
     monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: between)
     options = config(tmp_path, text, formats=("fp32", "int8"), report=None)
     result = optimize(model, options, lambda what, share: None)

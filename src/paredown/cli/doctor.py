@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
     for name, reason in unavailable_isas().items():
         limits.add_row(f"not available: {name}", reason)
     choices = Table(title="Kernels")
-    for heading in ("weights", "activations", "computed with"):
+    for heading in ("kernel", "weights or pages", "times", "computed with"):
         choices.add_column(heading)
     for row in kernels:
-        choices.add_row(row.dtype, row.activations, row.instructions)
+        choices.add_row(row.operation, row.dtype, row.inputs, row.instructions)
     console = Console()
     console.print(limits)
     console.print(choices)

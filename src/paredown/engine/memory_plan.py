@@ -4,16 +4,17 @@ from dataclasses import dataclass, replace
 
 from paredown.errors import CapacityError
 from paredown.formats.table import bits_per_weight
+from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import PAGE_SIZE, KVDType, KVSpec
 from paredown.spec.model import ModelSpec
-from paredown.units import GIBI, format_bytes
+from paredown.units import format_bytes
 
 # Default page pool: full contexts it holds, and the share of free memory it may take.
 _DEFAULT_CONTEXTS = 16
 _DEFAULT_MEMORY_SHARE = 0.25
-# Rows of one step that working memory is planned for.
-_PLANNED_STEP_TOKENS = 512
+# Tokens of one step that working memory is planned for, each with its logits.
+PLANNED_STEP_TOKENS = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class MemoryPlan:
             )
 
 
-def plan_memory(checkpoint: Checkpoint, kv: KVSpec) -> MemoryPlan:
+def plan_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryPlan:
     """The plan for the native executor, from shapes and formats alone."""
     spec = checkpoint.spec
     linear_bytes = sum(_linear_bytes(checkpoint).values())
@@ -73,7 +74,7 @@ def plan_memory(checkpoint: Checkpoint, kv: KVSpec) -> MemoryPlan:
         weight_bytes=linear_bytes + _output_bytes(checkpoint),
         embedding_bytes=_embedding_bytes(checkpoint),
         kv_bytes=kv.num_pages * kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim),
-        step_bytes=_step_bytes(spec),
+        step_bytes=_step_bytes(spec, kv, num_threads),
         load_bytes=4 * max(rows * columns for rows, columns in shapes),
     )
 
@@ -120,12 +121,7 @@ def _table_bytes(checkpoint: Checkpoint) -> int:
     return spec.vocab_size * spec.hidden_size * checkpoint.embedding().spec.bits // 8
 
 
-def _step_bytes(spec: ModelSpec) -> int:
-    """Five float buffers as wide as the widest row, codes and pairs (csrc/model.cpp, reserve)."""
-    widest = max(
-        spec.intermediate_size * (2 if spec.gated else 1),
-        (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim,
-        spec.hidden_size,
-    )
-    logits = spec.vocab_size * 4
-    return min(_PLANNED_STEP_TOKENS * (widest * 24 + logits), GIBI)
+def _step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int) -> int:
+    """The core's buffers, as it adds them up itself, and the logits."""
+    buffers = planned_step_bytes(spec, kv, num_threads, PLANNED_STEP_TOKENS)
+    return buffers + PLANNED_STEP_TOKENS * spec.vocab_size * 4

@@ -66,6 +66,11 @@ class NativeExecutor:
         return self._model.weight_bytes
 
     @property
+    def step_bytes(self) -> int:
+        """Bytes of working memory that steps have taken so far, logits apart."""
+        return self._model.step_bytes
+
+    @property
     def kv_token_bytes(self) -> int:
         """Bytes of keys and values of one token over all layers."""
         spec = self.spec
@@ -134,7 +139,7 @@ def start_loading(
     if pages < 1:
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
     kv = KVSpec(num_pages=pages, dtype=kv_dtype)
-    plan = plan_memory(checkpoint, kv)
+    plan = plan_memory(checkpoint, kv, threads)
     packed_cache = None
     if cache is not None and plan.weight_bytes >= cache.min_bytes:
         options = {} if activations is None else {"activations": activations}

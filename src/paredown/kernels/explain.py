@@ -1,32 +1,52 @@
-"""Which kernel serves a weight format on an instruction set, and why: what `doctor` prints."""
+"""Which kernel serves a format of weights, or of keys and values, on an instruction set, and why:
+what `doctor` prints."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, chosen_isa, supported_isas
+from paredown.spec.kv import KV_DTYPES, KVDType
 from paredown.spec.weight import ACTIVATIONS, ActivationDType, WeightDType
 
 # What computes 8-bit codes computes codes of fewer bits, but for the sets that have a shorter way.
 _FULL_BYTE: WeightDType = "int8"
 
 
+Operation = Literal["linear", "attention"]
+AttentionInput = Literal["fp32", "bf16 twice"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """How pages meet queries and weights: as `inputs`, "bf16 twice" being a sum of two bf16 numbers
+    for each. Pages of fewer bits are unpacked first, which is exact."""
+
+    inputs: AttentionInput
+    instructions: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstructionSet:
-    """How an instruction set multiplies: floats, 8-bit codes, codes of fewer bits, bf16 numbers."""
+    """How an instruction set multiplies: floats, 8-bit codes, codes of fewer bits, bf16 numbers;
+    and the pages of attention, by format, where not as floats."""
 
     floats: str
     codes_8: str
     codes_below_8: str
     bf16: str
+    attention: dict[KVDType, Attention] = field(default_factory=dict)
     # Whether this project's checks have run on such a processor, or under an emulator alone.
     emulated_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelChoice:
-    """One row: the format, the input it multiplies with, and the instructions that do it."""
+    """One row: what is computed, the format of its weights or pages, the form of the input (of the
+    queries) that meets them, and the instructions that do it."""
 
-    dtype: WeightDType
-    activations: ActivationDType
+    operation: Operation
+    dtype: WeightDType | KVDType
+    inputs: ActivationDType | AttentionInput
     instructions: str
 
 
@@ -37,6 +57,7 @@ _AVX512_VNNI = "vpdpbusd (VNNI), 64 products each"
 _AMX_INT8 = "AMX tiles, tdpbssd or tdpbsud; few tokens: " + _AVX512_VNNI
 _NEON = "fmla, 4 lanes"
 _ROUNDED = "input rounded to bf16, then "
+_ATTENTION_TILES = Attention(inputs="bf16 twice", instructions="AMX tiles, tdpbf16ps")
 
 # One row per name of csrc/isa.cpp, of all processors.
 INSTRUCTION_SETS: dict[str, InstructionSet] = {
@@ -68,7 +89,15 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
         bf16="vdpbf16ps, 32 products each",
     ),
     "amx": InstructionSet(
-        floats=_AVX512, codes_8=_AMX_INT8, codes_below_8=_AMX_INT8, bf16="AMX tiles, tdpbf16ps"
+        floats=_AVX512,
+        codes_8=_AMX_INT8,
+        codes_below_8=_AMX_INT8,
+        bf16="AMX tiles, tdpbf16ps",
+        attention={
+            "bf16": _ATTENTION_TILES,
+            "int8": _ATTENTION_TILES,
+            "int4": _ATTENTION_TILES,
+        },
     ),
     "neon": InstructionSet(
         floats=_NEON,
@@ -95,15 +124,29 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
 
 
 def explain_kernels(isa: str) -> list[KernelChoice]:
-    """The kernels of one instruction set, one row per weight format with its usual activations."""
-    return [
+    """The kernels of one instruction set: a row per weight format with its usual activations, then
+    a row per format of keys and values."""
+    linear = [
         KernelChoice(
+            operation="linear",
             dtype=dtype,
-            activations=activations,
+            inputs=activations,
             instructions=_instructions(isa, dtype, activations),
         )
         for dtype, (activations, *_) in ACTIVATIONS.items()
     ]
+    return linear + [_explain_attention(isa, dtype) for dtype in KV_DTYPES]
+
+
+def _explain_attention(isa: str, dtype: KVDType) -> KernelChoice:
+    row = INSTRUCTION_SETS[isa]
+    attention = row.attention.get(dtype, Attention(inputs="fp32", instructions=row.floats))
+    return KernelChoice(
+        operation="attention",
+        dtype=dtype,
+        inputs=attention.inputs,
+        instructions=attention.instructions,
+    )
 
 
 def _instructions(isa: str, dtype: WeightDType, activations: ActivationDType) -> str:

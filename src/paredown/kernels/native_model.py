@@ -62,6 +62,11 @@ class NativeModel:
         """Bytes of packed weights that one decode step reads."""
         return self._core.weight_bytes
 
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of working memory that steps have taken so far."""
+        return self._core.step_bytes
+
     def add_linear(self, role: str, layer: int, arrays: LinearArrays) -> None:
         """Adds a weight to a role (qkv, o, up, down, output). Weights added to the same role read
         the same input and write side by side; the arrays are packed now and not kept."""
@@ -161,6 +166,12 @@ class NativeModel:
         logits = np.empty((int(num_logits.sum()), self.spec.vocab_size), dtype=np.float32)
         self._core.step(tokens, starts, lengths, num_logits, page_offsets, pages, logits)
         return logits
+
+
+def planned_step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
+    """The most that `NativeModel.step_bytes` becomes with steps of `num_tokens` tokens. Steps take
+    less only where no threads share a context (csrc/attention_runner.h)."""
+    return _core.step_bytes(_core_config(spec, kv), num_threads, num_tokens)
 
 
 def _bytes_of(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
