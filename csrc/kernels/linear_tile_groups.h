@@ -9,11 +9,18 @@ namespace {
 
 #if defined(PAREDOWN_HAS_TILES)
 
+// From a place in a panel to the same place two panels on, which is fetched meanwhile.
+inline int64_t panels_ahead(const LinearView& w) {
+  return 2 * (w.num_columns / kBlockColumns) * block_bytes(w.kind);
+}
+
 // Codes below 8 bits minus zero points as signed bytes, which leaves no correction.
 template <int kBits>
 inline void decode_signed_bits(const LinearView& w, int64_t panel, int64_t first,
                                int64_t num_columns, uint8_t* codes) {
+  constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * kBits;
   const uint8_t* block = packed_columns(w, panel, first);
+  const int64_t ahead = panels_ahead(w);
   U8x64 zero_points = set_u8(uint8_t{1} << (kBits - 1));
   for (int64_t k = 0; k < num_columns; k += kBlockColumns) {
     if (w.zero_points != nullptr) {
@@ -23,7 +30,10 @@ inline void decode_signed_bits(const LinearView& w, int64_t panel, int64_t first
     unroll<kQuads>([&](auto quad) {
       store_u8(codes + quad.value * 64, sub(quad_codes<kBits, quad.value>(block), zero_points));
     });
-    block += kBlockColumns * kLanes / 8 * kBits;
+    for (int64_t line = 0; line < kBytes; line += 64) {
+      __builtin_prefetch(block + ahead + line, 0, 2);
+    }
+    block += kBytes;
     codes += kBlockColumns * kLanes;
   }
 }
@@ -64,6 +74,7 @@ struct GroupTile {
   int64_t first_column;     // of the stretch
   int64_t product_columns;  // of one tile product
   const uint8_t* codes;     // B tiles from the stretch's first column
+  int64_t ahead;            // codes of 8 bits: bytes from a B tile to one to fetch, or 0
   uint8_t* decoded;         // where `codes` are still to be decoded to, or null
   const uint8_t* x;         // A tiles, from the row's first column
   int64_t scale_index;      // of the stretch's first group, weight
@@ -84,6 +95,13 @@ inline void group_product(const GroupTile& tile, int64_t index, int32_t* product
     constexpr int kB = kA + 2;
     tile_load<kA>(a, 64);
     tile_load<kB>(b, 64);
+    if constexpr (kCodes == TileCodes::kBytes) {
+      if (tile.ahead > 0) {
+        for (int64_t line = 0; line < kForm.step_columns * kLanes; line += 64) {
+          __builtin_prefetch(b + tile.ahead + line, 0, 2);
+        }
+      }
+    }
     if constexpr (kCodes == TileCodes::kBytes) {
       tile_dot_su<kC, kA, kB>();
     } else {
@@ -126,13 +144,13 @@ constexpr int64_t kDecodedAhead = 4;
 // read at an even pace, which the processor's own prefetching follows.
 template <GroupScales kScales, TileForm kForm, TileCodes kCodes>
 __attribute__((noinline)) void add_group_tiles(const LinearView& w, const GroupTile& tile,
-                                               int64_t num_products, float* sums, bool from_zero) {
+                                               int64_t num_products, float* sums, int64_t stride,
+                                               bool from_zero) {
   constexpr int kTokens = kForm.num_tokens;
-  constexpr int64_t kStride = 2 * kLanes;
   alignas(64) int32_t products[4][kLanes * kLanes];
   F32x16 totals[kTokens];
   unroll<kTokens>(
-      [&](auto t) { totals[t.value] = from_zero ? zero_f() : load_f(sums + t.value * kStride); });
+      [&](auto t) { totals[t.value] = from_zero ? zero_f() : load_f(sums + t.value * stride); });
   auto decode = [&](int64_t index) {
     if (tile.decoded == nullptr || index >= num_products) return;
     const int64_t column = index * tile.product_columns;
@@ -158,13 +176,14 @@ __attribute__((noinline)) void add_group_tiles(const LinearView& w, const GroupT
                                          products[index % 4] + g.value * kTokens * kLanes, totals);
     });
   }
-  unroll<kTokens>([&](auto t) { store_f(sums + t.value * kStride, totals[t.value]); });
+  unroll<kTokens>([&](auto t) { store_f(sums + t.value * stride, totals[t.value]); });
 }
 
 // A stretch of columns of one panel against all tokens.
 template <GroupScales kScales, TileForm kForm, TileCodes kCodes>
 inline void pass_tokens(const LinearView& w, const InputRows& in, int64_t panel,
-                        const Stretch& stretch, int64_t num_tokens, uint8_t* decoded, float* sums) {
+                        const Stretch& stretch, int64_t num_tokens, uint8_t* decoded, float* sums,
+                        int64_t stride) {
   const int64_t group = stretch.first / w.group_size;
   GroupTile tile{};
   tile.panel = panel;
@@ -172,14 +191,16 @@ inline void pass_tokens(const LinearView& w, const InputRows& in, int64_t panel,
   tile.product_columns = w.group_size * kForm.num_groups;
   tile.codes = kCodes == TileCodes::kBytes ? packed_columns(w, panel, stretch.first) : decoded;
   tile.decoded = kCodes == TileCodes::kBytes ? nullptr : decoded;
+  tile.ahead = panels_ahead(w);
   tile.scale_index = (panel * w.weight_groups + group) * kLanes;
-  for (int64_t token = 0; token < num_tokens; token += kLanes, sums += 2 * kLanes * kLanes) {
+  for (int64_t token = 0; token < num_tokens; token += kLanes, sums += kLanes * stride) {
     tile.x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
     tile.x_scales = in.scales + input_index(token, w.input_groups, group);
     tile.x_sums = in.sums + input_index(token, w.num_groups, group);
     add_group_tiles<kScales, kForm, kCodes>(w, tile, stretch.num_columns / tile.product_columns,
-                                            sums, stretch.first == 0);
+                                            sums, stride, stretch.first == 0);
     tile.decoded = nullptr;
+    tile.ahead = 0;
   }
 }
 
@@ -205,16 +226,21 @@ inline void pass_stretch(const LinearView& w, const InputRows& in, Arguments... 
   }
 }
 
-// The sums of one panel over all columns.
-inline void sum_panel(const LinearView& w, const InputRows& in, int64_t num_tokens, int64_t panel,
-                      uint8_t* decoded, float* sums) {
+// The sums of panels [panel, panel_end) over all columns, [tokens][stride]. A stretch of the inputs
+// stays in the first cache while the panels pass over it.
+inline void sum_panels(const LinearView& w, const InputRows& in, int64_t num_tokens, int64_t panel,
+                       int64_t panel_end, uint8_t* decoded, float* sums, int64_t stride) {
   Stretch stretch{0, 0, false};
   for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
     stretch = stretch_at(w, first, kStretchColumns);
-    if (w.kind == WeightKind::kInt8) {
-      pass_stretch<TileCodes::kBytes>(w, in, panel, stretch, num_tokens, decoded, sums);
-    } else {
-      pass_stretch<TileCodes::kSigned>(w, in, panel, stretch, num_tokens, decoded, sums);
+    for (int64_t p = panel; p < panel_end; ++p) {
+      float* panel_sums = sums + (p - panel) * kLanes;
+      if (w.kind == WeightKind::kInt8) {
+        pass_stretch<TileCodes::kBytes>(w, in, p, stretch, num_tokens, decoded, panel_sums, stride);
+      } else {
+        pass_stretch<TileCodes::kSigned>(w, in, p, stretch, num_tokens, decoded, panel_sums,
+                                         stride);
+      }
     }
   }
 }
@@ -223,18 +249,27 @@ void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out
                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
   auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
+  const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
+  // Few tokens: a stretch of them serves many panels. Many tokens: their sums of one panel are
+  // enough for the first cache.
+  const bool few = padded * 4 <= kMinSums;
+  const int64_t block = few ? kMinSums / padded / 2 * 2 : 2;
   const TileScope scope(w.group_size % 64 == 0 || in.layout == InputLayout::kPairedTiles
                             ? TileDepth::kFull
                             : TileDepth::kHalf);
-  for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
-    const bool single = panel + 1 == panel_end;
-    for (int p = 0; p < (single ? 1 : 2); ++p) {
-      sum_panel(w, in, num_tokens, panel + p, decoded, sums + p * kLanes);
+  for (int64_t first = panel_begin; first < panel_end; first += block) {
+    const int64_t last = first + block < panel_end ? first + block : panel_end;
+    for (int64_t panel = first; panel < last; panel += few ? block : 1) {
+      sum_panels(w, in, num_tokens, panel, few ? last : panel + 1, decoded,
+                 sums + (panel - first) * kLanes, block * kLanes);
     }
-    if (single) {
-      finish_pair<1>(w, in, out, num_tokens, panel, sums);
-    } else {
-      finish_pair<2>(w, in, out, num_tokens, panel, sums);
+    for (int64_t panel = first; panel < last; panel += 2) {
+      const float* pair_sums = sums + (panel - first) * kLanes;
+      if (panel + 1 == last) {
+        finish_pair<1>(w, in, out, num_tokens, panel, pair_sums, block * kLanes);
+      } else {
+        finish_pair<2>(w, in, out, num_tokens, panel, pair_sums, block * kLanes);
+      }
     }
   }
 }

@@ -146,13 +146,13 @@ inline F32x16 finished_sum(const LinearView& w, const InputRows& in, int64_t tok
   return total;
 }
 
-// What is left to do with the waiting sums of kPanels panels.
+// What is left to do with the waiting sums of kPanels panels, [tokens][stride].
 template <int kPanels>
 inline void finish_pair(const LinearView& w, const InputRows& in, const OutputRows& out,
-                        int64_t num_tokens, int64_t panel, const float* sums) {
+                        int64_t num_tokens, int64_t panel, const float* sums, int64_t stride) {
   PanelEnd ends[kPanels];
   for (int p = 0; p < kPanels; ++p) ends[p] = panel_end_of(w, panel + p);
-  for (int64_t token = 0; token < num_tokens; ++token, sums += 2 * kLanes) {
+  for (int64_t token = 0; token < num_tokens; ++token, sums += stride) {
     F32x16 totals[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       totals[p] = finished_sum(w, in, token, ends[p], sums + p * kLanes);
@@ -216,9 +216,9 @@ void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& ou
                            first == 0);
     }
     if (single) {
-      finish_pair<1>(w, in, out, num_tokens, panel, sums);
+      finish_pair<1>(w, in, out, num_tokens, panel, sums, 2 * kLanes);
     } else {
-      finish_pair<2>(w, in, out, num_tokens, panel, sums);
+      finish_pair<2>(w, in, out, num_tokens, panel, sums, 2 * kLanes);
     }
   }
 }
