@@ -179,33 +179,45 @@ __attribute__((noinline)) void add_group_tiles(const LinearView& w, const GroupT
   unroll<kTokens>([&](auto t) { store_f(sums + t.value * stride, totals[t.value]); });
 }
 
-// A stretch of columns of one panel against all tokens.
+// Panels [first, last) whose codes are decoded side by side, and where their sums wait: [tokens]
+// [stride], 16 of each panel.
+struct PanelGroup {
+  int64_t first;
+  int64_t last;
+  uint8_t* decoded;
+  float* sums;
+  int64_t stride;
+};
+
+// A stretch of columns of some panels against all tokens.
 template <GroupScales kScales, TileForm kForm, TileCodes kCodes>
-inline void pass_tokens(const LinearView& w, const InputRows& in, int64_t panel,
-                        const Stretch& stretch, int64_t num_tokens, uint8_t* decoded, float* sums,
-                        int64_t stride) {
+inline void pass_tokens(const LinearView& w, const InputRows& in, const PanelGroup& panels,
+                        const Stretch& stretch, int64_t num_tokens) {
   const int64_t group = stretch.first / w.group_size;
   GroupTile tile{};
-  tile.panel = panel;
   tile.first_column = stretch.first;
   tile.product_columns = w.group_size * kForm.num_groups;
-  tile.codes = kCodes == TileCodes::kBytes ? packed_columns(w, panel, stretch.first) : decoded;
-  tile.decoded = kCodes == TileCodes::kBytes ? nullptr : decoded;
-  tile.ahead = panels_ahead(w);
-  tile.scale_index = (panel * w.weight_groups + group) * kLanes;
-  for (int64_t token = 0; token < num_tokens; token += kLanes, sums += kLanes * stride) {
+  for (int64_t token = 0; token < num_tokens; token += kLanes) {
     tile.x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
     tile.x_scales = in.scales + input_index(token, w.input_groups, group);
     tile.x_sums = in.sums + input_index(token, w.num_groups, group);
-    add_group_tiles<kScales, kForm, kCodes>(w, tile, stretch.num_columns / tile.product_columns,
-                                            sums, stride, stretch.first == 0);
-    tile.decoded = nullptr;
-    tile.ahead = 0;
+    tile.ahead = token == 0 ? panels_ahead(w) : 0;
+    for (tile.panel = panels.first; tile.panel < panels.last; ++tile.panel) {
+      const int64_t index = tile.panel - panels.first;
+      uint8_t* decoded = panels.decoded + index * kLanes * kDecodedColumns;
+      const bool bytes = kCodes == TileCodes::kBytes;
+      tile.codes = bytes ? packed_columns(w, tile.panel, stretch.first) : decoded;
+      tile.decoded = bytes || token > 0 ? nullptr : decoded;
+      tile.scale_index = (tile.panel * w.weight_groups + group) * kLanes;
+      add_group_tiles<kScales, kForm, kCodes>(w, tile, stretch.num_columns / tile.product_columns,
+                                              panels.sums + token * panels.stride + index * kLanes,
+                                              panels.stride, stretch.first == 0);
+    }
   }
 }
 
 template <TileForm kForm, TileCodes kCodes, class... Arguments>
-inline void pass_scaled(const LinearView& w, Arguments... arguments) {
+inline void pass_scaled(const LinearView& w, const Arguments&... arguments) {
   if (w.input_groups == 1) {
     pass_tokens<GroupScales::kWeight, kForm, kCodes>(w, arguments...);
   } else if (w.weight_groups == 1) {
@@ -216,7 +228,7 @@ inline void pass_scaled(const LinearView& w, Arguments... arguments) {
 }
 
 template <TileCodes kCodes, class... Arguments>
-inline void pass_stretch(const LinearView& w, const InputRows& in, Arguments... arguments) {
+inline void pass_stretch(const LinearView& w, const InputRows& in, const Arguments&... arguments) {
   if (in.layout == InputLayout::kPairedTiles) {
     pass_scaled<kPairedGroups, kCodes>(w, in, arguments...);
   } else if (w.group_size % 64 == 0) {
@@ -226,42 +238,33 @@ inline void pass_stretch(const LinearView& w, const InputRows& in, Arguments... 
   }
 }
 
-// The sums of panels [panel, panel_end) over all columns, [tokens][stride]. A stretch of the inputs
-// stays in the first cache while the panels pass over it.
-inline void sum_panels(const LinearView& w, const InputRows& in, int64_t num_tokens, int64_t panel,
-                       int64_t panel_end, uint8_t* decoded, float* sums, int64_t stride) {
-  Stretch stretch{0, 0, false};
-  for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
-    stretch = stretch_at(w, first, kStretchColumns);
-    for (int64_t p = panel; p < panel_end; ++p) {
-      float* panel_sums = sums + (p - panel) * kLanes;
-      if (w.kind == WeightKind::kInt8) {
-        pass_stretch<TileCodes::kBytes>(w, in, p, stretch, num_tokens, decoded, panel_sums, stride);
-      } else {
-        pass_stretch<TileCodes::kSigned>(w, in, p, stretch, num_tokens, decoded, panel_sums,
-                                         stride);
-      }
-    }
-  }
-}
-
 void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
   auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
   const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
-  // Few tokens: a stretch of them serves many panels. Many tokens: their sums of one panel are
-  // enough for the first cache.
+  // Few tokens: a stretch of all of them stays in the first cache and serves many panels. Many: 16
+  // of them serve two.
   const bool few = padded * 4 <= kMinSums;
   const int64_t block = few ? kMinSums / padded / 2 * 2 : 2;
+  const int64_t together = few ? 1 : 2;
   const TileScope scope(w.group_size % 64 == 0 || in.layout == InputLayout::kPairedTiles
                             ? TileDepth::kFull
                             : TileDepth::kHalf);
   for (int64_t first = panel_begin; first < panel_end; first += block) {
     const int64_t last = first + block < panel_end ? first + block : panel_end;
-    for (int64_t panel = first; panel < last; panel += few ? block : 1) {
-      sum_panels(w, in, num_tokens, panel, few ? last : panel + 1, decoded,
-                 sums + (panel - first) * kLanes, block * kLanes);
+    Stretch stretch{0, 0, false};
+    for (int64_t column = 0; !stretch.is_last; column += stretch.num_columns) {
+      stretch = stretch_at(w, column, kStretchColumns);
+      for (int64_t panel = first; panel < last; panel += together) {
+        const PanelGroup panels{panel, panel + together < last ? panel + together : last, decoded,
+                                sums + (panel - first) * kLanes, block * kLanes};
+        if (w.kind == WeightKind::kInt8) {
+          pass_stretch<TileCodes::kBytes>(w, in, panels, stretch, num_tokens);
+        } else {
+          pass_stretch<TileCodes::kSigned>(w, in, panels, stretch, num_tokens);
+        }
+      }
     }
     for (int64_t panel = first; panel < last; panel += 2) {
       const float* pair_sums = sums + (panel - first) * kLanes;
