@@ -193,6 +193,10 @@ class TaskAttention {
     block_digits_ = digit_scale(max_lanes(largest));
   }
 
+  void fetch_share(int num_shares) {
+    for (int64_t i = (next_end_ - next_page_) / num_shares; i > 0; --i) fetch_page();
+  }
+
   // The next pages may lie anywhere, where no hardware prefetcher expects them. One at a time: more
   // requests than the caches can have under way hold up the work beside them.
   void fetch_page() {
@@ -249,7 +253,7 @@ class TaskAttention {
       const F32x16 added =
           work.whole ? weigh_row<true>(work, r, limit) : weigh_row<false>(work, r, limit);
       products_.keep_awake();
-      for (int64_t i = (next_end_ - next_page_) / (work.row_end - r); i > 0; --i) fetch_page();
+      if (next_page_ < next_end_) fetch_share(work.row_end - r);
       store_f(sums + r * kLanes, fma(load_f(sums + r * kLanes), set_f(work.factors[r]), added));
     }
   }

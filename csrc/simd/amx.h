@@ -74,7 +74,8 @@ class TileScope {
     }
     load(configuration);
   }
-  // Tiles 0 to 3 (C), 4 and 5 (A) have fewer rows: what is not there costs no time.
+  // Tiles 0 to 3 (C), 4 and 5 (A) have fewer rows: less to load and store, though products take as
+  // long.
   explicit TileScope(int num_rows) {
     Configuration configuration{};
     configuration.palette = 1;
