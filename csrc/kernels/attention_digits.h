@@ -98,16 +98,10 @@ class AttentionDigits {
   template <class Fetch>
   void score(const TileWork& work, Fetch&& fetch) {
     for_row_groups(work.row_begin, work.row_end, [&]<int kRows>(int row) {
-      const uint8_t* const* keys = keys_;
-      float* scores = row_scores(row);
-      int page = work.page_begin;
-      for (; page + kVectors <= work.page_end; page += kVectors) {
-        fetch();
-        score_pages<kRows, kVectors>(work.tile * kTileRows + row, keys + page,
-                                     scores + page * kPageSize);
-      }
-      for (; page < work.page_end; ++page) {
-        score_pages<kRows, 1>(work.tile * kTileRows + row, keys + page, scores + page * kPageSize);
+      for (int page = work.page_begin; page < work.page_end; ++page) {
+        if (page % 2 == 0) fetch();
+        score_page<kRows>(work.tile * kTileRows + row, keys_[page],
+                          row_scores(row) + page * kPageSize);
       }
     });
   }
@@ -131,11 +125,7 @@ class AttentionDigits {
 
   void weigh_values(const TileWork& work) {
     for_row_groups(work.row_begin, work.row_end, [&]<int kRows>(int row) {
-      int64_t d = 0;
-      for (; d + kVectors * kLanes <= head_dim_; d += kVectors * kLanes) {
-        weigh_dims<kRows, kVectors>(work, row, d);
-      }
-      for (; d < head_dim_; d += kLanes) weigh_dims<kRows, 1>(work, row, d);
+      for (int64_t d = 0; d < head_dim_; d += kLanes) weigh_dims<kRows>(work, row, d);
     });
   }
 
@@ -144,9 +134,8 @@ class AttentionDigits {
   }
 
  private:
-  // Rows, and vectors for each, whose sums of three digits fit the registers.
+  // Rows whose sums of three digits fit half the registers: with more, GCC 12 keeps them in memory.
   static constexpr int kRowGroup = kAttentionRows / 2;
-  static constexpr int kVectors = kRowGroup >= 4 ? 2 : 1;
 
   int8_t* query_digits(int64_t row) const {
     return reinterpret_cast<int8_t*>(scratch_.queries) + row * kDigits * head_dim_;
@@ -168,74 +157,58 @@ class AttentionDigits {
     for (; row < end; ++row) body.template operator()<1>(row);
   }
 
-  template <int kRows, int kCount>
-  static void begin_sums(const int32_t* corrections, I32x16 (&sums)[kRows][kDigits][kCount]) {
+  template <int kRows>
+  static void begin_sums(const int32_t* corrections, I32x16 (&sums)[kRows][kDigits]) {
     for (int r = 0; r < kRows; ++r) {
-      for (int i = 0; i < kDigits; ++i) {
-        for (I32x16& sum : sums[r][i]) sum = set_i(corrections[r * kDigits + i]);
-      }
+      for (int i = 0; i < kDigits; ++i) sums[r][i] = set_i(corrections[r * kDigits + i]);
     }
   }
 
-  // sums[r][i][v] += codes[v] (four by 16) times four of digit i of row r.
-  template <int kRows, int kCount>
-  static void add_quad(const U8x64 (&codes)[kCount], const int8_t* digits, int64_t row_stride,
-                       int64_t digit_stride, I32x16 (&sums)[kRows][kDigits][kCount]) {
+  // sums[r][i] += codes (four by 16) times four of digit i of row r.
+  template <int kRows>
+  static void add_quad(const uint8_t* codes, const int8_t* digits, int64_t row_stride,
+                       int64_t digit_stride, I32x16 (&sums)[kRows][kDigits]) {
+    const U8x64 unsigned_codes = sub(load_u8(codes), set_u8(128));
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < kDigits; ++i) {
         int32_t four;
         __builtin_memcpy(&four, digits + r * row_stride + i * digit_stride, sizeof(four));
-        for (int v = 0; v < kCount; ++v) {
-          sums[r][i][v] = dot4<8>(sums[r][i][v], codes[v], set_i(four));
-        }
+        sums[r][i] = dot4<8>(sums[r][i], unsigned_codes, set_i(four));
       }
     }
   }
 
-  static U8x64 load_codes(const uint8_t* p) { return sub(load_u8(p), set_u8(128)); }
-
-  template <int kRows, int kPages>
-  void score_pages(int64_t row, const uint8_t* const* keys, float* scores) {
-    I32x16 sums[kRows][kDigits][kPages];
-    begin_sums<kRows, kPages>(scratch_.query_sums + row * kDigits, sums);
+  template <int kRows>
+  void score_page(int64_t row, const uint8_t* keys, float* scores) {
+    I32x16 sums[kRows][kDigits];
+    begin_sums<kRows>(scratch_.query_sums + row * kDigits, sums);
     const int8_t* digits = query_digits(row);
     for (int64_t d = 0; d < head_dim_; d += 4) {
-      U8x64 codes[kPages];
-      for (int v = 0; v < kPages; ++v) codes[v] = load_codes(keys[v] + d * kPageSize);
-      add_quad<kRows, kPages>(codes, digits + d, kDigits * head_dim_, head_dim_, sums);
+      add_quad<kRows>(keys + d * kPageSize, digits + d, kDigits * head_dim_, head_dim_, sums);
     }
     const float* scales = scratch_.query_scales + row;
     for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kPages; ++v) {
-        const F32x16 score = join_digits(sums[r][0][v], sums[r][1][v], sums[r][2][v]);
-        store_f(scores + r * kBlockKeys + v * kLanes, mul(score, set_f(scales[r])));
-      }
+      const F32x16 score = join_digits(sums[r][0], sums[r][1], sums[r][2]);
+      store_f(scores + r * kBlockKeys, mul(score, set_f(scales[r])));
     }
   }
 
-  template <int kRows, int kCount>
+  template <int kRows>
   void weigh_dims(const TileWork& work, int row, int64_t d) {
-    I32x16 sums[kRows][kDigits][kCount];
-    begin_sums<kRows, kCount>(scratch_.weight_sums + row * kDigits, sums);
+    I32x16 sums[kRows][kDigits];
+    begin_sums<kRows>(scratch_.weight_sums + row * kDigits, sums);
     const int8_t* digits = weight_digits(row);
     for (int page = work.page_begin; page < work.page_end; ++page) {
       const uint8_t* values = values_[page] + d * kPageSize;
       for (int key = 0; key < kPageSize; key += 4) {
-        U8x64 codes[kCount];
-        for (int v = 0; v < kCount; ++v) {
-          codes[v] = load_codes(values + v * kLanes * kPageSize + key * kLanes);
-        }
-        add_quad<kRows, kCount>(codes, digits + page * kPageSize + key, kDigits * kBlockKeys,
-                                kBlockKeys, sums);
+        add_quad<kRows>(values + key * kLanes, digits + page * kPageSize + key,
+                        kDigits * kBlockKeys, kBlockKeys, sums);
       }
     }
     float* products = scratch_.products + row * head_dim_ + d;
     for (int r = 0; r < kRows; ++r) {
-      const F32x16 scale = set_f(scratch_.weight_scales[row + r]);
-      for (int v = 0; v < kCount; ++v) {
-        const F32x16 product = join_digits(sums[r][0][v], sums[r][1][v], sums[r][2][v]);
-        store_f(products + r * head_dim_ + v * kLanes, mul(product, scale));
-      }
+      const F32x16 product = join_digits(sums[r][0], sums[r][1], sums[r][2]);
+      store_f(products + r * head_dim_, mul(product, set_f(scratch_.weight_scales[row + r])));
     }
   }
 
