@@ -6,8 +6,9 @@ The shape is one layer of Llama 3.2 1B (32 heads, 8 kv heads of 64). Decode is o
 (bound by bytes: MBU against the bandwidth of a large buffer; sixteen layers take turns, so that no
 cache holds their pages), prefill 512 tokens from nothing (bound by arithmetic: MFU counts four
 operations per head dimension and key seen, against the bf16 peak of the vector units, which matrix
-tiles can exceed). Rounds alternate over the formats; shown are medians, the spread from the fastest to
-the slowest round, and the median over rounds of the time on bf16 pages through the time on these.
+tiles can exceed). Rounds alternate over the formats; shown are medians, the spread from the
+fastest to the slowest round, and the median over rounds of the time on bf16 pages through the time
+on these.
 """
 
 import argparse
@@ -102,7 +103,8 @@ def measure(isa: str, threads: int) -> list[Row]:
                     median_us=median * 1e6,
                     spread_us=(max(times[job.dtype]) - min(times[job.dtype])) * 1e6,
                     speed_to_bf16=statistics.median(
-                        bf16 / own for bf16, own in zip(times["bf16"], times[job.dtype], strict=True)
+                        bf16 / own
+                        for bf16, own in zip(times["bf16"], times[job.dtype], strict=True)
                     ),
                     mbu=job.layer_bytes / median / bandwidth,
                     mfu=4 * NUM_HEADS * HEAD_DIM * num_keys / median / peak,
