@@ -6,7 +6,9 @@ The shape is one layer of Llama 3.2 1B (32 heads, 8 kv heads of 64). Decode is o
 (bound by bytes: MBU against the bandwidth of a large buffer; sixteen layers take turns, so that no
 cache holds their pages), prefill 512 tokens from nothing (bound by arithmetic: MFU counts four
 operations per head dimension and key seen, against the bf16 peak of the vector units, which matrix
-tiles can exceed). Rounds alternate over the formats; medians are shown.
+tiles can exceed). Rounds alternate over the formats; shown are medians, the spread from the
+fastest to the slowest round, and the median over rounds of the time on bf16 pages through the time
+on these.
 """
 
 import argparse
@@ -40,6 +42,7 @@ class Row:
     kv_dtype: str
     median_us: float
     spread_us: float
+    speed_to_bf16: float
     mbu: float
     mfu: float
 
@@ -99,6 +102,10 @@ def measure(isa: str, threads: int) -> list[Row]:
                     kv_dtype=job.dtype,
                     median_us=median * 1e6,
                     spread_us=(max(times[job.dtype]) - min(times[job.dtype])) * 1e6,
+                    speed_to_bf16=statistics.median(
+                        bf16 / own
+                        for bf16, own in zip(times["bf16"], times[job.dtype], strict=True)
+                    ),
                     mbu=job.layer_bytes / median / bandwidth,
                     mfu=4 * NUM_HEADS * HEAD_DIM * num_keys / median / peak,
                 )
@@ -118,11 +125,11 @@ def main() -> None:
         print(json.dumps([asdict(row) for row in found], indent=2))
         return
     print(f"{isa}, {args.threads} threads, one layer, medians of {NUM_ROUNDS} alternating rounds")
-    print(f"{'job':>8} {'pages':>6} {'us':>9} {'spread':>8} {'MBU':>5} {'MFU':>5}")
+    print(f"{'job':>8} {'pages':>6} {'us':>9} {'spread':>8} {'to bf16':>7} {'MBU':>5} {'MFU':>5}")
     for row in found:
         print(
             f"{row.job:>8} {row.kv_dtype:>6} {row.median_us:>9.1f} {row.spread_us:>8.1f} "
-            f"{row.mbu:>5.2f} {row.mfu:>5.2f}"
+            f"{row.speed_to_bf16:>7.2f} {row.mbu:>5.2f} {row.mfu:>5.2f}"
         )
 
 

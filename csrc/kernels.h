@@ -138,14 +138,14 @@ struct NormView {
   const float* bias;  // layer norm only; may be null
 };
 
-// Pages of one layer: [page][kv head]{keys, values, key scales, value scales}. Keys lie in pairs of
-// head dimensions, values in pairs of keys, as bf16 dot products and matrix tiles want them:
-//   keys     [head_dim/2][16 keys][2 dims]
-//   values   [head_dim/16][8 key pairs][16 dims][2 keys]
+// Pages of one layer: [page][kv head]{keys, values, key scales, value scales}. Neighbouring head
+// dimensions of a key, and neighbouring keys of a dimension, lie together as dot products and
+// matrix tiles want them: two bf16 numbers, four bytes.
+//   bf16     keys [head_dim/2][16 keys][2 dims], values [head_dim/16][8][16 dims][2 keys]
 //   fp32     the two of a pair lie in rows of their own: [...][2][16]
-//   int8     unsigned codes, 128 is zero
-//   int4     codes of which 8 is zero; keys [head_dim/4][16 keys][2 bytes], byte j: dim j low
-//            nibble, dim j + 2 high; values [head_dim/16][8][8 dims][2 keys], dim d low, d + 8 high
+//   int8     keys [head_dim/4][16 keys][4 dims], values [head_dim/16][4][16 dims][4 keys]; signed
+//   int4     keys [head_dim/8][16 keys][4 bytes], byte j: dim j low nibble, dim j + 4 high; values
+//            [head_dim/16][4][8 dims][4 keys], dim d low, d + 8 high; 8 is zero
 //   scales   [16] bf16 each, one per token (int8, int4)
 // A slot depends on its token alone, and all that is stored is finite: a masked key adds exactly 0.
 struct KvView {
@@ -176,12 +176,11 @@ struct HeadsView {
 // Attention is summed in blocks of keys inside chunks of keys, both at fixed positions. Chunks are
 // independent partial results, merged in ascending order, so that threads may share them.
 inline constexpr int kBlockPages = 4;
+inline constexpr int kWeightPages = 4;  // whose weights are stored together
 inline constexpr int kBlockKeys = kBlockPages * kPageSize;
 inline constexpr int kChunkKeys = 512;
 inline constexpr int kTileRows = 16;
-inline constexpr int kMaxTiles = 8;
-inline constexpr int kBatchBlocks = 4;  // blocks taken together while tiles are few
-inline constexpr int kTaskRows = kMaxTiles * kTileRows;
+inline constexpr int kTaskRows = 8 * kTileRows;
 
 struct AttentionRows {
   const float* queries;  // [T][query_stride], scaled and rotated
@@ -211,10 +210,10 @@ inline constexpr int64_t partial_floats(int64_t head_dim) { return 16 + head_dim
 
 // Working memory of `attend`: see AttentionScratch (kernels/attention.h).
 inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
-  const int64_t padded = (head_dim + 31) / 32 * 32;
-  const int64_t queries = kTaskRows * padded;
-  const int64_t blocks = kBatchBlocks * kBlockKeys * (padded + 2) + 256;
-  const int64_t tiles = kTaskRows * (2 * kBlockKeys + head_dim);
+  const int64_t padded = (head_dim + 63) / 64 * 64;
+  const int64_t queries = kTaskRows * (padded + 4);
+  const int64_t blocks = kBlockKeys * (padded + 2) + 256;
+  const int64_t tiles = kTileRows * (4 * kBlockKeys + 3 * head_dim + 4);
   const int64_t state = kTaskRows * (1 + kLanes + head_dim + 2);
   return (queries + blocks + tiles + state + 15) / 16 * 16;
 }

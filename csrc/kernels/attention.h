@@ -7,20 +7,23 @@
 
 #include "attention_lanes.h"
 #if defined(PAREDOWN_HAS_TILES)
+#include "attention_byte_tiles.h"
 #include "attention_tiles.h"
+#else
+#include "attention_digits.h"
 #endif
 
 namespace paredown {
 namespace {
 
-// The keys one row sees: [first, end).
+// The keys that the rows of a token see: [first, end).
 struct KeyRange {
   int64_t first;
   int64_t end;
 };
 
-inline KeyRange keys_of_row(const AttentionTask& task, int64_t row) {
-  const int64_t position = task.start + row / task.heads_per_kv;
+inline KeyRange keys_of_token(const AttentionTask& task, int64_t token) {
+  const int64_t position = task.start + token;
   const int64_t first = task.window > 0 ? position - task.window + 1 : 0;
   return {first > 0 ? first : 0, position + 1};
 }
@@ -73,73 +76,66 @@ class TaskAttention {
  public:
   TaskAttention(const KvView& kv, const AttentionRows& rows, const AttentionTask& task,
                 const AttentionScratch& scratch)
-      : kv_(kv), rows_(rows), task_(task), scratch_(scratch), products_(kv, scratch) {}
+      : kv_(kv),
+        rows_(rows),
+        task_(task),
+        scratch_(scratch),
+        num_rows_(task.row_end - task.row_begin),
+        products_(kv, scratch, num_rows_) {}
 
   void run() {
-    const int64_t num_rows = task_.row_end - task_.row_begin;
-    for (int64_t row = 0; row < num_rows; ++row) {
-      const int64_t group_row = task_.row_begin + row;
-      const int64_t token = task_.token + group_row / task_.heads_per_kv;
-      const int64_t head = task_.kv_head * task_.heads_per_kv + group_row % task_.heads_per_kv;
-      products_.load_query(row, rows_.queries + token * rows_.query_stride + head * kv_.head_dim);
+    int64_t token = task_.row_begin / task_.heads_per_kv;
+    int64_t head = task_.row_begin % task_.heads_per_kv;
+    for (int64_t row = 0; row < num_rows_; ++row) {
+      const int64_t column = (task_.kv_head * task_.heads_per_kv + head) * kv_.head_dim;
+      const float* query = rows_.queries + (task_.token + token) * rows_.query_stride + column;
+      outputs_[row] = rows_.outputs + (task_.token + token) * rows_.output_stride + column;
+      products_.load_query(row, query);
+      keys_[row] = keys_of_token(task_, token);
       if (is_whole()) begin_total(total_of(row), kv_.head_dim);
+      if (++head < task_.heads_per_kv) continue;
+      head = 0;
+      ++token;
     }
     for (int64_t chunk = task_.chunk_begin; chunk < task_.chunk_end; ++chunk) run_chunk(chunk);
     if (!is_whole()) return;
-    for (int64_t row = 0; row < num_rows; ++row) end_total(total_of(row), kv_.head_dim);
+    for (int64_t row = 0; row < num_rows_; ++row) end_total(total_of(row), kv_.head_dim);
   }
 
  private:
   bool is_whole() const { return task_.partial < 0; }
 
-  const float* query_of(int64_t row) const {
-    const int64_t group_row = task_.row_begin + row;
-    const int64_t head = task_.kv_head * task_.heads_per_kv + group_row % task_.heads_per_kv;
-    return rows_.queries + (task_.token + group_row / task_.heads_per_kv) * rows_.query_stride +
-           head * kv_.head_dim;
-  }
-
   RowTotal total_of(int64_t row) const {
-    return {scratch_.total_maxima + row, scratch_.total_sums + row,
-            output_of_row(rows_, task_, task_.row_begin + row, kv_.head_dim)};
+    return {scratch_.total_maxima + row, scratch_.total_sums + row, outputs_[row]};
   }
 
   void run_chunk(int64_t chunk) {
-    const int64_t num_rows = task_.row_end - task_.row_begin;
-    for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t row = 0; row < num_rows_; ++row) {
       scratch_.maxima[row] = kLowest;
       store_f(scratch_.sums + row * kLanes, zero_f());
     }
-    for (int64_t i = 0; i < num_rows * kv_.head_dim; i += kLanes) {
+    for (int64_t i = 0; i < num_rows_ * kv_.head_dim; i += kLanes) {
       store_f(scratch_.outputs + i, zero_f());
     }
-    const int64_t first = keys_of_row(task_, task_.row_begin).first;
-    const int64_t last_end = keys_of_row(task_, task_.row_end - 1).end;
     int64_t begin = chunk * kChunkKeys;
     const int64_t chunk_end = begin + kChunkKeys;
+    const int64_t last_end = keys_[num_rows_ - 1].end;
     const int64_t end = last_end < chunk_end ? last_end : chunk_end;
-    if (begin < first) begin = first / kBlockKeys * kBlockKeys;
-    // A batch is up to kMaxTiles pairs of a tile and a block: many tiles, or some blocks.
-    const int64_t num_tiles = (num_rows + kTileRows - 1) / kTileRows;
-    const int64_t most = kMaxTiles / num_tiles;
-    const int64_t batch_keys = (most < kBatchBlocks ? most : kBatchBlocks) * kBlockKeys;
-    for (; begin < end; begin += batch_keys) {
-      run_batch(begin, begin + batch_keys < end ? begin + batch_keys : end);
-    }
-    for (int64_t row = 0; row < num_rows; ++row) end_chunk(chunk, row);
+    if (begin < keys_[0].first) begin = keys_[0].first / kBlockKeys * kBlockKeys;
+    for (; begin < end; begin += kBlockKeys) run_block(begin);
+    for (int64_t row = 0; row < num_rows_; ++row) end_chunk(chunk, row);
   }
 
   void end_chunk(int64_t chunk, int64_t row) {
-    const KeyRange keys = keys_of_row(task_, task_.row_begin + row);
+    const KeyRange keys = keys_[row];
     if (keys.end <= chunk * kChunkKeys || keys.first >= (chunk + 1) * kChunkKeys) return;
     const float sum = sum_lanes(load_f(scratch_.sums + row * kLanes));
     const float* output = scratch_.outputs + row * kv_.head_dim;
     if (is_whole()) {
       return add_chunk(total_of(row), scratch_.maxima[row], sum, output, kv_.head_dim);
     }
-    const int64_t num_rows = task_.row_end - task_.row_begin;
     float* partial = rows_.partials + task_.partial +
-                     ((chunk - task_.chunk_begin) * num_rows + row) * partial_floats(kv_.head_dim);
+                     ((chunk - task_.chunk_begin) * num_rows_ + row) * partial_floats(kv_.head_dim);
     partial[0] = scratch_.maxima[row];
     partial[1] = sum;
     for (int64_t d = 0; d < kv_.head_dim; d += kLanes) {
@@ -147,171 +143,221 @@ class TaskAttention {
     }
   }
 
-  // Keys [begin, end) against all tiles. Every step is done for the whole batch before the next
-  // one: a matrix unit that slept is slow to wake.
-  void run_batch(int64_t begin, int64_t end) {
-    const int64_t num_tiles = (task_.row_end - task_.row_begin + kTileRows - 1) / kTileRows;
-    const int64_t seen = keys_of_row(task_, task_.row_end - 1).end;
-    num_works_ = 0;
-    int block = 0;
-    for (int64_t key = begin; key < end; key += kBlockKeys, ++block) {
-      load_block(block, key, (seen + kPageSize - 1) / kPageSize);
-      for (int64_t tile = 0; tile < num_tiles; ++tile) add_work(block, key, tile);
-    }
-    for (int i = 0; i < num_works_; ++i) products_.score(i, works_[i]);
-    prefetch_pages(begin / kPageSize + block * kBlockPages, block * kBlockPages, seen);
-    for (int i = 0; i < num_works_; ++i) weigh(i, works_[i]);
-    for (int i = 0; i < num_works_; ++i) products_.weigh_values(i, works_[i]);
-    for (int i = 0; i < num_works_; ++i) add_values(i, works_[i]);
-  }
-
-  void load_block(int block, int64_t first_key, int64_t num_pages) {
-    constexpr int kStep = Products::kPageStep;
-    const int64_t first = keys_of_row(task_, task_.row_begin).first;
-    int page = first > first_key ? static_cast<int>((first - first_key) / kPageSize) : 0;
-    for (page -= page % kStep; page < kBlockPages; ++page) {
-      const int64_t index = first_key / kPageSize + page;
-      const int slot = block * kBlockPages + page;
-      if (index < num_pages) {
-        load_page(slot, page_head(kv_, task_.pages[index], task_.kv_head));
-      } else if (page % kStep != 0) {
-        products_.load_no_page(slot);
-      }
+  // A block of keys against all tiles.
+  void run_block(int64_t first_key) {
+    const int64_t num_tiles = (num_rows_ + kTileRows - 1) / kTileRows;
+    load_block(first_key);
+    for (int64_t tile = 0; tile < num_tiles; ++tile) {
+      TileWork work;
+      if (!begin_work(work, first_key, tile)) continue;
+      products_.score(work, [this] { fetch_page(); });
+      weigh(work);
+      products_.weigh_values(work);
+      add_values(work);
     }
   }
 
-  void load_page(int slot, const uint8_t* head) {
-    products_.load_page(slot, head);
+  void load_block(int64_t first_key) {
+    const int64_t first = keys_[0].first;
+    const int64_t num_pages = (keys_[num_rows_ - 1].end + kPageSize - 1) / kPageSize;
+    const int64_t first_page = first_key / kPageSize;
+    const int64_t left = num_pages - first_page;
+    const int page_end = left < kBlockPages ? static_cast<int>(left) : kBlockPages;
+    next_page_ = first_page + kBlockPages;
+    next_end_ = next_page_ + kBlockPages < num_pages ? next_page_ + kBlockPages : num_pages;
+    for (int page = first > first_key ? static_cast<int>((first - first_key) / kPageSize) : 0;
+         page < page_end; ++page) {
+      load_page(page, page_head(kv_, task_.pages[first_page + page], task_.kv_head));
+      products_.keep_awake();
+      if (Products::kCopies && page % 2 == 1) fetch_page();
+    }
+    if constexpr (Products::kDigital) begin_digits();
+  }
+
+  void load_page(int page, const uint8_t* head) {
+    products_.load_page(page, head);
     if constexpr (Products::kScaled) {
       const auto* scales =
           reinterpret_cast<const uint16_t*>(head + 2 * key_bytes(kv_.kind, kv_.head_dim));
-      store_f(scratch_.key_scales + slot * kPageSize, load_bf16(scales));
-      store_f(scratch_.value_scales + slot * kPageSize, load_bf16(scales + kPageSize));
+      store_f(scratch_.key_scales + page * kPageSize, load_bf16(scales));
+      store_f(scratch_.value_scales + page * kPageSize, load_bf16(scales + kPageSize));
     }
   }
 
-  // The next pages may lie anywhere, where no hardware prefetcher expects them.
-  void prefetch_pages(int64_t first_page, int64_t count, int64_t num_keys) const {
+  // The digits of the weights of rows that see the whole block, whose weights are at most 1.
+  void begin_digits() {
+    F32x16 largest = zero_f();
+    for (int key = 0; key < kBlockKeys; key += kLanes) {
+      largest = max(largest, abs(load_f(scratch_.value_scales + key)));
+    }
+    block_digits_ = digit_scale(max_lanes(largest));
+  }
+
+  void fetch_share(int num_shares) {
+    for (int64_t i = (next_end_ - next_page_) / num_shares; i > 0; --i) fetch_page();
+  }
+
+  // The next pages may lie anywhere, where no hardware prefetcher expects them. One at a time: more
+  // requests than the caches can have under way hold up the work beside them.
+  void fetch_page() {
+    if (next_page_ >= next_end_) return;
     const int64_t bytes = kv_head_bytes(kv_.kind, kv_.head_dim);
-    for (int64_t page = first_page; page < first_page + count; ++page) {
-      if (page * kPageSize >= num_keys) return;
-      const uint8_t* head = page_head(kv_, task_.pages[page], task_.kv_head);
-      for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(head + i, 0, 2);
-    }
+    const uint8_t* head = page_head(kv_, task_.pages[next_page_++], task_.kv_head);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(head + i, 0, 2);
   }
 
-  void add_work(int block, int64_t first_key, int64_t tile) {
-    TileWork& work = works_[num_works_];
+  bool begin_work(TileWork& work, int64_t first_key, int64_t tile) {
     const int64_t first_row = tile * kTileRows;
-    const int64_t left = task_.row_end - task_.row_begin - first_row;
-    work.row_begin = work.row_end = 0;
-    for (int r = 0; r < kTileRows && r < left; ++r) {
-      const KeyRange keys = keys_of_row(task_, task_.row_begin + first_row + r);
-      work.key_begins[r] = keys.first > first_key ? static_cast<int>(keys.first - first_key) : 0;
-      const int64_t num_left = keys.end - first_key;
+    const int64_t left = num_rows_ - first_row;
+    const int num_rows = static_cast<int>(left < kTileRows ? left : kTileRows);
+    const KeyRange* keys = keys_ + first_row;
+    work.tile = static_cast<int>(tile);
+    // Both ends of what a row sees rise from row to row.
+    work.whole = keys[num_rows - 1].first <= first_key && keys[0].end >= first_key + kBlockKeys;
+    work.row_begin = 0;
+    work.row_end = num_rows;
+    work.page_begin = 0;
+    work.page_end = kBlockPages;
+    if (work.whole) return true;
+    work.row_end = 0;
+    for (int r = 0; r < num_rows; ++r) {
+      const int64_t num_left = keys[r].end - first_key;
+      work.key_begins[r] =
+          keys[r].first > first_key ? static_cast<int>(keys[r].first - first_key) : 0;
       work.key_ends[r] = num_left < kBlockKeys ? static_cast<int>(num_left) : kBlockKeys;
       if (work.key_begins[r] >= work.key_ends[r]) continue;
       if (work.row_end == 0) work.row_begin = r;
       work.row_end = r + 1;
     }
-    if (work.row_end == 0) return;
-    constexpr int kStep = Products::kPageStep;
-    constexpr int kStepKeys = kStep * kPageSize;
-    work.tile = static_cast<int>(tile);
-    work.block = block;
-    work.page_begin = work.key_begins[work.row_begin] / kStepKeys * kStep;
-    work.page_end = (work.key_ends[work.row_end - 1] + kStepKeys - 1) / kStepKeys * kStep;
-    ++num_works_;
+    if (work.row_end == 0) return false;
+    work.page_begin = work.key_begins[work.row_begin] / kPageSize;
+    work.page_end = (work.key_ends[work.row_end - 1] + kPageSize - 1) / kPageSize;
+    return true;
   }
 
-  void weigh(int index, TileWork& work) {
+  void weigh(TileWork& work) {
     float* maxima = scratch_.maxima + work.tile * kTileRows;
+    float* sums = scratch_.sums + work.tile * kTileRows * kLanes;
+    F32x16 largest[kTileRows];
+    for (int r = 0; r < kTileRows; ++r) largest[r] = set_f(kLowest);
+    for (int r = work.row_begin; r < work.row_end; ++r) {
+      products_.keep_awake();
+      largest[r] = work.whole ? finish_scores<true>(work, r) : finish_scores<false>(work, r);
+    }
     const F32x16 old_maxima = load_f(maxima);
-    alignas(64) float largest[kTileRows];
-    store_f(largest, old_maxima);
-    for (int r = work.row_begin; r < work.row_end; ++r) largest[r] = finish_scores(index, work, r);
-    const F32x16 new_maxima = max(old_maxima, load_f(largest));
+    const F32x16 new_maxima = max(old_maxima, max_of_each(largest));
     store_f(maxima, new_maxima);
     store_f(work.factors, exp2_or_zero(sub(old_maxima, new_maxima)));
     for (int r = work.row_begin; r < work.row_end; ++r) {
-      float* sums = scratch_.sums + (work.tile * kTileRows + r) * kLanes;
-      const F32x16 added = weigh_row(index, work, r, maxima[r]);
-      store_f(sums, fma(load_f(sums), set_f(work.factors[r]), added));
+      const F32x16 limit = set_f(maxima[r]);
+      const F32x16 added =
+          work.whole ? weigh_row<true>(work, r, limit) : weigh_row<false>(work, r, limit);
+      products_.keep_awake();
+      if (next_page_ < next_end_) fetch_share(work.row_end - r);
+      store_f(sums + r * kLanes, fma(load_f(sums + r * kLanes), set_f(work.factors[r]), added));
     }
   }
 
-  // A sum of nothing but masked keys may be -0 where other rows share the tile: adding 0 makes it
-  // +0.
-  void add_values(int index, const TileWork& work) {
-    for (int r = work.row_begin; r < work.row_end; ++r) {
+  void add_values(const TileWork& work) {
+    const int64_t head_dim = kv_.head_dim;
+    float* output = scratch_.outputs + (work.tile * kTileRows + work.row_begin) * head_dim;
+    for (int r = work.row_begin; r < work.row_end; ++r, output += head_dim) {
+      products_.keep_awake();
       const F32x16 factor = set_f(work.factors[r]);
-      float* output = scratch_.outputs + (work.tile * kTileRows + r) * kv_.head_dim;
-      const float* product = scratch_.products + (index * kTileRows + r) * kv_.head_dim;
-      for (int64_t d = 0; d < kv_.head_dim; d += kLanes) {
-        const F32x16 added = add(load_f(product + d), zero_f());
-        store_f(output + d, fma(load_f(output + d), factor, added));
+      for (int64_t d = 0; d < head_dim; d += kLanes) {
+        store_f(output + d, fma(load_f(output + d), factor, products_.load_product(r, d)));
       }
     }
   }
 
-  float* row_scores(int index, int row) const {
-    return scratch_.scores + (index * kTileRows + row) * kBlockKeys;
-  }
-
-  // Scales and masks a row's scores in place; returns the largest.
-  float finish_scores(int index, const TileWork& work, int row) const {
-    alignas(64) static constexpr float kLaneIndex[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
-                                                             8, 9, 10, 11, 12, 13, 14, 15};
-    const int begin = work.key_begins[row];
-    const int end = work.key_ends[row];
+  // Scales and masks a row's scores in place; returns the largest by lane.
+  template <bool kWhole>
+  F32x16 finish_scores(const TileWork& work, int row) const {
+    const float* key_scales = scratch_.key_scales;
+    float* scores = scratch_.scores + row * kBlockKeys;
+    const int page_begin = kWhole ? 0 : work.page_begin;
+    const int page_end = kWhole ? kBlockPages : work.page_end;
     F32x16 largest = set_f(kLowest);
-    for (int page = work.page_begin; page < work.page_end; ++page) {
-      float* scores = row_scores(index, row) + page * kPageSize;
-      const bool whole = begin <= page * kPageSize && (page + 1) * kPageSize <= end;
-      F32x16 score = load_f(scores);
-      if constexpr (Products::kScaled) {
-        score =
-            mul(score, load_f(scratch_.key_scales + work.block * kBlockKeys + page * kPageSize));
-      }
-      if (!whole) {
-        const F32x16 key = add(load_f(kLaneIndex), set_f(static_cast<float>(page * kPageSize)));
-        score = select_less(key, set_f(static_cast<float>(begin)), set_f(kLowest), score);
-        score = select_less(key, set_f(static_cast<float>(end)), score, set_f(kLowest));
-      }
-      if (Products::kScaled || !whole) store_f(scores, score);
+    for (int page = page_begin; page < page_end; ++page) {
+      const int first = page * kPageSize;
+      F32x16 score = products_.load_score(work, row, page);
+      if constexpr (Products::kScaled) score = mul(score, load_f(key_scales + first));
+      const bool all =
+          kWhole || (work.key_begins[row] <= first && first + kPageSize <= work.key_ends[row]);
+      if (!all) score = mask(work, row, page, score, kLowest);
+      if (Products::kScaled || !all) store_f(scores + first, score);
       largest = max(largest, score);
     }
-    return max_lanes(largest);
+    return largest;
+  }
+
+  // x where a row sees the key, `hidden` where it does not.
+  static F32x16 mask(const TileWork& work, int row, int page, F32x16 x, float hidden) {
+    alignas(64) static constexpr float kLaneIndex[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                             8, 9, 10, 11, 12, 13, 14, 15};
+    const F32x16 key = add(load_f(kLaneIndex), set_f(static_cast<float>(page * kPageSize)));
+    const F32x16 begin = set_f(static_cast<float>(work.key_begins[row]));
+    const F32x16 end = set_f(static_cast<float>(work.key_ends[row]));
+    return select_less(key, begin, set_f(hidden), select_less(key, end, x, set_f(hidden)));
   }
 
   // Turns a row's scores into weights; returns their sums by lane.
-  F32x16 weigh_row(int index, const TileWork& work, int row, float maximum) {
-    constexpr int kStep = Products::kPageStep;
-    const F32x16 limit = set_f(maximum);
+  template <bool kWhole>
+  F32x16 weigh_row(const TileWork& work, int row, F32x16 limit) {
+    constexpr int kStep = kWeightPages;
+    const float* scores = scratch_.scores + row * kBlockKeys;
+    const float* value_scales = scratch_.value_scales;
+    const int page_begin = kWhole ? 0 : work.page_begin;
+    const int page_end = kWhole ? kBlockPages : work.page_end;
     F32x16 sum = zero_f();
-    for (int page = work.page_begin; page < work.page_end; page += kStep) {
+    [[maybe_unused]] F32x16 unit = set_f(1.0f);
+    if constexpr (Products::kDigital) {
+      const bool sees_all =
+          kWhole || (work.key_begins[row] == 0 && work.key_ends[row] == kBlockKeys);
+      const DigitScale digits = sees_all ? block_digits_ : row_digits(work, row);
+      unit = set_f(digits.up);
+      products_.begin_weights(row, digits.scale);
+    }
+    for (int first = page_begin / kStep * kStep; first < page_end; first += kStep) {
       F32x16 weights[kStep];
       for (int i = 0; i < kStep; ++i) {
-        const int key = (page + i) * kPageSize;
-        weights[i] = exp2_or_zero(sub(load_f(row_scores(index, row) + key), limit));
+        const int page = first + i;
+        weights[i] = zero_f();
+        if (!kWhole && (page < page_begin || page >= page_end)) continue;
+        weights[i] = exp2_or_zero(sub(load_f(scores + page * kPageSize), limit));
         sum = add(sum, weights[i]);
+        if constexpr (Products::kDigital) weights[i] = mul(weights[i], unit);
         if constexpr (Products::kScaled) {
-          weights[i] =
-              mul(weights[i], load_f(scratch_.value_scales + work.block * kBlockKeys + key));
+          weights[i] = mul(weights[i], load_f(value_scales + page * kPageSize));
         }
       }
-      products_.store_weights(index, row, page, weights);
+      products_.store_weights(row, first, weights);
     }
+    if constexpr (Products::kDigital) products_.end_weights(row);
     return sum;
+  }
+
+  // A row's last digit follows from the values that it sees, not from others of the block.
+  DigitScale row_digits(const TileWork& work, int row) const {
+    F32x16 largest = zero_f();
+    for (int page = work.page_begin; page < work.page_end; ++page) {
+      const F32x16 scale = abs(load_f(scratch_.value_scales + page * kPageSize));
+      largest = max(largest, mask(work, row, page, scale, 0.0f));
+    }
+    return digit_scale(max_lanes(largest));
   }
 
   const KvView& kv_;
   const AttentionRows& rows_;
   const AttentionTask& task_;
   const AttentionScratch& scratch_;
+  const int64_t num_rows_;
   Products products_;
-  TileWork works_[kMaxTiles];
-  int num_works_ = 0;
+  KeyRange keys_[kTaskRows];
+  float* outputs_[kTaskRows];
+  DigitScale block_digits_{};
+  int64_t next_page_ = 0;  // of the pages still to be fetched for the next block
+  int64_t next_end_ = 0;
 };
 
 template <class Products>
@@ -321,12 +367,23 @@ void attend_with(const KvView& kv, const AttentionRows& rows, const AttentionTas
   TaskAttention<Products>(kv, rows, task, scratch).run();
 }
 
+// What computes pages of codes: float lanes where there are no fast products of bytes.
+template <KvKind kKind, bool kBytes>
+struct CodeProducts {
+  using Type = AttentionLanes<kKind, CodeQuads>;
+};
+template <KvKind kKind>
+struct CodeProducts<kKind, true> {
 #if defined(PAREDOWN_HAS_TILES)
-template <KvKind kKind>
-using AttentionProducts = AttentionTiles<kKind>;
+  using Type = AttentionByteTiles<kKind>;
 #else
-template <KvKind kKind>
-using AttentionProducts = AttentionLanes<kKind, Bf16Pairs>;
+  using Type = AttentionDigits<kKind>;
+#endif
+};
+#if defined(PAREDOWN_HAS_TILES)
+using Bf16Products = AttentionTiles;
+#else
+using Bf16Products = AttentionLanes<KvKind::kBf16, Bf16Pairs>;
 #endif
 
 void attend(const KvView& kv, const AttentionRows& rows, const AttentionTask& task,
@@ -335,11 +392,11 @@ void attend(const KvView& kv, const AttentionRows& rows, const AttentionTask& ta
     case KvKind::kFp32:
       return attend_with<AttentionLanes<KvKind::kFp32, FloatPairs>>(kv, rows, task, scratch);
     case KvKind::kBf16:
-      return attend_with<AttentionProducts<KvKind::kBf16>>(kv, rows, task, scratch);
+      return attend_with<Bf16Products>(kv, rows, task, scratch);
     case KvKind::kInt8:
-      return attend_with<AttentionProducts<KvKind::kInt8>>(kv, rows, task, scratch);
+      return attend_with<CodeProducts<KvKind::kInt8, kHasByteDot>::Type>(kv, rows, task, scratch);
     case KvKind::kInt4:
-      return attend_with<AttentionProducts<KvKind::kInt4>>(kv, rows, task, scratch);
+      return attend_with<CodeProducts<KvKind::kInt4, kHasByteDot>::Type>(kv, rows, task, scratch);
   }
 }
 
@@ -355,7 +412,7 @@ void merge(const KvView& kv, const AttentionRows& rows, const AttentionTask& tas
   for (int64_t row = 0; row < num_rows; ++row) begin_total(total_of(row), kv.head_dim);
   for (int64_t chunk = task.chunk_begin; chunk < task.chunk_end; ++chunk) {
     for (int64_t row = 0; row < num_rows; ++row, partial += partial_floats(kv.head_dim)) {
-      const KeyRange keys = keys_of_row(task, task.row_begin + row);
+      const KeyRange keys = keys_of_token(task, (task.row_begin + row) / task.heads_per_kv);
       if (keys.end <= chunk * kChunkKeys || keys.first >= (chunk + 1) * kChunkKeys) continue;
       add_chunk(total_of(row), partial[0], partial[1], partial + 16, kv.head_dim);
     }

@@ -7,45 +7,67 @@
 namespace paredown {
 namespace {
 
-// Two neighbours of 16 lanes each, as float: two dims of 16 keys, or two keys of 16 dims.
+// Neighbours of 16 lanes each, as float: two or four dims of 16 keys, or so many keys of 16 dims.
 struct FloatPairs {
   using Element = float;
-  static F32x16 first(const float* p) { return load_f(p); }
-  static F32x16 second(const float* p) { return load_f(p + kLanes); }
+  static constexpr int kSize = 2;
+  static void load(const float* p, F32x16 (&x)[kSize]) {
+    x[0] = load_f(p);
+    x[1] = load_f(p + kLanes);
+  }
 };
 struct Bf16Pairs {
   using Element = uint16_t;
-  static F32x16 first(const uint16_t* p) { return even_bf16(load_i(p)); }
-  static F32x16 second(const uint16_t* p) { return odd_bf16(load_i(p)); }
+  static constexpr int kSize = 2;
+  static void load(const uint16_t* p, F32x16 (&x)[kSize]) {
+    const I32x16 pairs = load_i(p);
+    x[0] = even_bf16(pairs);
+    x[1] = odd_bf16(pairs);
+  }
+};
+struct CodeQuads {
+  using Element = uint8_t;
+  static constexpr int kSize = 4;
+  static void load(const uint8_t* p, F32x16 (&x)[kSize]) {
+    const U8x64 codes = sub(load_u8(p), set_u8(128));
+    const F32x16 zero = set_f(128.0f);
+    x[0] = sub(to_float(byte_of<0>(codes)), zero);
+    x[1] = sub(to_float(byte_of<1>(codes)), zero);
+    x[2] = sub(to_float(byte_of<2>(codes)), zero);
+    x[3] = sub(to_float(byte_of<3>(codes)), zero);
+  }
 };
 
-// sums[r][v] += over pairs of factors[r][2 i] * first(pairs[v][i]) + the same of the second.
-template <class Pairs, int kRows, int kVectors>
-inline void multiply_pairs(const float* factors, int64_t stride,
-                           const typename Pairs::Element* const* pairs, int64_t num_pairs,
-                           F32x16 (&sums)[kRows][kVectors]) {
-  for (int64_t i = 0; i < num_pairs; ++i) {
+// sums[r][v] += over groups of the sum of factors[r][kSize i + j] * neighbour j of group i.
+template <class Groups, int kRows, int kVectors>
+inline void multiply_groups(const float* factors, int64_t stride,
+                            const typename Groups::Element* const* groups, int64_t count,
+                            F32x16 (&sums)[kRows][kVectors]) {
+  constexpr int kSize = Groups::kSize;
+  for (int64_t i = 0; i < count; i += kSize) {
     for (int v = 0; v < kVectors; ++v) {
-      const F32x16 first = Pairs::first(pairs[v] + i * kPairElements);
-      const F32x16 second = Pairs::second(pairs[v] + i * kPairElements);
+      F32x16 x[kSize];
+      Groups::load(groups[v] + i * kLanes, x);
       for (int r = 0; r < kRows; ++r) {
-        const float* factor = factors + r * stride + 2 * i;
-        sums[r][v] = fma(set_f(factor[0]), first, sums[r][v]);
-        sums[r][v] = fma(set_f(factor[1]), second, sums[r][v]);
+        const float* factor = factors + r * stride + i;
+        for (int j = 0; j < kSize; ++j) sums[r][v] = fma(set_f(factor[j]), x[j], sums[r][v]);
       }
     }
   }
 }
 
-template <KvKind kKind, class Pairs>
+template <KvKind kKind, class Groups>
 class AttentionLanes {
  public:
   static constexpr bool kScaled = kKind == KvKind::kInt8 || kKind == KvKind::kInt4;
-  static constexpr int kPageStep = 1;  // pages that go together
-  using Element = typename Pairs::Element;
+  static constexpr bool kCopies = false;  // values of a block, when its pages are loaded
+  static constexpr bool kDigital = false;
+  using Element = typename Groups::Element;
 
-  AttentionLanes(const KvView& kv, const AttentionScratch& scratch)
+  AttentionLanes(const KvView& kv, const AttentionScratch& scratch, int64_t)
       : head_dim_(kv.head_dim), scratch_(scratch) {}
+
+  static void keep_awake() {}
 
   void load_query(int64_t row, const float* query) {
     float* copy = scratch_.queries + row * head_dim_;
@@ -55,34 +77,31 @@ class AttentionLanes {
   }
 
   // `head` is the data of page `slot` of the batch.
-  void load_page(int slot, const uint8_t* head) {
+  void load_page(int page, const uint8_t* head) {
     const int64_t size = head_dim_ * kPageSize;
-    if constexpr (kScaled) {
-      uint16_t* keys = scratch_.keys + slot * size;
-      uint16_t* values = scratch_.values + slot * size;
-      const int64_t bytes = key_bytes(kKind, head_dim_);
-      unpack_keys(kKind, head_dim_, head, keys);
-      for (int64_t d = 0; d < head_dim_; d += kLanes) {
-        unpack_values(kKind, head + bytes + d * bytes / head_dim_, values + d * kPageSize);
+    keys_[page] = reinterpret_cast<const Element*>(head);
+    values_[page] = keys_[page] + size;
+    if constexpr (kKind == KvKind::kInt4) {
+      auto* keys = reinterpret_cast<uint8_t*>(scratch_.keys) + page * size;
+      auto* values = reinterpret_cast<uint8_t*>(scratch_.values) + page * size;
+      unpack_keys(head_dim_, head, keys);
+      for (int64_t i = 0; i < size; i += kQuadBytes) {
+        store_u8(values + i, unpack_values(head + size / 2 + i / 2));
       }
-      keys_[slot] = keys;
-      values_[slot] = values;
-    } else {
-      keys_[slot] = reinterpret_cast<const Element*>(head);
-      values_[slot] = keys_[slot] + size;
+      keys_[page] = keys;
+      values_[page] = values;
     }
   }
 
-  // Only sets with matrix tiles take pages two by two.
-  void load_no_page(int) {}
-
-  void score(int index, const TileWork& work) {
+  template <class Fetch>
+  void score(const TileWork& work, Fetch&& fetch) {
     for_row_groups(work.row_begin, work.row_end, [&]<int kRows>(int row) {
       const float* query = scratch_.queries + (work.tile * kTileRows + row) * head_dim_;
-      const Element* const* keys = keys_ + work.block * kBlockPages;
-      float* scores = row_scores(index, row);
+      const Element* const* keys = keys_;
+      float* scores = row_scores(row);
       int page = work.page_begin;
       for (; page + vectors(kRows) <= work.page_end; page += vectors(kRows)) {
+        fetch();
         score_pages<kRows, vectors(kRows)>(query, keys + page, scores + page * kPageSize);
       }
       for (; page < work.page_end; ++page) {
@@ -91,25 +110,32 @@ class AttentionLanes {
     });
   }
 
-  // Weights take the place of the scores.
-  void store_weights(int index, int row, int page, const F32x16 (&weights)[kPageStep]) {
-    store_f(row_scores(index, row) + page * kPageSize, weights[0]);
+  F32x16 load_score(const TileWork&, int row, int page) const {
+    return load_f(row_scores(row) + page * kPageSize);
   }
 
-  void weigh_values(int index, const TileWork& work) {
+  // Weights take the place of the scores.
+  void store_weights(int row, int page, const F32x16 (&weights)[kWeightPages]) {
+    float* place = row_scores(row) + page * kPageSize;
+    for (int i = 0; i < kWeightPages; ++i) store_f(place + i * kLanes, weights[i]);
+  }
+
+  void weigh_values(const TileWork& work) {
     for_row_groups(work.row_begin, work.row_end, [&]<int kRows>(int row) {
       int64_t d = 0;
       for (; d + vectors(kRows) * kLanes <= head_dim_; d += vectors(kRows) * kLanes) {
-        weigh_dims<kRows, vectors(kRows)>(index, work, row, d);
+        weigh_dims<kRows, vectors(kRows)>(work, row, d);
       }
-      for (; d < head_dim_; d += kLanes) weigh_dims<kRows, 1>(index, work, row, d);
+      for (; d < head_dim_; d += kLanes) weigh_dims<kRows, 1>(work, row, d);
     });
   }
 
- private:
-  float* row_scores(int index, int row) const {
-    return scratch_.scores + (index * kTileRows + row) * kBlockKeys;
+  F32x16 load_product(int row, int64_t d) const {
+    return load_f(scratch_.products + row * head_dim_ + d);
   }
+
+ private:
+  float* row_scores(int row) const { return scratch_.scores + row * kBlockKeys; }
 
   // Fewer rows leave registers for more vectors.
   static constexpr int vectors(int rows) { return 2 * rows <= kAttentionRows ? 2 : 1; }
@@ -135,14 +161,14 @@ class AttentionLanes {
     for (auto& row : sums) {
       for (F32x16& sum : row) sum = zero_f();
     }
-    multiply_pairs<Pairs, kRows, kVectors>(query, head_dim_, keys, head_dim_ / 2, sums);
+    multiply_groups<Groups, kRows, kVectors>(query, head_dim_, keys, head_dim_, sums);
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) store_f(scores + r * kBlockKeys + v * kLanes, sums[r][v]);
     }
   }
 
   template <int kRows, int kVectors>
-  void weigh_dims(int index, const TileWork& work, int row, int64_t d) {
+  void weigh_dims(const TileWork& work, int row, int64_t d) {
     F32x16 sums[kRows][kVectors];
     for (auto& lanes : sums) {
       for (F32x16& sum : lanes) sum = zero_f();
@@ -150,12 +176,12 @@ class AttentionLanes {
     for (int page = work.page_begin; page < work.page_end; ++page) {
       const Element* values[kVectors];
       for (int v = 0; v < kVectors; ++v) {
-        values[v] = values_[work.block * kBlockPages + page] + (d + v * kLanes) * kPageSize;
+        values[v] = values_[page] + (d + v * kLanes) * kPageSize;
       }
-      multiply_pairs<Pairs, kRows, kVectors>(row_scores(index, row) + page * kPageSize, kBlockKeys,
-                                             values, kPageSize / 2, sums);
+      multiply_groups<Groups, kRows, kVectors>(row_scores(row) + page * kPageSize, kBlockKeys,
+                                               values, kPageSize, sums);
     }
-    float* products = scratch_.products + (index * kTileRows + row) * head_dim_ + d;
+    float* products = scratch_.products + row * head_dim_ + d;
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) store_f(products + r * head_dim_ + v * kLanes, sums[r][v]);
     }
@@ -163,8 +189,8 @@ class AttentionLanes {
 
   int64_t head_dim_;
   const AttentionScratch& scratch_;
-  const Element* keys_[kBatchBlocks * kBlockPages] = {};
-  const Element* values_[kBatchBlocks * kBlockPages] = {};
+  const Element* keys_[kBlockPages] = {};
+  const Element* values_[kBlockPages] = {};
 };
 
 }  // namespace

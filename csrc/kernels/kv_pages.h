@@ -7,6 +7,7 @@ namespace paredown {
 namespace {
 
 constexpr int64_t kPairElements = 2 * kLanes;  // two dims of 16 keys, or two keys of 16 dims
+constexpr int64_t kQuadBytes = 4 * kLanes;     // four dims of 16 keys, or four keys of 16 dims
 
 inline uint8_t* page_head(const KvView& kv, int64_t page, int64_t head) {
   return kv.data + (page * kv.num_kv_heads + head) * kv_head_bytes(kv.kind, kv.head_dim);
@@ -24,12 +25,13 @@ inline F32x16 load_finite(const float* p) {
   return min(max(load_f(p), sub(zero_f(), limit)), limit);
 }
 
-// Where element (dim, slot) of a page's keys and of its values lies.
-inline int64_t key_index(int64_t dim, int64_t slot) {
-  return dim / 2 * kPairElements + slot * 2 + dim % 2;
+// Where element (dim, slot) of a page's keys and of its values lies, `group` neighbours together.
+inline int64_t key_index(int64_t dim, int64_t slot, int64_t group) {
+  return (dim / group * kPageSize + slot) * group + dim % group;
 }
-inline int64_t value_index(int64_t dim, int64_t slot) {
-  return (dim / kLanes * (kPageSize / 2) + slot / 2) * kPairElements + dim % kLanes * 2 + slot % 2;
+inline int64_t value_index(int64_t dim, int64_t slot, int64_t group) {
+  const int64_t row = dim / kLanes * (kPageSize / group) + slot / group;
+  return (row * kLanes + dim % kLanes) * group + slot % group;
 }
 
 inline void write_fp32(const KvView& kv, uint8_t* head, int64_t slot, const float* key,
@@ -51,9 +53,9 @@ inline void write_bf16(const KvView& kv, uint8_t* head, int64_t slot, const floa
   for (int64_t d = 0; d < kv.head_dim; d += kLanes) {
     uint16_t lanes[kLanes];
     store_bf16(lanes, load_finite(key + d));
-    for (int i = 0; i < kLanes; ++i) keys[key_index(d + i, slot)] = lanes[i];
+    for (int i = 0; i < kLanes; ++i) keys[key_index(d + i, slot, 2)] = lanes[i];
     store_bf16(lanes, load_finite(value + d));
-    for (int i = 0; i < kLanes; ++i) values[value_index(d + i, slot)] = lanes[i];
+    for (int i = 0; i < kLanes; ++i) values[value_index(d + i, slot, 2)] = lanes[i];
   }
 }
 
@@ -86,16 +88,16 @@ inline CodeScale choose_scale(const float* x, int64_t size, KvKind kind) {
   return {lanes[0], 1.0f / rounded[0]};
 }
 
-// 16 codes, shifted to be unsigned.
-inline void quantize_lanes(const float* x, float inverse, int bits, uint8_t* codes) {
-  const float zero = bits == 8 ? 128.0f : 8.0f;
+// 16 signed codes.
+inline void quantize_lanes(const float* x, float inverse, int bits, int8_t* codes) {
+  const float limit = bits == 8 ? 128.0f : 8.0f;
   F32x16 scaled = mul(load_finite(x), set_f(inverse));
-  scaled = min(max(scaled, set_f(-zero)), set_f(zero - 1.0f));
-  int8_t lanes[kLanes];
-  store_i8(lanes, to_int(scaled));
-  for (int i = 0; i < kLanes; ++i) {
-    codes[i] = static_cast<uint8_t>(lanes[i] + static_cast<int>(zero));
-  }
+  scaled = min(max(scaled, set_f(-limit)), set_f(limit - 1.0f));
+  store_i8(codes, to_int(scaled));
+}
+
+inline uint8_t two_nibbles(int8_t low, int8_t high) {
+  return static_cast<uint8_t>((low + 8) | (high + 8) << 4);
 }
 
 inline void write_codes(const KvView& kv, uint8_t* head, int64_t slot, const float* key,
@@ -109,22 +111,23 @@ inline void write_codes(const KvView& kv, uint8_t* head, int64_t slot, const flo
   scales[slot] = key_scale.bits;
   scales[kPageSize + slot] = value_scale.bits;
   for (int64_t d = 0; d < kv.head_dim; d += kLanes) {
-    uint8_t k[kLanes];
-    uint8_t v[kLanes];
+    int8_t k[kLanes];
+    int8_t v[kLanes];
     quantize_lanes(key + d, key_scale.inverse, bits, k);
     quantize_lanes(value + d, value_scale.inverse, bits, v);
     if (bits == 8) {
-      for (int i = 0; i < kLanes; ++i) keys[key_index(d + i, slot)] = k[i];
-      for (int i = 0; i < kLanes; ++i) values[value_index(d + i, slot)] = v[i];
+      for (int i = 0; i < kLanes; ++i) {
+        keys[key_index(d + i, slot, 4)] = static_cast<uint8_t>(k[i]);
+        values[value_index(d + i, slot, 4)] = static_cast<uint8_t>(v[i]);
+      }
       continue;
     }
     // Both nibbles of a byte are of this slot: tokens written by different threads share no byte.
     for (int i = 0; i < kLanes / 2; ++i) {
-      const int dim = i / 2 * 4 + i % 2;
-      keys[d / 4 * kPairElements + i / 2 * kPairElements + slot * 2 + i % 2] =
-          static_cast<uint8_t>(k[dim] | k[dim + 2] << 4);
-      values[d * (kPageSize / 2) + slot / 2 * kLanes + i * 2 + slot % 2] =
-          static_cast<uint8_t>(v[i] | v[i + 8] << 4);
+      const int dim = i / 4 * 8 + i % 4;
+      keys[((d / 8 + i / 4) * kPageSize + slot) * 4 + i % 4] = two_nibbles(k[dim], k[dim + 4]);
+      values[d * (kPageSize / 2) + (slot / 4 * (kLanes / 2) + i) * 4 + slot % 4] =
+          two_nibbles(v[i], v[i + 8]);
     }
   }
 }
@@ -144,41 +147,18 @@ void write_kv(const KvView& kv, int32_t page, int64_t slot, const float* key, co
   }
 }
 
-// Codes as bf16 numbers, exactly; one output per code, in order. count: multiple of 16.
-inline void unpack_int8(const uint8_t* codes, int64_t count, uint16_t* output) {
-  for (int64_t i = 0; i < count; i += kLanes) {
-    store_bf16(output + i, sub(to_float(load_u8_as_i32(codes + i)), set_f(128.0f)));
+// int4 keys of a page's head as the codes of int8 pages.
+inline void unpack_keys(int64_t head_dim, const uint8_t* nibbles, uint8_t* codes) {
+  const U8x64 zero = set_u8(8);
+  for (int64_t i = 0; i < head_dim / 8; ++i, nibbles += kQuadBytes, codes += 2 * kQuadBytes) {
+    const U8x64 both = load_u8(nibbles);
+    store_u8(codes, sub(bit_field<0, 4>(both), zero));
+    store_u8(codes + kQuadBytes, sub(bit_field<4, 4>(both), zero));
   }
 }
 
-// 16 bytes: the low nibbles to `low`, the high ones to `high`.
-inline void unpack_nibbles(const uint8_t* bytes, uint16_t* low, uint16_t* high) {
-  const F32x16 both = to_float(load_u8_as_i32(bytes));
-  // (16 h + l - 7.5) / 16 is within a half of h.
-  const F32x16 upper = to_float(to_int(fma(both, set_f(0.0625f), set_f(-0.46875f))));
-  store_bf16(low, sub(fma(upper, set_f(-16.0f), both), set_f(8.0f)));
-  store_bf16(high, sub(upper, set_f(8.0f)));
-}
-
-// The keys of a page's head as bf16 in the element order of bf16 pages.
-inline void unpack_keys(KvKind kind, int64_t head_dim, const uint8_t* codes, uint16_t* output) {
-  if (kind == KvKind::kInt8) return unpack_int8(codes, head_dim * kPageSize, output);
-  for (int64_t i = 0; i < head_dim / 4; ++i) {
-    for (int64_t half = 0; half < kPairElements; half += kLanes) {
-      uint16_t* low = output + 2 * i * kPairElements + half;
-      unpack_nibbles(codes + i * kPairElements + half, low, low + kPairElements);
-    }
-  }
-}
-
-// 16 dims of the values of a page's head: [8 key pairs][16 dims][2 keys].
-inline void unpack_values(KvKind kind, const uint8_t* codes, uint16_t* output) {
-  if (kind == KvKind::kInt8) return unpack_int8(codes, kPageSize * kLanes, output);
-  for (int64_t pair = 0; pair < kPageSize / 2; ++pair) {
-    uint16_t* low = output + pair * kPairElements;
-    unpack_nibbles(codes + pair * kLanes, low, low + kLanes);
-  }
-}
+// 16 dims of four int4 values, the same.
+inline U8x64 unpack_values(const uint8_t* nibbles) { return sub(load_nibbles(nibbles), set_u8(8)); }
 
 }  // namespace
 }  // namespace paredown

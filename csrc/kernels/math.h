@@ -27,9 +27,8 @@ inline F32x16 exp(F32x16 x) {
 // 2^x for x <= 0 to about 2 ulp, exactly 1 at 0 and exactly 0 below -125 (minimax polynomial of
 // degree 5 on [-0.5, 0.5] with its constant term held at 1).
 inline F32x16 exp2_or_zero(F32x16 x) {
-  const F32x16 kept = max(x, set_f(-126.0f));
-  const I32x16 n = to_int(kept);
-  const F32x16 r = sub(kept, to_float(n));
+  const I32x16 n = to_int(x);
+  const F32x16 r = sub(x, to_float(n));
   F32x16 poly = set_f(0x1.5bba0ep-10f);
   poly = fma(poly, r, set_f(0x1.3cea88p-7f));
   poly = fma(poly, r, set_f(0x1.c6b752p-5f));

@@ -13,8 +13,6 @@ inline U8x64 repeat_4(const uint8_t* p) {
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   return {_mm512_mullo_epi32(bytes, _mm512_set1_epi32(0x01010101))};
 }
-inline U8x64 set_u8(uint8_t x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
-inline U8x64 sub(U8x64 a, U8x64 b) { return {_mm512_sub_epi8(a.v, b.v)}; }
 
 // GCC's intrinsics paste the text of their arguments into the instruction: template arguments need
 // these instead.
@@ -50,10 +48,15 @@ inline void tile_dot_bf16() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
 }
 
+// A matrix unit without work for some 1,000 cycles sleeps, and then takes 900 to wake (measured on
+// Emerald Rapids). One product now and then, of whatever the tiles hold, keeps it awake through
+// other work; it spoils tile 3.
+inline void keep_tiles_awake() { tile_dot_ss<3, 4, 6>(); }
+
 // Tile 5 (A) and 7 (B) may be half as deep: 32 columns of bytes instead of 64.
 enum class TileDepth { kFull, kHalf };
 
-// While it lives, this thread's tiles are 16 rows x 64 bytes, but for 5 and 7 at half depth.
+// While it lives, this thread's tiles are 16 rows x 64 bytes, but for what is said above.
 // A tile product sums in a fixed order: tdpbf16ps adds the even and the odd columns of the 32 of a
 // tile apart, in order, then both to the accumulator; other rows of the tile do not matter.
 class TileScope {
@@ -69,8 +72,18 @@ class TileScope {
       configuration.row_bytes[5] = 32;
       configuration.num_rows[7] = 8;
     }
-    // GCC 12's _tile_loadconfig names only the first 8 bytes as input; the rest would be lost.
-    asm volatile("ldtilecfg %0" : : "m"(configuration));
+    load(configuration);
+  }
+  // Tiles 0 to 3 (C), 4 and 5 (A) have fewer rows: less to load and store, though products take as
+  // long.
+  explicit TileScope(int num_rows) {
+    Configuration configuration{};
+    configuration.palette = 1;
+    for (int i = 0; i < 8; ++i) {
+      configuration.row_bytes[i] = 64;
+      configuration.num_rows[i] = static_cast<uint8_t>(i < 6 ? num_rows : 16);
+    }
+    load(configuration);
   }
   ~TileScope() { asm volatile("tilerelease" : : :); }
   TileScope(const TileScope&) = delete;
@@ -84,6 +97,11 @@ class TileScope {
     uint16_t row_bytes[16];
     uint8_t num_rows[16];
   };
+
+  static void load(const Configuration& configuration) {
+    // GCC 12's _tile_loadconfig names only the first 8 bytes as input; the rest would be lost.
+    asm volatile("ldtilecfg %0" : : "m"(configuration));
+  }
 };
 
 }  // namespace

@@ -29,11 +29,14 @@ constexpr int kIntTokens = 2;
 constexpr int kIntPanels = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
-// Products of codes below 8 bits are made differently.
+// Products of codes below 8 bits are made differently; dot4 of 8-bit codes costs no more than a
+// float product.
 #if defined(__AVXVNNI__)
 constexpr bool kHasSmallDot = false;
+constexpr bool kHasByteDot = true;
 #else
 constexpr bool kHasSmallDot = true;
+constexpr bool kHasByteDot = false;
 #endif
 
 inline F32x16 zero_f() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -89,6 +92,12 @@ inline float max_lanes(F32x16 a) {
   __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
   quarter = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
   return _mm_cvtss_f32(_mm_max_ss(quarter, _mm_movehdup_ps(quarter)));
+}
+// The largest lane of each of 16 registers.
+inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
+  float largest[16];
+  for (int i = 0; i < 16; ++i) largest[i] = max_lanes(rows[i]);
+  return load_f(largest);
 }
 
 inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
@@ -182,6 +191,19 @@ inline void store_u8(uint8_t* p, U8x64 a) {
   auto* words = reinterpret_cast<__m256i*>(p);
   _mm256_storeu_si256(words, a.lo);
   _mm256_storeu_si256(words + 1, a.hi);
+}
+inline U8x64 set_u8(uint8_t x) {
+  const __m256i v = _mm256_set1_epi8(static_cast<char>(x));
+  return {v, v};
+}
+inline U8x64 sub(U8x64 a, U8x64 b) {
+  return {_mm256_sub_epi8(a.lo, b.lo), _mm256_sub_epi8(a.hi, b.hi)};
+}
+// 32 bytes as 64 codes of four bits: the low nibbles, then the high ones.
+inline U8x64 load_nibbles(const uint8_t* p) {
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i mask = _mm256_set1_epi8(0x0F);
+  return {_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask)};
 }
 // kBits bits of every byte, from bit kFirst on.
 template <int kFirst, int kBits>

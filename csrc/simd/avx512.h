@@ -36,6 +36,8 @@ constexpr int kFewTokens = 12;
 #endif
 // Products of codes below 8 bits are made differently.
 constexpr bool kHasSmallDot = false;
+// dot4 of 8-bit codes costs no more than a float product.
+constexpr bool kHasByteDot = true;
 
 inline F32x16 zero_f() { return {_mm512_setzero_ps()}; }
 inline F32x16 set_f(float x) { return {_mm512_set1_ps(x)}; }
@@ -63,6 +65,27 @@ inline float sum_lanes(F32x16 a) {
   return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
 }
 inline float max_lanes(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
+// The largest lane of each of 16 registers.
+inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
+  // Halving the registers four times leaves one lane to each.
+  __m512 eight[8];
+  for (int i = 0; i < 8; ++i) {
+    const int row = i / 4 * 8 + i % 4;
+    eight[i] = _mm512_max_ps(_mm512_shuffle_f32x4(rows[row].v, rows[row + 4].v, 0x44),
+                             _mm512_shuffle_f32x4(rows[row].v, rows[row + 4].v, 0xEE));
+  }
+  __m512 four[4];
+  for (int i = 0; i < 4; ++i) {
+    four[i] = _mm512_max_ps(_mm512_shuffle_f32x4(eight[i], eight[i + 4], 0x88),
+                            _mm512_shuffle_f32x4(eight[i], eight[i + 4], 0xDD));
+  }
+  __m512 two[2];
+  for (int i = 0; i < 2; ++i) {
+    two[i] = _mm512_max_ps(_mm512_unpacklo_ps(four[i], four[i + 2]),
+                           _mm512_unpackhi_ps(four[i], four[i + 2]));
+  }
+  return {_mm512_max_ps(_mm512_unpacklo_ps(two[0], two[1]), _mm512_unpackhi_ps(two[0], two[1]))};
+}
 
 inline F32x16 load_fp16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
@@ -118,6 +141,15 @@ inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
 
 inline U8x64 load_u8(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
 inline void store_u8(uint8_t* p, U8x64 a) { _mm512_storeu_si512(p, a.v); }
+inline U8x64 set_u8(uint8_t x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
+inline U8x64 sub(U8x64 a, U8x64 b) { return {_mm512_sub_epi8(a.v, b.v)}; }
+// 32 bytes as 64 codes of four bits: the low nibbles, then the high ones.
+inline U8x64 load_nibbles(const uint8_t* p) {
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m512i both =
+      _mm512_inserti64x4(_mm512_castsi256_si512(bytes), _mm256_srli_epi16(bytes, 4), 1);
+  return {_mm512_and_si512(both, _mm512_set1_epi8(0x0F))};
+}
 // kBits bits of every byte, from bit kFirst on.
 template <int kFirst, int kBits>
 inline U8x64 bit_field(U8x64 a) {

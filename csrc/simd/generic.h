@@ -29,6 +29,8 @@ constexpr int kIntPanels = 2;
 constexpr int kFewTokens = 4;
 // Products of codes below 8 bits are made differently.
 constexpr bool kHasSmallDot = false;
+// dot4 of 8-bit codes costs no more than a float product.
+constexpr bool kHasByteDot = false;
 
 template <class Result, class Function>
 inline Result each_lane(Function function) {
@@ -86,6 +88,12 @@ inline float max_lanes(F32x16 a) {
   float largest = a.v[0];
   for (int i = 1; i < 16; ++i) largest = a.v[i] > largest ? a.v[i] : largest;
   return largest;
+}
+// The largest lane of each of 16 registers.
+inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
+  float largest[16];
+  for (int i = 0; i < 16; ++i) largest[i] = max_lanes(rows[i]);
+  return load_f(largest);
 }
 
 inline float float_from_bits(uint32_t bits) {
@@ -202,6 +210,24 @@ inline U8x64 load_u8(const uint8_t* p) {
   return result;
 }
 inline void store_u8(uint8_t* p, U8x64 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline U8x64 set_u8(uint8_t x) {
+  U8x64 result;
+  std::memset(result.v, x, sizeof(result.v));
+  return result;
+}
+inline U8x64 sub(U8x64 a, U8x64 b) {
+  for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] - b.v[i]);
+  return a;
+}
+// 32 bytes as 64 codes of four bits: the low nibbles, then the high ones.
+inline U8x64 load_nibbles(const uint8_t* p) {
+  U8x64 result;
+  for (int i = 0; i < 32; ++i) {
+    result.v[i] = p[i] & 0x0F;
+    result.v[32 + i] = static_cast<uint8_t>(p[i] >> 4);
+  }
+  return result;
+}
 // kBits bits of every byte, from bit kFirst on.
 template <int kFirst, int kBits>
 inline U8x64 bit_field(U8x64 a) {

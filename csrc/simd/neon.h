@@ -36,6 +36,12 @@ constexpr bool kHasSmallDot = false;
 #else
 constexpr bool kHasSmallDot = true;
 #endif
+// dot4 of 8-bit codes costs no more than a float product.
+#if defined(__ARM_FEATURE_DOTPROD)
+constexpr bool kHasByteDot = true;
+#else
+constexpr bool kHasByteDot = false;
+#endif
 
 template <class Result, class Function, class... Operands>
 inline Result each_register(Function function, const Operands&... operands) {
@@ -95,6 +101,12 @@ inline float sum_lanes(F32x16 a) {
 }
 inline float max_lanes(F32x16 a) {
   return vmaxvq_f32(vmaxq_f32(vmaxq_f32(a.v[0], a.v[1]), vmaxq_f32(a.v[2], a.v[3])));
+}
+// The largest lane of each of 16 registers.
+inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
+  float largest[16];
+  for (int i = 0; i < 16; ++i) largest[i] = max_lanes(rows[i]);
+  return load_f(largest);
 }
 
 inline F32x16 load_fp16(const uint16_t* p) {
@@ -199,6 +211,21 @@ inline U8x64 load_u8(const uint8_t* p) {
 }
 inline void store_u8(uint8_t* p, U8x64 a) {
   for (int i = 0; i < 4; ++i) vst1q_u8(p + 16 * i, a.v[i]);
+}
+inline U8x64 set_u8(uint8_t x) {
+  const uint8x16_t v = vdupq_n_u8(x);
+  return {v, v, v, v};
+}
+inline U8x64 sub(U8x64 a, U8x64 b) {
+  return each_register<U8x64>([](uint8x16_t x, uint8x16_t y) { return vsubq_u8(x, y); }, a, b);
+}
+// 32 bytes as 64 codes of four bits: the low nibbles, then the high ones.
+inline U8x64 load_nibbles(const uint8_t* p) {
+  const uint8x16_t first = vld1q_u8(p);
+  const uint8x16_t second = vld1q_u8(p + 16);
+  const uint8x16_t mask = vdupq_n_u8(0x0F);
+  return {vandq_u8(first, mask), vandq_u8(second, mask), vshrq_n_u8(first, 4),
+          vshrq_n_u8(second, 4)};
 }
 // kBits bits of every byte, from bit kFirst on.
 template <int kFirst, int kBits>

@@ -53,12 +53,14 @@ def test_every_set_explains_every_format() -> None:
         assert all(row.instructions for row in rows)
 
 
-def test_attention_is_in_fp32_but_for_the_tiles_of_amx() -> None:
+def test_attention_multiplies_bytes_where_there_is_a_byte_product() -> None:
+    without = {"generic", "avx2", "neon"}
     for isa, row in INSTRUCTION_SETS.items():
         for choice in explain_kernels(isa)[len(BITS) :]:
-            if isa == "amx" and choice.dtype != "fp32":
-                assert choice.inputs == "bf16 twice"
-                assert "AMX tiles" in choice.instructions
+            if choice.dtype in ("int8", "int4") and isa not in without:
+                assert choice.inputs == "int8 thrice"
+            elif choice.dtype == "bf16" and isa == "amx":
+                assert (choice.inputs, "AMX tiles" in choice.instructions) == ("bf16 twice", True)
             else:
                 assert (choice.inputs, choice.instructions) == ("fp32", row.floats)
 

@@ -13,13 +13,13 @@ _FULL_BYTE: WeightDType = "int8"
 
 
 Operation = Literal["linear", "attention"]
-AttentionInput = Literal["fp32", "bf16 twice"]
+AttentionInput = Literal["fp32", "bf16 twice", "int8 thrice"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
     """How pages meet queries and weights: as `inputs`, "bf16 twice" being a sum of two bf16 numbers
-    for each. Pages of fewer bits are unpacked first, which is exact."""
+    for each, "int8 thrice" three digits of a byte."""
 
     inputs: AttentionInput
     instructions: str
@@ -57,7 +57,12 @@ _AVX512_VNNI = "vpdpbusd (VNNI), 64 products each"
 _AMX_INT8 = "AMX tiles, tdpbssd or tdpbsud; few tokens: " + _AVX512_VNNI
 _NEON = "fmla, 4 lanes"
 _ROUNDED = "input rounded to bf16, then "
-_ATTENTION_TILES = Attention(inputs="bf16 twice", instructions="AMX tiles, tdpbf16ps")
+
+
+def _byte_pages(instructions: str) -> dict[KVDType, Attention]:
+    digits = Attention(inputs="int8 thrice", instructions=instructions)
+    return {"int8": digits, "int4": digits}
+
 
 # One row per name of csrc/isa.cpp, of all processors.
 INSTRUCTION_SETS: dict[str, InstructionSet] = {
@@ -74,19 +79,25 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
         bf16=_ROUNDED + _AVX2,
     ),
     "avx2_vnni": InstructionSet(
-        floats=_AVX2, codes_8=_AVX_VNNI, codes_below_8=_AVX_VNNI, bf16=_ROUNDED + _AVX2
+        floats=_AVX2,
+        codes_8=_AVX_VNNI,
+        codes_below_8=_AVX_VNNI,
+        bf16=_ROUNDED + _AVX2,
+        attention=_byte_pages(_AVX_VNNI),
     ),
     "avx512": InstructionSet(
         floats=_AVX512,
         codes_8=_AVX512_VNNI,
         codes_below_8=_AVX512_VNNI,
         bf16=_ROUNDED + _AVX512,
+        attention=_byte_pages(_AVX512_VNNI),
     ),
     "avx512_bf16": InstructionSet(
         floats=_AVX512,
         codes_8=_AVX512_VNNI,
         codes_below_8=_AVX512_VNNI,
         bf16="vdpbf16ps, 32 products each",
+        attention=_byte_pages(_AVX512_VNNI),
     ),
     "amx": InstructionSet(
         floats=_AVX512,
@@ -94,9 +105,8 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
         codes_below_8=_AMX_INT8,
         bf16="AMX tiles, tdpbf16ps",
         attention={
-            "bf16": _ATTENTION_TILES,
-            "int8": _ATTENTION_TILES,
-            "int4": _ATTENTION_TILES,
+            "bf16": Attention(inputs="bf16 twice", instructions="AMX tiles, tdpbf16ps"),
+            **_byte_pages("AMX tiles, tdpbssd"),
         },
     ),
     "neon": InstructionSet(
@@ -111,6 +121,7 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
         codes_8="sdot on shifted codes, then a correction",
         codes_below_8="sdot, 16 products each",
         bf16=_ROUNDED + _NEON,
+        attention=_byte_pages("sdot, 16 products each"),
         emulated_only=True,
     ),
     "neon_i8mm": InstructionSet(
@@ -118,6 +129,7 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
         codes_8="usdot, 16 products each",
         codes_below_8="usdot, 16 products each",
         bf16="bfdot, 8 products each",
+        attention=_byte_pages("usdot, 16 products each"),
         emulated_only=True,
     ),
 }
