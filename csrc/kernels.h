@@ -87,27 +87,20 @@ struct LinearView {
 // to PackedShape or to how a checkpoint's numbers come to be packed.
 inline constexpr int kLayoutVersion = 1;
 
-// How the codes of input rows lie.
-// kRows         [T][code_stride bytes]
-// kTiles        [T / 16][code_stride / 64][16 rows][64 bytes], A tiles of AMX
-// kPairedTiles  up to 8 tokens, groups of 32 bytes, [code_stride / 64][16 rows][64 bytes]: row t
-// has
-//               the first group of the 64 bytes and zeros, row 8 + t zeros and the second, so that
-//               a tile product keeps the two apart
-enum class InputLayout { kRows, kTiles, kPairedTiles };
-inline constexpr int64_t kPairedTokens = 8;
-
 // The input rows of a linear layer in the form its kernel reads; `prepare` writes them. Rows are
 // allocated up to a multiple of 16.
 struct InputRows {
   float* values;  // fp32 input: [T][row_stride]
   int64_t row_stride;
-  // int8, bf16, or floats rounded to bf16 where the set has no bf16 products
+  // [T][code_stride bytes]: int8, bf16, or floats rounded to bf16 where the set has no bf16
+  // products; `tiled`: [T / 16][code_stride / 64][16 rows][64 bytes].
   void* codes;
-  int64_t code_stride;  // bytes of a row
-  InputLayout layout;
+  int64_t code_stride;
+  bool tiled;
   float* scales;  // int8: [T / 16][input_groups][16]
-  int32_t* sums;  // int8: [T / 16][num_groups][16], the sum of the codes of a group
+  // int8: [T / 16][num_groups][16], what a group's product with unsigned codes lacks: minus the sum
+  // of the input's codes, times the zero point where it is the same for all weights.
+  int32_t* corrections;
 };
 
 struct OutputRows {
@@ -224,8 +217,8 @@ struct KernelTable {
   // Puts one row (num_columns floats, zero beyond the weight's own columns) in the form of its
   // kernel.
   void (*prepare)(const LinearView&, const InputRows&, const float* row, int64_t token);
-  // How `linear` wants the codes of this many tokens.
-  InputLayout (*input_layout)(const LinearView&, int64_t num_tokens);
+  // Whether `linear` wants the codes of this many tokens tiled.
+  bool (*takes_tiles)(const LinearView&, int64_t num_tokens);
   // scratch: linear_scratch_bytes(num_tokens), 64-byte aligned. Begins and ends at even panels.
   void (*linear)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
                  int64_t panel_begin, int64_t panel_end, void* scratch);

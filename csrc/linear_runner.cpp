@@ -20,7 +20,7 @@ LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_colu
   LinearMemory memory{};
   memory.values = rows * (max_columns * 4 + kCacheLine);
   memory.codes = rows * (max_columns * 4 + 2 * kCacheLine);
-  memory.scales = memory.sums = rows * max_columns / kBlockColumns * 4;
+  memory.scales = memory.corrections = rows * max_columns / kBlockColumns * 4;
   memory.buffers = num_threads * max_columns * 4;
   memory.thread_scratch = round_up(linear_scratch_bytes(num_tokens), kCacheLine);
   memory.scratch = num_threads * memory.thread_scratch;
@@ -33,29 +33,29 @@ void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
   values_ = AlignedBuffer(memory.values);
   codes_ = AlignedBuffer(memory.codes);
   scales_ = AlignedBuffer(memory.scales);
-  sums_ = AlignedBuffer(memory.sums);
+  corrections_ = AlignedBuffer(memory.corrections);
   buffers_ = AlignedBuffer(memory.buffers);
   scratch_bytes_ = memory.thread_scratch;
   scratch_ = AlignedBuffer(memory.scratch);
 }
 
 int64_t LinearRunner::num_bytes() const {
-  return values_.num_bytes() + codes_.num_bytes() + scales_.num_bytes() + sums_.num_bytes() +
+  return values_.num_bytes() + codes_.num_bytes() + scales_.num_bytes() + corrections_.num_bytes() +
          buffers_.num_bytes() + scratch_.num_bytes();
 }
 
 InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) const {
   const int64_t element_bytes = view.input == InputKind::kInt8 ? 1 : kernels_.bf16_input_bytes;
   const int64_t code_bytes = round_up(view.num_columns * element_bytes, kCacheLine);
-  const InputLayout layout = kernels_.input_layout(view, num_tokens);
+  const bool tiled = kernels_.takes_tiles(view, num_tokens);
   // A cache line more than a power of two: rows side by side do not share their cache sets.
   return {values_.as<float>(),
           view.num_columns + kCacheLine / 4,
           codes_.get(),
-          layout == InputLayout::kRows ? code_bytes + kCacheLine : code_bytes,
-          layout,
+          tiled ? code_bytes : code_bytes + kCacheLine,
+          tiled,
           scales_.as<float>(),
-          sums_.as<int32_t>()};
+          corrections_.as<int32_t>()};
 }
 
 void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,

@@ -24,7 +24,7 @@ struct LinearMemory {
   int64_t values;
   int64_t codes;
   int64_t scales;
-  int64_t sums;
+  int64_t corrections;
   int64_t buffers;
   int64_t thread_scratch;  // of each thread
   int64_t scratch;
@@ -72,12 +72,12 @@ class LinearRunner {
   ThreadPool& pool_;
   int64_t max_columns_ = 0;
   int64_t scratch_bytes_ = 0;
-  AlignedBuffer values_;   // fp32 input: [T][columns + 16]
-  AlignedBuffer codes_;    // [T][columns * 4 + 64] at most
-  AlignedBuffer scales_;   // [T][columns / 32]
-  AlignedBuffer sums_;     // [T][columns / 32]
-  AlignedBuffer buffers_;  // [shares][columns], a row in the making
-  AlignedBuffer scratch_;  // [shares][scratch_bytes_]
+  AlignedBuffer values_;       // fp32 input: [T][columns + 16]
+  AlignedBuffer codes_;        // [T][columns * 4 + 64] at most
+  AlignedBuffer scales_;       // [T][columns / 32]
+  AlignedBuffer corrections_;  // [T][columns / 32]
+  AlignedBuffer buffers_;      // [shares][columns], a row in the making
+  AlignedBuffer scratch_;      // [shares][scratch_bytes_]
 };
 
 }  // namespace paredown

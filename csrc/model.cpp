@@ -59,9 +59,9 @@ StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_t
 
 int64_t StepMemory::total() const {
   int64_t sum = 0;
-  for (const int64_t bytes :
-       {hidden, wide, wide, wide, angles, angles, linears.values, linears.codes, linears.scales,
-        linears.sums, linears.buffers, linears.scratch, attention.partials, attention.scratch}) {
+  for (const int64_t bytes : {hidden, wide, wide, wide, angles, angles, linears.values,
+                              linears.codes, linears.scales, linears.corrections, linears.buffers,
+                              linears.scratch, attention.partials, attention.scratch}) {
     sum += AlignedBuffer::padded(bytes);
   }
   return sum;

@@ -8,47 +8,52 @@
 namespace paredown {
 namespace {
 
-InputLayout input_layout(const LinearView& w, int64_t num_tokens) {
+// So few tokens that codes are decoded in registers: for more, once to memory or for tiles.
+inline bool few_tokens(const LinearView& w, int64_t num_tokens) {
+  return num_tokens <= (w.group_size == 32 ? kFewTokensShortGroups : kFewTokens);
+}
+
+bool takes_tiles(const LinearView& w, int64_t num_tokens) {
 #if defined(PAREDOWN_HAS_TILES)
-  if (w.input == InputKind::kBf16) return InputLayout::kTiles;
-  const int64_t few = w.group_size == 32 ? kFewPairedTokens : kFewTokens;
-  if (w.input != InputKind::kInt8 || num_tokens <= few) return InputLayout::kRows;
-  if (w.num_groups == 1) {
-    return w.num_columns % 64 == 0 ? InputLayout::kTiles : InputLayout::kRows;
-  }
+  if (w.input != InputKind::kInt8) return w.input == InputKind::kBf16;
+  if (few_tokens(w, num_tokens)) return false;
+  if (w.num_groups == 1) return w.num_columns % 64 == 0;
   const bool fits_bytes = w.kind != WeightKind::kInt8 || w.zero_points == nullptr;
-  if (!fits_bytes || !fits_decoded(w)) return InputLayout::kRows;
-  const bool in_pairs = w.group_size == 32 && w.num_groups % 2 == 0;
-  return in_pairs && num_tokens <= kPairedTokens ? InputLayout::kPairedTiles : InputLayout::kTiles;
+  return fits_bytes && fits_decoded(w);
 #else
   (void)w;
   (void)num_tokens;
-  return InputLayout::kRows;
+  return false;
 #endif
 }
 
-// Weights whose codes are read in registers for up to kIntTokens tokens at a time.
+// Weights whose codes are read in registers: panels side by side for as many tokens as leave room
+// for their sums, one after the other for more.
 template <int kBits>
-void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
-                    int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
+inline void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
+                           int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
   if (num_tokens == 1) {
-    return int_few<kBits, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+    int_few<kBits, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+  } else if (num_tokens <= kGroupTokens) {
+    int_few<kBits, kGroupTokens, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+                                                         panel_end);
+  } else {
+    int_few<kBits, kSerialTokens, kIntPanels, kSerialPanels>(w, in, out, num_tokens, panel_begin,
+                                                             panel_end);
   }
-  int_few<kBits, kIntTokens, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
 }
 
 void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
                 int64_t panel_begin, int64_t panel_end, void* scratch) {
-  const bool few = num_tokens <= kFewTokens || !fits_decoded(w);
+  const bool few = few_tokens(w, num_tokens) || !fits_decoded(w);
 #if defined(PAREDOWN_HAS_TILES)
-  const bool tiled = in.layout != InputLayout::kRows;
-  if (tiled && w.num_groups > 1) {
+  if (in.tiled && w.num_groups > 1) {
     return token_blocks(w, in, out, num_tokens,
                         [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
                           group_tiles(w, rows, outputs, count, panel_begin, panel_end, scratch);
                         });
   }
-  if (tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  if (in.tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 #endif
   if (w.kind == WeightKind::kInt8 && few) {
     return int_few_tokens<8>(w, in, out, num_tokens, panel_begin, panel_end);
@@ -64,13 +69,13 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
   }
   switch (w.kind) {
     case WeightKind::kInt2:
-      return int_few<2, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+      return int_few<2, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
     case WeightKind::kInt3:
-      return int_few<3, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+      return int_few<3, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
     case WeightKind::kInt5:
-      return int_few<5, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+      return int_few<5, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
     default:
-      return int_few<6, 1, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+      return int_few<6, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
   }
 }
 

@@ -17,11 +17,11 @@ inline I32x16 broadcast_codes(const int8_t* codes) {
   return set_i(four);
 }
 
-// What the unsigned codes of a group add too much: zero point times the sum of the inputs. It
-// starts the sum; sums wrap modulo 2^32 on the way and end within int32.
-inline I32x16 correction(const LinearView& w, int64_t index, int32_t code_sum) {
-  if (w.zero_points != nullptr) return mul(load_u8_as_i32(w.zero_points + index), set_i(-code_sum));
-  return set_i(-code_sum * (1 << (weight_bits(w.kind) - 1)));
+// What the unsigned codes of a group add too much starts its sum; sums wrap modulo 2^32 on the way
+// and end within int32.
+inline I32x16 correction(const LinearView& w, int64_t index, const int32_t* of_input) {
+  const I32x16 all = set_i(*of_input);
+  return w.zero_points == nullptr ? all : mul(load_u8_as_i32(w.zero_points + index), all);
 }
 
 // total + input scale * weight scale * sum, the scales as far as a group has its own.
@@ -101,7 +101,8 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
         fetch_scales(w, index + kPanels * w.weight_groups * kLanes);
       }
       for (int t = 0; t < kTokens; ++t) {
-        sums[t][p] = correction(w, index, in.sums[input_index(token + t, w.num_groups, group)]);
+        sums[t][p] =
+            correction(w, index, in.corrections + input_index(token + t, w.num_groups, group));
       }
     }
     add_products<kBits, kSmall, kTokens, kPanels>(source, w.group_size, x + group * w.group_size,
@@ -128,26 +129,33 @@ inline void finish_tile(const LinearView& w, const InputRows& in, const OutputRo
   }
 }
 
-// Few tokens: the weight is read once, its codes decoded in registers.
-template <int kBits, int kTokens, int kPanels>
+// Few tokens: the weight is read once, its codes decoded in registers, of kTogether panels at a
+// time; kPanels are finished together.
+template <int kBits, int kTokens, int kPanels, int kTogether>
 void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
              int64_t panel, int64_t panel_end) {
   const int64_t panel_bytes = w.num_columns * kLanes / 8 * kBits;
   for (; panel + kPanels <= panel_end; panel += kPanels) {
-    const CodeSource source{static_cast<const uint8_t*>(w.values) + panel * panel_bytes,
-                            panel_bytes, kPanels * panel_bytes};
+    const auto* codes = static_cast<const uint8_t*>(w.values) + panel * panel_bytes;
     token_tiles<kTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
       F32x16 totals[tokens.value][kPanels];
-      for (auto& row : totals) {
-        for (F32x16& total : row) total = zero_f();
+      for (int p = 0; p < kPanels; p += kTogether) {
+        const CodeSource source{codes + p * panel_bytes, panel_bytes, kPanels * panel_bytes};
+        F32x16 part[tokens.value][kTogether];
+        for (auto& row : part) {
+          for (F32x16& total : row) total = zero_f();
+        }
+        add_groups<kBits, is_small(kBits), tokens.value, kTogether>(w, in, source, token, panel + p,
+                                                                    0, w.num_groups, part);
+        for (int t = 0; t < tokens.value; ++t) {
+          for (int i = 0; i < kTogether; ++i) totals[t][p + i] = part[t][i];
+        }
       }
-      add_groups<kBits, is_small(kBits), tokens.value, kPanels>(w, in, source, token, panel, 0,
-                                                                w.num_groups, totals);
       finish_tile<tokens.value, kPanels>(w, in, out, token, panel, totals);
     });
   }
   if constexpr (kPanels > 1) {
-    int_few<kBits, kTokens, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
+    int_few<kBits, kTokens, kPanels / 2, 1>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 

@@ -51,7 +51,7 @@ inline void row_tile(const LinearView& w, const InputRows& in, const OutputRows&
     const int t = i / kPanels;
     const int64_t index = (panel + i % kPanels) * kLanes;
     sums[t][i % kPanels] = stretch.first == 0
-                               ? correction(w, index, in.sums[input_index(token + t, 1, 0)])
+                               ? correction(w, index, in.corrections + input_index(token + t, 1, 0))
                                : load_i(waiting + i * kLanes);
   }
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
@@ -97,15 +97,18 @@ void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, i
     for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
       stretch = stretch_at(w, first, kStretchColumns);
       const CodeSource source = decoded_source<kPanels>(w, panel, stretch, decoded);
-      token_tiles<kIntTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-        float* waiting = carry + token * kPanels * kLanes;
-        if (w.num_groups == 1) {
-          return row_tile<kSmall, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
-                                                         waiting);
-        }
-        group_tile<kSmall, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
-                                                  waiting);
-      });
+      auto waiting = [&](int64_t token) { return carry + token * kPanels * kLanes; };
+      if (w.num_groups == 1) {
+        token_tiles<kIntTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+          row_tile<kSmall, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
+                                                  waiting(token));
+        });
+      } else {
+        token_tiles<kGroupTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+          group_tile<kSmall, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
+                                                    waiting(token));
+        });
+      }
     }
   }
   if constexpr (kPanels > 1) {

@@ -54,55 +54,40 @@ __attribute__((noinline)) void decode_signed(const LinearView& w, int64_t panel,
   }
 }
 
-// What one tile product covers: steps of so many columns, so many tokens, so many groups. A store
-// of a tile costs the same however few its rows, so that few tokens pair their groups.
-struct TileForm {
-  int step_columns;
-  int num_tokens;
-  int num_groups;
-};
-constexpr TileForm kWholeSteps{64, kLanes, 1};
-constexpr TileForm kHalfSteps{32, kLanes, 1};
-constexpr TileForm kPairedGroups{64, kPairedTokens, 2};
-
 // Codes of 8 bits are taken as they lie, unsigned, and corrected; others are made signed.
 enum class TileCodes { kSigned, kBytes };
 
 // One panel of a stretch of columns against the tokens of a tile.
 struct GroupTile {
   int64_t panel;
-  int64_t first_column;     // of the stretch
-  int64_t product_columns;  // of one tile product
-  const uint8_t* codes;     // B tiles from the stretch's first column
-  int64_t ahead;            // codes of 8 bits: bytes from a B tile to one to fetch, or 0
-  uint8_t* decoded;         // where `codes` are still to be decoded to, or null
-  const uint8_t* x;         // A tiles, from the row's first column
-  int64_t scale_index;      // of the stretch's first group, weight
-  const float* x_scales;    // [groups][16 tokens], input
-  const int32_t* x_sums;    // [groups][16 tokens], of the input's codes
+  int64_t first_column;        // of the stretch
+  const uint8_t* codes;        // B tiles from the stretch's first column
+  int64_t ahead;               // codes of 8 bits: bytes from a B tile to one to fetch, or 0
+  uint8_t* decoded;            // where `codes` are still to be decoded to, or null
+  const uint8_t* x;            // A tiles, from the row's first column
+  int64_t scale_index;         // of the stretch's first group, weight
+  const float* x_scales;       // [groups][16 tokens], input
+  const int32_t* corrections;  // [groups][16 tokens], of codes of 8 bits
 };
 
-template <int kC, TileForm kForm, TileCodes kCodes>
-inline void group_product(const GroupTile& tile, int64_t index, int32_t* product) {
-  int64_t column = index * tile.product_columns;
-  const int64_t end = column + tile.product_columns;
+template <int kC, int kStep, TileCodes kCodes>
+inline void group_product(const GroupTile& tile, int64_t group_size, int64_t index,
+                          int32_t* product) {
+  int64_t column = index * group_size;
+  const int64_t end = column + group_size;
   tile_zero<kC>();
-  for (; column < end; column += kForm.step_columns) {
+  for (; column < end; column += kStep) {
     const auto x_column = static_cast<uint64_t>(tile.first_column + column);
     const uint8_t* a = tile.x + x_column / 64 * kTileBytes + x_column % 64;
     const uint8_t* b = tile.codes + column * kLanes;
-    constexpr int kA = kForm.step_columns == 32 ? 5 : 4;  // as deep as a step: TileDepth
+    constexpr int kA = kStep == 32 ? 5 : 4;  // as deep as a step: TileDepth
     constexpr int kB = kA + 2;
     tile_load<kA>(a, 64);
     tile_load<kB>(b, 64);
     if constexpr (kCodes == TileCodes::kBytes) {
-      if (tile.ahead > 0) {
-        for (int64_t line = 0; line < kForm.step_columns * kLanes; line += 64) {
-          __builtin_prefetch(b + tile.ahead + line, 0, 2);
-        }
+      for (int64_t line = 0; tile.ahead > 0 && line < kStep * kLanes; line += 64) {
+        __builtin_prefetch(b + tile.ahead + line, 0, 2);
       }
-    }
-    if constexpr (kCodes == TileCodes::kBytes) {
       tile_dot_su<kC, kA, kB>();
     } else {
       tile_dot_ss<kC, kA, kB>();
@@ -114,19 +99,16 @@ inline void group_product(const GroupTile& tile, int64_t index, int32_t* product
 enum class GroupScales { kBoth, kWeight, kInput };
 
 // The rows of a product that belong to one group, scaled and added.
-template <GroupScales kScales, TileCodes kCodes, int kTokens>
+template <GroupScales kScales, TileCodes kCodes>
 inline void add_group_product(const LinearView& w, const GroupTile& tile, int64_t group,
-                              const int32_t* product, F32x16 (&totals)[kTokens]) {
+                              const int32_t* product, F32x16 (&totals)[kLanes]) {
   F32x16 scale = set_f(1.0f);
   if constexpr (kScales != GroupScales::kInput) {
     scale = load_scales(w, tile.scale_index + group * kLanes);
   }
   const float* x_scales = tile.x_scales + group * kLanes;
-  alignas(64) int32_t corrections[kLanes];
-  if constexpr (kCodes == TileCodes::kBytes) {
-    store_i(corrections, sub(zero_i(), shift_left<7>(load_i(tile.x_sums + group * kLanes))));
-  }
-  unroll<kTokens>([&](auto t) {
+  const int32_t* corrections = tile.corrections + group * kLanes;
+  unroll<kLanes>([&](auto t) {
     I32x16 dot = load_i(product + t.value * kLanes);
     if constexpr (kCodes == TileCodes::kBytes) dot = add(dot, set_i(corrections[t.value]));
     F32x16 sum = to_float(dot);
@@ -142,28 +124,27 @@ constexpr int64_t kDecodedAhead = 4;
 // Products [0, num_products) of the tile, added to sums [tokens][stride]. A product is asked for
 // two products before it is needed. Codes are decoded product by product, so that the weight is
 // read at an even pace, which the processor's own prefetching follows.
-template <GroupScales kScales, TileForm kForm, TileCodes kCodes>
+template <GroupScales kScales, int kStep, TileCodes kCodes>
 __attribute__((noinline)) void add_group_tiles(const LinearView& w, const GroupTile& tile,
                                                int64_t num_products, float* sums, int64_t stride,
                                                bool from_zero) {
-  constexpr int kTokens = kForm.num_tokens;
   alignas(64) int32_t products[4][kLanes * kLanes];
-  F32x16 totals[kTokens];
-  unroll<kTokens>(
+  F32x16 totals[kLanes];
+  unroll<kLanes>(
       [&](auto t) { totals[t.value] = from_zero ? zero_f() : load_f(sums + t.value * stride); });
   auto decode = [&](int64_t index) {
     if (tile.decoded == nullptr || index >= num_products) return;
-    const int64_t column = index * tile.product_columns;
-    decode_signed(w, tile.panel, tile.first_column + column, tile.product_columns,
+    const int64_t column = index * w.group_size;
+    decode_signed(w, tile.panel, tile.first_column + column, w.group_size,
                   tile.decoded + column * kLanes);
   };
   auto request = [&](int64_t index) {
     decode(index + kDecodedAhead);
     if (index >= num_products) return;
     if (index % 2 == 0) {
-      group_product<0, kForm, kCodes>(tile, index, products[index % 4]);
+      group_product<0, kStep, kCodes>(tile, w.group_size, index, products[index % 4]);
     } else {
-      group_product<1, kForm, kCodes>(tile, index, products[index % 4]);
+      group_product<1, kStep, kCodes>(tile, w.group_size, index, products[index % 4]);
     }
   };
   for (int64_t index = 0; index < kDecodedAhead; ++index) decode(index);
@@ -171,12 +152,9 @@ __attribute__((noinline)) void add_group_tiles(const LinearView& w, const GroupT
   request(1);
   for (int64_t index = 0; index < num_products; ++index) {
     request(index + 2);
-    unroll<kForm.num_groups>([&](auto g) {
-      add_group_product<kScales, kCodes>(w, tile, index * kForm.num_groups + g.value,
-                                         products[index % 4] + g.value * kTokens * kLanes, totals);
-    });
+    add_group_product<kScales, kCodes>(w, tile, index, products[index % 4], totals);
   }
-  unroll<kTokens>([&](auto t) { store_f(sums + t.value * stride, totals[t.value]); });
+  unroll<kLanes>([&](auto t) { store_f(sums + t.value * stride, totals[t.value]); });
 }
 
 // Panels [first, last) whose codes are decoded side by side, and where their sums wait: [tokens]
@@ -190,17 +168,16 @@ struct PanelGroup {
 };
 
 // A stretch of columns of some panels against all tokens.
-template <GroupScales kScales, TileForm kForm, TileCodes kCodes>
+template <GroupScales kScales, int kStep, TileCodes kCodes>
 inline void pass_tokens(const LinearView& w, const InputRows& in, const PanelGroup& panels,
                         const Stretch& stretch, int64_t num_tokens) {
   const int64_t group = stretch.first / w.group_size;
   GroupTile tile{};
   tile.first_column = stretch.first;
-  tile.product_columns = w.group_size * kForm.num_groups;
   for (int64_t token = 0; token < num_tokens; token += kLanes) {
     tile.x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
     tile.x_scales = in.scales + input_index(token, w.input_groups, group);
-    tile.x_sums = in.sums + input_index(token, w.num_groups, group);
+    tile.corrections = in.corrections + input_index(token, w.num_groups, group);
     tile.ahead = token == 0 ? panels_ahead(w) : 0;
     for (tile.panel = panels.first; tile.panel < panels.last; ++tile.panel) {
       const int64_t index = tile.panel - panels.first;
@@ -209,32 +186,30 @@ inline void pass_tokens(const LinearView& w, const InputRows& in, const PanelGro
       tile.codes = bytes ? packed_columns(w, tile.panel, stretch.first) : decoded;
       tile.decoded = bytes || token > 0 ? nullptr : decoded;
       tile.scale_index = (tile.panel * w.weight_groups + group) * kLanes;
-      add_group_tiles<kScales, kForm, kCodes>(w, tile, stretch.num_columns / tile.product_columns,
+      add_group_tiles<kScales, kStep, kCodes>(w, tile, stretch.num_columns / w.group_size,
                                               panels.sums + token * panels.stride + index * kLanes,
                                               panels.stride, stretch.first == 0);
     }
   }
 }
 
-template <TileForm kForm, TileCodes kCodes, class... Arguments>
+template <int kStep, TileCodes kCodes, class... Arguments>
 inline void pass_scaled(const LinearView& w, const Arguments&... arguments) {
   if (w.input_groups == 1) {
-    pass_tokens<GroupScales::kWeight, kForm, kCodes>(w, arguments...);
+    pass_tokens<GroupScales::kWeight, kStep, kCodes>(w, arguments...);
   } else if (w.weight_groups == 1) {
-    pass_tokens<GroupScales::kInput, kForm, kCodes>(w, arguments...);
+    pass_tokens<GroupScales::kInput, kStep, kCodes>(w, arguments...);
   } else {
-    pass_tokens<GroupScales::kBoth, kForm, kCodes>(w, arguments...);
+    pass_tokens<GroupScales::kBoth, kStep, kCodes>(w, arguments...);
   }
 }
 
 template <TileCodes kCodes, class... Arguments>
 inline void pass_stretch(const LinearView& w, const InputRows& in, const Arguments&... arguments) {
-  if (in.layout == InputLayout::kPairedTiles) {
-    pass_scaled<kPairedGroups, kCodes>(w, in, arguments...);
-  } else if (w.group_size % 64 == 0) {
-    pass_scaled<kWholeSteps, kCodes>(w, in, arguments...);
+  if (w.group_size % 64 == 0) {
+    pass_scaled<64, kCodes>(w, in, arguments...);
   } else {
-    pass_scaled<kHalfSteps, kCodes>(w, in, arguments...);
+    pass_scaled<32, kCodes>(w, in, arguments...);
   }
 }
 
@@ -248,9 +223,7 @@ void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out
   const bool few = padded * 4 <= kMinSums;
   const int64_t block = few ? kMinSums / padded / 2 * 2 : 2;
   const int64_t together = few ? 1 : 2;
-  const TileScope scope(w.group_size % 64 == 0 || in.layout == InputLayout::kPairedTiles
-                            ? TileDepth::kFull
-                            : TileDepth::kHalf);
+  const TileScope scope(w.group_size % 64 == 0 ? TileDepth::kFull : TileDepth::kHalf);
   for (int64_t first = panel_begin; first < panel_end; first += block) {
     const int64_t last = first + block < panel_end ? first + block : panel_end;
     Stretch stretch{0, 0, false};

@@ -28,7 +28,7 @@ inline void token_blocks(const LinearView& w, const InputRows& in, const OutputR
     InputRows rows = in;
     rows.codes = static_cast<uint8_t*>(in.codes) + token * in.code_stride;
     rows.scales += token * w.input_groups;
-    rows.sums += token * w.num_groups;
+    rows.corrections += token * w.num_groups;
     OutputRows outputs = out;
     outputs.values += token * out.row_stride;
     body(rows, outputs, num_tokens - token < block ? num_tokens - token : block);
@@ -131,10 +131,8 @@ inline F32x16 finished_sum(const LinearView& w, const InputRows& in, int64_t tok
                            const PanelEnd& end, const float* sum) {
   F32x16 total;
   if (w.input == InputKind::kInt8 && w.num_groups == 1) {
-    const int32_t code_sum = in.sums[input_index(token, 1, 0)];
-    const I32x16 correct = w.zero_points != nullptr
-                               ? mul(end.zero_points, set_i(-code_sum))
-                               : set_i(-code_sum * (1 << (weight_bits(w.kind) - 1)));
+    I32x16 correct = set_i(in.corrections[input_index(token, 1, 0)]);
+    if (w.zero_points != nullptr) correct = mul(end.zero_points, correct);
     total = to_float(add(load_i(sum), correct));
   } else {
     total = load_f(sum);

@@ -1,36 +1,25 @@
 // Input rows in the form of a weight's kernel: quantized to int8, rounded to bf16, or as they are.
 #pragma once
 
-#include <cstring>
-
 #include "decode.h"
 
 namespace paredown {
 namespace {
 
-// Index of token's entry of a group in InputRows::scales and ::sums.
+// Index of token's entry of a group in InputRows::scales and ::corrections.
 inline int64_t input_index(int64_t token, int64_t num_groups, int64_t group) {
   return (token / kLanes * num_groups + group) * kLanes + token % kLanes;
 }
 
-// Where a row of codes begins, and how far byte `i` of it lies from there: a run of 32 bytes is in
-// one piece in every layout.
+// Where a row of codes begins, and how far byte `i` of it lies from there: a run of 64 bytes is in
+// one piece in either layout.
 inline uint8_t* code_row(const InputRows& in, int64_t token) {
   auto* codes = static_cast<uint8_t*>(in.codes);
-  if (in.layout == InputLayout::kRows) return codes + token * in.code_stride;
+  if (!in.tiled) return codes + token * in.code_stride;
   return codes + token / kLanes * kLanes * in.code_stride + token % kLanes * 64;
 }
 inline int64_t code_offset(const InputRows& in, int64_t i) {
-  if (in.layout == InputLayout::kRows) return i;
-  const int64_t second_row =
-      in.layout == InputLayout::kPairedTiles ? i / 32 % 2 * kPairedTokens : 0;
-  return i / 64 * 64 * kLanes + second_row * 64 + i % 64;
-}
-
-// Paired tiles: zeros beside the codes of a group, which are at code_offset(in, first).
-inline void zero_beside(const InputRows& in, int64_t first, uint8_t* codes) {
-  const int64_t neighbour = first % 64 == 0 ? 32 : -32;
-  std::memset(codes + code_offset(in, first) + neighbour, 0, 32);
+  return in.tiled ? i / 64 * 64 * kLanes + i % 64 : i;
 }
 
 inline float largest_magnitude(const float* x, int64_t size) {
@@ -58,6 +47,7 @@ inline int32_t quantize(const InputRows& in, const float* x, int64_t first, int6
 inline void quantize_row(const LinearView& w, const InputRows& in, const float* row,
                          int64_t token) {
   uint8_t* codes = code_row(in, token);
+  const int32_t zero_point = w.zero_points == nullptr ? 1 << (weight_bits(w.kind) - 1) : 1;
   float scale = w.input_scale;
   float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int64_t group = 0; group < w.num_groups; ++group) {
@@ -70,9 +60,8 @@ inline void quantize_row(const LinearView& w, const InputRows& in, const float* 
       inverse = limit > 0.0f ? 127.0f / limit : 0.0f;
     }
     if (own_scale) in.scales[input_index(token, w.input_groups, group)] = scale;
-    in.sums[input_index(token, w.num_groups, group)] =
-        quantize(in, row, first, w.group_size, inverse, codes);
-    if (in.layout == InputLayout::kPairedTiles) zero_beside(in, first, codes);
+    in.corrections[input_index(token, w.num_groups, group)] =
+        zero_point * -quantize(in, row, first, w.group_size, inverse, codes);
   }
 }
 

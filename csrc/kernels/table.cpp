@@ -28,7 +28,7 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     PAREDOWN_QUOTE(PAREDOWN_ISA),
     kHasBf16Dot ? 2 : 4,
     prepare,
-    input_layout,
+    takes_tiles,
     linear,
     norm,
     prepare_heads,

@@ -26,13 +26,17 @@ constexpr int kCodedTokens = 4;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 8;
 constexpr int kIntTokens = 6;
+constexpr int kGroupTokens = 4;  // with groups, whose float sums take registers too
 constexpr int kIntPanels = 2;
+constexpr int kSerialTokens = 8;
+constexpr int kSerialPanels = 1;  // one after the other, for up to kSerialTokens
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 #if defined(PAREDOWN_HAS_TILES)
 constexpr int kFewTokens = 6;
-constexpr int kFewPairedTokens = 4;  // groups of 32 columns, which tiles take in pairs
+constexpr int kFewTokensShortGroups = 8;  // groups of 32 columns, half a tile deep
 #else
 constexpr int kFewTokens = 12;
+constexpr int kFewTokensShortGroups = 12;
 #endif
 // Products of codes below 8 bits are made differently.
 constexpr bool kHasSmallDot = false;
@@ -108,7 +112,6 @@ inline I32x16 zero_i() { return {_mm512_setzero_si512()}; }
 inline I32x16 set_i(int32_t x) { return {_mm512_set1_epi32(x)}; }
 inline I32x16 load_i(const void* p) { return {_mm512_loadu_si512(p)}; }
 inline I32x16 add(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
-inline I32x16 sub(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 inline I32x16 mul(I32x16 a, I32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
 inline I32x16 load_u8_as_i32(const uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};

@@ -24,9 +24,13 @@ constexpr int kCodedTokens = 2;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 2;
 constexpr int kIntTokens = 2;
+constexpr int kGroupTokens = 2;
+constexpr int kSerialTokens = 2;
+constexpr int kSerialPanels = 2;
 constexpr int kIntPanels = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 4;
+constexpr int kFewTokensShortGroups = 4;
 // Products of codes below 8 bits are made differently.
 constexpr bool kHasSmallDot = false;
 // dot4 of 8-bit codes costs no more than a float product.

@@ -27,9 +27,13 @@ constexpr int kCodedTokens = 2;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 4;
 constexpr int kIntTokens = 2;
+constexpr int kGroupTokens = 2;
+constexpr int kSerialTokens = 2;
+constexpr int kSerialPanels = 2;
 constexpr int kIntPanels = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
+constexpr int kFewTokensShortGroups = 8;
 // Products of codes below 8 bits are made differently.
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 constexpr bool kHasSmallDot = false;
