@@ -107,15 +107,21 @@ def test_same_bits_alone_whole_and_in_any_batch_and_chunking(
         assert np.array_equal(sequence.logits(), expected)
 
 
+# Kernels change their form with the number of tokens: steps of one token, and of every small number.
+STEPS = {"one": [1] * 50, "each": list(range(1, 20))}
+
+
 @pytest.mark.parametrize("isa", supported_isas())
 @pytest.mark.parametrize("format_name", WEIGHT_SPECS)
-def test_same_bits_decoding_token_by_token_on_every_instruction_set(
-    isa: str, format_name: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
+def test_same_bits_in_small_steps_on_every_instruction_set(
+    isa: str, format_name: str, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
     executor = random_executor(TINY, WEIGHT_SPECS[format_name], num_threads=2)
-    token_ids = random_tokens(np.random.default_rng(0), 50)
-    sequence = Sequence(token_ids=token_ids, pages=[9, 3, 60, 1], chunks=[1] * 50)
+    token_ids = random_tokens(np.random.default_rng(0), sum(steps))
+    pages = [9, 3, 60, 1, 17, 30, 2, 44, 5, 61, 12, 8]
+    sequence = Sequence(token_ids=token_ids, pages=pages, chunks=steps.copy())
     run_together(executor, [sequence])
     assert np.array_equal(sequence.logits(), alone_and_whole(executor, token_ids))
 
