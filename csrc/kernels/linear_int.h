@@ -82,7 +82,8 @@ inline __attribute__((always_inline)) void add_products(CodeSource source, int64
   }
 }
 
-// Groups [group, group_end) of a tile, added to `totals`.
+// Groups [group, group_end) of a tile, added to `totals`. Its tokens never cross a multiple of 16,
+// so that what belongs to them lies side by side (input_index).
 template <int kBits, bool kSmall, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void add_groups(const LinearView& w, const InputRows& in,
                                                       CodeSource source, int64_t token,
@@ -90,7 +91,10 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
                                                       int64_t group_end,
                                                       F32x16 (&totals)[kTokens][kPanels]) {
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride;
-  for (; group < group_end; ++group) {
+  const int32_t* corrections = in.corrections + input_index(token, w.num_groups, group);
+  const float* x_scales =
+      in.scales + input_index(token, w.input_groups, w.input_groups == 1 ? 0 : group);
+  for (; group < group_end; ++group, corrections += kLanes) {
     I32x16 sums[kTokens][kPanels];
     F32x16 scales[kPanels];
     for (int p = 0; p < kPanels; ++p) {
@@ -98,23 +102,20 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
       const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
       scales[p] = load_scales(w, index);
       if (source.ahead_bytes > 0 && w.weight_groups > 1) {
-        fetch_scales(w, index + kPanels * w.weight_groups * kLanes);
+        fetch_scales(w, index + 2 * w.weight_groups * kLanes);
       }
-      for (int t = 0; t < kTokens; ++t) {
-        sums[t][p] =
-            correction(w, index, in.corrections + input_index(token + t, w.num_groups, group));
-      }
+      for (int t = 0; t < kTokens; ++t) sums[t][p] = correction(w, index, corrections + t);
     }
     add_products<kBits, kSmall, kTokens, kPanels>(source, w.group_size, x + group * w.group_size,
                                                   in.code_stride, sums);
     source.codes += w.group_size * kLanes / 8 * kBits;
     for (int t = 0; t < kTokens; ++t) {
-      const float input_scale =
-          w.input_groups == 1 ? 1.0f : in.scales[input_index(token + t, w.num_groups, group)];
+      const float x_scale = w.input_groups == 1 ? 1.0f : x_scales[t];
       for (int p = 0; p < kPanels; ++p) {
-        totals[t][p] = add_group(w, totals[t][p], sums[t][p], scales[p], input_scale);
+        totals[t][p] = add_group(w, totals[t][p], sums[t][p], scales[p], x_scale);
       }
     }
+    if (w.input_groups > 1) x_scales += kLanes;
   }
 }
 
