@@ -1,5 +1,6 @@
 """What is measured, and the bars that the project sets itself for it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -108,7 +109,8 @@ def all_cases(output_formats: dict[str, str]) -> list[Case]:
     known = OUTPUT_FORMATS | output_formats
     cases = [
         *(case for model in MODELS[:2] for case in _single_cases(model)),
-        *_batch_cases("llama-3.2-1b"),
+        *_batch_cases("qwen2.5-0.5b", (32,)),
+        *_batch_cases("llama-3.2-1b", (8, 32)),
         *_small_model_cases(),
         *_long_context_cases("llama-3.2-1b"),
         Case(
@@ -154,7 +156,7 @@ def _single_cases(model: str) -> list[Case]:
     return cases
 
 
-def _batch_cases(model: str) -> list[Case]:
+def _batch_cases(model: str, sizes: Sequence[int]) -> list[Case]:
     return [
         Case(
             task="decode",
@@ -162,9 +164,9 @@ def _batch_cases(model: str) -> list[Case]:
             prompt_tokens=BATCH_PROMPT_TOKENS,
             num_steps=BATCH_STEPS,
             num_sequences=num_sequences,
-            bar=bar,
+            bar=BATCH_BARS[num_sequences],
         )
-        for num_sequences, bar in BATCH_BARS.items()
+        for num_sequences in sizes
     ]
 
 
