@@ -107,7 +107,7 @@ def test_same_bits_alone_whole_and_in_any_batch_and_chunking(
         assert np.array_equal(sequence.logits(), expected)
 
 
-# Kernels change their form with the number of tokens: steps of one token, and of every small number.
+# Kernels change their form with the number of tokens: steps of one, and of every small number.
 STEPS = {"one": [1] * 50, "each": list(range(1, 20))}
 
 
