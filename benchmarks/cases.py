@@ -64,6 +64,8 @@ class Case:
             parts.append(f"b{self.num_sequences}")
         if self.kv_dtype != "bf16":
             parts.append(f"kv-{self.kv_dtype}")
+        if self.rival_kv_dtype is not None:
+            parts.append("ours-alone")
         return " ".join(parts)
 
     @property
@@ -197,4 +199,6 @@ def _long_context_cases(model: str) -> list[Case]:
         num_steps=LONG_CONTEXT_STEPS,
         bar=Bar(min_ratio=1.2),
     )
-    return [case, replace(case, kv_dtype="int8", rival_kv_dtype="bf16")]
+    narrow = replace(case, kv_dtype="int8")
+    faster = replace(narrow, rival_kv_dtype="bf16", with_peers=False, bar=Bar(min_ratio=1.0))
+    return [case, narrow, faster]
