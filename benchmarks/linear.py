@@ -11,12 +11,16 @@ over all, so that a neighbour's load hits all of them; medians are shown.
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+# Else oneDNN's threads spin on while it is another's turn, on cores that this one needs.
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 import numpy as np
 import torch
