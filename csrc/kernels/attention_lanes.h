@@ -84,10 +84,7 @@ class AttentionLanes {
     if constexpr (kKind == KvKind::kInt4) {
       auto* keys = reinterpret_cast<uint8_t*>(scratch_.keys) + page * size;
       auto* values = reinterpret_cast<uint8_t*>(scratch_.values) + page * size;
-      unpack_keys(head_dim_, head, keys);
-      for (int64_t i = 0; i < size; i += kQuadBytes) {
-        store_u8(values + i, unpack_values(head + size / 2 + i / 2));
-      }
+      unpack_page(head_dim_, head, keys, values);
       keys_[page] = keys;
       values_[page] = values;
     }

@@ -160,5 +160,14 @@ inline void unpack_keys(int64_t head_dim, const uint8_t* nibbles, uint8_t* codes
 // 16 dims of four int4 values, the same.
 inline U8x64 unpack_values(const uint8_t* nibbles) { return sub(load_nibbles(nibbles), set_u8(8)); }
 
+// The keys and values of one kv head of an int4 page as int8 codes.
+inline void unpack_page(int64_t head_dim, const uint8_t* head, uint8_t* keys, uint8_t* values) {
+  const int64_t size = head_dim * kPageSize;
+  unpack_keys(head_dim, head, keys);
+  for (int64_t i = 0; i < size; i += kQuadBytes) {
+    store_u8(values + i, unpack_values(head + size / 2 + i / 2));
+  }
+}
+
 }  // namespace
 }  // namespace paredown
