@@ -2,7 +2,13 @@
 
 Shapes: B sequences, T tokens, D hidden size, H query heads, K key-value heads, F intermediate
 size, C columns of a head, V vocabulary. Everything is float32 and nothing is cached.
+
+Whatever flows between two operations passes a point with a name, where a tap may look at it or put
+other values in its place: calibration gathers statistics there, and a quantizer of activations
+rounds there.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +20,46 @@ from paredown.formats.dequantize import dequantize
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import has_bias, layer_vectors, linear_roles, model_vectors
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+
+# Called with a point's name and the values there; what it returns goes on in their place.
+Tap = Callable[[str, Tensor], Tensor]
+
+# Of a layer, in the order they are passed. q, k and v are heads, after norms and rotation; scores
+# are the softmax's input and probabilities its output.
+LAYER_POINTS = (
+    "attention_input",
+    "q",
+    "k",
+    "v",
+    "scores",
+    "probabilities",
+    "o_input",
+    "attention_output",
+    "attention_sum",
+    "mlp_input",
+    "down_input",
+    "mlp_output",
+    "mlp_sum",
+)
+# Of the whole model: the sum of embeddings before the first layer, the last norm's output, the
+# logits.
+MODEL_POINTS = ("embedding", "output_input", "logits")
+
+# Where each linear layer of a transformer layer finds its input.
+INPUT_POINTS = {
+    "q": "attention_input",
+    "k": "attention_input",
+    "v": "attention_input",
+    "o": "o_input",
+    "gate": "mlp_input",
+    "up": "mlp_input",
+    "down": "down_input",
+}
+
+
+def untouched(point: str, x: Tensor) -> Tensor:
+    """The tap of a model that nobody watches."""
+    return x
 
 
 class RMSNorm(nn.Module):
@@ -70,6 +116,7 @@ class Layer(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.spec = spec
+        self.tap: Tap = untouched
         self.attention_norm = make_norm(spec, spec.hidden_size)
         self.mlp_norm = make_norm(spec, spec.hidden_size)
         if spec.qk_norm:
@@ -81,13 +128,16 @@ class Layer(nn.Module):
     def forward(
         self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor
     ) -> Tensor:
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), table, mask_TT)
-        return x_BTD + self.mlp(self.mlp_norm(x_BTD))
+        attention_BTD = self.attention(self.attention_norm(x_BTD), table, mask_TT)
+        x_BTD = self.tap("attention_sum", x_BTD + self.tap("attention_output", attention_BTD))
+        mlp_BTD = self.mlp(self.mlp_norm(x_BTD))
+        return self.tap("mlp_sum", x_BTD + self.tap("mlp_output", mlp_BTD))
 
     def attention(
         self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor
     ) -> Tensor:
-        spec = self.spec
+        spec, tap = self.spec, self.tap
+        x_BTD = tap("attention_input", x_BTD)
         num_groups = spec.num_heads // spec.num_kv_heads
         q_BHTC = self.heads("q", x_BTD)
         k_BKTC = self.heads("k", x_BTD)
@@ -96,12 +146,13 @@ class Layer(nn.Module):
             q_BHTC, k_BKTC = self.q_norm(q_BHTC), self.k_norm(k_BKTC)
         if table is not None:
             q_BHTC, k_BKTC = rotate(q_BHTC, table), rotate(k_BKTC, table)
+        q_BHTC, k_BKTC, v_BKTC = tap("q", q_BHTC), tap("k", k_BKTC), tap("v", v_BKTC)
         k_BHTC = k_BKTC.repeat_interleave(num_groups, dim=1)
         v_BHTC = v_BKTC.repeat_interleave(num_groups, dim=1)
-        scores_BHTT = q_BHTC @ k_BHTC.transpose(-1, -2) * spec.head_dim**-0.5
+        scores_BHTT = tap("scores", q_BHTC @ k_BHTC.transpose(-1, -2) * spec.head_dim**-0.5)
         weights_BHTT = scores_BHTT.masked_fill(~mask_TT, -torch.inf).softmax(dim=-1)
-        mixed_BTHC = (weights_BHTT @ v_BHTC).transpose(1, 2)
-        return self.apply_linear("o", mixed_BTHC.flatten(2))
+        mixed_BTHC = (tap("probabilities", weights_BHTT) @ v_BHTC).transpose(1, 2)
+        return self.apply_linear("o", tap("o_input", mixed_BTHC.flatten(2)))
 
     def heads(self, role: str, x_BTD: Tensor) -> Tensor:
         """A projection split into heads: [B, heads, T, C]."""
@@ -109,12 +160,13 @@ class Layer(nn.Module):
         return x_BTO.view(*x_BTO.shape[:2], -1, self.spec.head_dim).transpose(1, 2)
 
     def mlp(self, x_BTD: Tensor) -> Tensor:
+        x_BTD = self.tap("mlp_input", x_BTD)
         up_BTF = self.apply_linear("up", x_BTD)
         if self.spec.gated:
             up_BTF = activate(self.apply_linear("gate", x_BTD), self.spec) * up_BTF
         else:
             up_BTF = activate(up_BTF, self.spec)
-        return self.apply_linear("down", up_BTF)
+        return self.apply_linear("down", self.tap("down_input", up_BTF))
 
     def apply_linear(self, role: str, x: Tensor) -> Tensor:
         y: Tensor = self.get_submodule(role)(x)
@@ -127,6 +179,7 @@ class Decoder(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.spec = spec
+        self.tap: Tap = untouched
         self.embedding = nn.Embedding(spec.vocab_size, spec.hidden_size)
         if isinstance(spec.positions, LearnedPositions):
             num_rows = spec.max_positions + spec.positions.offset
@@ -148,38 +201,73 @@ class Decoder(nn.Module):
     def forward(self, token_ids_BT: Tensor) -> Tensor:
         """Logits [B, T, V] of each position's next token."""
         num_tokens = token_ids_BT.shape[1]
-        positions = self.spec.positions
-        x_BTD = self.embedding(token_ids_BT)
-        table = None
-        if isinstance(positions, LearnedPositions):
-            x_BTD = x_BTD + self.position_embedding(torch.arange(num_tokens) + positions.offset)
-        else:
-            table = rotation_table(positions, self.spec.head_dim, num_tokens)
-        mask_TT = attention_mask(num_tokens, self.spec.sliding_window)
+        x_BTD = self.embed(token_ids_BT)
+        table, mask_TT = position_inputs(self.spec, num_tokens)
         for layer in self.layers:
             x_BTD = layer(x_BTD, table, mask_TT)
+        return self.predict(x_BTD)
+
+    def embed(self, token_ids_BT: Tensor) -> Tensor:
+        """[B, T, D], what enters the first layer."""
+        x_BTD = self.embedding(token_ids_BT)
+        positions = self.spec.positions
+        if isinstance(positions, LearnedPositions):
+            steps = torch.arange(token_ids_BT.shape[1])
+            x_BTD = x_BTD + self.position_embedding(steps + positions.offset)
+        return self.tap("embedding", x_BTD)
+
+    def predict(self, x_BTD: Tensor) -> Tensor:
+        """Logits [B, T, V] from what leaves the last layer."""
         output = self.embedding if self.spec.tied_embeddings else self.output
-        logits_BTV: Tensor = functional.linear(self.final_norm(x_BTD), output.weight)
-        return logits_BTV
+        normed_BTD = self.tap("output_input", self.final_norm(x_BTD))
+        return self.tap("logits", functional.linear(normed_BTD, output.weight))
+
+
+def position_inputs(
+    spec: ModelSpec, num_tokens: int
+) -> tuple[tuple[Tensor, Tensor] | None, Tensor]:
+    """What every layer is told of positions: the rotation table where there is one, the mask."""
+    table = None
+    if not isinstance(spec.positions, LearnedPositions):
+        table = rotation_table(spec.positions, spec.head_dim, num_tokens)
+    return table, attention_mask(num_tokens, spec.sliding_window)
 
 
 def read_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The checkpoint's tensors under the decoder's names."""
-    spec = checkpoint.spec
+    state = read_tables(checkpoint)
+    for layer in range(checkpoint.spec.num_layers):
+        for name, values in read_layer(checkpoint, layer).items():
+            state[f"layers.{layer}.{name}"] = values
+    return state
+
+
+def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """What stands before and after the layers: embeddings, the last norm, the output layer."""
     state = {"embedding.weight": dequantize(checkpoint.embedding())}
     positions = checkpoint.position_embedding()
     if positions is not None:
         state["position_embedding.weight"] = positions.to_float32()
-    if not spec.tied_embeddings:
+    if not checkpoint.spec.tied_embeddings:
         state["output.weight"] = dequantize(checkpoint.output())
-    for role in model_vectors(spec):
+    for role in model_vectors(checkpoint.spec):
         state[role] = present(checkpoint.vector(role))
-    for layer in range(spec.num_layers):
-        for role in linear_roles(spec):
-            state[f"layers.{layer}.{role}.weight"] = dequantize(checkpoint.linear(role, layer))
-        for role in layer_vectors(spec):
-            state[f"layers.{layer}.{role}"] = present(checkpoint.vector(role, layer))
-    # A copy, because a mapped file's arrays are read-only and torch knows no such tensors.
+    return _tensors(state)
+
+
+def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
+    """One transformer layer's tensors under `Layer`'s names."""
+    state = {
+        f"{role}.weight": dequantize(checkpoint.linear(role, layer))
+        for role in linear_roles(checkpoint.spec)
+    }
+    for role in layer_vectors(checkpoint.spec):
+        state[role] = present(checkpoint.vector(role, layer))
+    return _tensors(state)
+
+
+def _tensors(state: dict[str, npt.NDArray[np.float32]]) -> dict[str, Tensor]:
+    """Copies, because a mapped file's arrays are read-only and torch knows no such tensors."""
     return {name: torch.from_numpy(values.copy()) for name, values in state.items()}
 
 
