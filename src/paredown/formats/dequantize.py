@@ -17,13 +17,19 @@ def dequantize(weight: Weight) -> npt.NDArray[np.float32]:
         if weight.spec.dtype == "bf16":
             return bf16_to_float32(weight.values_OI)
         return weight.values_OI.astype(np.float32)
+    return round_to(unrounded(weight), weight.scale_dtype)
+
+
+def unrounded(weight: Weight) -> npt.NDArray[np.float32]:
+    """[O, I] of a quantized weight in float32, before the rounding to the dtype of the scale: what
+    the native core multiplies with."""
     assert weight.scales_OG is not None
     num_rows, num_columns = weight.shape
     num_groups = weight.scales_OG.shape[1]
     values_OGC = _unscaled(weight).reshape(num_rows, num_groups, -1)
     with np.errstate(over="ignore"):
         values_OGC *= weight.scales_OG[:, :, None]
-    return round_to(values_OGC, weight.scale_dtype).reshape(num_rows, num_columns)
+    return values_OGC.reshape(num_rows, num_columns)
 
 
 def _unscaled(weight: Weight) -> npt.NDArray[np.float32]:

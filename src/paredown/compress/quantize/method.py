@@ -1,0 +1,90 @@
+"""What methods have in common: what they are asked for, what they know, what they answer.
+
+A quantizer makes a stored weight of one linear layer's floats. A transform changes a whole
+transformer layer before that, without changing what it computes, so that less is lost.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from paredown.formats.dequantize import unrounded
+from paredown.formats.weight import Weight
+from paredown.models.decoder import Layer, Tap
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import ScaleDType, WeightSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What one linear layer is to become. Scales have the dtype of the checkpoint's floats."""
+
+    spec: WeightSpec
+    scale_dtype: ScaleDType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """What calibration learned of the N rows x that a linear layer reads.
+
+    `hessian_II` is 2/N times the sum of x x^T, in float32 or float64; with one GPU-free pass it is
+    shared by all linear layers that read the same input.
+    """
+
+    hessian_II: Tensor
+    num_rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantized:
+    """`weight` as it will be stored; `notes` say what was not done as asked (a damping that had to
+    grow, a fallback), in words for the report."""
+
+    weight: Weight
+    notes: tuple[str, ...] = ()
+
+    def values(self) -> Tensor:
+        """[O, I] float32, what the layer multiplies with from now on."""
+        return torch.from_numpy(unrounded(self.weight))
+
+
+class Quantizer(Protocol):
+    """A frozen dataclass of a method's options with its one function."""
+
+    needs_hessian: ClassVar[bool]
+
+    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
+        """`weight_OI` [O, I] float32 or float64, which stays as it is; `moments` is there when
+        `needs_hessian` says so."""
+        ...
+
+
+class Block(Protocol):
+    """One transformer layer at work during calibration (compress/calibrate/block.py)."""
+
+    spec: ModelSpec
+    layer: Layer
+    table: tuple[Tensor, Tensor] | None
+    mask_TT: Tensor
+
+    def inputs(self) -> Iterator[Tensor]:
+        """The layer's calibration inputs, [B, T, D] each; as often as it is asked."""
+        ...
+
+    def run(self, tap: Tap, stop_after: str | None = None) -> None:
+        """Passes all calibration inputs through the layer as it is now, batch by batch, and lets
+        `tap` see (and change) the values at every point; ends each batch after the point
+        `stop_after`."""
+        ...
+
+
+class Transform(Protocol):
+    """A frozen dataclass of a method's options with its one function."""
+
+    def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
+        """Changes the weights of `block.layer` in place; `targets` says by role what its linear
+        layers will become (a role that stays in floats is not in it). Returns notes."""
+        ...

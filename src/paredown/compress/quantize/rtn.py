@@ -1,0 +1,39 @@
+"""Round to nearest (docs/round_to_nearest.md): every weight by itself, on a grid found from the
+weights alone."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from paredown.compress.grid import RangeEstimator, fit_grid, grouped, to_weight
+from paredown.compress.quantize.method import Moments, Quantized, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class RTN:
+    """`range` is how the grid's range is found. `per_tensor` gives all rows the same scale (and is
+    stored as rows that happen to share it): SmoothQuant's O1 to O3."""
+
+    needs_hessian: ClassVar[bool] = False
+
+    range: RangeEstimator = "minmax"
+    per_tensor: bool = False
+
+    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
+        spec = target.spec
+        values_OGC = grouped(weight_OI, spec.group_size)
+        if self.per_tensor:
+            whole = fit_grid(weight_OI.reshape(1, 1, -1), spec, target.scale_dtype, self.range)
+            rows = torch.ones(weight_OI.shape[0], 1, dtype=weight_OI.dtype)
+            grid = type(whole)(
+                spec=spec,
+                scale_dtype=target.scale_dtype,
+                scales_OG=whole.scales_OG * rows,
+                zeros_OG=whole.zeros_OG * rows,
+            )
+        else:
+            grid = fit_grid(values_OGC, spec, target.scale_dtype, self.range)
+        codes_OGC = grid.codes(values_OGC)
+        return Quantized(weight=to_weight(codes_OGC.reshape(weight_OI.shape), grid))
