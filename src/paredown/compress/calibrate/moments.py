@@ -1,0 +1,63 @@
+"""The second moments of a linear layer's inputs, summed batch by batch (GPTQ, arXiv 2210.17323).
+
+Shapes: N rows of inputs so far, I input columns.
+"""
+
+import torch
+from torch import Tensor
+
+from paredown.compress.quantize.method import Moments
+from paredown.errors import CheckpointError
+
+# Only the lower triangle is summed, in stripes of this many columns: little more than half the
+# work, and stripes wide enough for a matrix product to run at its speed.
+_STRIPE_COLUMNS = 512
+
+
+class HessianSum:
+    """H = 2/N sum of x x^T over the rows x so far, as a running mean in float32. It needs the
+    memory of H [I, I] and no other."""
+
+    def __init__(self, num_columns: int) -> None:
+        self._hessian_II = torch.zeros(num_columns, num_columns, dtype=torch.float32)
+        self._num_rows = 0
+
+    def add(self, x: Tensor) -> None:
+        """Counts in the rows of `x` [.., I] of any float dtype. Raises CheckpointError where one
+        of its values is not finite; the sum is as before then."""
+        x_NI = x.reshape(-1, x.shape[-1]).float()
+        if x_NI.shape[0] == 0:
+            return
+        lowest, highest = x_NI.aminmax()
+        if not bool(torch.isfinite(lowest) and torch.isfinite(highest)):
+            raise _not_finite(f"values from {lowest.item()} to {highest.item()}")
+        total = self._num_rows + x_NI.shape[0]
+        for first in range(0, x_NI.shape[1], _STRIPE_COLUMNS):
+            last = first + _STRIPE_COLUMNS
+            self._hessian_II[first:, first:last].addmm_(
+                x_NI[:, first:].T, x_NI[:, first:last], beta=self._num_rows / total, alpha=2 / total
+            )
+        self._num_rows = total
+
+    def moments(self) -> Moments:
+        """The sum so far, exactly symmetric; it shares its memory with this object. Raises
+        CheckpointError when squares of the inputs passed the largest float."""
+        hessian_II = self._hessian_II
+        for first in range(0, hessian_II.shape[0], _STRIPE_COLUMNS):
+            last = first + _STRIPE_COLUMNS
+            square = hessian_II[first:last, first:last]
+            square.copy_(square.tril() + square.tril(-1).T)
+            hessian_II[first:last, last:] = hessian_II[last:, first:last].T
+        past_float_I = ~torch.isfinite(hessian_II.diagonal())
+        if bool(past_float_I.any()):
+            raise _not_finite(f"the sum of squares of column {int(past_float_I.nonzero()[0])}")
+        return Moments(hessian_II=hessian_II, num_rows=self._num_rows)
+
+
+def _not_finite(seen: str) -> CheckpointError:
+    return CheckpointError(
+        "the inputs of a linear layer are not finite numbers",
+        seen=seen,
+        remedy="The checkpoint is damaged or its activations pass the largest float; "
+        "use another one.",
+    )
