@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from paredown.compress.compress import CompressResult, compress
-from paredown.compress.recipe import SYNTAX, find_recipe
+from paredown.compress.recipe_names import SYNTAX, find_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.units import format_bytes

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from paredown.compress.recipe import SYNTAX
+from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.measurement import Measurement
 from paredown.models.resolve import resolve_model
 from paredown.optimize.choose import parse_quality_loss, quality_loss

@@ -1,32 +1,45 @@
-"""Round-to-nearest compression of a whole checkpoint: a standard folder in, a standard folder out.
+"""Compression of a whole checkpoint by a recipe: a standard folder in, a standard folder out.
 
-Quantized formats are for the linear layers of the transformer layers and, where the recipe says
-so, for the output layer; embeddings, norms and biases stay as they are. Float formats cast every
-tensor. One tensor at a time is in memory, and a bounded number of finished bytes.
+Quantized formats are for linear layers; embeddings, norms and biases stay as they are, unless a
+transform scaled them. Float formats cast every tensor. What needs no calibration is converted
+tensor by tensor: one is in memory, and a bounded number of finished bytes. What needs it is made
+first, layer by layer (compress/calibrate/walk.py), and lies on disk until it is written.
 
 An output layer that was tied to the embedding becomes a tensor of its own when it is quantized: the
 embedding, of which a step reads single rows, stays in float beside it.
 """
 
+import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.compress.recipe import HEAD, Recipe, find_recipe
+import torch
+
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.memory import predict_memory
+from paredown.compress.calibrate.walk import Plan, walk
+from paredown.compress.calibrate.workspace import open_workspace, workspace_path
+from paredown.compress.quantize.method import Target
+from paredown.compress.recipe import Recipe
+from paredown.compress.recipe_names import find_recipe
+from paredown.compress.schemes import Scheme, SchemeRow, resolve_schemes, scheme_rows
 from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
-from paredown.errors import CheckpointError, UnsupportedError
+from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.compressed_tensors import encode
 from paredown.formats.floating import cast
 from paredown.formats.quantization_config import quantization_config
-from paredown.formats.quantize import quantize
 from paredown.formats.tensor import StoredDType, StoredTensor
+from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import output_folder
+from paredown.models.content import content_digest
+from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.roles import linear_roles
-from paredown.spec.weight import ScaleDType, WeightSpec
+from paredown.spec.weight import ScaleDType
 
 # Files that are copied when the source has them; a model card speaks of the source alone.
 COPIED_FILES = (
@@ -47,8 +60,10 @@ COPIED_FILES = (
 CONFIG_DTYPES: dict[ScaleDType, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
-# Called with the number of tensors done and their total.
-OnProgress = Callable[[int, int], None]
+# Called with what is being done and the share of the whole that is done.
+OnProgress = Callable[[str, float], None]
+# The part of a calibrated run that its walk takes.
+_WALK_SHARE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +76,10 @@ class CompressResult:
     `kept`             tensors left as they were in a quantized format (norms, embeddings, ...)
     `untied`           the output layer was tied to the embedding and became a tensor of its own
     `clamped`          values beyond the range of the format that became its largest, by tensor
+    `schemes`          which linear layers became what
+    `notes`            of the methods: a damping that had to grow, a fallback, ...
+    `calibration`      the text that was looked at; None where none was needed
+    `predicted_bytes`  of memory at the peak of the calibration
     """
 
     name: str
@@ -71,164 +90,225 @@ class CompressResult:
     kept: tuple[str, ...]
     untied: bool
     clamped: dict[str, int]
+    schemes: tuple[SchemeRow, ...]
+    notes: tuple[str, ...] = ()
+    calibration: str | None = None
+    predicted_bytes: int | None = None
 
 
 def compress(
     source: Checkpoint,
     output: Path,
-    recipe_name: str,
+    recipe: Recipe | str,
     *,
     overwrite: bool = False,
+    calibration: Calibration | None = None,
     on_progress: OnProgress | None = None,
 ) -> CompressResult:
-    """Writes `source` by the recipe of that name to the folder `output`, which appears whole or not
-    at all; what was written is opened and checked before it appears.
+    """Writes `source` by the recipe (or that of the name) to the folder `output`, which appears
+    whole or not at all; what was written is opened and checked before it appears.
 
-    Raises ConfigError for an unknown recipe, UnsupportedError for one that this model cannot have
-    (the groups do not divide its columns, ...), OutputError when `output` cannot be written.
+    A calibrated run that was killed goes on where it was when it is started again. Raises
+    ConfigError for an unknown recipe or a missing calibration, UnsupportedError for a recipe that
+    this model cannot have (the groups do not divide its columns, ...), CapacityError when it would
+    not fit in memory, OutputError when `output` cannot be written.
     """
-    recipe = find_recipe(recipe_name)
-    _check_mixture(recipe)
-    _check_source(source, recipe.linear)
-    job = _Job(source, recipe, on_progress or (lambda done, total: None))
-    with output_folder(output, overwrite) as folder:
-        _copy_files(source.path, folder)
-        write_shards(folder, job.tensors())
-        config = json.dumps(job.config(), indent=2) + "\n"
-        (folder / "config.json").write_text(config, "utf-8")
-        written = Checkpoint.open(folder)
-        bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
-    return CompressResult(
-        name=recipe.name,
-        path=output,
-        bits_per_weight=bits_per_weight,
-        file_bytes=written.file_bytes,
-        num_quantized=len(job.quantized),
-        kept=tuple(job.kept),
-        untied=job.unties,
-        clamped=job.clamped,
+    if isinstance(recipe, str):
+        recipe = find_recipe(recipe)
+    report = on_progress or (lambda what, share: None)
+    _check_source(source)
+    schemes = resolve_schemes(recipe, source)
+    job = _Job(source, recipe, schemes)
+    if not recipe.needs_calibration:
+        return job.write(output, overwrite, report)
+    if calibration is None:
+        raise ConfigError(
+            "the recipe needs a calibration text",
+            seen=recipe.name,
+            remedy="Give one (Calibration), or use a recipe without calibration.",
+        )
+    check_output_folder(output, overwrite)
+    memory = predict_memory(
+        source.spec,
+        calibration.num_tokens,
+        any(scheme.quantizer.needs_hessian for scheme in schemes.values()),
     )
+    memory.require()
+    plan = Plan(
+        source=source,
+        schemes=schemes,
+        transforms=recipe.transforms,
+        calibration=calibration,
+        float_dtype=job.float_dtype,
+    )
+    fingerprint = _fingerprint(source, recipe, calibration)
+    with open_workspace(workspace_path(output), fingerprint) as workspace:
+        walk(plan, workspace, lambda what, share: report(what, _WALK_SHARE * share))
+        job.finished = workspace.tensors()
+        job.notes = workspace.notes
+        if workspace.resumed:
+            job.notes.append("went on with what an interrupted run had finished")
+
+        def rest(what: str, share: float) -> None:
+            report(what, _WALK_SHARE + (1 - _WALK_SHARE) * share)
+
+        return job.write(output, overwrite, rest, calibration.source, memory.total)
 
 
 class _Job:
-    """Makes the tensors one by one and remembers what it did."""
+    """Makes the tensors one by one and remembers what it did. `finished` are those that
+    calibration has made, by name."""
 
-    def __init__(self, source: Checkpoint, recipe: Recipe, on_progress: OnProgress) -> None:
+    def __init__(self, source: Checkpoint, recipe: Recipe, schemes: Mapping[str, Scheme]) -> None:
         self._source = source
         self._recipe = recipe
-        self._on_progress = on_progress
-        self._modules = _quantized_modules(source, recipe)
-        self.unties = recipe.head is not None and source.spec.tied_embeddings
-        self.quantized: list[str] = []
-        self.kept: list[str] = []
-        self.clamped: dict[str, int] = {}
+        self._schemes = schemes
+        self.float_dtype = _float_dtype(source, recipe)
+        self.finished: Mapping[str, StoredTensor] = {}
+        self.notes: list[str] = []
+        self._kept: list[str] = []
+        self._clamped: dict[str, int] = {}
 
-    def tensors(self) -> Iterator[tuple[str, StoredTensor]]:
+    @property
+    def _unties(self) -> bool:
+        return self._source.names.output in self._schemes and self._source.spec.tied_embeddings
+
+    def write(
+        self,
+        output: Path,
+        overwrite: bool,
+        on_progress: OnProgress,
+        calibration: str | None = None,
+        predicted_bytes: int | None = None,
+    ) -> CompressResult:
+        source = self._source
+        with output_folder(output, overwrite) as folder:
+            _copy_files(source.path, folder)
+            write_shards(folder, self._tensors(on_progress))
+            config = json.dumps(self._config(), indent=2) + "\n"
+            (folder / "config.json").write_text(config, "utf-8")
+            written = Checkpoint.open(folder)
+            bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
+        return CompressResult(
+            name=self._recipe.name,
+            path=output,
+            bits_per_weight=bits_per_weight,
+            file_bytes=written.file_bytes,
+            num_quantized=len(self._schemes),
+            kept=tuple(self._kept),
+            untied=self._unties,
+            clamped=self._clamped,
+            schemes=tuple(scheme_rows(self._schemes, source)),
+            notes=tuple(self.notes),
+            calibration=calibration,
+            predicted_bytes=predicted_bytes,
+        )
+
+    def _tensors(self, on_progress: OnProgress) -> Iterator[tuple[str, StoredTensor]]:
         names = list(self._source.tensors)
         for done, name in enumerate(names):
-            self._on_progress(done, len(names))
+            on_progress("writing", done / len(names))
             try:
                 yield from self._convert(name, self._source.tensors[name])
             except (CheckpointError, UnsupportedError) as error:
                 what = f"tensor {name}: {error.what}"
                 raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
-        self._on_progress(len(names), len(names))
+        on_progress("writing", 1.0)
 
-    def config(self) -> dict[str, object]:
+    def _config(self) -> dict[str, object]:
         config = dict(self._source.config)
-        dtype = CONFIG_DTYPES[self._float_dtype()]
+        dtype = CONFIG_DTYPES[self.float_dtype]
         if "torch_dtype" in config:
             config["torch_dtype"] = dtype
         if "dtype" in config or "torch_dtype" not in config:
             config["dtype"] = dtype
-        if self.unties:
+        if self._unties:
             config["tie_word_embeddings"] = False
-        linear, head, output = self._recipe.linear, self._recipe.head, self._source.names.output
-        if linear.is_quantized or head is not None:
-            config["quantization_config"] = quantization_config(
-                linear if linear.is_quantized else None,
-                ignore=[output] if head is None else [],
-                named={} if head is None else {output: head},
-            )
+        if self._schemes:
+            config["quantization_config"] = self._quantization_config()
         return config
+
+    def _quantization_config(self) -> dict[str, object]:
+        """One format for every linear module where most have it, the others by name."""
+        specs = {name: scheme.spec for name, scheme in self._schemes.items()}
+        modules = _linear_names(self._source)
+        common = Counter(specs[name] for name in modules if name in specs).most_common(1)
+        spec = common[0][0] if common and modules <= set(specs) else None
+        named = {name: own for name, own in specs.items() if own != spec}
+        output = self._source.names.output
+        ignore = [] if output in specs else [output]
+        return quantization_config(spec, ignore=ignore, named=named)
 
     def _convert(self, name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
         output = self._source.names.output
-        if self.unties and name == f"{self._source.names.embedding}.weight":
-            assert self._recipe.head is not None
-            yield from self._quantize(output, tensor, self._recipe.head)
-        if name in self._modules:
-            module = name.removesuffix(".weight")
-            yield from self._quantize(module, tensor, self._modules[name])
-        elif self._recipe.linear.is_quantized or tensor.dtype not in FLOATS:
-            self.kept.append(name)
+        if self._unties and name == f"{self._source.names.embedding}.weight":
+            yield from self._quantized(output, tensor)
+        module = name.removesuffix(".weight")
+        if name in self.finished:
+            yield name, self.finished[name]
+        elif module != name and module in self._schemes:
+            yield from self._quantized(module, tensor)
+        elif self._recipe.floats is None or tensor.dtype not in FLOATS:
+            self._kept.append(name)
             yield name, tensor
         else:
-            result = cast(tensor.to_float32(), self._float_dtype())
+            result = cast(tensor.to_float32(), self.float_dtype)
             if result.num_clamped:
-                self.clamped[name] = result.num_clamped
+                self._clamped[name] = result.num_clamped
             yield name, result.tensor
 
-    def _quantize(
-        self, module: str, tensor: StoredTensor, spec: WeightSpec
-    ) -> Iterator[tuple[str, StoredTensor]]:
+    def _quantized(self, module: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
         """Scales have the dtype that config.json names, so that a library that takes that for them
         dequantizes to the same bits."""
-        self.quantized.append(module)
-        weight = quantize(tensor.to_float32(), spec, self._float_dtype())
-        for suffix, part in encode(weight).items():
+        made = {name: own for name, own in self.finished.items() if _module_of(name) == module}
+        if made:
+            yield from made.items()
+            return
+        scheme = self._schemes[module]
+        target = Target(spec=scheme.spec, scale_dtype=self.float_dtype)
+        done = scheme.quantizer.quantize(torch.from_numpy(tensor.to_float32()), target, None)
+        self.notes += [f"{module}: {note}" for note in done.notes]
+        for suffix, part in encode(done.weight).items():
             yield f"{module}.{suffix}", part
 
-    def _float_dtype(self) -> ScaleDType:
-        """Of the floats in the folder: the format's, or that of the source's linear layers."""
-        if self._recipe.linear.dtype in ("fp32", "bf16", "fp16"):
-            return self._recipe.linear.dtype
-        return FLOATS[self._source.tensors[next(iter(self._modules))].dtype]
+
+def _float_dtype(source: Checkpoint, recipe: Recipe) -> ScaleDType:
+    """Of the floats in the folder: the recipe's, or that of the source's linear layers."""
+    if recipe.floats is not None:
+        return recipe.floats
+    role = linear_roles(source.spec)[0]
+    return FLOATS[source.tensors[f"{source.linear_name(role, 0)}.weight"].dtype]
 
 
-def _quantized_modules(source: Checkpoint, recipe: Recipe) -> dict[str, WeightSpec]:
-    """The format of each tensor that becomes codes, by name."""
-    modules: dict[str, WeightSpec] = {}
-    if recipe.linear.is_quantized:
-        roles = linear_roles(source.spec)
-        layers = range(source.spec.num_layers)
-        names = {source.linear_name(role, layer) for layer in layers for role in roles}
-        modules = {f"{name}.weight": recipe.linear for name in sorted(names)}
-    if recipe.head is not None and not source.spec.tied_embeddings:
-        modules[f"{source.names.output}.weight"] = recipe.head
-    return modules
+def _linear_names(source: Checkpoint) -> set[str]:
+    """Of the transformer layers' linear modules."""
+    layers, roles = range(source.spec.num_layers), linear_roles(source.spec)
+    return {source.linear_name(role, layer) for layer in layers for role in roles}
 
 
-def _check_mixture(recipe: Recipe) -> None:
-    """Transformers 5.23 reads packed zero points only while it dequantizes, and then takes the
-    first format of config.json for every module."""
-    linear, head = recipe.linear, recipe.head
-    if head is None or head == linear or not linear.is_quantized:
-        return
-    if not (linear.symmetric and head.symmetric):
-        raise UnsupportedError(
-            "two formats of which one is asymmetric cannot be told apart by Transformers",
-            seen=recipe.name,
-            remedy=f"Use one for both ({linear.name}{HEAD}{linear.name}) or symmetric ones.",
-        )
+def _module_of(name: str) -> str:
+    """Of a tensor: its name without the last part."""
+    return name.rpartition(".")[0]
 
 
-def _check_source(source: Checkpoint, spec: WeightSpec) -> None:
-    if source.config.get("quantization_config") is not None:
+def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -> str:
+    """Of all that the bytes of a calibrated run follow from."""
+    parts = [
+        content_digest(source, default_num_threads()),
+        json.dumps(source.config, sort_keys=True),
+        repr(recipe.steps),
+        calibration.digest,
+        torch.__version__,
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _check_source(source: Checkpoint) -> None:
+    if source.quantization is not None:
         raise UnsupportedError(
             "the checkpoint is compressed already",
             seen=f"quantization_config in {source.path / 'config.json'}",
             remedy="Compress the original, so that errors do not add up.",
-        )
-    transposed = [
-        role for role in linear_roles(source.spec) if source.names.source(role).transposed
-    ]
-    if spec.is_quantized and transposed:
-        raise UnsupportedError(
-            f"{spec.name} cannot be stored for {source.spec.family}: its linear layers are "
-            "transposed modules, which compressed-tensors does not know",
-            seen=f"transposed: {', '.join(transposed)}",
-            remedy="Use a float format (bf16, fp16).",
         )
 
 

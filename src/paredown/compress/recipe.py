@@ -1,49 +1,77 @@
-"""Recipe: which format each part of a model gets. Its name says it: int4-g128-head-int8."""
+"""Recipe: an ordered list of steps, each with what it is for. docs/recipes.md has examples.
+
+A transform step changes the layers without changing what they compute; a quantize step says what
+its targets become. Where two quantize steps name the same module the later one has it.
+"""
 
 from dataclasses import dataclass
 
-from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS, GROUP_SIZES
-from paredown.spec.weight import WeightSpec
+from paredown.compress.quantize.method import Quantizer, Transform
+from paredown.spec.kv import KVDType
+from paredown.spec.weight import ScaleDType, WeightSpec
 
-HEAD = "-head-"
-# For the help of every verb that takes recipes.
-SYNTAX = (
-    "bf16, fp16, fp32, fp8, int8, int8-asym, w8a8 (8-bit activations too), or int6, int5, int4, "
-    f"int3, int2 with groups of {', '.join(map(str, GROUP_SIZES))}: int4-g128, int3-g32-asym; "
-    f"{HEAD}FORMAT adds the output layer: int4-g128{HEAD}int8"
-)
+# Targets that are not the name of a module: every linear layer of the transformer layers, and the
+# output layer.
+LAYERS = "layers"
+HEAD = "head"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizeStep:
+    """`targets`: "layers", "head", a role ("down"), a module's whole name, or "re:" and a regular
+    expression that matches a module's whole name."""
+
+    quantizer: Quantizer
+    spec: WeightSpec
+    targets: tuple[str, ...] = (LAYERS,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformStep:
+    """For every transformer layer."""
+
+    transform: Transform
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """`linear` is for the linear layers of the transformer layers (a float format for every
-    tensor), `head` for the output layer; None leaves that as `linear` alone would."""
+    """`floats` casts every tensor that is not quantized (None keeps them as they are). `kv_dtype`
+    is what a server should keep keys and values in (None: its default)."""
 
-    linear: WeightSpec
-    head: WeightSpec | None = None
+    name: str
+    steps: tuple[QuantizeStep | TransformStep, ...] = ()
+    floats: ScaleDType | None = None
+    kv_dtype: KVDType | None = None
 
     @property
-    def name(self) -> str:
-        return self.linear.name + ("" if self.head is None else f"{HEAD}{self.head.name}")
+    def transforms(self) -> tuple[Transform, ...]:
+        return tuple(step.transform for step in self.steps if isinstance(step, TransformStep))
 
+    @property
+    def quantize_steps(self) -> tuple[QuantizeStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, QuantizeStep))
 
-def find_recipe(name: str) -> Recipe:
-    """The recipe of that name. Raises ConfigError."""
-    linear, separator, head = name.partition(HEAD)
-    if not separator:
-        return Recipe(linear=_find_format(linear))
-    spec = _find_format(head)
-    if not spec.is_quantized:
-        raise ConfigError(
-            f"{HEAD} must be followed by a quantized format",
-            seen=name,
-            remedy=f"Without {HEAD} the output layer keeps its floats; give int8, for one.",
+    @property
+    def linear(self) -> WeightSpec:
+        """What most linear layers become: for estimates and for the colours of a plot."""
+        for step in self.quantize_steps:
+            if LAYERS in step.targets:
+                return step.spec
+        steps = [step for step in self.quantize_steps if step.targets != (HEAD,)]
+        if steps:
+            return steps[0].spec
+        return WeightSpec(dtype=self.floats or "bf16")
+
+    @property
+    def head(self) -> WeightSpec | None:
+        """What the output layer becomes; None leaves it in floats."""
+        specs = [step.spec for step in self.quantize_steps if HEAD in step.targets]
+        return specs[-1] if specs else None
+
+    @property
+    def needs_calibration(self) -> bool:
+        """Whether it has to see what flows through the model."""
+        return bool(self.transforms) or any(
+            step.quantizer.needs_hessian or step.spec.activations == "int8_static"
+            for step in self.quantize_steps
         )
-    return Recipe(linear=_find_format(linear), head=spec)
-
-
-def _find_format(name: str) -> WeightSpec:
-    if name not in FORMATS:
-        raise ConfigError("there is no such format", seen=name, remedy=f"Known formats: {SYNTAX}.")
-    return FORMATS[name]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paredown.compress.compress import compress
-from paredown.compress.recipe import find_recipe
+from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement

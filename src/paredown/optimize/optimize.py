@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from paredown.compress.compress import compress
-from paredown.compress.recipe import find_recipe
+from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.measurement import Measurement

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paredown.compress.recipe import find_recipe
+from paredown.compress.recipe_names import find_recipe
 from paredown.errors import UnsupportedError
 from paredown.evaluate.measurement import Measurement
 from paredown.optimize.choose import quality_loss

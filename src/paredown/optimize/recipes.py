@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from paredown.compress.recipe import HEAD
+from paredown.compress.recipe_names import HEAD_MARK
 from paredown.formats.table import FORMATS, bits_per_weight
 from paredown.spec.model import ModelSpec
 
@@ -37,7 +37,7 @@ class Search:
     @property
     def note(self) -> str:
         """For the report: what was decided for the user, and why."""
-        what = f"{HEAD}{HEAD_FORMAT} (the output layer in {HEAD_FORMAT} too)"
+        what = f"{HEAD_MARK}{HEAD_FORMAT} (the output layer in {HEAD_FORMAT} too)"
         why = (
             f"in bf16 it is {self.head_share:.0%} of the weights that an {_YARDSTICK} model reads "
             "for a token"
@@ -54,7 +54,7 @@ def default_search(spec: ModelSpec) -> Search:
     if share >= MIN_HEAD_SHARE:
         formats = ((name, FORMATS[name]) for name in DEFAULT_FORMATS)
         names = (name for name, spec in formats if spec.is_integer and spec.symmetric)
-        recipes += tuple(f"{name}{HEAD}{HEAD_FORMAT}" for name in names)
+        recipes += tuple(f"{name}{HEAD_MARK}{HEAD_FORMAT}" for name in names)
     return Search(recipes=recipes, head_share=share)
 
 

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import torch
 from torch import Tensor
 
-from paredown.formats.dequantize import unrounded
 from paredown.formats.weight import Weight
 from paredown.models.decoder import Layer, Tap
 from paredown.spec.model import ModelSpec
@@ -46,10 +44,6 @@ class Quantized:
     weight: Weight
     notes: tuple[str, ...] = ()
 
-    def values(self) -> Tensor:
-        """[O, I] float32, what the layer multiplies with from now on."""
-        return torch.from_numpy(unrounded(self.weight))
-
 
 class Quantizer(Protocol):
     """A frozen dataclass of a method's options with its one function."""
@@ -65,10 +59,19 @@ class Quantizer(Protocol):
 class Block(Protocol):
     """One transformer layer at work during calibration (compress/calibrate/block.py)."""
 
-    spec: ModelSpec
-    layer: Layer
-    table: tuple[Tensor, Tensor] | None
-    mask_TT: Tensor
+    @property
+    def spec(self) -> ModelSpec: ...
+    @property
+    def layer(self) -> Layer: ...
+    @property
+    def table(self) -> tuple[Tensor, Tensor] | None:
+        """The rotation table that the layer is called with."""
+        ...
+
+    @property
+    def mask(self) -> Tensor:
+        """The attention mask that the layer is called with."""
+        ...
 
     def inputs(self) -> Iterator[Tensor]:
         """The layer's calibration inputs, [B, T, D] each; as often as it is asked."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from paredown.compress.grid import RangeEstimator, fit_grid, grouped, to_weight
 from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.formats.quantize import quantize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,9 @@ class RTN:
 
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         spec = target.spec
+        if self.range == "minmax" and not self.per_tensor:
+            # The same codes, a stretch of rows at a time.
+            return Quantized(weight=quantize(weight_OI.float().numpy(), spec, target.scale_dtype))
         values_OGC = grouped(weight_OI, spec.group_size)
         if self.per_tensor:
             whole = fit_grid(weight_OI.reshape(1, 1, -1), spec, target.scale_dtype, self.range)

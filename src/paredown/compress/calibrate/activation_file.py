@@ -1,0 +1,66 @@
+"""What flows from one transformer layer to the next, kept on disk: [N, T, D] float32.
+
+A file has no header; the next batch is read when it is asked for, so that memory holds one batch
+however long the calibration text is. What the system's cache has room for never reaches a disk.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paredown.errors import OutputError
+
+_ITEM_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationFile:
+    """`num_sequences` of `num_tokens` rows of `num_columns` numbers each."""
+
+    path: Path
+    num_sequences: int
+    num_tokens: int
+    num_columns: int
+
+    @property
+    def num_bytes(self) -> int:
+        return self.num_sequences * self.num_tokens * self.num_columns * _ITEM_BYTES
+
+    def is_whole(self) -> bool:
+        return self.path.is_file() and self.path.stat().st_size == self.num_bytes
+
+    def batches(self, batch_size: int) -> Iterator[Tensor]:
+        """[B, T, D] each, in order; the last may be smaller."""
+        shape = (-1, self.num_tokens, self.num_columns)
+        sequence = self.num_tokens * self.num_columns
+        for start in range(0, self.num_sequences, batch_size):
+            count = min(batch_size, self.num_sequences - start) * sequence
+            values = np.fromfile(
+                self.path, np.float32, count=count, offset=start * sequence * _ITEM_BYTES
+            )
+            assert values.size == count, self.path
+            yield torch.from_numpy(values.reshape(shape))
+
+    def write(self, batches: Iterable[Tensor]) -> None:
+        """The file appears whole or not at all. Raises OutputError when the disk takes no more."""
+        partial = self.path.with_suffix(".partial")
+        try:
+            with partial.open("wb") as file:
+                for batch in batches:
+                    file.write(batch.contiguous().numpy().data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise OutputError(
+                f"the activations of calibration could not be written to {self.path.parent}",
+                seen=f"{error.strerror or error}; {self.num_bytes:,} bytes are needed",
+                remedy="Free some space, or calibrate on fewer or shorter samples.",
+            ) from error
+        assert self.is_whole(), self.path

@@ -1,0 +1,86 @@
+"""One transformer layer in memory, and the calibration inputs that pass through it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paredown.compress.calibrate.activation_file import ActivationFile
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import Layer, Tap, position_inputs, read_layer
+from paredown.spec.model import ModelSpec
+
+# A batch's attention scores, the largest thing in a layer of long windows, take at most this.
+_SCORES_BYTES = 64 << 20
+
+
+class _StopForwardError(Exception):
+    """Ends a forward pass at the point where all that was wanted has been seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerBlock:
+    """See compress/quantize/method.py: Block."""
+
+    spec: ModelSpec
+    layer: Layer
+    table: tuple[Tensor, Tensor] | None
+    mask: Tensor
+    activations: ActivationFile
+    batch_size: int
+
+    def inputs(self) -> Iterator[Tensor]:
+        return self.activations.batches(self.batch_size)
+
+    def run(self, tap: Tap, stop_after: str | None = None) -> None:
+        def watched(point: str, x: Tensor) -> Tensor:
+            changed = tap(point, x)
+            if point == stop_after:
+                raise _StopForwardError
+            return changed
+
+        with self._tapped(watched):
+            for batch_BTD in self.inputs():
+                try:
+                    self.layer(batch_BTD, self.table, self.mask)
+                except _StopForwardError:
+                    continue
+
+    def outputs(self) -> Iterator[Tensor]:
+        """What leaves the layer as it is now, [B, T, D] each."""
+        for batch_BTD in self.inputs():
+            yield self.layer(batch_BTD, self.table, self.mask)
+
+    @contextmanager
+    def _tapped(self, tap: Tap) -> Iterator[None]:
+        before, self.layer.tap = self.layer.tap, tap
+        try:
+            yield
+        finally:
+            self.layer.tap = before
+
+
+def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> LayerBlock:
+    """Layer `index` of the source in float32; nothing else of the model is read."""
+    spec = source.spec
+    with torch.device("meta"):
+        layer = Layer(spec)
+    layer.load_state_dict(read_layer(source, index), assign=True)
+    layer.requires_grad_(False)
+    table, mask = position_inputs(spec, activations.num_tokens)
+    return LayerBlock(
+        spec=spec,
+        layer=layer.eval(),
+        table=table,
+        mask=mask,
+        activations=activations,
+        batch_size=batch_size(spec, activations.num_tokens),
+    )
+
+
+def batch_size(spec: ModelSpec, num_tokens: int) -> int:
+    """Windows that pass through a layer side by side."""
+    scores_bytes = 4 * spec.num_heads * num_tokens * num_tokens
+    return max(1, _SCORES_BYTES // scores_bytes)

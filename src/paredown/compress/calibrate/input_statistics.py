@@ -1,0 +1,53 @@
+"""What calibration learns of the inputs at one point of a layer."""
+
+import numpy as np
+from torch import Tensor
+
+from paredown.compress.calibrate.moments import HessianSum
+from paredown.compress.quantize.method import Moments
+from paredown.errors import CheckpointError
+from paredown.formats.floating import cast
+from paredown.spec.weight import ScaleDType
+
+# The largest magnitude gets the code 127.5, as compressed-tensors' symmetric scales do.
+_STEPS = 127.5
+# Inputs that were always zero; any scale fits them.
+_SMALLEST = 1e-5
+
+
+class InputStatistics:
+    """The largest magnitude, and the second moments where `wants_hessian` says so before the first
+    batch."""
+
+    def __init__(self, num_columns: int) -> None:
+        self.wants_hessian = False
+        self._hessian: HessianSum | None = None
+        self._moments: Moments | None = None
+        self._num_columns = num_columns
+        self._largest = 0.0
+
+    def add(self, x: Tensor) -> None:
+        """Counts in [.., I] inputs. Raises CheckpointError where one is not finite."""
+        self._largest = max(self._largest, float(x.abs().max()))
+        if not np.isfinite(self._largest):
+            raise CheckpointError(
+                "the inputs of a linear layer are not finite numbers",
+                seen=self._largest,
+                remedy="The checkpoint is damaged or its activations pass the largest float; "
+                "use another one.",
+            )
+        if self.wants_hessian:
+            if self._hessian is None:
+                self._hessian = HessianSum(self._num_columns)
+            self._hessian.add(x)
+
+    def moments(self) -> Moments | None:
+        """Of all inputs so far; None where they were not wanted."""
+        if self._moments is None and self._hessian is not None:
+            self._moments = self._hessian.moments()
+        return self._moments
+
+    def static_scale(self, dtype: ScaleDType) -> float:
+        """The scale of int8_static activations, storable in `dtype`."""
+        scale = np.array([max(self._largest, _SMALLEST) / _STEPS], np.float32)
+        return float(cast(scale, dtype).tensor.to_float32()[0])

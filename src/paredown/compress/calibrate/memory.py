@@ -1,0 +1,72 @@
+"""How much memory a calibration will take at its peak, before it begins.
+
+Added up is what is alive at once in the worst moment of the worst layer: its float32 weights, the
+second moments and their factors for the widest input, a batch's values between operations, and the
+tables before the layers. What PyTorch itself takes was measured once (benchmarks/calibration.py).
+"""
+
+from dataclasses import asdict, dataclass
+
+from paredown.compress.calibrate.block import batch_size
+from paredown.errors import CapacityError
+from paredown.kernels.probe import available_memory_bytes
+from paredown.spec.model import ModelSpec
+from paredown.units import format_bytes
+
+# The libraries' code and their buffers, in resident memory.
+BASE_BYTES = 500 << 20
+# float32 copies of a linear layer's weight while it is quantized: the original, the one that takes
+# the errors in, its codes, the scratch of a stretch of columns.
+_WEIGHT_COPIES = 4
+# H, its factor, and a scratch matrix of the factorization.
+_HESSIAN_COPIES = 3
+# Tensors of a batch alive at once, in units of the hidden and of the intermediate size.
+_HIDDEN_COPIES = 8
+_INTERMEDIATE_COPIES = 3
+_SCORES_COPIES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationMemory:
+    """All in bytes."""
+
+    base: int
+    tables: int
+    layer: int
+    moments: int
+    batch: int
+
+    @property
+    def total(self) -> int:
+        return sum(asdict(self).values())
+
+    def require(self) -> None:
+        """Raises CapacityError, with the arithmetic, when it does not fit now."""
+        available = available_memory_bytes()
+        if self.total <= available:
+            return
+        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in asdict(self).items())
+        raise CapacityError(
+            "calibration does not fit in memory",
+            seen=f"{parts}: {format_bytes(self.total)} of {format_bytes(available)} available",
+            remedy="Use shorter windows (--calibration-tokens), or a method without calibration.",
+        )
+
+
+def predict_memory(spec: ModelSpec, num_tokens: int, needs_hessian: bool) -> CalibrationMemory:
+    """Of a calibration on windows of `num_tokens`."""
+    shapes = spec.linear_shapes().values()
+    layer_values = sum(rows * columns for rows, columns in shapes)
+    largest = max(rows * columns for rows, columns in shapes)
+    widest = max(columns for _, columns in shapes)
+    rows = batch_size(spec, num_tokens) * num_tokens
+    per_row = _HIDDEN_COPIES * spec.hidden_size + _INTERMEDIATE_COPIES * spec.intermediate_size
+    scores = spec.num_heads * num_tokens * _SCORES_COPIES
+    return CalibrationMemory(
+        base=BASE_BYTES,
+        # The embedding is looked up in float32 once, before the first layer.
+        tables=4 * spec.vocab_size * spec.hidden_size,
+        layer=4 * (layer_values + _WEIGHT_COPIES * largest),
+        moments=4 * _HESSIAN_COPIES * widest * widest if needs_hessian else 0,
+        batch=4 * rows * (per_row + scores),
+    )

@@ -1,0 +1,276 @@
+"""The walk: one transformer layer in memory at a time, each seeing what the ones before it became.
+
+For each layer: the transforms, in the recipe's order; then its linear layers by the inputs they
+share (q, k, v; o; gate, up; down), each group calibrated on what flows now; then the next layer's
+inputs, from the layer as it will be stored. This is the one file that walks a model.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from paredown.compress.activations import round_input
+from paredown.compress.calibrate.activation_file import ActivationFile
+from paredown.compress.calibrate.block import LayerBlock, batch_size, load_block
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.input_statistics import InputStatistics
+from paredown.compress.calibrate.workspace import Workspace
+from paredown.compress.quantize.method import Target, Transform
+from paredown.compress.schemes import Scheme
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.compressed_tensors import encode
+from paredown.formats.dequantize import dequantize, unrounded
+from paredown.formats.floating import cast
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.contents import vector_tensor
+from paredown.models.decoder import INPUT_POINTS, make_norm, present
+from paredown.models.roles import layer_vectors, linear_roles
+from paredown.spec.model import LearnedPositions
+from paredown.spec.weight import ScaleDType
+
+# Called with what is being done and the share of the whole walk that is done.
+OnProgress = Callable[[str, float], None]
+# Activations whose rounding is part of the stored scheme, so that calibration sees it. The others
+# are a choice of the executor.
+_ROUNDED = ("int8_row", "int8_static")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a walk is to do. `float_dtype` is that of the tensors that stay floats and of scales."""
+
+    source: Checkpoint
+    schemes: Mapping[str, Scheme]
+    transforms: tuple[Transform, ...]
+    calibration: Calibration
+    float_dtype: ScaleDType
+
+    def role_schemes(self, layer: int) -> dict[str, Scheme]:
+        """Of one layer, by role."""
+        roles = linear_roles(self.source.spec)
+        names = {role: self.source.linear_name(role, layer) for role in roles}
+        return {role: self.schemes[name] for role, name in names.items() if name in self.schemes}
+
+    def target(self, scheme: Scheme) -> Target:
+        return Target(spec=scheme.spec, scale_dtype=self.float_dtype)
+
+    @property
+    def head(self) -> Scheme | None:
+        return self.schemes.get(self.source.names.output)
+
+
+def walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
+    """Finishes every layer that `workspace` has not finished, and the output layer last. Raises
+    CheckpointError naming the module whose weights or inputs are not finite."""
+    with torch.inference_mode():
+        _walk(plan, workspace, on_progress)
+
+
+def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
+    spec = plan.source.spec
+    shape = (plan.calibration.num_sequences, plan.calibration.num_tokens, spec.hidden_size)
+    num_steps = spec.num_layers + 1
+    if workspace.num_finished == 0:
+        on_progress("looking up embeddings", 0.0)
+        workspace.inputs(0, shape).write(_embed(plan))
+    for index in range(workspace.num_finished, spec.num_layers):
+        what = f"layer {index + 1} of {spec.num_layers}"
+
+        def report(doing: str, share: float, index: int = index, what: str = what) -> None:
+            on_progress(f"{what}: {doing}", (index + share) / num_steps)
+
+        block = load_block(plan.source, index, workspace.inputs(index, shape))
+        tensors, notes = _LayerWork(plan, block, index, report).run()
+        report("passing on", 0.85)
+        workspace.inputs(index + 1, shape).write(block.outputs())
+        workspace.finish(tensors, notes)
+    if workspace.num_finished == spec.num_layers:
+        on_progress("the output layer", spec.num_layers / num_steps)
+        inputs = workspace.inputs(spec.num_layers, shape)
+        tensors, notes = _finish_head(plan, inputs)
+        workspace.finish(tensors, notes)
+
+
+class _LayerWork:
+    """What is done to one layer."""
+
+    def __init__(self, plan: Plan, block: LayerBlock, index: int, report: OnProgress) -> None:
+        self._plan = plan
+        self._block = block
+        self._index = index
+        self._report = report
+        self._schemes = plan.role_schemes(index)
+        self._tensors: dict[str, StoredTensor] = {}
+        self._notes: list[str] = []
+
+    def run(self) -> tuple[dict[str, StoredTensor], list[str]]:
+        """The finished tensors by their names in the checkpoint, and the notes."""
+        for number, transform in enumerate(self._plan.transforms):
+            name = type(transform).__name__
+            self._report(name, 0.4 * number / len(self._plan.transforms))
+            with _naming(f"layer {self._index}"):
+                found = transform.apply(self._block, self._targets())
+            self._notes += [f"layer {self._index}: {name}: {note}" for note in found]
+        if self._plan.transforms:
+            self._keep_floats()
+        groups = list(_groups(self._schemes, self._plan.calibration.true_sequential))
+        for number, roles in enumerate(groups):
+            self._report(f"quantizing {', '.join(roles)}", 0.4 + 0.45 * number / len(groups))
+            self._quantize(roles)
+        return self._tensors, self._notes
+
+    def _targets(self) -> dict[str, Target]:
+        return {role: self._plan.target(scheme) for role, scheme in self._schemes.items()}
+
+    def _quantize(self, roles: tuple[str, ...]) -> None:
+        """`roles`: all that are quantized at the same time, from one pass over the inputs."""
+        statistics = self._observe(roles)
+        for role in roles:
+            scheme, module = self._schemes[role], self._module(role)
+            name = self._plan.source.linear_name(role, self._index)
+            seen = statistics.get(INPUT_POINTS[role])
+            weight, notes = _quantize(name, module.weight.data, scheme, seen, self._plan)
+            module.weight.data = torch.from_numpy(unrounded(weight))
+            if scheme.spec.activations in _ROUNDED:
+                _round_inputs(module, weight)
+            self._notes += notes
+            self._tensors |= _named(name, weight)
+
+    def _observe(self, roles: tuple[str, ...]) -> dict[str, InputStatistics]:
+        """Of the inputs of `roles`, by point, as far as their methods want any."""
+        watched: dict[str, InputStatistics] = {}
+        for role in roles:
+            scheme = self._schemes[role]
+            if scheme.needs_inputs:
+                num_columns = self._block.spec.linear_shapes()[role][1]
+                inputs = watched.setdefault(INPUT_POINTS[role], InputStatistics(num_columns))
+                inputs.wants_hessian |= scheme.quantizer.needs_hessian
+
+        def tap(point: str, x: Tensor) -> Tensor:
+            if point in watched:
+                with _naming(f"layer {self._index}, {point}"):
+                    watched[point].add(x)
+            return x
+
+        if watched:
+            self._block.run(tap, stop_after=INPUT_POINTS[roles[-1]])
+        return watched
+
+    def _keep_floats(self) -> None:
+        """What transforms may have changed and no quantizer stores: norms, biases, and the linear
+        layers that stay in floats."""
+        source, layer = self._plan.source, self._block.layer
+        for role in layer_vectors(source.spec):
+            name = vector_tensor(source.spec, source.names, role, self._index)
+            self._keep_float(name, layer.get_parameter(role))
+        for role in linear_roles(source.spec):
+            if role not in self._schemes:
+                name = f"{source.linear_name(role, self._index)}.weight"
+                self._keep_float(name, layer.get_parameter(f"{role}.weight"))
+
+    def _keep_float(self, name: str, parameter: Tensor) -> None:
+        with _naming(name):
+            result = cast(parameter.float().numpy(), self._plan.float_dtype)
+        if result.num_clamped:
+            self._notes.append(f"{name}: {result.num_clamped} values clamped")
+        self._tensors[name] = result.tensor
+        parameter.data = torch.from_numpy(result.tensor.to_float32())
+
+    def _module(self, role: str) -> nn.Linear:
+        module = self._block.layer.get_submodule(role)
+        assert isinstance(module, nn.Linear)
+        return module
+
+
+def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tuple[str, ...]]:
+    """Roles that are quantized together: those that share an input, or all."""
+    by_point: dict[str, list[str]] = {}
+    for role in INPUT_POINTS:
+        if role in schemes:
+            by_point.setdefault(INPUT_POINTS[role], []).append(role)
+    if true_sequential:
+        yield from map(tuple, by_point.values())
+    elif by_point:
+        yield tuple(role for roles in by_point.values() for role in roles)
+
+
+def _quantize(
+    name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, plan: Plan
+) -> tuple[Weight, list[str]]:
+    with _naming(name):
+        moments = None if seen is None else seen.moments()
+        done = scheme.quantizer.quantize(weight_OI, plan.target(scheme), moments)
+    weight = done.weight
+    if scheme.spec.activations == "int8_static":
+        assert seen is not None
+        weight = replace(weight, input_scale=seen.static_scale(plan.float_dtype))
+    return weight, [f"{name}: {note}" for note in done.notes]
+
+
+def _named(name: str, weight: Weight) -> dict[str, StoredTensor]:
+    return {f"{name}.{suffix}": tensor for suffix, tensor in encode(weight).items()}
+
+
+def _round_inputs(module: nn.Linear, weight: Weight) -> None:
+    """From now on the module reads its inputs as the stored scheme does."""
+
+    def hook(_: nn.Module, arguments: tuple[Tensor]) -> tuple[Tensor]:
+        return (round_input(arguments[0], weight.spec.activations, weight.input_scale),)
+
+    module.register_forward_pre_hook(hook)
+
+
+def _embed(plan: Plan) -> Iterator[Tensor]:
+    """What enters the first layer; only the rows of tokens that occur are read."""
+    source, calibration = plan.source, plan.calibration
+    table, positions = source.embedding(), source.position_embedding()
+    first = 0
+    if isinstance(source.spec.positions, LearnedPositions):
+        first = source.spec.positions.offset
+    size = batch_size(source.spec, calibration.num_tokens)
+    for start in range(0, calibration.num_sequences, size):
+        ids_BT = calibration.windows_NT[start : start + size]
+        rows = replace(table, values_OI=np.asarray(table.values_OI[ids_BT.reshape(-1)]))
+        x_BTD = dequantize(rows).reshape(*ids_BT.shape, -1)
+        if positions is not None:
+            x_BTD = x_BTD + positions.to_float32()[first : first + ids_BT.shape[1]]
+        yield torch.from_numpy(x_BTD)
+
+
+def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTensor], list[str]]:
+    """The output layer, where the recipe quantizes it."""
+    if plan.head is None:
+        return {}, []
+    source, name = plan.source, plan.source.names.output
+    seen = None
+    if plan.head.needs_inputs:
+        seen = InputStatistics(source.spec.hidden_size)
+        seen.wants_hessian = plan.head.quantizer.needs_hessian
+        norm = make_norm(source.spec, source.spec.hidden_size)
+        norm.load_state_dict(
+            {
+                key: torch.from_numpy(present(source.vector(f"final_norm.{key}")).copy())
+                for key in norm.state_dict()
+            }
+        )
+        with _naming(name):
+            for batch_BTD in inputs.batches(batch_size(source.spec, inputs.num_tokens)):
+                seen.add(norm(batch_BTD))
+    weight_OI = torch.from_numpy(dequantize(source.output()))
+    weight, notes = _quantize(name, weight_OI, plan.head, seen, plan)
+    return _named(name, weight), notes
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Errors of a method say which layer it was."""
+    try:
+        yield
+    except (CheckpointError, UnsupportedError) as error:
+        raise type(error)(f"{name}: {error.what}", seen=error.seen, remedy=error.remedy) from error

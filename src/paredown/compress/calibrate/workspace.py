@@ -1,0 +1,142 @@
+"""The folder of an unfinished calibration: what is done, so that a killed run can go on.
+
+    state.json           the fingerprint of the run, the number of finished layers, their notes
+    inputs-00003.f32     what enters layer 3 (activation_file.py)
+    layer-00002.safetensors   the finished tensors of layer 2, as they will stand in the checkpoint
+    lock                 held by the process at work
+
+A layer counts as finished when state.json says so, which is replaced in one rename after the other
+files are whole.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paredown.compress.calibrate.activation_file import ActivationFile
+from paredown.errors import OutputError
+from paredown.formats.tensor import StoredTensor
+from paredown.models.safetensors_file import read_safetensors, sync_folder, write_safetensors
+
+STATE = "state.json"
+LOCK = "lock"
+
+
+def workspace_path(output: Path) -> Path:
+    """Hidden, beside the checkpoint that is to be."""
+    return output.absolute().with_name(f".{output.name}.calibration")
+
+
+@dataclass
+class Workspace:
+    """Use `open_workspace`. `num_finished` counts layers, in order; `notes` are theirs."""
+
+    path: Path
+    fingerprint: str
+    num_finished: int = 0
+    notes: list[str] = field(default_factory=list)
+    resumed: bool = False
+
+    def inputs(self, layer: int, shape: tuple[int, int, int]) -> ActivationFile:
+        """What enters `layer`; `shape` is (sequences, tokens, columns)."""
+        return ActivationFile(
+            path=self.path / f"inputs-{layer:05d}.f32",
+            num_sequences=shape[0],
+            num_tokens=shape[1],
+            num_columns=shape[2],
+        )
+
+    def finish(self, tensors: Mapping[str, StoredTensor], notes: list[str]) -> None:
+        """Writes the tensors of the next layer and counts it as finished."""
+        write_safetensors(self._layer_path(self.num_finished), tensors)
+        self.notes += notes
+        self.num_finished += 1
+        self._write_state()
+        stale = self.path / f"inputs-{self.num_finished - 1:05d}.f32"
+        stale.unlink(missing_ok=True)
+
+    def tensors(self) -> dict[str, StoredTensor]:
+        """All finished tensors, mapped."""
+        found: dict[str, StoredTensor] = {}
+        for layer in range(self.num_finished):
+            mapped = read_safetensors(self._layer_path(layer))
+            found |= {name: mapped[name] for name in mapped}
+        return found
+
+    def _layer_path(self, layer: int) -> Path:
+        return self.path / f"layer-{layer:05d}.safetensors"
+
+    def _write_state(self) -> None:
+        state = {
+            "fingerprint": self.fingerprint,
+            "num_finished": self.num_finished,
+            "notes": self.notes,
+        }
+        partial = self.path / f"{STATE}.partial"
+        partial.write_text(json.dumps(state, indent=2) + "\n", "utf-8")
+        partial.replace(self.path / STATE)
+        sync_folder(self.path)
+
+
+@contextmanager
+def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
+    """Goes on with what a run of the same fingerprint left, else begins anew. The folder is removed
+    at the end and on every error that would come again; an interrupt or a kill leaves it. Raises
+    OutputError when another process works there or it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise OutputError(
+            f"the folder for calibration {path} cannot be made",
+            seen=error.strerror or error,
+            remedy="Choose another output folder.",
+        ) from error
+    try:
+        _take(lock, path)
+        workspace = _read(path, fingerprint)
+        try:
+            yield workspace
+        except Exception:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        shutil.rmtree(path)
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, path: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise OutputError(
+            "another process calibrates for the same output folder",
+            seen=path,
+            remedy="Wait for it, or choose another output folder.",
+        ) from error
+
+
+def _read(path: Path, fingerprint: str) -> Workspace:
+    """What is there, if it can be trusted; otherwise an empty folder."""
+    try:
+        state = json.loads((path / STATE).read_text("utf-8"))
+        found = Workspace(
+            path=path,
+            fingerprint=fingerprint,
+            num_finished=int(state["num_finished"]),
+            notes=[str(note) for note in state["notes"]],
+            resumed=True,
+        )
+        if state["fingerprint"] == fingerprint:
+            return found
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    for entry in path.iterdir():
+        if entry.name != LOCK:
+            entry.unlink()
+    return Workspace(path=path, fingerprint=fingerprint)

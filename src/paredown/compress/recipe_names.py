@@ -1,0 +1,105 @@
+"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-kv-DTYPE], as in gptq-int4-g128-head-int8."""
+
+from typing import cast, get_args
+
+from paredown.compress.methods import QUANTIZERS, TRANSFORMS
+from paredown.compress.quantize.method import Quantizer
+from paredown.compress.quantize.rtn import RTN
+from paredown.compress.recipe import HEAD, QuantizeStep, Recipe, TransformStep
+from paredown.errors import ConfigError
+from paredown.formats.table import FORMATS, GROUP_SIZES
+from paredown.spec.kv import KV_DTYPES, KVDType
+from paredown.spec.weight import ScaleDType, WeightSpec
+
+HEAD_MARK = f"-{HEAD}-"
+KV_MARK = "-kv-"
+# For the help of every verb that takes recipes.
+SYNTAX = (
+    "[METHOD-]FORMAT: FORMAT is bf16, fp16, fp32, fp8, int8, int8-asym, w8a8 (8-bit activations "
+    "too), or int6, int5, int4, int3, int2 with groups of "
+    f"{', '.join(map(str, GROUP_SIZES))}: int4-g128, int3-g32-asym; METHOD is one or more of "
+    f"{', '.join([*TRANSFORMS, *QUANTIZERS])}; {HEAD_MARK}FORMAT adds the output layer: "
+    f"int4-g128{HEAD_MARK}int8; {KV_MARK}DTYPE says how keys and values are kept"
+)
+
+# Recipes that are more than methods and a format.
+NAMED: dict[str, Recipe] = {}
+
+
+def find_recipe(name: str) -> Recipe:
+    """The recipe of that name. Raises ConfigError."""
+    if name in NAMED:
+        return NAMED[name]
+    body, kv_dtype = _split_kv(name)
+    linear, separator, head = body.partition(HEAD_MARK)
+    methods, format_name = _split_methods(linear)
+    spec = _find_format(format_name)
+    steps: list[QuantizeStep | TransformStep] = [
+        TransformStep(transform=TRANSFORMS[method]()) for method in methods if method in TRANSFORMS
+    ]
+    quantizer: Quantizer = RTN()
+    for method in methods:
+        if method in QUANTIZERS:
+            quantizer = QUANTIZERS[method]()
+    if methods and not spec.is_quantized:
+        raise ConfigError(
+            "a method needs a quantized format",
+            seen=name,
+            remedy=f"{methods[0]}-int4-g128, for one.",
+        )
+    if spec.is_quantized:
+        steps.append(QuantizeStep(quantizer=quantizer, spec=spec))
+    if separator:
+        steps.append(_head_step(head, quantizer, name))
+    floats = None if spec.is_quantized else cast("ScaleDType", spec.dtype)
+    return Recipe(name=name, steps=tuple(steps), floats=floats, kv_dtype=kv_dtype)
+
+
+def _head_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
+    spec = _find_format(head)
+    if not spec.is_quantized:
+        raise ConfigError(
+            f"{HEAD_MARK} must be followed by a quantized format",
+            seen=name,
+            remedy=f"Without {HEAD_MARK} the output layer keeps its floats; give int8, for one.",
+        )
+    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(HEAD,))
+
+
+def _split_kv(name: str) -> tuple[str, KVDType | None]:
+    body, separator, dtype = name.rpartition(KV_MARK)
+    if not separator:
+        return name, None
+    if dtype not in get_args(KVDType):
+        raise ConfigError(
+            "there is no such format of keys and values",
+            seen=name,
+            remedy=f"Known: {', '.join(KV_DTYPES)}.",
+        )
+    return body, cast("KVDType", dtype)
+
+
+def _split_methods(name: str) -> tuple[list[str], str]:
+    """The methods before a format's name, in their order: transforms, then one quantizer."""
+    methods: list[str] = []
+    rest = name
+    while True:
+        method, separator, after = rest.partition("-")
+        if not separator or not (method in TRANSFORMS or method in QUANTIZERS):
+            break
+        methods.append(method)
+        rest = after
+    quantizers = [method for method in methods if method in QUANTIZERS]
+    if len(quantizers) > 1 or (quantizers and methods[-1] != quantizers[0]):
+        raise ConfigError(
+            "a recipe has one quantizer, after its transforms",
+            seen=name,
+            remedy="Write awq-gptq-int4-g128, for one; other orders need a recipe file.",
+        )
+    return methods, rest
+
+
+def _find_format(name: str) -> WeightSpec:
+    if name not in FORMATS:
+        raise ConfigError("there is no such format", seen=name, remedy=f"Known recipes: {SYNTAX}.")
+    return FORMATS[name]

@@ -1,0 +1,186 @@
+"""Which linear layer becomes what: a recipe resolved against a checkpoint, before any work."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paredown.compress.quantize.method import Quantizer
+from paredown.compress.recipe import HEAD, LAYERS, QuantizeStep, Recipe
+from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.formats.integer import group_columns
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.roles import linear_roles
+from paredown.spec.weight import WeightSpec
+
+REGEX = "re:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """What one linear module becomes, and by which method."""
+
+    quantizer: Quantizer
+    spec: WeightSpec
+
+    @property
+    def needs_inputs(self) -> bool:
+        """Whether it has to see what the module reads."""
+        return self.quantizer.needs_hessian or self.spec.activations == "int8_static"
+
+    @property
+    def method(self) -> str:
+        return type(self.quantizer).__name__
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemeRow:
+    """Modules of one role that share a scheme; `layers` is "0-23", "0, 2-5" or "" for the head."""
+
+    layers: str
+    role: str
+    method: str
+    format: str
+    num_modules: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Module:
+    name: str
+    role: str
+    layer: int | None
+    shape: tuple[int, int]
+    transposed: bool
+
+
+def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
+    """By module name, in the order of the model; modules that stay in floats are not in it. Raises
+    ConfigError for a target that matches nothing or is overridden as a whole, UnsupportedError for
+    a format that a module cannot have."""
+    modules = _modules(source)
+    schemes: dict[str, Scheme] = {}
+    owners: dict[str, int] = {}
+    for number, step in enumerate(recipe.quantize_steps):
+        for name in _matching(step, modules):
+            schemes[name] = Scheme(quantizer=step.quantizer, spec=step.spec)
+            owners[name] = number
+    for number, step in enumerate(recipe.quantize_steps):
+        if number not in owners.values():
+            raise ConfigError(
+                "a later step takes every module of this one",
+                seen=f"step with targets {', '.join(step.targets)} in recipe {recipe.name}",
+                remedy="Remove it, or put it after the other.",
+            )
+    for module in modules:
+        if module.name in schemes:
+            _check(module, schemes[module.name].spec, source)
+    _check_mixture(recipe, [scheme.spec for scheme in schemes.values()])
+    return {module.name: schemes[module.name] for module in modules if module.name in schemes}
+
+
+def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[SchemeRow]:
+    """The resolved table, as people read it."""
+    rows: dict[tuple[str, str, str], list[int]] = {}
+    for module in _modules(source):
+        scheme = schemes.get(module.name)
+        method, form = ("", "as it is") if scheme is None else (scheme.method, scheme.spec.name)
+        layers = rows.setdefault((module.role, method, form), [])
+        if module.layer is not None:
+            layers.append(module.layer)
+    return [
+        SchemeRow(
+            layers=_ranges(layers),
+            role=role,
+            method=method,
+            format=form,
+            num_modules=max(1, len(layers)),
+        )
+        for (role, method, form), layers in rows.items()
+    ]
+
+
+def _modules(source: Checkpoint) -> list[_Module]:
+    """Every linear layer by role, the output layer last. GPT-2's q, k and v share a name."""
+    modules = [
+        _Module(
+            name=source.linear_name(role, layer),
+            role=role,
+            layer=layer,
+            shape=source.spec.linear_shapes()[role],
+            transposed=source.names.source(role).transposed,
+        )
+        for layer in range(source.spec.num_layers)
+        for role in linear_roles(source.spec)
+    ]
+    shape = (source.spec.vocab_size, source.spec.hidden_size)
+    name = source.names.output
+    return [*modules, _Module(name=name, role=HEAD, layer=None, shape=shape, transposed=False)]
+
+
+def _matching(step: QuantizeStep, modules: list[_Module]) -> list[str]:
+    names: list[str] = []
+    for target in step.targets:
+        found = [module.name for module in modules if _matches(module, target)]
+        if not found:
+            raise ConfigError(
+                "a target of the recipe matches no linear layer",
+                seen=target,
+                remedy=f"Targets are {LAYERS}, {HEAD}, a role "
+                f"({', '.join(dict.fromkeys(module.role for module in modules))}), the whole name "
+                f"of a module ({modules[0].name}) or {REGEX} and an expression that matches one.",
+            )
+        names += found
+    return names
+
+
+def _matches(module: _Module, target: str) -> bool:
+    if target == LAYERS:
+        return module.layer is not None
+    if target.startswith(REGEX):
+        try:
+            return re.fullmatch(target.removeprefix(REGEX), module.name) is not None
+        except re.error as error:
+            raise ConfigError(
+                "a target is not a regular expression",
+                seen=f"{target}: {error}",
+                remedy="Python's syntax; a dot stands for any character.",
+            ) from error
+    return target in (module.role, module.name)
+
+
+def _check(module: _Module, spec: WeightSpec, source: Checkpoint) -> None:
+    if module.transposed:
+        raise UnsupportedError(
+            f"{spec.name} cannot be stored for {source.spec.family}: its linear layers are "
+            "transposed modules, which compressed-tensors does not know",
+            seen=f"transposed: {module.role}",
+            remedy="Use a float format (bf16, fp16).",
+        )
+    try:
+        group_columns(spec, module.shape[1])
+    except (CheckpointError, UnsupportedError) as error:
+        what = f"tensor {module.name}.weight: {error.what}"
+        raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
+
+
+def _check_mixture(recipe: Recipe, specs: list[WeightSpec]) -> None:
+    """Transformers 5.23 reads packed zero points only while it dequantizes, and then takes the
+    first format of config.json for every module."""
+    if len(set(specs)) < 2 or all(spec.symmetric for spec in specs):
+        return
+    names = ", ".join(dict.fromkeys(spec.name for spec in specs))
+    raise UnsupportedError(
+        "several formats of which one is asymmetric cannot be told apart by Transformers",
+        seen=f"{recipe.name}: {names}",
+        remedy="Use one for all, or symmetric ones.",
+    )
+
+
+def _ranges(numbers: list[int]) -> str:
+    """[0, 2, 3, 4] to "0, 2-4"."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] + 1 == number:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
