@@ -1,0 +1,279 @@
+"""Simulated rounding of activations (docs/activations.md): floats in, floats on a grid out.
+
+Shapes: T rows (tokens; of keys and values, tokens and heads), I columns, G groups of columns, C
+columns of a group. A grid has codes q, a scale s and a zero point z; q stands for (q - z) * s.
+Everything is found from the values alone (dynamic), or s and z are given (static). With M the
+largest magnitude that a scale is for, and h = 2^(b-1) - 1:
+
+    intB symmetric    s = M / h, q = round(clamp(x * (h / M))), z = 0    as the native kernels do
+    intB asymmetric   s = (max - min) / (2^b - 1), z = round(-2^(b-1) - min / s), 0 counted in
+    int1 symmetric    q = 1 or -1, s = mean |x|                          (arXiv 1603.05279)
+    fp8               s = M / 448 (e4m3) or M / 57344 (e5m2), q = x / s to the nearest such number
+    fp16, bf16        q = x to the nearest such number, clamped to the largest; s = 1
+
+Integer codes lie in [-2^(b-1), 2^(b-1) - 1]; all ties round to even.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from paredown.formats.floating import MAX_FINITE
+from paredown.formats.fp8 import MAX_FP8
+from paredown.spec.weight import ActivationDType
+
+NumberDType = Literal[
+    "int1",
+    "int2",
+    "int3",
+    "int4",
+    "int5",
+    "int6",
+    "int7",
+    "int8",
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "fp16",
+    "bf16",
+]
+NUMBER_DTYPES: tuple[NumberDType, ...] = get_args(NumberDType)
+# What shares a scale: the whole tensor, a row, or a group of columns of a row.
+Granularity = Literal["tensor", "token", "group"]
+
+_TORCH_DTYPES: dict[NumberDType, torch.dtype] = {
+    "fp8_e4m3": torch.float8_e4m3fn,
+    "fp8_e5m2": torch.float8_e5m2,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+MAX_E5M2 = 57344.0
+_LARGEST: dict[NumberDType, float] = {
+    "fp8_e4m3": MAX_FP8,
+    "fp8_e5m2": MAX_E5M2,
+    "fp16": MAX_FINITE["fp16"],
+    "bf16": MAX_FINITE["bf16"],
+}
+# Half a step above the largest number: what lies there has another number as its nearest.
+_REACH: dict[NumberDType, float] = {
+    "fp8_e4m3": 464.0,
+    "fp8_e5m2": 61440.0,
+    "fp16": 65520.0,
+    "bf16": (2 - 2.0**-8) * 2.0**127,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationGrid:
+    """`group_size` columns share a scale where `granularity` is "group"; a last group may be
+    shorter. fp16 and bf16 have no scales, and floats are symmetric."""
+
+    dtype: NumberDType = "int8"
+    granularity: Granularity = "token"
+    group_size: int | None = None
+    symmetric: bool = True
+
+    def __post_init__(self) -> None:
+        assert self.dtype in NUMBER_DTYPES, self.dtype
+        assert (self.granularity == "group") == (self.group_size is not None), self
+        assert self.symmetric or self.is_integer, self
+
+    @property
+    def is_integer(self) -> bool:
+        return self.dtype.startswith("int")
+
+    @property
+    def has_scales(self) -> bool:
+        return self.is_integer or self.dtype.startswith("fp8")
+
+    @property
+    def bits(self) -> int:
+        return int(self.dtype[3:]) if self.is_integer else torch.finfo(self._torch_dtype).bits
+
+    @property
+    def code_range(self) -> tuple[float, float]:
+        """The smallest and the largest code."""
+        if not self.is_integer:
+            return -_LARGEST[self.dtype], _LARGEST[self.dtype]
+        if self.is_sign:
+            return -1.0, 1.0
+        half = float(1 << (self.bits - 1))
+        return -half, half - 1
+
+    @property
+    def is_sign(self) -> bool:
+        return self.dtype == "int1" and self.symmetric
+
+    @property
+    def name(self) -> str:
+        """'int8-token', 'int4-g128-asym', 'fp8_e4m3-tensor', 'fp16', ..."""
+        if not self.has_scales:
+            return self.dtype
+        share = f"g{self.group_size}" if self.granularity == "group" else self.granularity
+        return f"{self.dtype}-{share}" + ("" if self.symmetric else "-asym")
+
+    @property
+    def _torch_dtype(self) -> torch.dtype:
+        return _TORCH_DTYPES[self.dtype]
+
+    def to_number(self, scaled: Tensor) -> Tensor:
+        """The nearest code, within the range."""
+        low, high = self.code_range
+        if self.is_sign:
+            return torch.where(scaled < 0, -1.0, 1.0).to(scaled.dtype)
+        if self.is_integer:
+            return scaled.clamp(low, high).round()
+        # float64 goes through float32, which the casts to 8 bits know.
+        return scaled.clamp(low, high).float().to(self._torch_dtype).to(scaled.dtype)
+
+    def is_beyond(self, scaled: Tensor) -> Tensor:
+        """Which values the range made another number of than the nearest one."""
+        low, high = self.code_range
+        if self.is_sign:
+            return torch.zeros_like(scaled, dtype=torch.bool)
+        if self.is_integer:
+            rounded = scaled.round()
+            return (rounded < low) | (rounded > high)
+        magnitudes, reach = scaled.abs(), _REACH[self.dtype]
+        # At half a step e4m3 keeps its largest number, which is the even one; the others do not.
+        return magnitudes > reach if self.dtype == "fp8_e4m3" else magnitudes >= reach
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticScale:
+    """One scale, above zero, and one zero point for everything that passes a point."""
+
+    scale: float
+    zero: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounded:
+    """`values` and `codes` have the input's shape; `scales` and `zeros` are [.., G, 1] of the
+    input's rows, or [1] for a whole tensor. `num_clamped` values lay beyond the range."""
+
+    values: Tensor
+    codes: Tensor
+    scales: Tensor
+    zeros: Tensor
+    num_clamped: int
+
+
+def round_activations(
+    x: Tensor, grid: ActivationGrid, static: StaticScale | None = None
+) -> Rounded:
+    """[.., T, I] values on `grid`: with scales found from themselves, or with the `static` one,
+    which serves a grid of granularity "tensor". NaN stays NaN."""
+    assert static is None or (grid.granularity == "tensor" and grid.has_scales), grid
+    if not grid.has_scales:
+        one = torch.ones(1, dtype=x.dtype)
+        codes, beyond = grid.to_number(x), grid.is_beyond(x)
+        return _rounded(x, grid, (codes, beyond, codes), one, torch.zeros_like(one))
+    shared = _shared(x, grid)
+    if static is not None:
+        scales = torch.tensor([static.scale], dtype=x.dtype)
+        inverses, zeros = scales.reciprocal(), torch.tensor([static.zero], dtype=x.dtype)
+    else:
+        scales, inverses, zeros = _find_scales(shared, grid)
+    # A product, not a quotient, as in the native kernels; zero points go with quotients, as in
+    # compressed-tensors.
+    scaled = shared * inverses if grid.symmetric else shared / scales + zeros
+    codes = grid.to_number(scaled)
+    parts = (codes, grid.is_beyond(scaled), (codes - zeros) * scales)
+    return _rounded(x, grid, parts, scales, zeros)
+
+
+def round_input(
+    x: Tensor,
+    activations: ActivationDType | Literal["int8_tensor"],
+    input_scale: float | None = None,
+    *,
+    group_size: int | None = None,
+) -> Tensor:
+    """[.., I] inputs as a linear layer reads them that was stored with these `activations`.
+
+    `input_scale` is that of int8_static; `group_size` the weight's, for int8_group (None: one scale
+    per row). int8_tensor, one dynamic scale for the whole tensor, is SmoothQuant's O2 (arXiv
+    2211.10438); no stored format asks for it. The others are the native kernels' bit for bit.
+    """
+    if activations == "fp32":
+        return x
+    if activations == "bf16":
+        return round_activations(x, ActivationGrid(dtype="bf16")).values
+    if activations == "int8_tensor":
+        return round_activations(x, ActivationGrid(granularity="tensor")).values
+    if activations == "int8_row":
+        return round_activations(x, ActivationGrid(granularity="token")).values
+    if activations == "int8_static":
+        assert input_scale is not None
+        static = StaticScale(scale=input_scale)
+        return round_activations(x, ActivationGrid(granularity="tensor"), static).values
+    group = kernel_group_size(x.shape[-1], group_size)
+    return round_activations(x, ActivationGrid(granularity="group", group_size=group)).values
+
+
+def kernel_group_size(num_columns: int, group_size: int | None) -> int:
+    """Columns that share an input's scale in int8_group: the weight's groups, and of a weight
+    without any the largest of 128, 64 and 32 that divides its columns once they are filled up to a
+    multiple of 32 (csrc/packed_linear.cpp)."""
+    if group_size is not None and group_size < num_columns:
+        return group_size
+    padded = -(-num_columns // 32) * 32
+    return next(group for group in (128, 64, 32) if padded % group == 0)
+
+
+def _shared(x: Tensor, grid: ActivationGrid) -> Tensor:
+    """`x` with what shares a scale in its last dimension; a short last group ends in zeros."""
+    if grid.granularity == "tensor":
+        return x.reshape(1, -1)
+    if grid.granularity == "token":
+        return x.unsqueeze(-2)
+    assert grid.group_size is not None
+    assert not grid.is_sign or x.shape[-1] % grid.group_size == 0, "zeros would change the mean"
+    padded = functional.pad(x, (0, -x.shape[-1] % grid.group_size))
+    return padded.reshape(*x.shape[:-1], -1, grid.group_size)
+
+
+def _find_scales(shared: Tensor, grid: ActivationGrid) -> tuple[Tensor, Tensor, Tensor]:
+    """Scales, what symmetric grids multiply with, and zero points, [.., 1] each."""
+    if grid.is_sign:
+        scales = shared.abs().mean(-1, keepdim=True)
+        return scales, torch.ones_like(scales), torch.zeros_like(scales)
+    low, high = grid.code_range
+    if grid.symmetric:
+        limits = shared.abs().amax(-1, keepdim=True)
+        # A number over a tensor would be a product with the reciprocal, rounded twice.
+        inverses = torch.full_like(limits, high) / limits
+        return limits / high, inverses.masked_fill(inverses.isinf(), 0.0), torch.zeros_like(limits)
+    lowest = shared.amin(-1, keepdim=True).clamp(max=0)
+    highest = shared.amax(-1, keepdim=True).clamp(min=0)
+    # Halved first: the difference of two large values may pass the largest float.
+    scales = (highest / 2 - lowest / 2) / ((high - low) / 2)
+    scales = scales.masked_fill(scales == 0, 1.0)
+    return scales, scales.reciprocal(), (low - lowest / scales).clamp(low, high).round()
+
+
+def _rounded(
+    x: Tensor,
+    grid: ActivationGrid,
+    parts: tuple[Tensor, Tensor, Tensor],
+    scales: Tensor,
+    zeros: Tensor,
+) -> Rounded:
+    """Codes, which were clamped, and values, back in the input's shape."""
+
+    def unshared(part: Tensor) -> Tensor:
+        if grid.has_scales and grid.granularity == "group":
+            return part.flatten(-2)[..., : x.shape[-1]]
+        return part.reshape(x.shape)
+
+    codes, beyond, values = map(unshared, parts)
+    return Rounded(
+        values=values,
+        codes=codes,
+        scales=scales,
+        zeros=zeros,
+        num_clamped=int(beyond.sum()),
+    )
