@@ -2,12 +2,17 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
+from paredown.cli.calibration import add_calibration_arguments, read_calibration
 from paredown.compress.compress import CompressResult, compress
+from paredown.compress.recipe import Recipe
+from paredown.compress.recipe_file import read_recipe
 from paredown.compress.recipe_names import SYNTAX, find_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -18,6 +23,9 @@ EXAMPLES = """examples:
   paredown compress my-model -o my-model-int8 --recipe int8
   paredown compress my-model -o my-model-int4 --recipe int4-g32-asym --json
   paredown compress my-model -o my-model-small --recipe int4-g128-head-int8   # output layer too
+  paredown compress my-model -o my-model-gptq --recipe gptq-int4-g128
+  paredown compress my-model -o my-model-awq --recipe awq-gptq-int4-g128 --calibration-text my.txt
+  paredown compress my-model -o my-model-mixed --recipe mixed.yaml            # docs/recipes.md
 """
 
 
@@ -27,20 +35,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, required=True, help="folder to write; must not exist"
     )
-    parser.add_argument("--recipe", default="int4-g128", help=f"{SYNTAX} (default: int4-g128)")
+    parser.add_argument(
+        "--recipe",
+        default="int4-g128",
+        help=f"a YAML file, or {SYNTAX} (default: int4-g128)",
+    )
+    add_calibration_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    find_recipe(args.recipe)
+    recipe = _recipe(args.recipe)
     source = Checkpoint.open(resolve_model(args.model))
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"compressing to {args.recipe}", total=len(source.tensors))
+    calibration = read_calibration(source, args) if recipe.needs_calibration else None
+    with _progress() as progress:
+        task = progress.add_task(recipe.name, total=1.0)
         result = compress(
             source,
             args.output,
-            args.recipe,
-            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+            recipe,
+            calibration=calibration,
+            on_progress=lambda what, share: progress.update(
+                task, description=what, completed=share
+            ),
         )
     if args.json:
         print(json.dumps(_as_json(result), indent=2))
@@ -51,25 +68,44 @@ def run(args: argparse.Namespace) -> int:
         f"(was {format_bytes(source.file_bytes)}), {result.bits_per_weight:.2f} bits per weight"
     )
     if result.num_quantized:
+        console.print(_scheme_table(result))
         console.print(
             f"{result.num_quantized} linear layers quantized, {len(result.kept)} tensors kept "
             "(embeddings, norms, what the recipe leaves out)"
         )
+    if result.calibration is not None:
+        console.print(f"calibrated on {result.calibration}")
     if result.untied:
         console.print("the output layer was tied to the embedding and is now stored beside it")
     for name, count in result.clamped.items():
         console.print(f"clamped: {count} values of {name} are beyond the range of {result.name}")
+    for note in result.notes:
+        console.print(f"note: {note}", style="yellow")
     return 0
 
 
+def _recipe(name: str) -> Recipe:
+    path = Path(name)
+    return read_recipe(path) if path.suffix in (".yaml", ".yml") else find_recipe(name)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+def _scheme_table(result: CompressResult) -> Table:
+    table = Table("layers", "linear layer", "method", "format")
+    for row in result.schemes:
+        table.add_row(row.layers, row.role, row.method, row.format)
+    return table
+
+
 def _as_json(result: CompressResult) -> dict[str, object]:
-    return {
-        "name": result.name,
-        "path": str(result.path),
-        "bits_per_weight": result.bits_per_weight,
-        "file_bytes": result.file_bytes,
-        "num_quantized": result.num_quantized,
-        "kept": list(result.kept),
-        "untied": result.untied,
-        "clamped": result.clamped,
-    }
+    return asdict(result) | {"path": str(result.path)}

@@ -30,7 +30,7 @@ EXIT_BROKEN_PIPE = 141
 # What the system says when a file, stdout too, can take no more.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # Modules that come with an extra, and the extra.
-EXTRAS = {"torch": "compress", "matplotlib": "compress"}
+EXTRAS = {"torch": "compress", "matplotlib": "compress", "yaml": "compress"}
 
 EXAMPLES = """examples:
   paredown optimize                        compress the built-in model, show what it costs

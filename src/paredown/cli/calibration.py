@@ -1,0 +1,42 @@
+"""The options of verbs that calibrate."""
+
+import argparse
+from pathlib import Path
+
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.evaluate.calibration_text import DEFAULT_SAMPLES, DEFAULT_TOKENS, choose_calibration
+from paredown.evaluate.text import sampling_pages
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.tokenizer import Tokenizer
+
+
+def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("calibration (recipes that look at a text)")
+    group.add_argument("--calibration-text", type=Path, help="UTF-8 text (also .xz)")
+    group.add_argument(
+        "--samples", type=int, default=DEFAULT_SAMPLES, help=f"windows (default {DEFAULT_SAMPLES})"
+    )
+    group.add_argument(
+        "--calibration-tokens",
+        type=int,
+        default=DEFAULT_TOKENS,
+        help=f"tokens of a window (default {DEFAULT_TOKENS}, at most the model's context)",
+    )
+    group.add_argument("--seed", type=int, default=0, help="of the places in the text (default 0)")
+
+
+def read_calibration(source: Checkpoint, args: argparse.Namespace) -> Calibration:
+    """Raises ConfigError and CheckpointError for a text that does not do."""
+
+    def reference() -> NativeExecutor:
+        return load_executor(source, num_pages=sampling_pages(source.spec))
+
+    return choose_calibration(
+        args.calibration_text,
+        Tokenizer.open(source.path),
+        reference,
+        num_samples=args.samples,
+        num_tokens=min(args.calibration_tokens, source.spec.max_positions),
+        seed=args.seed,
+    )

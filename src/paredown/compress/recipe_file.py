@@ -1,0 +1,149 @@
+"""Recipes from YAML files (docs/recipes.md):
+
+    steps:
+      - method: smoothquant
+        alpha: 0.5
+      - method: gptq
+        format: int4-g128              # a format's name, or its fields:
+        act_order: true                # {dtype: int4, group_size: 128, symmetric: false}
+      - method: rtn
+        format: int8
+        targets: [down, head]
+    floats: bf16
+    kv_cache: int8
+
+A step's other keys are its method's options. An unknown key or method is an error.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import pydantic
+import yaml
+
+from paredown.compress.methods import QUANTIZERS, TRANSFORMS
+from paredown.compress.quantize.method import Quantizer, Transform
+from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
+from paredown.errors import ConfigError
+from paredown.formats.table import FORMATS
+from paredown.spec.kv import KVDType
+from paredown.spec.weight import ScaleDType, WeightSpec
+
+Method = TypeVar("Method", Quantizer, Transform)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe of a file, under the file's name. Raises ConfigError, naming the step and key."""
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"the recipe {path} cannot be read",
+            seen=error,
+            remedy="Write YAML as docs/recipes.md shows.",
+        ) from error
+    return parse_recipe(document, path.stem)
+
+
+def parse_recipe(document: object, name: str) -> Recipe:
+    """See `read_recipe`; `document` is what YAML or JSON became."""
+    parts = _mapping(document, "the recipe")
+    _refuse_unknown(parts, ("steps", "floats", "kv_cache"), "the recipe")
+    steps = parts.get("steps") or []
+    if not isinstance(steps, list):
+        raise _wrong("steps", steps, "a list of steps")
+    return Recipe(
+        name=name,
+        steps=tuple(_step(step, f"step {number + 1}") for number, step in enumerate(steps)),
+        floats=_checked(parts["floats"], ScaleDType, "floats") if "floats" in parts else None,
+        kv_dtype=_checked(parts["kv_cache"], KVDType, "kv_cache") if "kv_cache" in parts else None,
+    )
+
+
+def _step(document: object, where: str) -> QuantizeStep | TransformStep:
+    parts = dict(_mapping(document, where))
+    method = parts.pop("method", None)
+    if method in TRANSFORMS:
+        return TransformStep(transform=_configured(TRANSFORMS[method], parts, where))
+    if method not in QUANTIZERS:
+        known = ", ".join([*TRANSFORMS, *QUANTIZERS])
+        raise ConfigError(
+            f"{where} names no known method", seen=method, remedy=f"Known methods: {known}."
+        )
+    if "format" not in parts:
+        raise ConfigError(
+            f"{where} does not say what its targets become",
+            seen=", ".join(parts) or "no other keys",
+            remedy="Add format: int4-g128, for one.",
+        )
+    spec = _format(parts.pop("format"), f"{where}, format")
+    targets = parts.pop("targets", [LAYERS])
+    if not (isinstance(targets, list) and targets and all(isinstance(t, str) for t in targets)):
+        raise _wrong(f"{where}, targets", targets, "a list of names")
+    quantizer = _configured(QUANTIZERS[method], parts, where)
+    return QuantizeStep(quantizer=quantizer, spec=spec, targets=tuple(targets))
+
+
+def _configured(method: type[Method], options: Mapping[str, object], where: str) -> Method:
+    """The method with these options, each checked against the type of its field."""
+    hints = get_type_hints(method)
+    known = tuple(field.name for field in fields(method))  # type: ignore[arg-type]
+    _refuse_unknown(options, known, where)
+    checked = {
+        name: _checked(value, hints[name], f"{where}, {name}") for name, value in options.items()
+    }
+    return method(**checked)
+
+
+def _format(document: object, where: str) -> WeightSpec:
+    if isinstance(document, str):
+        if document not in FORMATS:
+            raise ConfigError(
+                f"{where} is no known format",
+                seen=document,
+                remedy=f"Known: {', '.join(FORMATS)}; or give its fields.",
+            )
+        return FORMATS[document]
+    parts = _mapping(document, where)
+    _refuse_unknown(parts, tuple(field.name for field in fields(WeightSpec)), where)
+    hints = get_type_hints(WeightSpec)
+    checked = {
+        name: _checked(value, hints[name], f"{where}, {name}") for name, value in parts.items()
+    }
+    if "dtype" not in checked:
+        raise _wrong(where, document, "fields with a dtype")
+    possible = WeightSpec(**{**checked, "activations": "fp32"}).possible_activations
+    if checked.get("activations", possible[0]) not in possible:
+        raise _wrong(f"{where}, activations", parts["activations"], f"one of {', '.join(possible)}")
+    return WeightSpec(**checked)
+
+
+def _checked(value: object, kind: Any, where: str) -> Any:
+    """`value`, if it is of the type `kind`."""
+    try:
+        return pydantic.TypeAdapter(kind).validate_python(value, strict=True)
+    except pydantic.ValidationError as error:
+        expected = ", ".join(map(str, get_args(kind))) or getattr(kind, "__name__", str(kind))
+        raise _wrong(where, value, expected) from error
+
+
+def _mapping(document: object, where: str) -> Mapping[str, object]:
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
+        raise _wrong(where, document, "keys and values")
+    return document
+
+
+def _refuse_unknown(parts: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
+    unknown = [key for key in parts if key not in known]
+    if unknown:
+        raise ConfigError(
+            f"{where} has an unknown key",
+            seen=", ".join(unknown),
+            remedy=f"Known keys: {', '.join(known) or 'none'}.",
+        )
+
+
+def _wrong(where: str, value: object, expected: str) -> ConfigError:
+    return ConfigError(f"{where} makes no sense", seen=repr(value), remedy=f"Give {expected}.")
