@@ -9,7 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from paredown.compress.compress import compress
-from paredown.compress.recipe import Recipe, find_recipe
+from paredown.compress.recipe import Recipe
+from paredown.compress.recipe_names import find_recipe
 from paredown.engine.memory_plan import plan_memory
 from paredown.errors import UnsupportedError
 from paredown.formats.dequantize import dequantize
@@ -140,5 +141,7 @@ def test_names_say_what_a_recipe_is() -> None:
     for linear in FORMATS:
         assert find_recipe(linear).name == linear
         name = f"{linear}-head-int8"
-        assert find_recipe(name) == Recipe(linear=FORMATS[linear], head=FORMATS["int8"])
+        recipe = find_recipe(name)
+        assert (recipe.linear, recipe.head) == (FORMATS[linear], FORMATS["int8"])
+        assert not recipe.needs_calibration
         assert find_recipe(name).name == name

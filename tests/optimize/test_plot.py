@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from paredown.compress.recipe import find_recipe
+from paredown.compress.recipe_names import find_recipe
 from paredown.errors import UnsupportedError
 from paredown.evaluate.measurement import Measurement
 from paredown.optimize.candidates import Skipped

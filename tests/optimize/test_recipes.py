@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from paredown.compress.recipe import find_recipe
+from paredown.compress.recipe_names import find_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.optimize.recipes import DEFAULT_FORMATS, MIN_HEAD_SHARE, default_search, head_share
