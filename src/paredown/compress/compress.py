@@ -244,10 +244,10 @@ class _Job:
         if self._unties and name == f"{self._source.names.embedding}.weight":
             yield from self._quantized(output, tensor)
         module = name.removesuffix(".weight")
-        if name in self.finished:
-            yield name, self.finished[name]
-        elif module != name and module in self._schemes:
+        if module != name and module in self._schemes:
             yield from self._quantized(module, tensor)
+        elif name in self.finished:
+            yield name, self.finished[name]
         elif self._recipe.floats is None or tensor.dtype not in FLOATS:
             self._kept.append(name)
             yield name, tensor

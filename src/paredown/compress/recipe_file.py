@@ -27,7 +27,7 @@ from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS
+from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.spec.kv import KVDType
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -99,13 +99,14 @@ def _configured(method: type[Method], options: Mapping[str, object], where: str)
 
 def _format(document: object, where: str) -> WeightSpec:
     if isinstance(document, str):
-        if document not in FORMATS:
+        known = FORMATS | STATIC_FORMATS
+        if document not in known:
             raise ConfigError(
                 f"{where} is no known format",
                 seen=document,
-                remedy=f"Known: {', '.join(FORMATS)}; or give its fields.",
+                remedy=f"Known: {', '.join(known)}; or give its fields.",
             )
-        return FORMATS[document]
+        return known[document]
     parts = _mapping(document, where)
     _refuse_unknown(parts, tuple(field.name for field in fields(WeightSpec)), where)
     hints = get_type_hints(WeightSpec)

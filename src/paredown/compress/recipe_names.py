@@ -7,7 +7,7 @@ from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import HEAD, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS, GROUP_SIZES
+from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
 from paredown.spec.kv import KV_DTYPES, KVDType
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -15,8 +15,8 @@ HEAD_MARK = f"-{HEAD}-"
 KV_MARK = "-kv-"
 # For the help of every verb that takes recipes.
 SYNTAX = (
-    "[METHOD-]FORMAT: FORMAT is bf16, fp16, fp32, fp8, int8, int8-asym, w8a8 (8-bit activations "
-    "too), or int6, int5, int4, int3, int2 with groups of "
+    "[METHOD-]FORMAT, where FORMAT is bf16, fp16, fp32, fp8, int8, int8-asym, w8a8 or w8a8-static "
+    "(8-bit activations too), or int6, int5, int4, int3, int2 with groups of "
     f"{', '.join(map(str, GROUP_SIZES))}: int4-g128, int3-g32-asym; METHOD is one or more of "
     f"{', '.join([*TRANSFORMS, *QUANTIZERS])}; {HEAD_MARK}FORMAT adds the output layer: "
     f"int4-g128{HEAD_MARK}int8; {KV_MARK}DTYPE says how keys and values are kept"
@@ -100,6 +100,7 @@ def _split_methods(name: str) -> tuple[list[str], str]:
 
 
 def _find_format(name: str) -> WeightSpec:
-    if name not in FORMATS:
+    known = FORMATS | STATIC_FORMATS
+    if name not in known:
         raise ConfigError("there is no such format", seen=name, remedy=f"Known recipes: {SYNTAX}.")
-    return FORMATS[name]
+    return known[name]

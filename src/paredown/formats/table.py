@@ -26,6 +26,11 @@ FORMATS: dict[str, WeightSpec] = {
     )
 }
 
+# Formats that cannot be made of a weight alone: the scale of the inputs comes from calibration.
+STATIC_FORMATS: dict[str, WeightSpec] = {
+    spec.name: spec for spec in (WeightSpec(dtype="int8", activations="int8_static"),)
+}
+
 
 def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType = "bf16") -> float:
     """Stored bits over the weights of a row of `num_columns`: codes, scales and zero points."""
