@@ -51,7 +51,7 @@ def parse_recipe(document: object, name: str) -> Recipe:
     """See `read_recipe`; `document` is what YAML or JSON became."""
     parts = _mapping(document, "the recipe")
     _refuse_unknown(parts, ("steps", "floats", "kv_cache"), "the recipe")
-    steps = parts.get("steps") or []
+    steps = parts.get("steps", [])
     if not isinstance(steps, list):
         raise _wrong("steps", steps, "a list of steps")
     return Recipe(

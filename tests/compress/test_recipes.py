@@ -1,0 +1,179 @@
+"""Recipes by name and from files, and the table they resolve to."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from paredown.compress.methods import QUANTIZERS, TRANSFORMS
+from paredown.compress.quantize.rtn import RTN
+from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe_file import parse_recipe, read_recipe
+from paredown.compress.recipe_names import find_recipe
+from paredown.compress.schemes import SchemeRow, resolve_schemes, scheme_rows
+from paredown.errors import ConfigError, UnsupportedError
+from paredown.formats.table import FORMATS
+from paredown.models.checkpoint import Checkpoint
+from paredown.spec.weight import WeightSpec
+from tiny_models import make_model
+
+WIDE = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4}
+Q0 = "model.layers.0.self_attn.q_proj"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("source") / "llama"
+    make_model("llama", torch.bfloat16, 0, **WIDE).save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+def step(format_name: str, *targets: str) -> QuantizeStep:
+    return QuantizeStep(quantizer=RTN(), spec=FORMATS[format_name], targets=targets)
+
+
+@pytest.mark.parametrize("method", [*QUANTIZERS, *TRANSFORMS])
+def test_every_method_has_a_name(method: str) -> None:
+    recipe = find_recipe(f"{method}-int4-g128-head-int8-kv-int8")
+    assert recipe.linear == FORMATS["int4-g128"]
+    assert recipe.head == FORMATS["int8"]
+    assert recipe.kv_dtype == "int8"
+    made = [*recipe.transforms, *(one.quantizer for one in recipe.quantize_steps)]
+    assert any(type(one) is (QUANTIZERS | TRANSFORMS)[method] for one in made)
+
+
+@pytest.mark.parametrize("transform", [*TRANSFORMS])
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS])
+def test_transforms_go_before_quantizers(transform: str, quantizer: str) -> None:
+    recipe = find_recipe(f"{transform}-{quantizer}-int4-g128")
+    assert [type(one) for one in recipe.transforms] == [TRANSFORMS[transform]]
+    assert type(recipe.quantize_steps[0].quantizer) is QUANTIZERS[quantizer]
+    with pytest.raises(ConfigError, match="after its transforms"):
+        find_recipe(f"{quantizer}-{transform}-int4-g128")
+
+
+def test_names_that_make_no_sense() -> None:
+    for name, what in {
+        "rtn-bf16": "needs a quantized format",
+        "rtn-rtn-int4-g128": "one quantizer",
+        "nosuch-int4-g128": "no such format",
+        "int8-kv-int3": "keys and values",
+    }.items():
+        with pytest.raises(ConfigError, match=what):
+            find_recipe(name)
+
+
+def test_later_steps_override(source: Checkpoint) -> None:
+    steps = (
+        step("int4-g128", "layers"),
+        step("int8", "down", "re:model\\.layers\\.[13]\\.self_attn\\.v_proj", Q0),
+        step("int6-g128", "head"),
+    )
+    schemes = resolve_schemes(Recipe(name="mixed", steps=steps), source)
+    assert schemes[Q0].spec == FORMATS["int8"]
+    assert schemes["lm_head"].spec == FORMATS["int6-g128"]
+    rows = scheme_rows(schemes, source)
+    assert (
+        SchemeRow(layers="1-3", role="q", method="RTN", format="int4-g128", num_modules=3) in rows
+    )
+    assert (
+        SchemeRow(layers="0, 2", role="v", method="RTN", format="int4-g128", num_modules=2) in rows
+    )
+    assert SchemeRow(layers="1, 3", role="v", method="RTN", format="int8", num_modules=2) in rows
+    assert SchemeRow(layers="0-3", role="down", method="RTN", format="int8", num_modules=4) in rows
+    assert sum(row.num_modules for row in rows) == 4 * 7 + 1
+
+
+def test_the_table_names_what_stays(source: Checkpoint) -> None:
+    schemes = resolve_schemes(Recipe(name="o", steps=(step("int8", "o"),)), source)
+    assert [row.format for row in scheme_rows(schemes, source) if row.role == "q"] == ["as it is"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "what"),
+    [
+        ((step("int8", "nosuch"),), "matches no linear layer"),
+        # A class name or a prefix is not a whole name.
+        ((step("int8", "re:model.layers.1"),), "matches no linear layer"),
+        ((step("int8", "re:("),), "not a regular expression"),
+        ((step("int8", "down"), step("int4-g128", "layers")), "takes every module"),
+    ],
+)
+def test_targets_that_do_nothing(
+    source: Checkpoint, steps: tuple[QuantizeStep, ...], what: str
+) -> None:
+    with pytest.raises(ConfigError, match=what):
+        resolve_schemes(Recipe(name="bad", steps=steps), source)
+
+
+def test_what_others_cannot_tell_apart_is_refused(source: Checkpoint) -> None:
+    steps = (step("int4-g128-asym", "layers"), step("int8", "down"))
+    with pytest.raises(UnsupportedError, match="asymmetric"):
+        resolve_schemes(Recipe(name="bad", steps=steps), source)
+
+
+def test_files(source: Checkpoint, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        """
+steps:
+  - method: rtn
+    format: int4-g128
+    range: mse
+  - method: rtn
+    format: {dtype: int8, group_size: 64}
+    targets: [down, head]
+floats: bf16
+kv_cache: int8
+"""
+    )
+    recipe = read_recipe(path)
+    assert recipe == Recipe(
+        name="mine",
+        steps=(
+            QuantizeStep(quantizer=RTN(range="mse"), spec=FORMATS["int4-g128"]),
+            QuantizeStep(
+                quantizer=RTN(),
+                spec=WeightSpec(dtype="int8", group_size=64),
+                targets=("down", "head"),
+            ),
+        ),
+        floats="bf16",
+        kv_dtype="int8",
+    )
+    assert len(resolve_schemes(recipe, source)) == 4 * 7 + 1
+
+
+@pytest.mark.parametrize(
+    ("document", "what"),
+    [
+        ([], "the recipe makes no sense"),
+        ({"step": []}, "the recipe has an unknown key.*step.*steps"),
+        ({"steps": {}}, "steps makes no sense.*list"),
+        ({"steps": [{"method": "nosuch"}]}, "step 1 names no known method.*nosuch"),
+        ({"steps": [{"method": "rtn"}]}, "does not say what its targets become"),
+        ({"steps": [{"method": "rtn", "format": "int9"}]}, "step 1, format.*int9"),
+        ({"steps": [{"method": "rtn", "format": {"bits": 4}}]}, "unknown key.*bits"),
+        ({"steps": [{"method": "rtn", "format": {"group_size": 4}}]}, "fields with a dtype"),
+        (
+            {"steps": [{"method": "rtn", "format": {"dtype": "int4", "activations": "bf16"}}]},
+            "step 1, format, activations.*int8_group",
+        ),
+        ({"steps": [{"method": "rtn", "format": "int8", "rang": 1}]}, "unknown key.*rang.*range"),
+        ({"steps": [{"method": "rtn", "format": "int8", "range": "max"}]}, "step 1, range.*mse"),
+        ({"steps": [{"method": "rtn", "format": "int8", "per_tensor": 1}]}, "per_tensor.*bool"),
+        ({"steps": [{"method": "rtn", "format": "int8", "targets": []}]}, "list of names"),
+        ({"steps": [], "kv_cache": "int3"}, "kv_cache"),
+        ({"steps": [], "floats": "int8"}, "floats"),
+    ],
+)
+def test_files_that_make_no_sense(document: object, what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        parse_recipe(document, "x")
+
+
+def test_a_file_that_is_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("steps: [")
+    for name in ("x.yaml", "nosuch.yaml"):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            read_recipe(tmp_path / name)
