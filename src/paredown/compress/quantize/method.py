@@ -39,10 +39,12 @@ class Moments:
 @dataclass(frozen=True, kw_only=True)
 class Quantized:
     """`weight` as it will be stored; `notes` say what was not done as asked (a damping that had to
-    grow, a fallback), in words for the report."""
+    grow, a fallback), in words for the report. `loss` is 1/2 tr(D H D^T) of the change D, which is
+    the mean over the calibration inputs x of |D x|^2; None where no H was looked at."""
 
     weight: Weight
     notes: tuple[str, ...] = ()
+    loss: float | None = None
 
 
 class Quantizer(Protocol):
