@@ -2,8 +2,8 @@
 
     python -m benchmarks.quantization [--only gptq] [--tokens 65536] [--json OUT]
 
-Calibration: 128 windows of 512 tokens of the classic books' training split. Perplexity: the held-out
-test split, through the native executor. The gap closed is (RTN - X) / (RTN - original), of
+Calibration: 128 windows of 512 tokens of the classic books' training split. Perplexity: their
+held-out test split, through the native executor. The gap closed is (RTN - X) / (RTN - original), of
 perplexities, or of their logarithms where a line says so.
 """
 

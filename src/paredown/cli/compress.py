@@ -101,9 +101,9 @@ def _progress() -> Progress:
 
 
 def _scheme_table(result: CompressResult) -> Table:
-    table = Table("layers", "linear layer", "method", "format")
+    table = Table("layers", "linear layers", "method", "format")
     for row in result.schemes:
-        table.add_row(row.layers, row.role, row.method, row.format)
+        table.add_row(row.layers, row.roles, row.method, row.format)
     return table
 
 

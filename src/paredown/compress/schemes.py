@@ -34,10 +34,10 @@ class Scheme:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemeRow:
-    """Modules of one role that share a scheme; `layers` is "0-23", "0, 2-5" or "" for the head."""
+    """Modules that share a scheme: `roles` of `layers` ("0-23", "0, 2-5", or "" for the head)."""
 
     layers: str
-    role: str
+    roles: str
     method: str
     format: str
     num_modules: int
@@ -79,23 +79,25 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
 
 def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[SchemeRow]:
     """The resolved table, as people read it."""
-    rows: dict[tuple[str, str, str], list[int]] = {}
+    layers_of: dict[tuple[str, str, str], list[int]] = {}
     for module in _modules(source):
         scheme = schemes.get(module.name)
         method, form = ("", "as it is") if scheme is None else (scheme.method, scheme.spec.name)
-        layers = rows.setdefault((module.role, method, form), [])
+        layers = layers_of.setdefault((module.role, method, form), [])
         if module.layer is not None:
             layers.append(module.layer)
-    return [
-        SchemeRow(
-            layers=_ranges(layers),
-            role=role,
+    rows: dict[tuple[str, str, str], SchemeRow] = {}
+    for (role, method, form), layers in layers_of.items():
+        key = _ranges(layers), method, form
+        before = rows.get(key)
+        rows[key] = SchemeRow(
+            layers=key[0],
+            roles=role if before is None else f"{before.roles}, {role}",
             method=method,
             format=form,
-            num_modules=max(1, len(layers)),
+            num_modules=max(1, len(layers)) + (0 if before is None else before.num_modules),
         )
-        for (role, method, form), layers in rows.items()
-    ]
+    return list(rows.values())
 
 
 def _modules(source: Checkpoint) -> list[_Module]:
