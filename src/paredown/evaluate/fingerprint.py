@@ -93,11 +93,19 @@ class Fingerprint:
 
 
 def make_fingerprint(checkpoint: Checkpoint, executor: NativeExecutor) -> Fingerprint:
-    """Of a checkpoint, loaded with the defaults that it will be served with."""
+    """Of a checkpoint, loaded with the defaults that it will be served with. Raises CheckpointError
+    for logits that are not numbers."""
+    logits_TV = _golden_logits(executor)
+    if not np.isfinite(logits_TV).all():
+        raise CheckpointError(
+            f"the predictions of {checkpoint.path} are not numbers",
+            seen=f"{np.count_nonzero(~np.isfinite(logits_TV))} of {logits_TV.size} golden logits",
+            remedy="Its weights are damaged, or it needs a wider range than its format has.",
+        )
     return Fingerprint(
         small_files=_digest_small_files(checkpoint),
         weight_files=file_digests(checkpoint, executor.num_threads),
-        golden=make_golden(_golden_logits(executor), arithmetic(executor.isa)),
+        golden=make_golden(logits_TV, arithmetic(executor.isa)),
     )
 
 

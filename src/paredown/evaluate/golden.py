@@ -50,14 +50,22 @@ class GoldenLogits:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, object]) -> "GoldenLogits":
-        """Raises TypeError or ValueError for what `as_json` did not make."""
-        golden = cls(**fields)  # type: ignore[arg-type]
-        sampled_TK = np.array(golden.sampled_TK)
+        """Raises KeyError, TypeError or ValueError for what `as_json` did not make."""
+        sampled_TK = np.array(fields["sampled_TK"])
+        log_p_TK = np.array(fields["log_probabilities_TK"], dtype=np.float64)
+        sha256, arithmetic = fields["sha256"], fields["arithmetic"]
         if sampled_TK.dtype.kind != "i" or sampled_TK.ndim != 2:
             raise ValueError("sampled_TK is no table of tokens")
-        if np.array(golden.log_probabilities_TK, dtype=float).shape != sampled_TK.shape:
+        if log_p_TK.shape != sampled_TK.shape:
             raise ValueError("log_probabilities_TK is no table beside sampled_TK")
-        return golden
+        if not isinstance(arithmetic, dict) or not isinstance(sha256, str):
+            raise TypeError("sha256 is no text, or arithmetic no object")
+        return cls(
+            sha256=sha256,
+            sampled_TK=sampled_TK.tolist(),
+            log_probabilities_TK=log_p_TK.tolist(),
+            arithmetic=arithmetic,
+        )
 
 
 def golden_tokens(spec: ModelSpec) -> list[int]:
