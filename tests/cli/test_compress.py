@@ -8,6 +8,7 @@ import torch
 
 from byte_tokenizer import write_byte_tokenizer
 from paredown.cli import compress as verb
+from paredown.cli import verification
 from paredown.cli.main import main
 from paredown.errors import CapacityError, CheckpointError
 from paredown.evaluate.verification_file import NAME, read_fingerprint
@@ -74,7 +75,7 @@ def test_what_cannot_be_verified_for_its_size_is_kept_and_said(
     def too_large(*args, **options):
         raise CapacityError("The model does not fit in memory", seen="1 + 1", remedy="Buy more.")
 
-    monkeypatch.setattr(verb, "verify", too_large)
+    monkeypatch.setattr(verification, "verify", too_large)
     assert main(words) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "not verified: The model does not fit in memory (1 + 1)" in shown
@@ -87,6 +88,6 @@ def test_what_fails_to_verify_leaves_nothing_behind(words, tmp_path, monkeypatch
     def fail(*args, **options):
         raise error("broken", seen=1, remedy="None.") if error is CheckpointError else error
 
-    monkeypatch.setattr(verb, "verify", fail)
+    monkeypatch.setattr(verification, "verify", fail)
     assert main(words) == (2 if error is CheckpointError else 130)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "text.txt"]
