@@ -24,7 +24,7 @@ GOLDEN_KV = KVSpec(num_pages=NUM_TOKENS // PAGE_SIZE)
 _NUM_SAMPLED = 8
 _DECIMALS = 5
 # Between any two of the six x86-64 sets the built-in model differs by at most 0.0087 in 14 formats
-# (python -m benchmarks.golden, 2026-11-22, Emerald Rapids with AMX); another model by 0.5 and more.
+# (python -m benchmarks.golden, 2026-11-22, Emerald Rapids with AMX).
 TOLERANCE = 0.03
 
 
