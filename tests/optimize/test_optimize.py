@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
-import tokenizers
 import torch
 
+from byte_tokenizer import write_byte_tokenizer
 from paredown.cli import bench as bench_verb
 from paredown.cli import compress as compress_verb
 from paredown.cli import eval as eval_verb
@@ -48,13 +48,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Groups of 128 do not divide its 96 columns."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     make_model("llama", torch.bfloat16, 0, initializer_range=0.08).save_pretrained(folder)
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    vocabulary = {"<|endoftext|>": 0} | {c: i + 1 for i, c in enumerate(sorted(alphabet))}
-    library = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
-    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = tokenizers.decoders.ByteLevel()
-    library.add_special_tokens(["<|endoftext|>"])
-    library.save(str(folder / "tokenizer.json"))
+    write_byte_tokenizer(folder)
     return folder
 
 

@@ -87,6 +87,7 @@ def result(**changes) -> OptimizeResult:
         "max_quality_loss": 0.01,
         "chosen": "int8",
         "note": "-head-int8 was tried: 63% of <b>",
+        "verification": None,
         "output": Path("out"),
         "report": Path("rep"),
     }

@@ -1,4 +1,4 @@
-"""`paredown compress`: one recipe, one standard checkpoint folder."""
+"""`paredown compress`: one recipe, one standard checkpoint folder, and what it cost."""
 
 import argparse
 import json
@@ -10,11 +10,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from paredown.cli.calibration import add_calibration_arguments, read_calibration
+from paredown.cli.verification import (
+    Verifier,
+    add_verification_arguments,
+    print_verification,
+    verification_json,
+)
 from paredown.compress.compress import CompressResult, compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import read_recipe
 from paredown.compress.recipe_names import SYNTAX, find_recipe
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.output_folder import check_output_folder
 from paredown.models.resolve import resolve_model
 from paredown.units import format_bytes
 
@@ -26,6 +33,10 @@ EXAMPLES = """examples:
   paredown compress my-model -o my-model-gptq --recipe gptq-int4-g128
   paredown compress my-model -o my-model-awq --recipe awq-gptq-int4-g128 --calibration-text my.txt
   paredown compress my-model -o my-model-mixed --recipe mixed.yaml            # docs/recipes.md
+  paredown compress my-model -o my-model-int4 --text novel.txt --tokens 65536
+
+What was written is measured beside the original. verification.json in the folder keeps the figures,
+and what `paredown serve` checks when it loads the checkpoint.
 """
 
 
@@ -41,28 +52,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"a YAML file, or {SYNTAX} (default: int4-g128)",
     )
     add_calibration_arguments(parser)
+    add_verification_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     recipe = _recipe(args.recipe)
+    check_output_folder(args.output)
     source = Checkpoint.open(resolve_model(args.model))
     calibration = read_calibration(source, args) if recipe.needs_calibration else None
     with _progress() as progress:
         task = progress.add_task(recipe.name, total=1.0)
+
+        def report(what: str, share: float) -> None:
+            progress.update(task, description=what, completed=share)
+
+        verifier = None if args.no_verify else Verifier(source, recipe.name, args, report)
         result = compress(
             source,
             args.output,
             recipe,
             calibration=calibration,
-            on_progress=lambda what, share: progress.update(
-                task, description=what, completed=share
-            ),
+            on_progress=report,
+            finish=verifier,
         )
     if args.json:
-        print(json.dumps(_as_json(result), indent=2))
+        print(json.dumps(_as_json(result) | verification_json(verifier), indent=2))
         return 0
-    console = Console()
+    _print(Console(), result, source)
+    print_verification(Console(), verifier)
+    return 0
+
+
+def _print(console: Console, result: CompressResult, source: Checkpoint) -> None:
     console.print(
         f"{result.path}: {result.name}, {format_bytes(result.file_bytes)} "
         f"(was {format_bytes(source.file_bytes)}), {result.bits_per_weight:.2f} bits per weight"
@@ -81,7 +103,6 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"clamped: {count} values of {name} are beyond the range of {result.name}")
     for note in result.notes:
         console.print(f"note: {note}", style="yellow")
-    return 0
 
 
 def _recipe(name: str) -> Recipe:

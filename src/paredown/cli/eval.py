@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,8 @@ from rich.table import Table
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.engine.packed_cache import CacheConfig
+from paredown.errors import ConfigError
+from paredown.evaluate.gptq_protocol import DATASETS, gptq_text
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
@@ -27,8 +30,10 @@ EXAMPLES = """examples:
   paredown eval my-model --text novel.txt --tokens 8192 --json
   paredown eval my-model-int4 --reference my-model --activations fp32   # what int8 inputs cost
   paredown eval my-model --kv-dtype int8 --reference my-model
+  paredown eval my-model --protocol gptq --text wiki.test.raw           # as papers measure
 """
 DEFAULT_TOKENS = 16384
+PROTOCOLS = ("windows", "gptq")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", help="checkpoint to compare with: KL divergence, top-1")
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
-        "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
+        "--protocol",
+        choices=PROTOCOLS,
+        default=PROTOCOLS[0],
+        help="windows: each starts anew and every token is predicted; gptq: the perplexity of "
+        "quantization papers (docs/evaluation.md; default: %(default)s)",
+    )
+    parser.add_argument(
+        "--dataset",
+        choices=list(DATASETS),
+        help="of --protocol gptq; how --text is read, too (default: wikitext2)",
+    )
+    parser.add_argument(
+        "--tokens", type=int, help=f"of the text (default {DEFAULT_TOKENS}; gptq: all)"
     )
     parser.add_argument(
         "--activations",
@@ -64,13 +81,32 @@ def run(args: argparse.Namespace) -> int:
             cache=CacheConfig.from_environment(),
         )
 
-    text = choose_text(args.text, tokenizer, args.tokens, sampler, checkpoint.spec.max_positions)
+    text = _choose_text(args, tokenizer, sampler, checkpoint.spec.max_positions)
     result = _measure(checkpoint, reference, text, args)
     if args.json:
         print(json.dumps(result.as_json() | {"protocol": text.protocol}, indent=2))
         return 0
     _print(result, text, linear_format(checkpoint).name)
     return 0
+
+
+def _choose_text(
+    args: argparse.Namespace,
+    tokenizer: Tokenizer,
+    sampler: Callable[[], NativeExecutor],
+    max_positions: int,
+) -> EvalText:
+    if args.protocol == "gptq":
+        name = args.dataset or "wikitext2"
+        return gptq_text(name, tokenizer, max_positions, path=args.text, num_tokens=args.tokens)
+    if args.dataset is not None:
+        raise ConfigError(
+            "--dataset belongs to --protocol gptq",
+            seen=f"--protocol {args.protocol}",
+            remedy="Give both, or name a text with --text.",
+        )
+    num_tokens = DEFAULT_TOKENS if args.tokens is None else args.tokens
+    return choose_text(args.text, tokenizer, num_tokens, sampler, max_positions)
 
 
 def _measure(

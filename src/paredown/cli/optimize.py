@@ -11,6 +11,7 @@ from rich.table import Table
 
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.measurement import Measurement
+from paredown.evaluate.verification_file import NAME
 from paredown.models.resolve import resolve_model
 from paredown.optimize.choose import parse_quality_loss, quality_loss
 from paredown.optimize.optimize import (
@@ -161,4 +162,10 @@ def _print_choice(console: Console, result: OptimizeResult) -> None:
         f"written: {result.output} ({chosen.name}, {format_bytes(chosen.file_bytes)} instead of "
         f"{format_bytes(result.reference.file_bytes)})"
     )
+    if result.verification is not None:
+        worst = result.verification.worst_layers[0]
+        console.print(
+            f"verified: {NAME} beside it; the worst layer is {worst.layer}, whose output "
+            f"moved by {worst.own:.1%}"
+        )
     console.print(f"serve it: [bold]{result.serve_line}[/bold]")

@@ -7,10 +7,12 @@ import sys
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.engine.engine import Engine
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.engine.packed_cache import CacheConfig
 from paredown.engine.schedule import ScheduleConfig
 from paredown.errors import ParedownError
+from paredown.evaluate.fingerprint import Fingerprint
+from paredown.evaluate.verification_file import NAME, read_fingerprint
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
@@ -26,6 +28,8 @@ EXAMPLES = """examples:
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
+A checkpoint with a verification.json is checked against it before the first answer, and refused
+where it is not what was verified (docs/verification.md).
 SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and exit.
 """
 EXIT_FAILED = 1
@@ -56,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kv_dtype_argument(parser)
     parser.add_argument(
+        "--no-verify", action="store_true", help="do not check the model's verification.json"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print the address as JSON when the server is ready"
     )
 
@@ -69,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
     path = resolve_model(args.model)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
-
+    fingerprint = None if args.no_verify else read_fingerprint(path)
     cache = CacheConfig.from_environment()
 
     def load() -> Engine:
@@ -80,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
             kv_dtype=args.kv_dtype,
             cache=cache,
         )
+        if not args.no_verify:
+            _check(checkpoint, executor, fingerprint)
         return Engine(executor, tokenizer, config)
 
     worker = Worker(load)
@@ -112,6 +121,18 @@ def run(args: argparse.Namespace) -> int:
     if worker.failure is not None:
         return EXIT_FAILED
     return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+
+
+def _check(
+    checkpoint: Checkpoint, executor: NativeExecutor, fingerprint: Fingerprint | None
+) -> None:
+    """One line about it. Raises CheckpointError."""
+    if fingerprint is None:
+        line = f"not verified: {checkpoint.path} has no {NAME}"
+    else:
+        fingerprint.check_files(checkpoint, executor)
+        line = f"verified: the logits of {NAME}, {fingerprint.check_logits(checkpoint, executor)}"
+    print(line, file=sys.stderr)
 
 
 def _announce(url: str, model_name: str, *, as_json: bool) -> None:

@@ -62,6 +62,8 @@ FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "
 
 # Called with what is being done and the share of the whole that is done.
 OnProgress = Callable[[str, float], None]
+# Called with the folder when all is written and checked, before it appears under its name.
+Finish = Callable[[Path], None]
 # The part of a calibrated run that its walk takes.
 _WALK_SHARE = 0.95
 
@@ -104,9 +106,11 @@ def compress(
     overwrite: bool = False,
     calibration: Calibration | None = None,
     on_progress: OnProgress | None = None,
+    finish: Finish | None = None,
 ) -> CompressResult:
     """Writes `source` by the recipe (or that of the name) to the folder `output`, which appears
-    whole or not at all; what was written is opened and checked before it appears.
+    whole or not at all; what was written is opened and checked before it appears. `finish` may add
+    to it, and what it raises leaves no folder behind.
 
     A calibrated run that was killed goes on where it was when it is started again. Raises
     ConfigError for an unknown recipe or a missing calibration, UnsupportedError for a recipe that
@@ -118,7 +122,7 @@ def compress(
     report = on_progress or (lambda what, share: None)
     _check_source(source)
     schemes = resolve_schemes(recipe, source)
-    job = _Job(source, recipe, schemes)
+    job = _Job(source, recipe, schemes, finish or (lambda folder: None))
     if not recipe.needs_calibration:
         return job.write(output, overwrite, report)
     if calibration is None:
@@ -159,8 +163,15 @@ class _Job:
     """Makes the tensors one by one and remembers what it did. `finished` are those that
     calibration has made, by name."""
 
-    def __init__(self, source: Checkpoint, recipe: Recipe, schemes: Mapping[str, Scheme]) -> None:
+    def __init__(
+        self,
+        source: Checkpoint,
+        recipe: Recipe,
+        schemes: Mapping[str, Scheme],
+        finish: Finish,
+    ) -> None:
         self._source = source
+        self._finish = finish
         self._recipe = recipe
         self._schemes = schemes
         self.float_dtype = _float_dtype(source, recipe)
@@ -189,6 +200,7 @@ class _Job:
             (folder / "config.json").write_text(config, "utf-8")
             written = Checkpoint.open(folder)
             bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
+            self._finish(folder)
         return CompressResult(
             name=self._recipe.name,
             path=output,

@@ -39,6 +39,15 @@ class NativeExecutor:
         self._cache = cache
         self.weights_from = weights_from
 
+    @property
+    def known_content(self) -> str | None:
+        """The digest of the checkpoint's files (models/content.py) where loading had to know it."""
+        return None if self._cache is None else self._cache.content
+
+    def sharing_weights(self, kv: KVSpec) -> "NativeExecutor":
+        """Another executor on the same packed weights, with pages of its own."""
+        return NativeExecutor(self._model.sharing(kv), kv, weights_from=self.weights_from)
+
     def wait_for_cache(self) -> None:
         """Until the packed weights are on disk, or it is clear that they cannot be."""
         if self._cache is not None:

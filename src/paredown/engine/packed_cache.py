@@ -126,8 +126,14 @@ class PackedCache:
                 continue
             with contextlib.suppress(OSError):
                 os.utime(path)  # the time of its last use, for dropping the oldest
+            self._digest = digest
             return found
         return None
+
+    @property
+    def content(self) -> str | None:
+        """The digest of the checkpoint's files where it is known by now (models/content.py)."""
+        return self._digest
 
     def reject(self, path: Path, reason: PackedFileError) -> None:
         """Says that a file is damaged, and takes it away."""

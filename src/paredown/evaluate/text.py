@@ -8,6 +8,7 @@ Without one a window's first input is the text token before it, and the very fir
 
 import codecs
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,26 +52,15 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalText:
-    """`num_tokens` are predicted; `num_bytes` is the UTF-8 length of what they decode to."""
+    """`num_tokens` are predicted; `num_bytes` is the UTF-8 length of what they decode to;
+    `protocol` is one sentence for reports."""
 
     windows: list[Window]
     num_tokens: int
     num_bytes: int
     window_tokens: int
-    has_first_token: bool
     source: str
-
-    @property
-    def protocol(self) -> str:
-        """One sentence for reports."""
-        start = (
-            "the tokenizer's start token" if self.has_first_token else "the text token before it"
-        )
-        return (
-            f"{self.num_tokens:,} tokens ({self.num_bytes:,} bytes) of {self.source}, in windows "
-            f"of {self.window_tokens} tokens that do not overlap, each starting with {start}; "
-            "every token predicted once"
-        )
+    protocol: str
 
 
 def window_tokens(max_positions: int) -> int:
@@ -98,13 +88,17 @@ def prepare_text(
         if first is not None:
             inputs[0] = first
         windows.append(Window(inputs=inputs, targets=targets))
+    num_bytes = max(1, len(tokenizer.decode(padded[1:]).encode()))
+    beginning = "the text token before it" if first is None else "the tokenizer's start token"
     return EvalText(
         windows=windows,
         num_tokens=num_targets,
-        num_bytes=max(1, len(tokenizer.decode(padded[1:]).encode())),
+        num_bytes=num_bytes,
         window_tokens=window,
-        has_first_token=first is not None,
         source=source,
+        protocol=f"{num_targets:,} tokens ({num_bytes:,} bytes) of {source}, in windows of "
+        f"{window} tokens that do not overlap, each starting with {beginning}; every token "
+        "predicted once",
     )
 
 
@@ -135,7 +129,8 @@ def choose_text(
     if path is None:
         ids = sample_text(reference(), tokenizer, num_tokens)
         return prepare_text(ids, tokenizer, window, "text sampled from the reference model")
-    return prepare_text(_read(path, tokenizer, num_tokens), tokenizer, window, path.name)
+    text = read_text(path, num_tokens * _MAX_BYTES_PER_TOKEN)
+    return prepare_text(tokenizer.encode(text)[:num_tokens], tokenizer, window, path.name)
 
 
 def sampling_pages(spec: ModelSpec) -> int:
@@ -173,8 +168,10 @@ def sample_text(executor: Executor, tokenizer: TextTokenizer, num_tokens: int) -
     return [token for text in texts for token in text][:num_tokens]
 
 
-def _read(path: Path, tokenizer: TextTokenizer, num_tokens: int) -> list[int]:
-    wanted = num_tokens * _MAX_BYTES_PER_TOKEN
+def read_text(path: Path, max_bytes: int | None = None) -> str:
+    """The file's text, or the whole characters within its first `max_bytes`. Raises CheckpointError
+    for a file that cannot be read, ConfigError for one that is not UTF-8."""
+    wanted = sys.maxsize if max_bytes is None else max_bytes
     raw = bytearray()
     try:
         with path.open("rb") as file:
@@ -189,9 +186,8 @@ def _read(path: Path, tokenizer: TextTokenizer, num_tokens: int) -> list[int]:
         ) from error
     try:
         # The cut may go through a character, the file's end may not.
-        text = codecs.getincrementaldecoder("utf-8")().decode(raw, final=len(raw) < wanted)
+        return codecs.getincrementaldecoder("utf-8")().decode(raw, final=len(raw) < wanted)
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} is not text", seen=error, remedy="Name a UTF-8 text file (--text)."
         ) from error
-    return tokenizer.encode(text)[:num_tokens]

@@ -126,11 +126,19 @@ class NativeModel:
         ]
         return linears + self._blobs
 
+    def sharing(self, kv: KVSpec) -> "NativeModel":
+        """Another model on the same weights, with pages of its own."""
+        other = NativeModel(self.spec, kv, self.num_threads)
+        other.borrow(self.packed())
+        return other
+
     def borrow(self, blobs: Iterable[Blob]) -> None:
         """Fills an empty model with what another of the same spec had packed. The model keeps the
         arrays; norms are copied. Raises ValueError for blobs that do not make up the spec."""
         norms: dict[tuple[str, int], dict[str, list[float]]] = {}
         for blob in blobs:
+            if blob.fields["part"] != "linear":
+                self._blobs.append(blob)
             fields, data = dict(blob.fields), blob.data
             match fields.pop("part"):
                 case "linear":

@@ -82,8 +82,17 @@ def is_unchanged(checkpoint: Checkpoint) -> bool:
 
 def content_digest(checkpoint: Checkpoint, num_threads: int) -> str:
     """Reads all files."""
-    parts = [(file.path.name, hash_bytes(file.raw, num_threads)) for file in checkpoint.files]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return joint_digest(file_digests(checkpoint, num_threads))
+
+
+def file_digests(checkpoint: Checkpoint, num_threads: int) -> dict[str, str]:
+    """Of each safetensors file, by its name. Reads all of them."""
+    return {file.path.name: hash_bytes(file.raw, num_threads) for file in checkpoint.files}
+
+
+def joint_digest(digests: Mapping[str, str]) -> str:
+    """One for all files, names and order included."""
+    return hashlib.sha256(json.dumps(list(digests.items())).encode()).hexdigest()
 
 
 def packing_key(

@@ -13,6 +13,7 @@ from paredown.evaluate.measurement import Measurement
 from paredown.evaluate.quality import num_pages_for
 from paredown.evaluate.speed import speed_pages
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
+from paredown.evaluate.verification import Verification, verify
 from paredown.kernels.probe import measure_machine
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import check_output_folder, output_folder
@@ -47,7 +48,7 @@ class OptimizeConfig:
 @dataclass(frozen=True, kw_only=True)
 class OptimizeResult:
     """`chosen` is the name of the candidate written to `output`; None when all lose too much.
-    `note` says what the search decided by itself."""
+    `verification` is of what was written. `note` says what the search decided by itself."""
 
     model: str
     candidates: list[Measurement]
@@ -59,6 +60,7 @@ class OptimizeResult:
     note: str | None
     max_quality_loss: float
     chosen: str | None
+    verification: Verification | None
     output: Path | None
     report: Path | None
 
@@ -76,6 +78,7 @@ class OptimizeResult:
             "reference": self.reference.as_json(),
             "skipped": [asdict(one) for one in self.skipped],
             "clamped": self.clamped,
+            "verification": None if self.verification is None else self.verification.figures(),
             "protocol": self.protocol,
             "note": self.note,
             "machine": asdict(self.machine),
@@ -112,9 +115,10 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
     assert measured.reference is not None
     assert measured.reference.perplexity is not None
     chosen = choose(measured.measurements, measured.reference.perplexity, config.max_quality_loss)
+    verification = None
     if chosen is not None and config.output is not None:
         on_progress(f"writing {chosen.name}", 1.0)
-        compress(source, config.output, chosen.name)
+        verification = _write(plan, config.output, chosen.name)
     result = OptimizeResult(
         model=folder.name,
         candidates=mark_front(measured.measurements),
@@ -126,6 +130,7 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
         note=None if search is None else search.note,
         max_quality_loss=config.max_quality_loss,
         chosen=None if chosen is None else chosen.name,
+        verification=verification,
         output=None if chosen is None else config.output,
         report=config.report,
     )
@@ -153,6 +158,26 @@ def parse_formats(text: str | None) -> tuple[str, ...] | None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
     return tuple(dict.fromkeys(find_recipe(name).name for name in names))
+
+
+def _write(plan: Plan, output: Path, recipe: str) -> Verification:
+    """The checkpoint with its verification.json: what was written is measured once more."""
+    verifications = []
+
+    def finish(folder: Path) -> None:
+        verification = verify(
+            plan.source,
+            Checkpoint.open(folder),
+            plan.text,
+            recipe=recipe,
+            reference=plan.executor,
+            num_threads=plan.num_threads,
+        )
+        verification.write(folder)
+        verifications.append(verification)
+
+    compress(plan.source, output, recipe, finish=finish)
+    return verifications[0]
 
 
 def _check(config: OptimizeConfig) -> None:

@@ -1,0 +1,29 @@
+"""What the last bits of a result depend on besides the weights and the tokens."""
+
+import platform
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from paredown.kernels import _core
+from paredown.kernels.packed_file import hash_bytes
+from paredown.kernels.probe import processor_name
+
+
+def arithmetic(isa: str) -> dict[str, str]:
+    """The instruction set, the build of the core (it fixes the order of every sum and the layout of
+    the weights), the processor, and the C library, whose cosine turns the rotary angles. Where all
+    are equal, so are the bits."""
+    return {
+        "isa": isa,
+        "core": _core_digest(),
+        "processor": processor_name(),
+        "libc": " ".join(platform.libc_ver()).strip(),
+    }
+
+
+@cache
+def _core_digest() -> str:
+    built = Path(str(_core.__file__))
+    return hash_bytes(np.fromfile(built, np.uint8), num_threads=1)
