@@ -23,7 +23,7 @@ from rich.table import Table
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.evaluate.calibration_text import choose_calibration
+from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, choose_text
 from paredown.kernels.probe import processor_name
@@ -76,7 +76,9 @@ def measure(source: Checkpoint, lines: list[Line], num_tokens: int) -> dict[str,
     """Every recipe's figures, and the original's."""
     tokenizer = Tokenizer.open(source.path)
     text = choose_text(None, tokenizer, num_tokens, _refuse, source.spec.max_positions)
-    calibration = choose_calibration(None, tokenizer, _refuse)
+    calibration = choose_calibration(
+        CalibrationConfig(), tokenizer, _refuse, source.spec.max_positions
+    )
     reference = load_executor(source, num_pages=num_pages_for(text))
     measured: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:

@@ -18,6 +18,7 @@ from paredown.compress.compress import compress
 from paredown.engine import native_executor
 from paredown.engine.memory_plan import plan_memory
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
+from paredown.evaluate.calibration_text import CalibrationConfig
 from paredown.evaluate.measurement import linear_format
 from paredown.evaluate.quality import measure_quality
 from paredown.models.checkpoint import Checkpoint
@@ -300,3 +301,32 @@ def test_a_model_that_can_have_no_format_is_refused_with_the_reasons(
     with pytest.raises(UnsupportedError, match=why):
         optimize(source, config(tmp_path, text, formats=("int4-g128",)), lambda what, share: None)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_calibrated_candidate_is_made_once(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def counting(*arguments, **options):
+        made.append(arguments[2].name)
+        return compress(*arguments, **options)
+
+    monkeypatch.setattr("paredown.optimize.candidates.compress", counting)
+    monkeypatch.setattr("paredown.optimize.optimize.compress", counting)
+    calibration = CalibrationConfig(text=text, num_samples=4, num_tokens=32)
+    options = config(
+        tmp_path,
+        text,
+        formats=("gptq-int4-g32",),
+        report=None,
+        max_quality_loss=9.0,
+        calibration=calibration,
+    )
+    result = optimize(model, options, lambda what, share: None)
+    assert made == ["gptq-int4-g32"]
+    assert result.chosen == "gptq-int4-g32"
+    assert result.calibration == "4 windows of 32 tokens of text.txt"
+    written = Checkpoint.open(tmp_path / "small")
+    assert written.weight_specs()["model.layers.0.self_attn.q_proj"].name == "int4-g32"
+    assert (tmp_path / "small" / "verification.json").is_file()

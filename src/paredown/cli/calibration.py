@@ -5,7 +5,12 @@ from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.evaluate.calibration_text import DEFAULT_SAMPLES, DEFAULT_TOKENS, choose_calibration
+from paredown.evaluate.calibration_text import (
+    DEFAULT_SAMPLES,
+    DEFAULT_TOKENS,
+    CalibrationConfig,
+    choose_calibration,
+)
 from paredown.evaluate.text import sampling_pages
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.tokenizer import Tokenizer
@@ -26,17 +31,21 @@ def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", type=int, default=0, help="of the places in the text (default 0)")
 
 
+def calibration_config(args: argparse.Namespace) -> CalibrationConfig:
+    return CalibrationConfig(
+        text=args.calibration_text,
+        num_samples=args.samples,
+        num_tokens=args.calibration_tokens,
+        seed=args.seed,
+    )
+
+
 def read_calibration(source: Checkpoint, args: argparse.Namespace) -> Calibration:
     """Raises ConfigError and CheckpointError for a text that does not do."""
 
     def reference() -> NativeExecutor:
         return load_executor(source, num_pages=sampling_pages(source.spec))
 
-    return choose_calibration(
-        args.calibration_text,
-        Tokenizer.open(source.path),
-        reference,
-        num_samples=args.samples,
-        num_tokens=min(args.calibration_tokens, source.spec.max_positions),
-        seed=args.seed,
-    )
+    tokenizer = Tokenizer.open(source.path)
+    config = calibration_config(args)
+    return choose_calibration(config, tokenizer, reference, source.spec.max_positions)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.calibration import add_calibration_arguments, calibration_config
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.measurement import Measurement
 from paredown.evaluate.verification_file import NAME
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=DEFAULT_ROUNDS, help="of timing (default %(default)s)"
     )
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_calibration_arguments(parser)
     reports = parser.add_mutually_exclusive_group()
     reports.add_argument(
         "--report", type=Path, help="folder for the report (default: -o + -report)"
@@ -74,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         text=args.text,
         num_rounds=args.rounds,
         num_threads=args.threads,
+        calibration=calibration_config(args),
     )
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=1.0)

@@ -8,6 +8,7 @@ the text that quality is measured on (evaluate/text.py).
 import lzma
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,18 +28,28 @@ _READ_BYTES = 32 * MEBI
 _BYTES_PER_TOKEN = 8
 
 
+@dataclass(frozen=True, kw_only=True)
+class CalibrationConfig:
+    """`num_samples` windows of `num_tokens` tokens each (at most the model's context); `text` None
+    is the text that `choose_calibration` finds."""
+
+    text: Path | None = None
+    num_samples: int = DEFAULT_SAMPLES
+    num_tokens: int = DEFAULT_TOKENS
+    seed: int = 0
+
+
 def choose_calibration(
-    path: Path | None,
+    config: CalibrationConfig,
     tokenizer: TextTokenizer,
     reference: Callable[[], Executor],
-    *,
-    num_samples: int = DEFAULT_SAMPLES,
-    num_tokens: int = DEFAULT_TOKENS,
-    seed: int = 0,
+    max_positions: int,
 ) -> Calibration:
-    """`num_samples` windows of `num_tokens` tokens from `path`, else from the classic books where
-    $PAREDOWN_DATA has them, else sampled from the reference model (made only then). Raises
-    ConfigError for a text shorter than one window, CheckpointError for one that cannot be read."""
+    """Windows from the config's text, else from the classic books where $PAREDOWN_DATA has them,
+    else sampled from the reference model (made only then). Raises ConfigError for a text shorter
+    than one window, CheckpointError for one that cannot be read."""
+    path, num_samples = config.text, config.num_samples
+    num_tokens = min(config.num_tokens, max_positions)
     for option, value in (("--samples", num_samples), ("--calibration-tokens", num_tokens - 1)):
         if value < 1:
             raise ConfigError(
@@ -52,7 +63,7 @@ def choose_calibration(
         windows = np.array(ids, np.int64).reshape(num_samples, num_tokens)
         source = "text sampled from the model itself"
     else:
-        windows = _windows(_read(path), tokenizer, num_samples, num_tokens, seed, path)
+        windows = _windows(_read(path), tokenizer, num_samples, num_tokens, config.seed, path)
         source = path.name
     first = first_token(tokenizer)
     if first is not None:

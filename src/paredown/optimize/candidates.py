@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native_executor import NativeExecutor, load_executor
@@ -46,12 +47,16 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What all candidates are measured with. The executor of the source is the reference."""
+    """What all candidates are made and measured with. The executor of the source is the reference.
+    `folder` keeps the candidates that took a calibration, so that none is made twice;
+    `calibration` is None where no recipe needs one."""
 
     source: Checkpoint
     executor: NativeExecutor
     text: EvalText
     machine: Machine
+    folder: Path
+    calibration: Calibration | None
     num_rounds: int
     num_threads: int | None
 
@@ -132,11 +137,14 @@ def _measure_batch(
 def _built(
     plan: Plan, name: str, result: Candidates
 ) -> Iterator[tuple[Checkpoint, NativeExecutor] | None]:
-    """The source compressed to a folder that is gone afterwards (what is mapped stays readable),
-    and loaded; None, and a line in `skipped`, when it cannot have the format or does not fit."""
+    """The source compressed and loaded; None, and a line in `skipped`, when it cannot have the
+    format or does not fit. What is made quickly is gone afterwards; what is mapped stays readable.
+    """
+    recipe = find_recipe(name)
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
+        place = plan.folder if recipe.needs_calibration else Path(folder)
         try:
-            written = compress(plan.source, Path(folder) / name, name)
+            written = compress(plan.source, place / name, recipe, calibration=plan.calibration)
             checkpoint = Checkpoint.open(written.path)
             executor = _load(plan, checkpoint)
         except (UnsupportedError, CapacityError) as error:

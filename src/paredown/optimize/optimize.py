@@ -1,14 +1,18 @@
 """The main job: every format tried, verified and timed on this machine; the best one written."""
 
 import json
+import shutil
+import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
+from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.measurement import Measurement
 from paredown.evaluate.quality import num_pages_for
 from paredown.evaluate.speed import speed_pages
@@ -43,6 +47,7 @@ class OptimizeConfig:
     text: Path | None = None
     num_rounds: int = DEFAULT_ROUNDS
     num_threads: int | None = None
+    calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,7 @@ class OptimizeResult:
     clamped: dict[str, dict[str, int]]
     machine: Machine
     protocol: str
+    calibration: str | None
     note: str | None
     max_quality_loss: float
     chosen: str | None
@@ -80,6 +86,7 @@ class OptimizeResult:
             "clamped": self.clamped,
             "verification": None if self.verification is None else self.verification.figures(),
             "protocol": self.protocol,
+            "calibration": self.calibration,
             "note": self.note,
             "machine": asdict(self.machine),
             "output": None if self.output is None else str(self.output),
@@ -98,18 +105,32 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
     source = Checkpoint.open(folder)
     on_progress("measuring this machine", 0.0)
     machine = measure_machine(config.num_threads)
-    text = _text(source, folder, config)
-    pages = max(num_pages_for(text), speed_pages(source.spec))
-    plan = Plan(
-        source=source,
-        executor=load_executor(source, num_pages=pages, num_threads=config.num_threads),
-        text=text,
-        machine=machine,
-        num_rounds=config.num_rounds,
-        num_threads=config.num_threads,
-    )
     search = default_search(source.spec) if config.formats is None else None
     recipes = config.formats or () if search is None else search.recipes
+    text = _text(source, folder, config)
+    pages = max(num_pages_for(text), speed_pages(source.spec))
+    with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
+        plan = Plan(
+            source=source,
+            executor=load_executor(source, num_pages=pages, num_threads=config.num_threads),
+            text=text,
+            machine=machine,
+            folder=Path(kept),
+            calibration=_calibration(source, recipes, config),
+            num_rounds=config.num_rounds,
+            num_threads=config.num_threads,
+        )
+        result = _search(plan, recipes, config, on_progress)
+    result = replace(result, model=folder.name, note=None if search is None else search.note)
+    if config.report is not None:
+        on_progress("drawing", 1.0)
+        write_report(result, config.report)
+    return result
+
+
+def _search(
+    plan: Plan, recipes: Sequence[str], config: OptimizeConfig, on_progress: OnProgress
+) -> OptimizeResult:
     measured = measure_candidates(plan, recipes, on_progress)
     _require_candidates(measured)
     assert measured.reference is not None
@@ -119,25 +140,40 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
     if chosen is not None and config.output is not None:
         on_progress(f"writing {chosen.name}", 1.0)
         verification = _write(plan, config.output, chosen.name)
-    result = OptimizeResult(
-        model=folder.name,
+    return OptimizeResult(
+        model=plan.source.path.name,
         candidates=mark_front(measured.measurements),
         reference=measured.reference,
         skipped=measured.skipped,
         clamped=measured.clamped,
-        machine=machine,
-        protocol=text.protocol,
-        note=None if search is None else search.note,
+        machine=plan.machine,
+        protocol=plan.text.protocol,
+        calibration=None if plan.calibration is None else plan.calibration.source,
+        note=None,
         max_quality_loss=config.max_quality_loss,
         chosen=None if chosen is None else chosen.name,
         verification=verification,
         output=None if chosen is None else config.output,
         report=config.report,
     )
-    if config.report is not None:
-        on_progress("drawing", 1.0)
-        write_report(result, config.report)
-    return result
+
+
+def _calibration(
+    source: Checkpoint, recipes: Sequence[str], config: OptimizeConfig
+) -> Calibration | None:
+    if not any(find_recipe(name).needs_calibration for name in recipes):
+        return None
+    return choose_calibration(
+        config.calibration,
+        Tokenizer.open(source.path),
+        lambda: _sampler(source, config),
+        source.spec.max_positions,
+    )
+
+
+def _sampler(source: Checkpoint, config: OptimizeConfig) -> NativeExecutor:
+    pages = sampling_pages(source.spec)
+    return load_executor(source, num_pages=pages, num_threads=config.num_threads)
 
 
 def write_report(result: OptimizeResult, folder: Path) -> None:
@@ -176,7 +212,13 @@ def _write(plan: Plan, output: Path, recipe: str) -> Verification:
         verification.write(folder)
         verifications.append(verification)
 
-    compress(plan.source, output, recipe, finish=finish)
+    made = plan.folder / recipe
+    if made.is_dir():
+        with output_folder(output) as partial:
+            shutil.copytree(made, partial, dirs_exist_ok=True)
+            finish(partial)
+    else:
+        compress(plan.source, output, recipe, finish=finish)
     return verifications[0]
 
 
@@ -213,10 +255,8 @@ def _require_candidates(measured: Candidates) -> None:
 
 
 def _text(source: Checkpoint, folder: Path, config: OptimizeConfig) -> EvalText:
-    def reference() -> NativeExecutor:
-        pages = sampling_pages(source.spec)
-        return load_executor(source, num_pages=pages, num_threads=config.num_threads)
-
     tokenizer = Tokenizer.open(folder)
     positions = source.spec.max_positions
-    return choose_text(config.text, tokenizer, config.num_tokens, reference, positions)
+    return choose_text(
+        config.text, tokenizer, config.num_tokens, lambda: _sampler(source, config), positions
+    )
