@@ -213,7 +213,6 @@ def test_an_extra_tensor_is_named(suffix: str, tmp_path: Path) -> None:
         ("weight_packed", np.zeros((64, 11), np.int32)),
         ("weight_scale", np.ones((64, 4), np.float32)),
         ("weight_shape", np.array([64, 96, 1])),
-        ("weight_shape", np.array([96, 64])),
     ],
 )
 def test_a_wrong_shape_is_named(
@@ -226,6 +225,14 @@ def test_a_wrong_shape_is_named(
     with pytest.raises(CheckpointError) as caught:
         Checkpoint.open(tmp_path)
     assert f"'{name}' has the wrong shape" in str(caught.value)
+
+
+def test_a_shape_that_contradicts_the_config_is_named(tmp_path: Path) -> None:
+    wrong = StoredTensor(dtype="I64", array=np.array([96, 64]))
+    name = f"{MODULE}.weight_shape"
+    write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.update({name: wrong}))
+    with pytest.raises(CheckpointError, match=rf"{MODULE}: tensor weight_shape.*\[96, 64\]"):
+        Checkpoint.open(tmp_path)
 
 
 def test_damage_found_when_a_module_is_read_names_the_module(tmp_path: Path) -> None:
@@ -257,8 +264,9 @@ def test_groups_that_do_not_divide_the_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "error", "words"),
     [
-        ({"quant_method": "gptq", "bits": 4}, UnsupportedError, "gptq"),
-        ({"quant_method": "awq"}, UnsupportedError, "awq"),
+        ({"quant_method": "gptq", "bits": 4}, CheckpointError, "qweight"),
+        ({"quant_method": "awq"}, CheckpointError, "qweight"),
+        ({"quant_method": "aqlm"}, UnsupportedError, "aqlm"),
         ("int4", CheckpointError, "'quantization_config'"),
         ({}, UnsupportedError, "quant_method"),
     ],
