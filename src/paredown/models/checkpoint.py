@@ -1,7 +1,7 @@
 """Checkpoint: a Hugging Face folder, checked whole when it is opened and read tensor by tensor."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -52,9 +52,9 @@ class Checkpoint:
     files: Sequence[MappedTensors]
     file_bytes: int
     names: Names
-    forms: Mapping[str, StoredForm]
-    notes: tuple[str, ...]
-    kv_dtype: KVDType
+    forms: Mapping[str, StoredForm] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    kv_dtype: KVDType = "bf16"
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
