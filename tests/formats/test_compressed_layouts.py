@@ -23,6 +23,7 @@ from paredown.formats.dequantize import dequantize
 from paredown.formats.kv_scheme import FP8, STATIC_INT8
 from paredown.formats.tensor import StoredTensor
 from paredown.spec.weight import WeightSpec
+from scale_layouts import extremes
 
 SHAPE = (40, 256)
 TOKEN = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}
@@ -77,22 +78,6 @@ def form_of(form: str, weights: dict, inputs: dict | None = None) -> CompressedF
     found = read_compressed_tensors(section_of(form, weights, inputs), []).form_for("x")
     assert found is not None
     return found
-
-
-def extremes(values: torch.Tensor, weights: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of what shares a scale, in the shape of the scales."""
-    rows, columns = values.shape
-    block = {
-        "tensor": (rows, columns),
-        "channel": (1, columns),
-        "group": (1, weights.get("group_size") or columns),
-        "block": tuple(weights.get("block_structure") or (1, 1)),
-    }[weights["strategy"]]
-    padded = torch.zeros(-(-rows // block[0]) * block[0], columns, dtype=values.dtype)
-    padded[:rows] = values
-    blocks = padded.unflatten(1, (-1, block[1])).unflatten(0, (-1, block[0])).transpose(1, 2)
-    low, high = blocks.amin((2, 3)), blocks.amax((2, 3))
-    return (low.reshape(1), high.reshape(1)) if weights["strategy"] == "tensor" else (low, high)
 
 
 def from_torch(tensor: torch.Tensor) -> StoredTensor:

@@ -71,6 +71,11 @@ class NativeExecutor:
         return self._model.step_bytes
 
     @property
+    def kv_dtype(self) -> KVDType:
+        """What keys and values are kept in."""
+        return self._kv.dtype
+
+    @property
     def kv_token_bytes(self) -> int:
         """Bytes of keys and values of one token over all layers."""
         spec = self.spec
