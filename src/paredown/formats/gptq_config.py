@@ -79,7 +79,7 @@ def read_gptq(config: Mapping[str, object], tensor_names: Collection[str]) -> GP
     """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
     refuse_others(config, _READ | _NOTES)
     named = config.get("checkpoint_format", config.get("format", "gptq"))
-    if named not in VERSIONS:
+    if not isinstance(named, str) or named not in VERSIONS:
         raise unsupported("checkpoint_format", named, f"Known are {', '.join(VERSIONS)}.")
     if config.get("pack_dtype", "int32") not in ("int32", "torch.int32"):
         raise unsupported("pack_dtype", config["pack_dtype"], "Known is int32.")
@@ -90,7 +90,7 @@ def read_gptq(config: Mapping[str, object], tensor_names: Collection[str]) -> GP
         raise damaged("dynamic", dynamic)
     return GPTQConfig(
         spec=_parse_spec(config),
-        version=VERSIONS[str(named)],
+        version=VERSIONS[named],
         rules=tuple(_parse_rule(str(name), own, config) for name, own in dynamic.items()),
         tensor_names=tensor_names,
     )

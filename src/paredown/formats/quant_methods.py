@@ -18,6 +18,6 @@ def read_quantization(section: Mapping[str, object], tensor_names: Collection[st
     """What quantization_config says. Raises UnsupportedError for a method or anything in it that we
     do not know, CheckpointError for what makes no sense."""
     method = section.get("quant_method")
-    if method not in QUANT_METHODS:
+    if not isinstance(method, str) or method not in QUANT_METHODS:
         raise unsupported("quant_method", method, f"Known are {', '.join(QUANT_METHODS)}.")
-    return QUANT_METHODS[str(method)](section, tensor_names)
+    return QUANT_METHODS[method](section, tensor_names)
