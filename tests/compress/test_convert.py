@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AwqConfig, GPTQConfig
 
 from paredown.compress.compress import compress
 from paredown.compress.convert import TARGETS, convert
@@ -164,6 +164,8 @@ def test_gptqs_config_says_what_its_tools_look_for(tmp_path: Path) -> None:
         "pack_dtype": "int32",
         "meta": {"quantizer": ["paredown"]},
     }
+    theirs = GPTQConfig.from_dict(section)
+    assert (theirs.bits, theirs.group_size, theirs.sym, theirs.format) == (4, 128, False, "gptq")
 
 
 def test_awqs_config_says_what_its_tools_look_for(tmp_path: Path) -> None:
@@ -178,6 +180,13 @@ def test_awqs_config_says_what_its_tools_look_for(tmp_path: Path) -> None:
         "version": "gemm",
         "modules_to_not_convert": None,
     }
+    theirs = AwqConfig.from_dict(section)
+    assert (theirs.bits, theirs.group_size, theirs.zero_point, theirs.format) == (
+        4,
+        32,
+        True,
+        "gemm",
+    )
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])

@@ -11,7 +11,7 @@ from packing_reference import gptq_values
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.column_order import NOTE
 from paredown.formats.dequantize import dequantize
-from paredown.formats.gptq import GPTQForm, encode_gptq
+from paredown.formats.gptq import WRAPPED, GPTQForm, encode_gptq
 from paredown.formats.quantize import quantize
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
@@ -126,7 +126,9 @@ def test_version_1_zero_points_that_wrapped_around_are_read_as_gptqmodel_does(bi
     ones = np.uint32(sum(1 << shift for shift in range(0, 32, bits)))
     first = (second["qzeros"].array.view(np.uint32) - ones).view(np.int32)
     tensors = {**second, "qzeros": StoredTensor(dtype="I32", array=first)}
-    assert_same(GPTQForm(spec=spec, version=1).decode(tensors), weight)
+    form = GPTQForm(spec=spec, version=1).settle(tensors, weight.shape)
+    assert form.notes == (WRAPPED,)
+    assert_same(form.decode(tensors), weight)
 
 
 def test_version_1_has_no_place_for_a_zero_point_of_0() -> None:

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.bits import pack_bits, unpack_bits
 from paredown.formats.half_scales import half_scales
-from paredown.formats.module_tensors import Tensors, bad_tensor, present, take_scales, take_words
 from paredown.formats.stored_form import StoredForm
 from paredown.formats.tensor import StoredTensor
+from paredown.formats.tensor_checks import Tensors, bad_tensor, present, take_scales, take_words
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 

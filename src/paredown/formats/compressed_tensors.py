@@ -29,7 +29,9 @@ from paredown.formats.bits import num_words, pack_bits, unpack_bits
 from paredown.formats.column_order import settle_order
 from paredown.formats.floating import cast as cast_floats
 from paredown.formats.fp8 import has_nan
-from paredown.formats.module_tensors import (
+from paredown.formats.stored_form import StoredForm
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.tensor_checks import (
     SCALE_DTYPES,
     Tensors,
     bad_tensor,
@@ -38,8 +40,6 @@ from paredown.formats.module_tensors import (
     take_scales,
     take_words,
 )
-from paredown.formats.stored_form import StoredForm
-from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 

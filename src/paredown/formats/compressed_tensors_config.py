@@ -86,8 +86,7 @@ class ConfigGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedTensorsConfig:
-    """Which linear modules are compressed, and how (formats/stored_form.py). `ordered` are those
-    that come with an order of their columns."""
+    """Which linear modules are compressed, and how (formats/stored_form.py)."""
 
     groups: tuple[ConfigGroup, ...]
     ignore: tuple[str, ...]

@@ -6,12 +6,13 @@ A module's tensors, b bits a code (2, 3, 4 or 8):
     scales   F16 [G, O]
     g_idx    I32 [I]               the group of each column; may be missing where it counts up
 
-3-bit codes straddle words, as in formats/bits.py. A zero point of 0 has no place in version 1: what
-is all ones there is read as GPTQModel does, which adds 1 to every field of a word at once, with its
-carry (3 bits: field by field); we do not write it.
+3-bit codes straddle words, as in formats/bits.py. A zero point of 0 has no place in version 1, and
+tools disagree on what is all ones there. It is read as GPTQModel writes it, which subtracts 1 from
+all fields of a word at once, with their borrows (3 bits: field by field), and noted; we do not
+write it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import numpy as np
@@ -21,9 +22,9 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.bits import pack_bits, unpack_bits
 from paredown.formats.column_order import settle_order
 from paredown.formats.half_scales import half_scales
-from paredown.formats.module_tensors import Tensors, bad_tensor, present, take_scales, take_words
 from paredown.formats.stored_form import StoredForm
 from paredown.formats.tensor import StoredTensor
+from paredown.formats.tensor_checks import Tensors, bad_tensor, present, take_scales, take_words
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightDType, WeightSpec
 
@@ -35,6 +36,10 @@ ZEROS = "qzeros"
 SCALES = "scales"
 ORDER = "g_idx"
 _WORD_BITS = 32
+WRAPPED = (
+    "zero points of 0 wrapped around in GPTQ's first version, which tools read differently; they "
+    "are read as GPTQModel writes them"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +49,11 @@ class GPTQForm:
     spec: WeightSpec
     version: Version
     has_order: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def suffixes(self) -> tuple[str, ...]:
         return (CODES, ZEROS, SCALES, *([ORDER] if self.has_order else []))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
 
     def tensor_shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
         num_rows, num_columns = shape
@@ -68,15 +70,23 @@ class GPTQForm:
         return shapes
 
     def settle(self, tensors: Tensors, shape: tuple[int, int]) -> StoredForm:
-        form: StoredForm = self
+        noted = replace(self, notes=(WRAPPED,)) if self._wraps(tensors, shape) else self
+        form: StoredForm = noted
         size = self.spec.group_size
         if self.has_order:
             form = settle_order(
-                self, tensors, suffix=ORDER, scale_suffix=SCALES, num_columns=shape[1]
+                noted, tensors, suffix=ORDER, scale_suffix=SCALES, num_columns=shape[1]
             )
-        if form is self and size is not None and shape[1] % size:
+        if form is noted and size is not None and shape[1] % size:
             raise bad_tensor(SCALES, f"has groups of {size} columns", f"{shape[1]} columns")
         return form
+
+    def _wraps(self, tensors: Tensors, shape: tuple[int, int]) -> bool:
+        if self.version == 2 or self.spec.symmetric:
+            return False
+        words_GW = take_words(tensors, ZEROS, self.tensor_shapes(shape)[ZEROS])
+        fields_GO = unpack_bits(np.ascontiguousarray(words_GW), self.spec.bits, shape[0])
+        return bool((fields_GO == (1 << self.spec.bits) - 1).any())
 
     def decode(self, tensors: Tensors) -> Weight:
         words = present(tensors, CODES).array
