@@ -184,7 +184,7 @@ def test_gpt2_is_refused_for_integers(tmp_path: Path) -> None:
 
 
 def test_bad_requests_are_refused(sources, tmp_path: Path) -> None:
-    unknown = {"int3": "int3", "int4-g48": "int4-g48", "int4-g32-head": "int4-g32-head"}
+    unknown = {"int9": "int9", "int4-g48": "int4-g48", "int4-g32-head": "int4-g32-head"}
     for name, seen in (unknown | {"int8-head-": "saw: ", "int8-head-bf16": "head-bf16"}).items():
         with pytest.raises(ConfigError, match=seen):
             compress(sources["bf16"], tmp_path / "out", name)

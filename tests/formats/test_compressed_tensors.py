@@ -10,18 +10,23 @@ from compressed_tensors.quantization import QuantizationConfig
 from compressed_tensors.quantization.utils.helpers import calculate_qparams
 
 from paredown.errors import CheckpointError
-from paredown.formats.compressed_tensors import decode, encode, form_of, tensor_suffixes
+from paredown.formats.compressed_tensors import encode, form_of, written_form
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantization_config import quantization_config
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 
 SPECS = {name: spec for name, spec in FORMATS.items() if spec.is_quantized}
 TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # Rows that are no multiple of a word's 8 or 4 codes, so that packed zero points end in padding.
 SHAPE = (37, 256)
+
+
+def decode(tensors: dict[str, StoredTensor], spec: WeightSpec) -> Weight:
+    return written_form(spec).decode(tensors)
 
 
 def random_values(seed: int) -> np.ndarray:
@@ -63,7 +68,7 @@ def from_torch(tensor: torch.Tensor) -> StoredTensor:
 def test_the_library_decompresses_what_we_wrote(name: str, dtype) -> None:
     weight = quantize(random_values(0), SPECS[name], dtype)
     stored = encode(weight)
-    assert set(stored) == set(tensor_suffixes(SPECS[name]))
+    assert set(stored) == set(written_form(SPECS[name]).suffixes)
     scheme = scheme_of(SPECS[name])
     compressor = compressor_of(SPECS[name])
     assert set(stored) == set(compressor.compression_param_names(scheme))
@@ -102,7 +107,7 @@ def test_a_weight_survives_the_round_trip(name: str) -> None:
         assert np.array_equal(again.zero_points_OG, weight.zero_points_OG)
 
 
-@pytest.mark.parametrize("suffix", tensor_suffixes(SPECS["int4-g32-asym"]))
+@pytest.mark.parametrize("suffix", written_form(SPECS["int4-g32-asym"]).suffixes)
 def test_missing_and_misshapen_tensors_are_named(suffix: str) -> None:
     spec = SPECS["int4-g32-asym"]
     tensors = encode(quantize(random_values(3), spec, "bf16"))
@@ -141,7 +146,7 @@ def test_a_static_input_scale_comes_along() -> None:
     spec = WeightSpec(dtype="int8", activations="int8_static")
     weight = replace(quantize(random_values(5), spec, "bf16"), input_scale=0.25)
     tensors = encode(weight)
-    assert set(tensors) == set(tensor_suffixes(spec))
+    assert set(tensors) == set(written_form(spec).suffixes)
     again = decode(tensors, spec)
     assert again.input_scale == 0.25
     assert np.array_equal(again.values_OI, weight.values_OI)

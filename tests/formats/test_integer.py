@@ -21,7 +21,7 @@ SPECS = {name: spec for name, spec in FORMATS.items() if spec.is_integer}
 SCALE_DTYPES = ("fp32", "bf16", "fp16")
 SMALL_SPECS = [
     WeightSpec(dtype=dtype, group_size=group, symmetric=symmetric)
-    for dtype in ("int2", "int3", "int4", "int5", "int6", "int8")
+    for dtype in ("int1", "int2", "int3", "int4", "int5", "int6", "int7", "int8")
     for group in (None, 4)
     for symmetric in (True, False)
 ]

@@ -84,6 +84,7 @@ def result(**changes) -> OptimizeResult:
         "clamped": {"fp16": {"a.weight": 3}},
         "machine": MACHINE,
         "protocol": "100 tokens of x",
+        "calibration": None,
         "max_quality_loss": 0.01,
         "chosen": "int8",
         "note": "-head-int8 was tried: 63% of <b>",

@@ -9,6 +9,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
+from paredown.cli.notes import tell_notes
 from paredown.engine.native_executor import load_executor
 from paredown.engine.packed_cache import CacheConfig
 from paredown.errors import ConfigError
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rounds < 1:
         raise ConfigError("--rounds must be at least one", seen=args.rounds, remedy="Give more.")
     checkpoint = Checkpoint.open(resolve_model(args.model))
+    tell_notes(checkpoint.notes)
     executor = load_executor(
         checkpoint,
         num_pages=speed_pages(checkpoint.spec),

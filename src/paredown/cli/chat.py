@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 
+from paredown.cli.notes import tell_notes
 from paredown.cli.sampling import add_sampling_arguments, sampling_params
 from paredown.engine.llm import LLM
 from paredown.engine.sampling_params import SamplingParams
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
     llm = LLM(args.model, num_threads=args.threads, kv_dtype=args.kv_dtype)
+    tell_notes(llm.notes)
     if not llm.tokenizer.has_chat_template:
         raise UnsupportedError(
             "this model has no chat template",

@@ -11,6 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
+from paredown.cli.notes import tell_notes
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.engine.packed_cache import CacheConfig
 from paredown.errors import ConfigError
@@ -69,8 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     folder = resolve_model(args.model)
     checkpoint = Checkpoint.open(folder)
+    tell_notes(checkpoint.notes)
     tokenizer = Tokenizer.open(folder)
     reference = None if args.reference is None else Checkpoint.open(resolve_model(args.reference))
+    if reference is not None:
+        tell_notes(reference.notes)
 
     def sampler() -> NativeExecutor:
         source = checkpoint if reference is None else reference
@@ -126,7 +130,9 @@ def _measure(
     )
     other = None
     if reference is not None:
-        other = load_executor(reference, num_pages=pages, num_threads=args.threads, cache=cache)
+        other = load_executor(
+            reference, num_pages=pages, num_threads=args.threads, kv_dtype="bf16", cache=cache
+        )
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=text.num_tokens)
         qualities, own = measure_quality(

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from paredown.cli.notes import tell_notes
 from paredown.cli.sampling import add_sampling_arguments, sampling_params
 from paredown.engine.llm import LLM, Completion
 from paredown.engine.sampling_params import SamplingParams
@@ -40,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
     prompts = _read_prompts(args)
     llm = LLM(args.model, num_threads=args.threads, kv_dtype=args.kv_dtype)
+    tell_notes(llm.notes)
     start_s = time.monotonic()
     if args.json or args.prompts_file is not None:
         completions = llm.generate(prompts, params)

@@ -2,16 +2,13 @@
 
 import argparse
 
-from paredown.spec.kv import KV_DTYPES, KVDType
-
-_DEFAULT: KVDType = "bf16"
+from paredown.spec.kv import KV_DTYPES
 
 
 def add_kv_dtype_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kv-dtype",
         choices=KV_DTYPES,
-        default=_DEFAULT,
         help="how keys and values are kept; int8 takes half the memory of bf16, so twice the "
-        f"tokens fit, int4 a quarter at some loss (default: {_DEFAULT})",
+        "tokens fit, int4 a quarter at some loss (default: as the checkpoint says, else bf16)",
     )

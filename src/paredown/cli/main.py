@@ -17,6 +17,7 @@ from paredown.errors import OutputError, ParedownError
 VERBS: dict[str, str] = {
     "optimize": "try compressions, measure each on this machine, write the best checkpoint",
     "compress": "run one recipe over a checkpoint",
+    "convert": "write a checkpoint in another format, with the same weights",
     "eval": "perplexity, KL divergence and top-1 agreement",
     "generate": "continue prompts",
     "chat": "talk to a model that has a chat template",

@@ -6,6 +6,7 @@ import signal
 import sys
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
+from paredown.cli.notes import tell_notes
 from paredown.engine.engine import Engine
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.engine.packed_cache import CacheConfig
@@ -77,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
     path = resolve_model(args.model)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
     fingerprint = None if args.no_verify else read_fingerprint(path)
+    tell_notes(checkpoint.notes)
     cache = CacheConfig.from_environment()
 
     def load() -> Engine:

@@ -11,7 +11,6 @@ embedding, of which a step reads single rows, stays in float beside it.
 
 import hashlib
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.walk import Plan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
+from paredown.compress.copied_files import copy_files, name_dtype
 from paredown.compress.quantize.method import Target
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
@@ -41,23 +41,6 @@ from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import ScaleDType
 
-# Files that are copied when the source has them; a model card speaks of the source alone.
-COPIED_FILES = (
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "LICENSE",
-    "LICENSE.txt",
-    "NOTICE",
-)
-CONFIG_DTYPES: dict[ScaleDType, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
 # Called with what is being done and the share of the whole that is done.
@@ -194,7 +177,7 @@ class _Job:
     ) -> CompressResult:
         source = self._source
         with output_folder(output, overwrite) as folder:
-            _copy_files(source.path, folder)
+            copy_files(source.path, folder)
             write_shards(folder, self._tensors(on_progress))
             config = json.dumps(self._config(), indent=2) + "\n"
             (folder / "config.json").write_text(config, "utf-8")
@@ -229,11 +212,7 @@ class _Job:
 
     def _config(self) -> dict[str, object]:
         config = dict(self._source.config)
-        dtype = CONFIG_DTYPES[self.float_dtype]
-        if "torch_dtype" in config:
-            config["torch_dtype"] = dtype
-        if "dtype" in config or "torch_dtype" not in config:
-            config["dtype"] = dtype
+        name_dtype(config, self.float_dtype)
         if self._unties:
             config["tie_word_embeddings"] = False
         if self._schemes:
@@ -316,23 +295,9 @@ def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -
 
 
 def _check_source(source: Checkpoint) -> None:
-    if source.quantization is not None:
+    if source.forms:
         raise UnsupportedError(
             "the checkpoint is compressed already",
             seen=f"quantization_config in {source.path / 'config.json'}",
             remedy="Compress the original, so that errors do not add up.",
         )
-
-
-def _copy_files(source: Path, folder: Path) -> None:
-    for name in COPIED_FILES:
-        if not (source / name).is_file():
-            continue
-        try:
-            shutil.copyfile(source / name, folder / name)
-        except PermissionError as error:
-            raise CheckpointError(
-                f"{source / name} cannot be copied",
-                seen=error.strerror,
-                remedy="Check that you may read it.",
-            ) from error

@@ -44,7 +44,8 @@ class Completion:
 
 
 class LLM:
-    """`model` is a checkpoint folder, the name of a packaged model, or None for the built-in one.
+    """`model` is a checkpoint folder, the name of a packaged model, or None for the built-in one;
+    `notes` says what of it runs otherwise than its files ask.
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded.
     """
@@ -55,12 +56,14 @@ class LLM:
         *,
         num_pages: int | None = None,
         num_threads: int | None = None,
-        kv_dtype: KVDType = "bf16",
+        kv_dtype: KVDType | None = None,
         config: ScheduleConfig | None = None,
     ) -> None:
         path = resolve_model(None if model is None else str(model))
+        checkpoint = Checkpoint.open(path)
+        self.notes = checkpoint.notes
         loading = start_loading(
-            Checkpoint.open(path),
+            checkpoint,
             num_pages=num_pages,
             num_threads=num_threads,
             kv_dtype=kv_dtype,

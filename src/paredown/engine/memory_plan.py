@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from paredown.engine.native_form import native_bits_per_weight
 from paredown.errors import CapacityError
-from paredown.formats.table import bits_per_weight
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import PAGE_SIZE, KVDType, KVSpec
@@ -97,7 +97,7 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
     for layer in range(checkpoint.spec.num_layers):
         for role, (rows, columns) in shapes.items():
             name = checkpoint.linear_name(role, layer)
-            bits = bits_per_weight(specs[name], columns)
+            bits = native_bits_per_weight(specs[name], columns)
             sizes[f"{layer}.{role}"] = int(rows * columns * bits / 8)
     return sizes
 
@@ -107,7 +107,7 @@ def _output_bytes(checkpoint: Checkpoint) -> int:
     if spec.tied_embeddings:
         return _table_bytes(checkpoint)
     weights = checkpoint.weight_specs()[checkpoint.names.output]
-    bits = bits_per_weight(weights, spec.hidden_size)
+    bits = native_bits_per_weight(weights, spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)
 
 

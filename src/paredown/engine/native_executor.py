@@ -80,6 +80,11 @@ class NativeExecutor:
         return self._model.step_bytes
 
     @property
+    def kv_dtype(self) -> KVDType:
+        """What keys and values are kept in."""
+        return self._kv.dtype
+
+    @property
     def kv_token_bytes(self) -> int:
         """Bytes of keys and values of one token over all layers."""
         spec = self.spec
@@ -106,14 +111,15 @@ def load_executor(
     *,
     num_pages: int | None = None,
     num_threads: int | None = None,
-    kv_dtype: KVDType = "bf16",
+    kv_dtype: KVDType | None = None,
     activations: ActivationDType | None = None,
     cache: CacheConfig | None = None,
 ) -> NativeExecutor:
     """Packs a checkpoint's weights for the native core, or maps them as `cache` keeps them packed
     (None: keep and use nothing).
 
-    `num_pages` None takes a default from the free memory, `num_threads` None all cores;
+    `num_pages` None takes a default from the free memory, `num_threads` None all cores, `kv_dtype`
+    None what the checkpoint asks for;
     `activations` None reads the input of each linear layer as its format says. Raises
     CapacityError, with the arithmetic, before loading when it does not fit, UnsupportedError for
     shapes the core does not take, and ConfigError for a senseless number of threads or pages or
@@ -135,7 +141,7 @@ def start_loading(
     *,
     num_pages: int | None = None,
     num_threads: int | None = None,
-    kv_dtype: KVDType = "bf16",
+    kv_dtype: KVDType | None = None,
     activations: ActivationDType | None = None,
     cache: CacheConfig | None = None,
 ) -> "Loading":
@@ -144,6 +150,7 @@ def start_loading(
     spec = checkpoint.spec
     threads = resolve_num_threads(num_threads)
     available = available_memory_bytes()
+    kv_dtype = checkpoint.kv_dtype if kv_dtype is None else kv_dtype
     pages = default_num_pages(spec, available, kv_dtype) if num_pages is None else num_pages
     if pages < 1:
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")

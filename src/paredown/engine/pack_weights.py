@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from paredown.engine.native_form import to_native
 from paredown.errors import ConfigError
 from paredown.formats.stack import stack_rows
 from paredown.formats.tensor import StoredTensor
@@ -33,7 +34,7 @@ def pack_weights(
 def _load_tables(
     checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
 ) -> None:
-    output = _with_activations(checkpoint.output(), activations)
+    output = _with_activations(to_native(checkpoint.output()), activations)
     _add_linears(model, "output", 0, [output], [None])
     if checkpoint.spec.tied_embeddings:
         model.tie_embedding()
@@ -68,7 +69,8 @@ def _load_layer(
         "down": ("down",),
     }
     for group, roles in groups.items():
-        weights = [_with_activations(checkpoint.linear(role, layer), activations) for role in roles]
+        stored = [to_native(checkpoint.linear(role, layer)) for role in roles]
+        weights = [_with_activations(weight, activations) for weight in stored]
         biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
         _add_linears(model, group, layer, weights, biases)
 

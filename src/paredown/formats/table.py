@@ -2,11 +2,9 @@
 
 from itertools import product
 
-from paredown.spec.weight import BITS, ScaleDType, WeightDType, WeightSpec
+from paredown.spec.weight import BITS, INTEGERS, ScaleDType, WeightSpec
 
 GROUP_SIZES = (32, 64, 128)
-# Formats with one scale per row are accurate enough at 8 bits alone.
-_GROUPED: tuple[WeightDType, ...] = ("int6", "int5", "int4", "int3", "int2")
 
 FORMATS: dict[str, WeightSpec] = {
     spec.name: spec
@@ -16,12 +14,12 @@ FORMATS: dict[str, WeightSpec] = {
         WeightSpec(dtype="fp16"),
         WeightSpec(dtype="fp8"),
         WeightSpec(dtype="fp8", group_size=128),
-        WeightSpec(dtype="int8"),
-        WeightSpec(dtype="int8", symmetric=False),
         WeightSpec(dtype="int8", activations="int8_row"),
         *(
             WeightSpec(dtype=dtype, group_size=group_size, symmetric=symmetric)
-            for dtype, group_size, symmetric in product(_GROUPED, GROUP_SIZES, (True, False))
+            for dtype, group_size, symmetric in product(
+                INTEGERS, (None, *GROUP_SIZES), (True, False)
+            )
         ),
     )
 }

@@ -6,7 +6,7 @@ from typing import Literal
 
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, chosen_isa, supported_isas
 from paredown.spec.kv import KV_DTYPES, KVDType
-from paredown.spec.weight import ACTIVATIONS, ActivationDType, WeightDType
+from paredown.spec.weight import ACTIVATIONS, HELD_AS, ActivationDType, WeightDType
 
 # What computes 8-bit codes computes codes of fewer bits, but for the sets that have a shorter way.
 _FULL_BYTE: WeightDType = "int8"
@@ -146,6 +146,7 @@ def explain_kernels(isa: str) -> list[KernelChoice]:
             instructions=_instructions(isa, dtype, activations),
         )
         for dtype, (activations, *_) in ACTIVATIONS.items()
+        if dtype not in HELD_AS
     ]
     return linear + [_explain_attention(isa, dtype) for dtype in KV_DTYPES]
 

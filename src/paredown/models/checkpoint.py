@@ -1,18 +1,16 @@
 """Checkpoint: a Hugging Face folder, checked whole when it is opened and read tensor by tensor."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError
-from paredown.formats.compressed_tensors import decode, tensor_suffixes
-from paredown.formats.quantization_config import (
-    CompressedTensorsConfig,
-    parse_quantization_config,
-)
+from paredown.formats import gptq_config
+from paredown.formats.quant_methods import read_quantization
+from paredown.formats.stored_form import Quantization, StoredForm
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.config import family_from_config, spec_from_config
@@ -21,15 +19,16 @@ from paredown.models.contents import (
     check_contents,
     linear_modules,
     num_parts,
-    packed_spec,
     vector_tensor,
 )
 from paredown.models.families.fields import Fields
-from paredown.models.json_file import read_json_object
+from paredown.models.json_file import read_json_object, read_optional_json_object
+from paredown.models.module_tensors import ModuleTensors, named_after
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
 from paredown.models.safetensors_file import MappedTensors
 from paredown.models.shards import FolderTensors, read_folder_tensors
+from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -41,6 +40,9 @@ class Checkpoint:
     `tensors`     the tensors that the model uses, by their names in the files and as stored there
     `files`       the safetensors files
     `file_bytes`  their size
+    `forms`       how each quantized linear module is stored, by its name
+    `notes`       all that runs otherwise than the files ask
+    `kv_dtype`    what keys and values are kept in unless the user says otherwise
     """
 
     path: Path
@@ -50,28 +52,32 @@ class Checkpoint:
     files: Sequence[MappedTensors]
     file_bytes: int
     names: Names
-    quantization: CompressedTensorsConfig | None
+    forms: Mapping[str, StoredForm] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    kv_dtype: KVDType = "bf16"
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
         """Maps the folder's files and checks names, shapes and dtypes of all tensors against the
         config. Raises CheckpointError or UnsupportedError; the weights are not read."""
         _check_folder(path)
-        config = read_json_object(path / "config.json")
+        config = _read_config(path)
         spec = spec_from_config(config)
-        quantization = _read_quantization(config)
         tensors = read_folder_tensors(path)
+        quantization = _read_quantization(config, tensors)
         names = find_names(family_from_config(config), tensors)
-        used = check_contents(tensors, spec, names, quantization)
+        contents = check_contents(tensors, spec, names, quantization)
         return cls(
             path=path,
             config=config,
             spec=spec,
-            tensors=FolderTensors(tensors.files, used),
+            tensors=FolderTensors(tensors.files, contents.used),
             files=tensors.files,
             file_bytes=tensors.file_bytes,
             names=names,
-            quantization=quantization,
+            forms=contents.forms,
+            notes=_notes(quantization, contents.forms, spec, names),
+            kv_dtype="int8" if quantization is not None and quantization.int8_kv else "bf16",
         )
 
     def linear_name(self, role: str, layer: int) -> str:
@@ -119,21 +125,16 @@ class Checkpoint:
         """How each linear module and the embedding is stored, by module name."""
         specs = {self.names.embedding: self.embedding().spec}
         for module in linear_modules(self.spec, self.names):
-            packed = packed_spec(self.quantization, module.name, module.transposed)
-            specs[module.name] = packed or self._float(module.name).spec
+            form = self.forms.get(module.name)
+            specs[module.name] = self._float(module.name).spec if form is None else form.spec
         return specs
 
     def _weight(self, module: str, transposed: bool = False) -> Weight:
-        packed = packed_spec(self.quantization, module, transposed)
-        if packed is None:
+        form = self.forms.get(module)
+        if form is None:
             return self._float(module, transposed)
-        suffixes = tensor_suffixes(packed)
-        stored = {suffix: self.tensors[f"{module}.{suffix}"] for suffix in suffixes}
-        try:
-            return decode(stored, packed)
-        except CheckpointError as error:
-            what = f"{self.path}: module {module}: {error.what}"
-            raise CheckpointError(what, seen=error.seen, remedy=error.remedy) from error
+        with named_after(f"{self.path}: module {module}"):
+            return form.decode(ModuleTensors(self.tensors, module, form.suffixes))
 
     def _float(self, module: str, transposed: bool = False) -> Weight:
         stored = self.tensors[f"{module}.weight"]
@@ -158,11 +159,49 @@ def _check_folder(path: Path) -> None:
         )
 
 
-def _read_quantization(config: Mapping[str, object]) -> CompressedTensorsConfig | None:
+def _read_config(path: Path) -> dict[str, object]:
+    """config.json; AutoGPTQ's first versions told of the quantization in a file of its own."""
+    config = read_json_object(path / "config.json")
+    if config.get("quantization_config") is None:
+        section = read_optional_json_object(path / gptq_config.FILE_NAME)
+        if section:
+            config["quantization_config"] = {"quant_method": gptq_config.METHOD, **section}
+    return config
+
+
+def _read_quantization(
+    config: Mapping[str, object], tensor_names: Collection[str]
+) -> Quantization | None:
     """How the linear modules are packed, None for a checkpoint all in floats."""
     section = config.get("quantization_config")
     if section is None:
         return None
     if not isinstance(section, dict):
         raise Fields(config).wrong("quantization_config", "an object")
-    return parse_quantization_config(section)
+    return read_quantization(section, tensor_names)
+
+
+def _notes(
+    quantization: Quantization | None,
+    forms: Mapping[str, StoredForm],
+    spec: ModelSpec,
+    names: Names,
+) -> tuple[str, ...]:
+    """Each with the modules that it is about."""
+    modules: dict[str, list[str]] = {}
+    for module in linear_modules(spec, names):
+        form = forms.get(module.name)
+        if form is None:
+            continue
+        notes = form.notes
+        if form.spec.is_quantized and not form.spec.has_kernel(module.shape[1]):
+            size = form.spec.group_size
+            notes += (f"groups of {size} columns have no kernel, so the weights run dequantized",)
+        for note in notes:
+            modules.setdefault(note, []).append(module.name)
+    told = () if quantization is None else quantization.notes
+    return told + tuple(
+        f"{note} ({len(own)} linear layer{'s' if len(own) > 1 else ''}: {own[0]}"
+        f"{', ...' if len(own) > 1 else ''})"
+        for note, own in modules.items()
+    )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from paredown.errors import CheckpointError
-from paredown.formats.compressed_tensors import SHAPE, tensor_shapes, tensor_suffixes
-from paredown.formats.quantization_config import CompressedTensorsConfig
+from paredown.formats.stored_form import Quantization, StoredForm
+from paredown.models.module_tensors import ModuleTensors, named_after
 from paredown.models.names import Names
 from paredown.models.roles import (
     layer_vectors,
@@ -18,7 +18,7 @@ from paredown.models.roles import (
 )
 from paredown.models.shards import FolderTensors
 from paredown.spec.model import ModelSpec
-from paredown.spec.weight import WeightDType, WeightSpec
+from paredown.spec.weight import WeightDType
 
 REMEDY = "Use the config.json that belongs to these weights, or download them again."
 FLOAT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
@@ -37,27 +37,33 @@ class Module:
         return (self.shape[1], self.shape[0]) if self.transposed else self.shape
 
 
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """`used` names the tensors that the model uses, `forms` are those of its quantized modules."""
+
+    used: set[str]
+    forms: dict[str, StoredForm]
+
+
 def check_contents(
-    tensors: FolderTensors,
-    spec: ModelSpec,
-    names: Names,
-    quantization: CompressedTensorsConfig | None,
-) -> set[str]:
-    """Names of the tensors that the model uses. Raises CheckpointError at the first that is
-    missing, wrong or extra; a config that asks for endless layers ends at the first missing."""
-    used = set()
+    tensors: FolderTensors, spec: ModelSpec, names: Names, quantization: Quantization | None
+) -> Contents:
+    """Raises CheckpointError at the first tensor that is missing, wrong or extra; a config that
+    asks for endless layers ends at the first missing."""
+    used, forms = set(), {}
     for name, shape in float_tensors(spec, names):
         check_float(tensors, name, shape)
         used.add(name)
     for module in linear_modules(spec, names):
-        packed = packed_spec(quantization, module.name, module.transposed)
-        if packed is None:
+        form = _form_for(quantization, module)
+        if form is None:
             check_float(tensors, f"{module.name}.weight", module.float_shape)
+            used.add(f"{module.name}.weight")
         else:
-            check_packed(tensors, module, packed)
-        used |= {f"{module.name}.{suffix}" for suffix in stored_suffixes(packed)}
-    check_nothing_extra(tensors, used, spec, names)
-    return used
+            forms[module.name] = check_packed(tensors, module, form)
+            used |= {f"{module.name}.{suffix}" for suffix in form.suffixes}
+    check_nothing_extra(tensors, used, spec, names, quantization)
+    return Contents(used=used, forms=forms)
 
 
 def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
@@ -112,42 +118,29 @@ def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> No
         raise CheckpointError(
             f"{tensors.owner(name)}: tensor {name!r} is not of a float dtype that can be run",
             seen=tensors.place(name).dtype,
-            remedy=f"Supported are {', '.join(FLOAT_DTYPES)} and compressed-tensors forms named "
-            "in config.json's quantization_config.",
+            remedy=f"Supported are {', '.join(FLOAT_DTYPES)} and what config.json's "
+            "quantization_config names.",
         )
 
 
-def packed_spec(
-    quantization: CompressedTensorsConfig | None, module: str, transposed: bool
-) -> WeightSpec | None:
-    """A module's packed form, None for floats. compressed-tensors packs torch's Linear alone, so a
-    transposed module is never meant."""
-    return None if quantization is None or transposed else quantization.spec_for(module)
+def _form_for(quantization: Quantization | None, module: Module) -> StoredForm | None:
+    """None for floats. Every format packs torch's Linear alone, so a transposed module is never
+    meant."""
+    if quantization is None or module.transposed:
+        return None
+    return quantization.form_for(module.name)
 
 
-def stored_suffixes(packed: WeightSpec | None) -> tuple[str, ...]:
-    """What stands after the name of a module, packed or (None) in float."""
-    return ("weight",) if packed is None else tensor_suffixes(packed)
-
-
-def check_packed(tensors: FolderTensors, module: Module, spec: WeightSpec) -> None:
-    """A module's packed tensors are there and have the shapes that its own gives them."""
-    num_columns = module.shape[1]
-    if spec.group_size is not None and num_columns % spec.group_size:
-        raise CheckpointError(
-            f"{module.name}: the group size in config.json does not divide the weight's columns",
-            seen=f"{num_columns} columns in groups of {spec.group_size}",
-            remedy=REMEDY,
-        )
-    shapes = tensor_shapes(spec, module.shape)
+def check_packed(tensors: FolderTensors, module: Module, form: StoredForm) -> StoredForm:
+    """A module's packed tensors are there and have the shapes that its own gives them; returns the
+    form that is found when the small ones are looked at."""
+    with named_after(module.name):
+        shapes = form.tensor_shapes(module.shape)
     for suffix, wanted in shapes.items():
         check_present(tensors, f"{module.name}.{suffix}")
         check_shape(tensors, f"{module.name}.{suffix}", wanted)
-    if SHAPE not in shapes:
-        return
-    shape = tuple(tensors[f"{module.name}.{SHAPE}"].array.tolist())
-    if shape != module.shape:
-        raise wrong_shape(tensors, f"{module.name}.{SHAPE}", shape, module.shape)
+    with named_after(module.name):
+        return form.settle(ModuleTensors(tensors, module.name, form.suffixes), module.shape)
 
 
 def check_shape(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
@@ -175,13 +168,21 @@ def check_present(tensors: FolderTensors, name: str) -> None:
 
 
 def check_nothing_extra(
-    tensors: FolderTensors, used: set[str], spec: ModelSpec, names: Names
+    tensors: FolderTensors,
+    used: set[str],
+    spec: ModelSpec,
+    names: Names,
+    quantization: Quantization | None,
 ) -> None:
     """Refuses tensors that nobody will read: they mean that config and weights do not belong
-    together. Known leftovers pass, and a second copy of a tied embedding."""
-    ignorable = re.compile("|".join(names.family.ignorable) or r"(?!)")
+    together. Known leftovers pass, a second copy of a tied embedding, and biases of zero, which
+    AutoGPTQ gives to every module."""
+    unread = () if quantization is None else quantization.unread
+    ignorable = re.compile("|".join((*names.family.ignorable, *unread)) or r"(?!)")
     for name in tensors:
         if name in used or ignorable.fullmatch(name):
+            continue
+        if quantization is not None and _is_zero_bias(tensors, name):
             continue
         if spec.tied_embeddings and name == f"{names.output}.weight":
             _check_tied_copy(tensors, name, f"{names.embedding}.weight")
@@ -192,6 +193,12 @@ def check_nothing_extra(
             seen=f"{tensors.place(name).dtype} {list(tensors.place(name).shape)}",
             remedy=REMEDY,
         )
+
+
+def _is_zero_bias(tensors: FolderTensors, name: str) -> bool:
+    place = tensors.place(name)
+    is_vector = name.endswith(".bias") and len(place.shape) == 1 and place.dtype in FLOAT_DTYPES
+    return is_vector and not tensors[name].array.view(np.uint8).any()
 
 
 def _check_tied_copy(tensors: FolderTensors, name: str, embedding: str) -> None:

@@ -20,9 +20,9 @@ _FAMILIES = {
     "float": ("#0072B2", "s"),
     "fp8": ("#56B4E9", "D"),
     "int8": ("#D55E00", "^"),
-    "int5, int6": ("#E69F00", "v"),
+    "int5, int6, int7": ("#E69F00", "v"),
     "int4": ("#009E73", "o"),
-    "int2, int3": ("#CC79A7", "P"),
+    "int1, int2, int3": ("#CC79A7", "P"),
 }
 _DPI = 160
 _MARKER_POINTS = 8.5

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, cast
 
-WeightDType = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int6", "int5", "int4", "int3", "int2"]
+WeightDType = Literal[
+    "fp32", "bf16", "fp16", "fp8", "int8", "int7", "int6", "int5", "int4", "int3", "int2", "int1"
+]
 ScaleDType = Literal["fp32", "bf16", "fp16"]
 # int8_group: one scale per row and group of columns; int8_row: one per row, found as it comes
 # (dynamic); int8_static: one for all rows, stored with the weight (SmoothQuant, arXiv 2211.10438).
@@ -16,12 +18,15 @@ BITS: dict[WeightDType, int] = {
     "fp16": 16,
     "fp8": 8,
     "int8": 8,
+    "int7": 7,
     "int6": 6,
     "int5": 5,
     "int4": 4,
     "int3": 3,
     "int2": 2,
+    "int1": 1,
 }
+INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in BITS if dtype.startswith("int"))
 _OF_INTEGERS: tuple[ActivationDType, ...] = ("int8_group", "int8_row", "int8_static", "fp32")
 # What a weight can be multiplied with, the default first.
 ACTIVATIONS: dict[WeightDType, tuple[ActivationDType, ...]] = {
@@ -29,13 +34,12 @@ ACTIVATIONS: dict[WeightDType, tuple[ActivationDType, ...]] = {
     "bf16": ("bf16", "fp32"),
     "fp16": ("fp32",),
     "fp8": ("bf16", "fp32"),
-    "int8": _OF_INTEGERS,
-    "int6": _OF_INTEGERS,
-    "int5": _OF_INTEGERS,
-    "int4": _OF_INTEGERS,
-    "int3": _OF_INTEGERS,
-    "int2": _OF_INTEGERS,
+    **dict.fromkeys(INTEGERS, _OF_INTEGERS),
 }
+# What the native core has no kernel for is held in the next wider codes, with the same values.
+HELD_AS: dict[WeightDType, WeightDType] = {"int7": "int8", "int1": "int2"}
+# The native core sums whole blocks of so many columns under one scale.
+KERNEL_COLUMNS = 32
 # The field's name for 8-bit weights and activations, one scale per row of each.
 _W8A8: dict[ActivationDType, str] = {"int8_row": "w8a8", "int8_static": "w8a8-static"}
 _AUTO = cast("ActivationDType", "auto")
@@ -75,6 +79,12 @@ class WeightSpec:
     @property
     def bits(self) -> int:
         return BITS[self.dtype]
+
+    def has_kernel(self, num_columns: int) -> bool:
+        """Whether the native core multiplies with the codes of a weight of so many columns, in
+        their own or in wider room; else it takes the weight dequantized."""
+        size = self.group_size
+        return size is None or size >= num_columns or size % KERNEL_COLUMNS == 0
 
     @property
     def name(self) -> str:

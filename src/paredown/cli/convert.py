@@ -1,0 +1,68 @@
+"""`paredown convert`: a checkpoint in another format, with the same weights."""
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from paredown.cli.notes import tell_notes
+from paredown.compress.convert import TARGETS, ConvertResult, convert
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.units import format_bytes
+
+EXAMPLES = """examples:
+  paredown convert my-model-gptq -o my-model --to compressed-tensors
+  paredown convert my-model-int4 -o my-model-gptq --to gptq
+  paredown convert my-model-awq -o my-model-bf16 --to bf16 --json
+
+Between quantized formats no number changes; what the target cannot hold is refused, with the name
+of the layer. bf16, fp16 and fp32 dequantize.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, help="what to write; must not exist"
+    )
+    parser.add_argument("--to", choices=list(TARGETS), required=True, help="the format to write")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    source = Checkpoint.open(resolve_model(args.model))
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"converting to {args.to}", total=1.0)
+        result = convert(
+            source,
+            args.output,
+            args.to,
+            lambda what, share: progress.update(task, description=what, completed=share),
+        )
+    tell_notes(result.notes)
+    if args.json:
+        print(json.dumps(_as_json(result), indent=2))
+        return 0
+    console = Console()
+    console.print(
+        f"{result.path}: {result.target}, {format_bytes(result.file_bytes)} "
+        f"(was {format_bytes(source.file_bytes)}), {result.bits_per_weight:.2f} bits per weight"
+    )
+    for name, count in result.clamped.items():
+        console.print(f"clamped: {count} values of {name} are beyond the range of {result.target}")
+    return 0
+
+
+def _as_json(result: ConvertResult) -> dict[str, object]:
+    return {
+        "target": result.target,
+        "path": str(result.path),
+        "bits_per_weight": result.bits_per_weight,
+        "file_bytes": result.file_bytes,
+        "notes": list(result.notes),
+        "clamped": dict(result.clamped),
+    }

@@ -1,0 +1,68 @@
+"""From one format of checkpoints to another: between quantized ones codes, scales and zero points
+stay what they are; a float target gets the dequantized weights.
+
+A target is a function of a checkpoint, the place to write and a report of progress. It raises
+UnsupportedError, naming the module, for what it cannot express, before anything appears.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from paredown.compress.float_folder import write_floats
+from paredown.compress.quantized_folder import OnProgress, write_quantized
+from paredown.compress.quantized_targets import AWQ, COMPRESSED_TENSORS, GPTQ, GPTQ_V2
+from paredown.compress.size import checkpoint_bits_per_weight
+from paredown.errors import ConfigError
+from paredown.models.checkpoint import Checkpoint
+
+# What a target returns: values beyond its range that became its largest, by tensor.
+Clamped = Mapping[str, int]
+
+TARGETS: dict[str, Callable[[Checkpoint, Path, OnProgress], Clamped]] = {
+    "compressed-tensors": partial(write_quantized, COMPRESSED_TENSORS),
+    "gptq": partial(write_quantized, GPTQ),
+    "gptq-v2": partial(write_quantized, GPTQ_V2),
+    "awq": partial(write_quantized, AWQ),
+    "bf16": partial(write_floats, "bf16"),
+    "fp16": partial(write_floats, "fp16"),
+    "fp32": partial(write_floats, "fp32"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertResult:
+    """`notes`    what the source asks for and has not here, so that it is not in the target either
+    `clamped`  see Clamped
+    """
+
+    target: str
+    path: Path
+    bits_per_weight: float
+    file_bytes: int
+    notes: tuple[str, ...]
+    clamped: Clamped
+
+
+def convert(
+    source: Checkpoint, output: Path, target: str, on_progress: OnProgress | None = None
+) -> ConvertResult:
+    """Writes `source` in the format `target` to `output`, which appears whole or not at all.
+
+    Raises ConfigError for an unknown target, UnsupportedError for weights that it cannot express,
+    CheckpointError for damaged ones, OutputError when `output` exists or cannot be written.
+    """
+    if target not in TARGETS:
+        known = ", ".join(TARGETS)
+        raise ConfigError("there is no such format", seen=target, remedy=f"Known are {known}.")
+    clamped = TARGETS[target](source, output, on_progress or (lambda what, share: None))
+    written = Checkpoint.open(output)
+    return ConvertResult(
+        target=target,
+        path=output,
+        bits_per_weight=checkpoint_bits_per_weight(written, source.spec),
+        file_bytes=written.file_bytes,
+        notes=source.notes,
+        clamped=clamped,
+    )

@@ -1,0 +1,49 @@
+"""What a new checkpoint folder takes over from its source: files, and the dtype in its config."""
+
+import shutil
+from pathlib import Path
+
+from paredown.errors import CheckpointError
+from paredown.spec.weight import ScaleDType
+
+# Files that are copied when the source has them; a model card speaks of the source alone.
+COPIED_FILES = (
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "LICENSE",
+    "LICENSE.txt",
+    "NOTICE",
+)
+_CONFIG_DTYPES: dict[ScaleDType, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def copy_files(source: Path, folder: Path) -> None:
+    """Raises CheckpointError for one that may not be read."""
+    for name in COPIED_FILES:
+        if not (source / name).is_file():
+            continue
+        try:
+            shutil.copyfile(source / name, folder / name)
+        except PermissionError as error:
+            raise CheckpointError(
+                f"{source / name} cannot be copied",
+                seen=error.strerror,
+                remedy="Check that you may read it.",
+            ) from error
+
+
+def name_dtype(config: dict[str, object], dtype: ScaleDType) -> None:
+    """Puts the dtype of the floats where the config has it, or where Transformers looks today."""
+    name = _CONFIG_DTYPES[dtype]
+    if "torch_dtype" in config:
+        config["torch_dtype"] = name
+    if "dtype" in config or "torch_dtype" not in config:
+        config["dtype"] = name

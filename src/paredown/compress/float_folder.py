@@ -1,0 +1,56 @@
+"""A checkpoint folder with every tensor in one float dtype."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from paredown.compress.copied_files import copy_files, name_dtype
+from paredown.compress.packed_modules import PackedModules, naming
+from paredown.compress.quantized_folder import OnProgress
+from paredown.compress.shards import write_shards
+from paredown.formats.dequantize import dequantize
+from paredown.formats.floating import cast
+from paredown.formats.tensor import StoredTensor
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.output_folder import output_folder
+from paredown.spec.weight import ScaleDType
+
+
+def write_floats(
+    dtype: ScaleDType, source: Checkpoint, output: Path, on_progress: OnProgress
+) -> dict[str, int]:
+    """Linear layers dequantized, all tensors rounded to `dtype`. Returns how many values of which
+    tensors lay beyond its range and became its largest. Raises CheckpointError or OutputError."""
+    clamped: dict[str, int] = {}
+    modules = PackedModules(source)
+
+    def tensors() -> Iterator[tuple[str, StoredTensor]]:
+        done: set[str] = set()
+        for number, name in enumerate(source.tensors):
+            on_progress("writing", number / len(source.tensors))
+            owner = modules.owner(name)
+            if owner in done:
+                continue
+            if owner is not None:
+                done.add(owner)
+                name = f"{owner}.weight"
+            with naming(name):
+                values = (
+                    source.tensors[name].to_float32()
+                    if owner is None
+                    else dequantize(modules.weight(owner))
+                )
+                result = cast(values, dtype)
+            if result.num_clamped:
+                clamped[name] = result.num_clamped
+            yield name, result.tensor
+
+    config = {key: value for key, value in source.config.items() if key != "quantization_config"}
+    name_dtype(config, dtype)
+    with output_folder(output) as folder:
+        copy_files(source.path, folder)
+        write_shards(folder, tensors())
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        Checkpoint.open(folder)
+    on_progress("writing", 1.0)
+    return clamped

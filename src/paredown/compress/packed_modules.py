@@ -1,0 +1,49 @@
+"""The linear layers of a checkpoint that are stored as codes, found by name."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.weight import Weight
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.contents import linear_modules
+from paredown.models.roles import linear_roles
+
+
+class PackedModules:
+    """`shapes` has (out, in) of each, `floats` the names of the other linear modules."""
+
+    def __init__(self, source: Checkpoint) -> None:
+        self._source = source
+        modules = {one.name: one for one in linear_modules(source.spec, source.names)}
+        self.shapes = {name: one.shape for name, one in modules.items() if name in source.forms}
+        self.floats = [name for name in modules if name not in source.forms]
+        if source.spec.tied_embeddings:
+            # Others make a module of it all the same.
+            self.floats.append(source.names.output)
+        layers, roles = range(source.spec.num_layers), linear_roles(source.spec)
+        self._places = {
+            source.linear_name(role, layer): (role, layer) for layer in layers for role in roles
+        }
+
+    def owner(self, tensor: str) -> str | None:
+        """The packed module that a tensor is part of; its bias is not."""
+        module, _, suffix = tensor.rpartition(".")
+        return module if module in self.shapes and suffix != "bias" else None
+
+    def weight(self, module: str) -> Weight:
+        if module not in self._places:
+            return self._source.output()
+        return self._source.linear(*self._places[module])
+
+
+@contextmanager
+def naming(module: str) -> Iterator[None]:
+    """Puts the module's name before what is wrong with it."""
+    try:
+        yield
+    except (CheckpointError, UnsupportedError) as error:
+        if module in error.what:
+            raise
+        what = f"{module}: {error.what}"
+        raise type(error)(what, seen=error.seen, remedy=error.remedy) from error

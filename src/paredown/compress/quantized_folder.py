@@ -1,0 +1,99 @@
+"""A checkpoint folder whose quantized linear layers have the codes of the source, in other
+tensors."""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paredown.compress.copied_files import copy_files
+from paredown.compress.packed_modules import PackedModules, naming
+from paredown.compress.shards import write_shards
+from paredown.errors import UnsupportedError
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.spec.weight import WeightSpec
+
+# Called with what is being done and the share of the whole that is done.
+OnProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedTarget:
+    """A format as it is written.
+
+    `check`    raises UnsupportedError for a spec and (out, in) shape that it has no place for
+    `encode`   a weight's tensors by suffix; raises UnsupportedError for numbers it has no place for
+    `section`  of config.json, from the specs of the quantized modules, the names of the other
+               linear modules and that of the output layer
+    `file`     repeats the section under this name, where a reader looks for it there
+    """
+
+    check: Callable[[WeightSpec, tuple[int, int]], None]
+    encode: Callable[[Weight], dict[str, StoredTensor]]
+    section: Callable[[Mapping[str, WeightSpec], Collection[str], str], dict[str, object]]
+    file: str | None = None
+
+
+def write_quantized(
+    target: QuantizedTarget, source: Checkpoint, output: Path, on_progress: OnProgress
+) -> dict[str, int]:
+    """Nothing is rounded, so nothing is clamped. Raises UnsupportedError, naming the module, for
+    what the target cannot express, CheckpointError or OutputError."""
+    check_output_folder(output)
+    modules = PackedModules(source)
+    section = _section(target, source, modules)
+    with output_folder(output) as folder:
+        copy_files(source.path, folder)
+        write_shards(folder, _tensors(target, source, modules, on_progress))
+        config = {**source.config, "quantization_config": section}
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        if target.file is not None:
+            (folder / target.file).write_text(json.dumps(section, indent=2) + "\n", "utf-8")
+        Checkpoint.open(folder)
+    on_progress("writing", 1.0)
+    return {}
+
+
+def _section(
+    target: QuantizedTarget, source: Checkpoint, modules: PackedModules
+) -> dict[str, object]:
+    if not modules.shapes:
+        raise UnsupportedError(
+            "there are no quantized linear layers to convert",
+            seen=f"{len(modules.floats)} linear layers in floats",
+            remedy="`paredown compress` quantizes them; bf16, fp16 and fp32 are float formats.",
+        )
+    known = source.weight_specs()
+    specs = {module: known[module] for module in modules.shapes}
+    for module, spec in specs.items():
+        with naming(module):
+            if not spec.is_quantized:
+                raise UnsupportedError(
+                    "its columns are in an order of their own (act-order), which only GPTQ's "
+                    "own tools write",
+                    seen="g_idx",
+                    remedy="Convert to a float format (bf16, fp16, fp32).",
+                )
+            target.check(spec, modules.shapes[module])
+    return target.section(specs, modules.floats, source.names.output)
+
+
+def _tensors(
+    target: QuantizedTarget, source: Checkpoint, modules: PackedModules, on_progress: OnProgress
+) -> Iterator[tuple[str, StoredTensor]]:
+    """One module is in memory at a time."""
+    done: set[str] = set()
+    for number, name in enumerate(source.tensors):
+        on_progress("writing", number / len(source.tensors))
+        owner = modules.owner(name)
+        if owner is None:
+            yield name, source.tensors[name]
+        elif owner not in done:
+            done.add(owner)
+            with naming(owner):
+                tensors = target.encode(modules.weight(owner))
+            for suffix, tensor in tensors.items():
+                yield f"{owner}.{suffix}", tensor

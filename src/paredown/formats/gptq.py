@@ -1,0 +1,184 @@
+"""GPTQ checkpoints as AutoGPTQ and GPTQModel write them (https://github.com/ModelCloud/GPTQModel).
+
+A module's tensors, b bits a code (2, 3, 4 or 8):
+    qweight  I32 [I * b / 32, O]   unsigned codes packed down the rows, low bits first
+    qzeros   I32 [G, O * b / 32]   zero points packed along the row; version 1 holds them minus 1
+    scales   F16 [G, O]
+    g_idx    I32 [I]               the group of each column; may be missing where it counts up
+
+3-bit codes straddle words, as in formats/bits.py. A zero point of 0 has no place in version 1, and
+tools disagree on what is all ones there. It is read as GPTQModel writes it, which subtracts 1 from
+all fields of a word at once, with their borrows (3 bits: field by field), and noted; we do not
+write it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.bits import pack_bits, unpack_bits
+from paredown.formats.column_order import settle_order
+from paredown.formats.half_scales import half_scales
+from paredown.formats.stored_form import StoredForm
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.tensor_checks import Tensors, bad_tensor, present, take_scales, take_words
+from paredown.formats.weight import Weight
+from paredown.spec.weight import WeightDType, WeightSpec
+
+Version = Literal[1, 2]
+GPTQ_DTYPES: dict[int, WeightDType] = {2: "int2", 3: "int3", 4: "int4", 8: "int8"}
+
+CODES = "qweight"
+ZEROS = "qzeros"
+SCALES = "scales"
+ORDER = "g_idx"
+_WORD_BITS = 32
+WRAPPED = (
+    "zero points of 0 wrapped around in GPTQ's first version, which tools read differently; they "
+    "are read as GPTQModel writes them"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTQForm:
+    """How one module is stored (formats/stored_form.py)."""
+
+    spec: WeightSpec
+    version: Version
+    has_order: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return (CODES, ZEROS, SCALES, *([ORDER] if self.has_order else []))
+
+    def tensor_shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+        num_rows, num_columns = shape
+        bits = self.spec.bits
+        check_words(shape, bits)
+        num_groups = -(-num_columns // (self.spec.group_size or num_columns))
+        shapes: dict[str, tuple[int, ...]] = {
+            CODES: (num_columns * bits // _WORD_BITS, num_rows),
+            ZEROS: (num_groups, num_rows * bits // _WORD_BITS),
+            SCALES: (num_groups, num_rows),
+        }
+        if self.has_order:
+            shapes[ORDER] = (num_columns,)
+        return shapes
+
+    def settle(self, tensors: Tensors, shape: tuple[int, int]) -> StoredForm:
+        noted = replace(self, notes=(WRAPPED,)) if self._wraps(tensors, shape) else self
+        form: StoredForm = noted
+        size = self.spec.group_size
+        if self.has_order:
+            form = settle_order(
+                noted, tensors, suffix=ORDER, scale_suffix=SCALES, num_columns=shape[1]
+            )
+        if form is noted and size is not None and shape[1] % size:
+            raise bad_tensor(SCALES, f"has groups of {size} columns", f"{shape[1]} columns")
+        return form
+
+    def _wraps(self, tensors: Tensors, shape: tuple[int, int]) -> bool:
+        if self.version == 2 or self.spec.symmetric:
+            return False
+        words_GW = take_words(tensors, ZEROS, self.tensor_shapes(shape)[ZEROS])
+        fields_GO = unpack_bits(np.ascontiguousarray(words_GW), self.spec.bits, shape[0])
+        return bool((fields_GO == (1 << self.spec.bits) - 1).any())
+
+    def decode(self, tensors: Tensors) -> Weight:
+        words = present(tensors, CODES).array
+        if words.ndim != 2 or words.size == 0:
+            raise bad_tensor(CODES, "has not the shape of a weight", list(words.shape))
+        bits = self.spec.bits
+        shape = (words.shape[1], words.shape[0] * _WORD_BITS // bits)
+        shapes = self.tensor_shapes(shape)
+        words_WO = take_words(tensors, CODES, shapes[CODES])
+        scales_GO, scale_dtype = take_scales(tensors, SCALES, shapes[SCALES])
+        zeros_GO = _read_zeros(
+            take_words(tensors, ZEROS, shapes[ZEROS]), bits, shape[0], self.version
+        )
+        half = 1 << (bits - 1)
+        if self.spec.symmetric and not (zeros_GO == half).all():
+            seen = f"{zeros_GO.min()} to {zeros_GO.max()}"
+            raise bad_tensor(ZEROS, f"is not {half} throughout, though sym is true", seen)
+        zeros_OG = None if self.spec.symmetric else np.ascontiguousarray(zeros_GO.T)
+        return Weight(
+            spec=self.spec,
+            values_OI=unpack_bits(np.ascontiguousarray(words_WO.T), bits, shape[1]),
+            scales_OG=np.ascontiguousarray(scales_GO.T),
+            zero_points_OG=zeros_OG,
+            scale_dtype=scale_dtype,
+        )
+
+
+def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
+    """Raises UnsupportedError for a weight that has no form here."""
+    plain = WeightSpec(dtype=spec.dtype, group_size=spec.group_size, symmetric=spec.symmetric)
+    if spec.dtype not in GPTQ_DTYPES.values() or spec != plain:
+        raise UnsupportedError(
+            "GPTQ holds integers of 2, 3, 4 and 8 bits, for inputs as they are",
+            seen=spec.name,
+            remedy="Convert to compressed-tensors or to a float format.",
+        )
+    try:
+        check_words(shape, spec.bits)
+    except CheckpointError as error:
+        remedy = "Convert to compressed-tensors."
+        raise UnsupportedError(error.what, seen=error.seen, remedy=remedy) from error
+
+
+def encode_gptq(weight: Weight, version: Version) -> dict[str, StoredTensor]:
+    """A weight's tensors, by suffix. Raises UnsupportedError for scales that are no fp16 numbers,
+    and in version 1 for a zero point of 0."""
+    spec = weight.spec
+    check_spec(spec, weight.shape)
+    bits, num_columns = spec.bits, weight.shape[1]
+    scales_OG = half_scales(weight)
+    zeros_OG = weight.zero_points_OG
+    if zeros_OG is None:
+        zeros_OG = np.full(scales_OG.shape, 1 << (bits - 1), np.uint8)
+    if version == 1:
+        if not zeros_OG.all():
+            raise UnsupportedError(
+                "a zero point of 0 has no place in GPTQ's first version",
+                seen=f"{int(np.count_nonzero(zeros_OG == 0))} of them",
+                remedy="Convert to gptq-v2.",
+            )
+        zeros_OG = zeros_OG - np.uint8(1)
+    codes_OI = cast("npt.NDArray[np.uint8]", weight.values_OI)
+    groups_I = np.arange(num_columns) // (spec.group_size or num_columns)
+    return {
+        CODES: _words(np.ascontiguousarray(pack_bits(codes_OI, bits).T)),
+        ZEROS: _words(pack_bits(np.ascontiguousarray(zeros_OG.T), bits)),
+        SCALES: StoredTensor(dtype="F16", array=np.ascontiguousarray(scales_OG.T)),
+        ORDER: _words(groups_I.astype(np.int32)),
+    }
+
+
+def check_words(shape: tuple[int, int], bits: int) -> None:
+    """Raises CheckpointError where codes do not fill whole words in both directions."""
+    if shape[0] * bits % _WORD_BITS or shape[1] * bits % _WORD_BITS:
+        raise CheckpointError(
+            "GPTQ packs codes into whole words, which they do not fill",
+            seen=f"{shape[0]} x {shape[1]} codes of {bits} bits",
+            remedy="Use the config.json that belongs to these weights.",
+        )
+
+
+def _read_zeros(
+    words_GW: npt.NDArray[np.int32], bits: int, num_rows: int, version: Version
+) -> npt.NDArray[np.uint8]:
+    if version == 1 and _WORD_BITS % bits == 0:
+        ones = sum(1 << shift for shift in range(0, _WORD_BITS, bits))
+        words_GW = (words_GW.view(np.uint32) + np.uint32(ones)).view(np.int32)
+    zeros_GO = unpack_bits(np.ascontiguousarray(words_GW), bits, num_rows)
+    if version == 1 and _WORD_BITS % bits:
+        zeros_GO = (zeros_GO + np.uint8(1)) & np.uint8((1 << bits) - 1)
+    return zeros_GO
+
+
+def _words(array: npt.NDArray[np.int32]) -> StoredTensor:
+    return StoredTensor(dtype="I32", array=array)

@@ -1,0 +1,58 @@
+"""What every format of quantized checkpoints offers to the room that reads them.
+
+A `Quantization` is one checkpoint's quantization_config: it says which linear modules are stored as
+codes. A `StoredForm` is how one of them is stored: the tensors it has, and the weight they make.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
+from paredown.spec.weight import WeightSpec
+
+
+class StoredForm(Protocol):
+    """One module's tensors, by what follows the module's name and a dot in theirs."""
+
+    @property
+    def spec(self) -> WeightSpec:
+        """Of the weight that `decode` gives."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Of all tensors that belong to the module's weight."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is done otherwise than the file asks."""
+
+    def tensor_shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+        """By suffix, for a weight of (out, in) `shape`. Raises CheckpointError for a shape that
+        cannot have this form."""
+
+    def settle(self, tensors: Mapping[str, StoredTensor], shape: tuple[int, int]) -> "StoredForm":
+        """The form once the small tensors that say how others are to be read were looked at (their
+        shapes are right); codes are not touched. Raises CheckpointError for senseless ones."""
+
+    def decode(self, tensors: Mapping[str, StoredTensor]) -> Weight:
+        """Raises CheckpointError for tensors that are missing or contradict each other."""
+
+
+class Quantization(Protocol):
+    """Which linear modules of a checkpoint are stored as codes, and how."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is done otherwise than the file asks, for the model as a whole."""
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Regular expressions for names of tensors that may be there and are not needed."""
+
+    @property
+    def int8_kv(self) -> bool:
+        """Whether keys and values are meant to be kept in int8."""
+
+    def form_for(self, module: str) -> StoredForm | None:
+        """None for a module stored in floats."""

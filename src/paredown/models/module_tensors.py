@@ -1,0 +1,37 @@
+"""The tensors of one module, by what follows its name."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from paredown.errors import CheckpointError
+from paredown.formats.tensor import StoredTensor
+
+
+class ModuleTensors(Mapping[str, StoredTensor]):
+    """A view: a tensor is taken from the files when it is asked for."""
+
+    def __init__(
+        self, tensors: Mapping[str, StoredTensor], module: str, suffixes: tuple[str, ...]
+    ) -> None:
+        self._tensors = tensors
+        self._module = module
+        self._suffixes = suffixes
+
+    def __getitem__(self, suffix: str) -> StoredTensor:
+        return self._tensors[f"{self._module}.{suffix}"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._suffixes)
+
+    def __len__(self) -> int:
+        return len(self._suffixes)
+
+
+@contextmanager
+def named_after(place: str) -> Iterator[None]:
+    """Puts the place before what a CheckpointError says."""
+    try:
+        yield
+    except CheckpointError as error:
+        what = f"{place}: {error.what}"
+        raise CheckpointError(what, seen=error.seen, remedy=error.remedy) from error

@@ -1,0 +1,317 @@
+"""From one quantized format to another and back: the same bytes; to floats: the dequantized
+values; and what a target cannot hold."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AwqConfig, GPTQConfig
+
+from paredown.compress.compress import compress
+from paredown.compress.convert import TARGETS, convert
+from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
+from paredown.formats.column_order import NOTE
+from paredown.formats.dequantize import dequantize
+from paredown.formats.floating import cast
+from paredown.formats.tensor import StoredTensor
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.safetensors_file import read_safetensors
+from paredown.spec.weight import WeightSpec
+from quantized_folders import (
+    MODULE,
+    WIDE,
+    encode_gptq,
+    gptq_section,
+    reorder,
+    write_awq,
+    write_folder,
+    write_gptq,
+)
+from tiny_models import make_model
+
+INT4 = WeightSpec(dtype="int4", group_size=32)
+SPECS = [
+    WeightSpec(dtype="int2", group_size=64),
+    WeightSpec(dtype="int3", group_size=32, symmetric=False),
+    INT4,
+    WeightSpec(dtype="int4", group_size=128, symmetric=False),
+    WeightSpec(dtype="int4"),
+    WeightSpec(dtype="int8", group_size=32),
+    WeightSpec(dtype="int8", symmetric=False),
+]
+
+# What the libraries themselves say when a compressed checkpoint is loaded.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
+    pytest.mark.filterwarnings("ignore::UserWarning:compressed_tensors"),
+]
+
+
+def file_bytes(folder: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """Every tensor's dtype, shape and bytes."""
+    tensors = read_safetensors(folder / "model.safetensors")
+    return {name: (one.dtype, one.shape, one.array.tobytes()) for name, one in tensors.items()}
+
+
+def round_trip(folder: Path, through: str, back: str) -> None:
+    convert(Checkpoint.open(folder / "in"), folder / "middle", through)
+    convert(Checkpoint.open(folder / "middle"), folder / "out", back)
+    assert file_bytes(folder / "middle").keys() != file_bytes(folder / "in").keys()
+    assert file_bytes(folder / "out") == file_bytes(folder / "in")
+
+
+@pytest.mark.parametrize(("version", "target"), [(1, "gptq"), (2, "gptq-v2")])
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_gptq_to_compressed_tensors_and_back_is_bit_identical(
+    spec: WeightSpec, version: int, target: str, tmp_path: Path
+) -> None:
+    write_gptq(tmp_path / "in", spec, version)
+    round_trip(tmp_path, "compressed-tensors", target)
+
+
+@pytest.mark.parametrize("group_size", [None, 32, 128])
+def test_awq_to_compressed_tensors_and_back_is_bit_identical(group_size, tmp_path: Path) -> None:
+    write_awq(tmp_path / "in", group_size)
+    round_trip(tmp_path, "compressed-tensors", "awq")
+
+
+@pytest.mark.parametrize("through", ["gptq", "gptq-v2"])
+def test_awq_to_gptq_and_back_is_bit_identical(through: str, tmp_path: Path) -> None:
+    write_awq(tmp_path / "in")
+    if through == "gptq":
+        zeros = Checkpoint.open(tmp_path / "in").linear("down", 1).zero_points_OG
+        assert zeros is not None
+        assert zeros.all()
+    round_trip(tmp_path, through, "awq")
+
+
+@pytest.mark.parametrize("target", ["gptq", "gptq-v2", "awq"])
+def test_what_we_compressed_in_bf16_keeps_its_numbers(target: str, tmp_path: Path) -> None:
+    make_model("llama", torch.bfloat16, 0, **WIDE).save_pretrained(tmp_path / "float")
+    compress(Checkpoint.open(tmp_path / "float"), tmp_path / "in", "int4-g64")
+    source = Checkpoint.open(tmp_path / "in")
+    result = convert(source, tmp_path / "out", target)
+    written = Checkpoint.open(tmp_path / "out")
+    assert result.notes == ()
+    assert result.file_bytes == written.file_bytes
+    for layer in range(2):
+        for role in source.spec.linear_shapes():
+            ours, theirs = written.linear(role, layer), source.linear(role, layer)
+            assert np.array_equal(ours.values_OI, theirs.values_OI)
+            assert np.array_equal(ours.scales_OG, theirs.scales_OG)
+            assert ours.scale_dtype == "fp16"
+    kept = {name for name in source.tensors if name in written.tensors}
+    for name in kept:
+        assert np.array_equal(source.tensors[name].array, written.tensors[name].array)
+
+
+def spec_by_module(module: str) -> WeightSpec | None:
+    if module.endswith("layers.0.mlp.down_proj"):
+        return None
+    return WeightSpec(dtype="int8", group_size=64) if ".1.mlp." in module else INT4
+
+
+def write_mixed(folder: Path) -> None:
+    dynamic = {
+        r"-:.*layers\.0\.mlp\.down_proj": {},
+        r"+:.*layers\.1\.mlp.*": {"bits": 8, "group_size": 64},
+    }
+    section = gptq_section(INT4, dynamic=dynamic)
+    write_folder(folder, section, spec_by_module, lambda module, weight: encode_gptq(weight, 1))
+
+
+def test_a_mixture_survives_the_round_trip(tmp_path: Path) -> None:
+    write_mixed(tmp_path / "in")
+    round_trip(tmp_path, "compressed-tensors", "gptq")
+    section = json.loads((tmp_path / "middle" / "config.json").read_text())["quantization_config"]
+    groups = section["config_groups"]
+    assert len(groups) == 2
+    assert groups["group_0"]["targets"] == ["Linear"]
+    mlp = [f"model.layers.1.mlp.{name}_proj" for name in ("gate", "up", "down")]
+    assert sorted(groups["group_1"]["targets"]) == sorted(mlp)
+    assert sorted(section["ignore"]) == ["lm_head", "model.layers.0.mlp.down_proj"]
+
+
+def test_transformers_loads_the_mixture_to_our_bits(tmp_path: Path) -> None:
+    write_mixed(tmp_path / "in")
+    convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", "compressed-tensors")
+    ours = Checkpoint.open(tmp_path / "out")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
+    with torch.no_grad():
+        model(torch.tensor([[1, 2, 3]]))
+    for layer in range(2):
+        for role in ours.spec.linear_shapes():
+            module = ours.linear_name(role, layer)
+            theirs = model.get_submodule(module).weight.detach().float().numpy()
+            assert np.array_equal(theirs, dequantize(ours.linear(role, layer))), module
+
+
+def test_gptqs_config_says_what_its_tools_look_for(tmp_path: Path) -> None:
+    write_awq(tmp_path / "in", 128)
+    convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", "gptq")
+    section = json.loads((tmp_path / "out" / "config.json").read_text())["quantization_config"]
+    assert section == json.loads((tmp_path / "out" / "quantize_config.json").read_text())
+    assert section == {
+        "quant_method": "gptq",
+        "bits": 4,
+        "group_size": 128,
+        "sym": False,
+        "desc_act": False,
+        "lm_head": False,
+        "checkpoint_format": "gptq",
+        "pack_dtype": "int32",
+        "meta": {"quantizer": ["paredown"]},
+    }
+    theirs = GPTQConfig.from_dict(section)
+    assert (theirs.bits, theirs.group_size, theirs.sym, theirs.format) == (4, 128, False, "gptq")
+
+
+def test_awqs_config_says_what_its_tools_look_for(tmp_path: Path) -> None:
+    write_gptq(tmp_path / "in", INT4)
+    convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", "awq")
+    section = json.loads((tmp_path / "out" / "config.json").read_text())["quantization_config"]
+    assert section == {
+        "quant_method": "awq",
+        "bits": 4,
+        "group_size": 32,
+        "zero_point": True,
+        "version": "gemm",
+        "modules_to_not_convert": None,
+    }
+    theirs = AwqConfig.from_dict(section)
+    assert (theirs.bits, theirs.group_size, theirs.zero_point, theirs.format) == (
+        4,
+        32,
+        True,
+        "gemm",
+    )
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_floats_are_the_dequantized_weights(dtype: str, tmp_path: Path) -> None:
+    write_gptq(tmp_path / "in", INT4, edit=reorder())
+    source = Checkpoint.open(tmp_path / "in")
+    result = convert(source, tmp_path / "out", dtype)
+    written = Checkpoint.open(tmp_path / "out")
+    assert "quantization_config" not in written.config
+    assert result.notes == (f"{NOTE} (1 linear layer: {MODULE})",)
+    assert result.clamped == {}
+    for role in source.spec.linear_shapes():
+        expected = cast(dequantize(source.linear(role, 1)), dtype).tensor
+        stored = written.tensors[f"{written.linear_name(role, 1)}.weight"]
+        assert (stored.dtype, stored.array.tobytes()) == (expected.dtype, expected.array.tobytes())
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto")
+    assert (
+        model.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
+    )
+
+
+def test_what_fp16_clamps_is_told(tmp_path: Path) -> None:
+    model = make_model("llama", torch.bfloat16, 3)
+    with torch.no_grad():
+        model.model.norm.weight[:3] = 1e6
+    model.save_pretrained(tmp_path / "in")
+    result = convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", "fp16")
+    assert result.clamped == {"model.norm.weight": 3}
+
+
+def compressed(folder: Path, recipe: str, **changes: object) -> Checkpoint:
+    make_model("llama", torch.bfloat16, 0, **WIDE, **changes).save_pretrained(folder / "float")
+    compress(Checkpoint.open(folder / "float"), folder / "in", recipe)
+    return Checkpoint.open(folder / "in")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "target", "words"),
+    [
+        ("int5-g64", "gptq", r"q_proj: GPTQ holds integers.*int5-g64"),
+        ("int7", "gptq-v2", r"q_proj: GPTQ holds.*int7"),
+        ("w8a8", "gptq", r"q_proj: GPTQ holds.*w8a8"),
+        ("fp8", "gptq", r"q_proj: GPTQ holds.*fp8"),
+        ("int8", "awq", r"q_proj: AWQ holds.*int8"),
+        ("int4-g64-head-int4-g64", "awq", "output layer in floats"),
+        ("int4-g64-head-int8", "awq", "lm_head: AWQ holds"),
+        ("bf16", "compressed-tensors", "no quantized linear layers"),
+    ],
+)
+def test_what_a_target_cannot_hold_is_refused_by_name(
+    recipe: str, target: str, words: str, tmp_path: Path
+) -> None:
+    source = compressed(tmp_path, recipe, vocab_size=304)
+    with pytest.raises(UnsupportedError, match=words):
+        convert(source, tmp_path / "out", target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["float", "in"]
+
+
+@pytest.mark.parametrize("target", ["compressed-tensors", "gptq", "awq"])
+def test_an_order_of_columns_has_no_place_in_quantized_targets(target: str, tmp_path: Path) -> None:
+    write_gptq(tmp_path / "in", INT4, edit=reorder())
+    with pytest.raises(UnsupportedError, match=rf"{MODULE}: .*act-order"):
+        convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", target)
+
+
+def test_numbers_that_a_target_cannot_hold_name_the_module(tmp_path: Path) -> None:
+    write_gptq(
+        tmp_path / "in", WeightSpec(dtype="int4", group_size=32, symmetric=False), 2, edit=zero
+    )
+    with pytest.raises(UnsupportedError, match=rf"{MODULE}: a zero point of 0"):
+        convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", "gptq")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+def zero(tensors: dict[str, StoredTensor]) -> None:
+    shape = tensors[f"{MODULE}.qzeros"].shape
+    tensors[f"{MODULE}.qzeros"] = StoredTensor(dtype="I32", array=np.zeros(shape, np.int32))
+
+
+def test_asymmetric_mixtures_cannot_be_told_apart_by_transformers(tmp_path: Path) -> None:
+    section = gptq_section(INT4, dynamic={r"+:.*o_proj": {"sym": False}})
+
+    def spec_of(module: str) -> WeightSpec:
+        return WeightSpec(dtype="int4", group_size=32, symmetric="o_proj" not in module)
+
+    write_folder(tmp_path / "in", section, spec_of, lambda module, weight: encode_gptq(weight, 1))
+    with pytest.raises(UnsupportedError, match="asymmetric"):
+        convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", "compressed-tensors")
+    convert(Checkpoint.open(tmp_path / "in"), tmp_path / "gptq", "gptq")
+    assert file_bytes(tmp_path / "gptq") == file_bytes(tmp_path / "in")
+
+
+def test_damage_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    nan = StoredTensor(dtype="F16", array=np.full((8, 128), np.nan, np.float16))
+    write_gptq(
+        tmp_path / "in", INT4, edit=lambda tensors: tensors.update({f"{MODULE}.scales": nan})
+    )
+    for target in ("compressed-tensors", "fp32"):
+        with pytest.raises(CheckpointError, match=rf"{MODULE}: .*not finite"):
+            convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_exists_is_not_replaced(target: str, tmp_path: Path) -> None:
+    write_awq(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(OutputError, match="exists"):
+        convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", target)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_an_unknown_target_is_refused(tmp_path: Path) -> None:
+    write_awq(tmp_path / "in")
+    with pytest.raises(ConfigError, match=r"onnx.*compressed-tensors"):
+        convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", "onnx")
+
+
+def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(what: str, share: float) -> None:
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    write_awq(tmp_path / "in")
+    for target in ("gptq", "bf16"):
+        with pytest.raises(KeyboardInterrupt):
+            convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", target, interrupt)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
