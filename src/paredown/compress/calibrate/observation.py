@@ -79,7 +79,7 @@ class _Sums:
 
 def positions(block: Block, num_tokens: int) -> tuple[tuple[Tensor, Tensor] | None, Tensor]:
     """The rotation table and the mask of the first tokens."""
-    table, mask_TT = block.table, block.mask_TT[:num_tokens, :num_tokens]
+    table, mask_TT = block.table, block.mask[:num_tokens, :num_tokens]
     return (None if table is None else (table[0][:num_tokens], table[1][:num_tokens])), mask_TT
 
 

@@ -115,7 +115,9 @@ def clipped(weight_OI: Tensor, x_SI: Tensor, target: Target) -> Tensor:
     values_OGC = grouped(weight_OI, target.spec.group_size)
     x_GCS = x_SI[::step].reshape(-1, *values_OGC.shape[1:]).permute(1, 2, 0)
     chunk_rows = max(1, _CHUNK_VALUES // (x_GCS.shape[0] * x_GCS.shape[2]))
-    parts = [_clip_rows(rows_OGC, x_GCS, target) for rows_OGC in torch.split(values_OGC, chunk_rows)]
+    parts = [
+        _clip_rows(rows_OGC, x_GCS, target) for rows_OGC in torch.split(values_OGC, chunk_rows)
+    ]
     return torch.cat(parts).reshape(weight_OI.shape)
 
 

@@ -17,6 +17,7 @@ from paredown.compress.grid import storable_scales
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import linear_weight, replaced, rescale
 from paredown.compress.quantize.rtn import RTN
+from paredown.formats.dequantize import unrounded
 from paredown.models.decoder import INPUT_POINTS, Layer
 from paredown.models.smoothing import norm_pairs
 
@@ -111,8 +112,9 @@ def simulated(
     """The layer with weights and inputs of `targets` rounded, until the block ends. `absmax` by
     point is what static scales are made of."""
     weights = {
-        role: rounding.quantize(linear_weight(layer, role), target, None).values()
+        role: torch.from_numpy(unrounded(rounding.quantize(weight_OI, target, None).weight))
         for role, target in targets.items()
+        for weight_OI in [linear_weight(layer, role)]
     }
     with ExitStack() as stack:
         stack.enter_context(replaced(layer, weights))
