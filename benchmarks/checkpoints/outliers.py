@@ -55,7 +55,7 @@ def _multipliers(
                 found[name] = multiplier
             for role in pair.consumers:
                 assert not names.source(role).transposed
-                found[f"{names.linear(role, layer)}.weight"] = 1 / multiplier
+                found[f"{names.linear(role, layer)}.weight"] = np.reciprocal(multiplier)
     return found
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from awq_reference import clip_group, round_groups, scales_of
-from plain_block import PlainBlock, tiny_block
 
+from awq_reference import clip_group, round_groups, scales_of
 from paredown.compress.calibrate.observation import observe
 from paredown.compress.quantize.awq import (
     AWQ,
@@ -23,6 +22,7 @@ from paredown.models.decoder import INPUT_POINTS
 from paredown.models.roles import linear_roles
 from paredown.models.smoothing import smoothing_pairs
 from paredown.spec.weight import WeightSpec
+from plain_block import PlainBlock, tiny_block
 
 INT3 = Target(spec=FORMATS["int3-g32-asym"], scale_dtype="fp32")
 

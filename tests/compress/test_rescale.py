@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from plain_block import tiny_block
-from tiny_models import VARIANTS
 
 from paredown.compress.quantize.rescale import (
     columns_of_channels,
@@ -16,6 +14,8 @@ from paredown.compress.quantize.rescale import (
 )
 from paredown.models.smoothing import SmoothingPair, norm_pairs, pairs_left_out, smoothing_pairs
 from paredown.spec.weight import ScaleDType
+from plain_block import tiny_block
+from tiny_models import VARIANTS
 
 
 def random_scales(num_channels: int) -> torch.Tensor:
@@ -95,10 +95,12 @@ def test_what_cannot_be_smoothed_is_said(tmp_path: Path) -> None:
 def test_replaced_weights_come_back_whatever_happens(tmp_path: Path) -> None:
     block = tiny_block("llama-gqa", tmp_path)
     before = linear_weight(block.layer, "o").clone()
-    with (
-        pytest.raises(RuntimeError),
-        replaced(block.layer, {"o": torch.zeros_like(before)}),
-    ):
-        assert not linear_weight(block.layer, "o").any()
-        raise RuntimeError
+
+    def fail_inside() -> None:
+        with replaced(block.layer, {"o": torch.zeros_like(before)}):
+            assert not linear_weight(block.layer, "o").any()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_inside()
     assert torch.equal(linear_weight(block.layer, "o"), before)

@@ -2,20 +2,23 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from plain_block import PlainBlock, tiny_block
 
 from paredown.compress.activations import round_input
-from paredown.compress.quantize.int8_attention import Int8Attention
+from paredown.compress.quantize.int8_attention import use_int8_attention
 from paredown.compress.quantize.method import Target
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulated, smoothing_scales
 from paredown.formats.dequantize import unrounded
-from paredown.models.decoder import INPUT_POINTS, untouched
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import INPUT_POINTS, Decoder, untouched
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import ActivationDType, WeightSpec
+from plain_block import PlainBlock, tiny_block
+from tiny_models import VARIANTS, VOCAB_SIZE
 
 
 def w8a8(activations: ActivationDType = "int8_row") -> Target:
@@ -52,9 +55,7 @@ def largest_inputs(block: PlainBlock) -> dict[str, torch.Tensor]:
     return found
 
 
-def rounded_outputs(
-    block: PlainBlock, target: Target, rounding: RTN | None = None
-) -> torch.Tensor:
+def rounded_outputs(block: PlainBlock, target: Target, rounding: RTN | None = None) -> torch.Tensor:
     """Weights and inputs rounded by a tap, without the method's own simulation."""
     largest = largest_inputs(block)
     rounding = rounding or RTN()
@@ -161,46 +162,58 @@ def test_only_norms_with_targets_are_smoothed(tmp_path: Path) -> None:
     assert SmoothQuant().apply(block, {}) == ()
 
 
+def tiny_decoder(variant: str, folder: Path) -> Decoder:
+    VARIANTS[variant](folder, torch.float32, 0)
+    return Decoder.from_checkpoint(Checkpoint.open(folder))
+
+
 def test_the_attention_in_int8_is_the_product_of_integers(tmp_path: Path) -> None:
-    block = tiny_block("llama-gqa", tmp_path)
-    rounding = Int8Attention.calibrate(block)
+    decoder = tiny_decoder("llama-gqa", tmp_path)
+    spec, layer = decoder.spec, decoder.layers[0]
+    windows_NT = np.random.default_rng(0).integers(2, VOCAB_SIZE, (3, 24))
+    use_int8_attention(decoder, windows_NT)
+    rounding = layer.tap
     seen: dict[str, torch.Tensor] = {}
 
     def tap(point: str, x: torch.Tensor) -> torch.Tensor:
         seen[point] = x
-        return x
+        return rounding(point, x)
 
-    block.layer.tap = tap
-    x_BTD = block.layer.attention_norm(block.batches[0])
-    with rounding.on(block.layer):
-        assert block.layer.tap is not tap
-        block.layer.attention(x_BTD, block.table, block.mask)
-    assert block.layer.tap is tap
-    groups = block.spec.num_heads // block.spec.num_kv_heads
+    layer.tap = tap
+    decoder(torch.from_numpy(windows_NT))
     codes = {
-        point: rounding.codes(point, seen[point]).long() for point in ("q", "k", "probabilities", "v")
+        point: rounding.codes(point, seen[point]).long()
+        for point in ("q", "k", "probabilities", "v")
     }
-    assert all(int(one.abs().max()) <= 127 for one in codes.values())
+    # The calibration windows themselves reach the largest code, but for probabilities below 1.
+    assert [int(codes[point].abs().max()) for point in ("q", "k", "v")] == [127, 127, 127]
+    groups = spec.num_heads // spec.num_kv_heads
     k, v = (codes[point].repeat_interleave(groups, dim=1) for point in ("k", "v"))
-    folded = rounding.scales["q"] * rounding.scales["k"] * block.spec.head_dim**-0.5
+    folded = rounding.scales["q"] * rounding.scales["k"] * spec.head_dim**-0.5
     exact = (codes["q"] @ k.transpose(-1, -2)).double() * folded
-    torch.testing.assert_close(seen["scores"].double(), exact, rtol=1e-5, atol=1e-6)
-    mixed = (codes["probabilities"] @ v).double()
-    mixed = mixed * rounding.scales["probabilities"] * rounding.scales["v"]
+    torch.testing.assert_close(seen["scores"].double(), exact, rtol=1e-5, atol=1e-5)
+    mixed = (codes["probabilities"] @ v).double() * rounding.scales["v"] / 127
     exact_BTD = mixed.transpose(1, 2).flatten(2)
-    torch.testing.assert_close(seen["o_input"].double(), exact_BTD, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(seen["o_input"].double(), exact_BTD, rtol=1e-5, atol=1e-5)
 
 
 def test_the_scales_of_the_attention_reach_its_largest_values(tmp_path: Path) -> None:
-    block = tiny_block("qwen3", tmp_path)
-    seen: dict[str, float] = {}
+    decoder = tiny_decoder("qwen3", tmp_path)
+    windows_NT = np.random.default_rng(1).integers(2, VOCAB_SIZE, (4, 16))
+    largest: list[dict[str, float]] = []
+    for layer in decoder.layers:
+        largest.append({})
 
-    def tap(point: str, x: torch.Tensor) -> torch.Tensor:
-        seen[point] = max(seen.get(point, 0.0), float(x.abs().max()))
-        return x
+        def tap(point: str, x: torch.Tensor, own: dict[str, float] = largest[-1]) -> torch.Tensor:
+            own[point] = max(own.get(point, 0.0), float(x.abs().max()))
+            return x
 
-    scales = Int8Attention.calibrate(block).scales
-    block.run(tap)
-    for point in ("q", "k", "v"):
-        assert scales[point] * 127 == pytest.approx(seen[point])
-    assert scales["probabilities"] * 127 == 1
+        layer.tap = tap
+    decoder(torch.from_numpy(windows_NT))
+    for layer in decoder.layers:
+        layer.tap = untouched
+    use_int8_attention(decoder, windows_NT)
+    for layer, own in zip(decoder.layers, largest, strict=True):
+        assert layer.tap.scales["probabilities"] * 127 == 1
+        for point in ("q", "k", "v"):
+            assert layer.tap.scales[point] * 127 == pytest.approx(own[point], rel=1e-5)

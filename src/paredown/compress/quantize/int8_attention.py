@@ -7,65 +7,56 @@ with exact integers), so the reference needs no other arithmetic. The scale of t
 1 / sqrt(head size), is folded with theirs where integers are multiplied.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from paredown.compress.quantize.method import Block
-from paredown.models.decoder import Layer
+from paredown.models.decoder import Decoder, Layer, Tap, untouched
 
-POINTS = ("q", "k", "probabilities", "v")
+_CALIBRATED = ("q", "k", "v")
 _LARGEST_CODE = 127
 _SMALLEST = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Int8Attention:
-    """One layer's four scales, by point. Probabilities need no calibration: they end at 1."""
+    """One layer's scales, by point: of q, k, v and probabilities. An instance is a tap."""
 
     scales: Mapping[str, float]
-
-    @classmethod
-    @torch.no_grad()
-    def calibrate(cls, block: Block) -> "Int8Attention":
-        """From the largest magnitudes of queries, keys and values over all calibration inputs."""
-        largest = dict.fromkeys(POINTS, 0.0)
-        largest["probabilities"] = 1.0
-
-        def tap(point: str, x: Tensor) -> Tensor:
-            if point in ("q", "k", "v"):
-                largest[point] = max(largest[point], float(x.abs().max()))
-            return x
-
-        block.run(tap, stop_after="v")
-        return cls(
-            scales={
-                point: max(value, _SMALLEST) / _LARGEST_CODE for point, value in largest.items()
-            }
-        )
 
     def codes(self, point: str, x: Tensor) -> Tensor:
         """Whole numbers from -127 to 127."""
         return (x / self.scales[point]).round().clamp(-_LARGEST_CODE, _LARGEST_CODE)
 
     def __call__(self, point: str, x: Tensor) -> Tensor:
-        """The tap."""
         return self.codes(point, x) * self.scales[point] if point in self.scales else x
 
-    @contextmanager
-    def on(self, layer: Layer) -> Iterator[None]:
-        """The layer with both products in 8 bits, until the block ends; what its own tap makes of
-        the values comes first."""
-        before = layer.tap
 
-        def both(point: str, x: Tensor) -> Tensor:
-            return self(point, before(point, x))
+@torch.no_grad()
+def use_int8_attention(decoder: Decoder, windows_NT: npt.NDArray[np.int64]) -> None:
+    """Gives each layer of `decoder` its tap: scales reach the largest queries, keys and values that
+    the calibration windows make. Probabilities end at 1 and need none."""
+    layers = [layer for layer in decoder.layers if isinstance(layer, Layer)]
+    found = [dict.fromkeys(_CALIBRATED, _SMALLEST) for _ in layers]
+    for layer, largest in zip(layers, found, strict=True):
+        assert layer.tap is untouched
+        layer.tap = _watcher(largest)
+    for window_T in windows_NT:
+        decoder(torch.from_numpy(window_T)[None])
+    for layer, largest in zip(layers, found, strict=True):
+        largest["probabilities"] = 1.0
+        scales = {point: value / _LARGEST_CODE for point, value in largest.items()}
+        layer.tap = Int8Attention(scales=scales)
 
-        layer.tap = both
-        try:
-            yield
-        finally:
-            layer.tap = before
+
+def _watcher(largest: dict[str, float]) -> Tap:
+    def tap(point: str, x: Tensor) -> Tensor:
+        if point in largest:
+            largest[point] = max(largest[point], float(x.abs().max()))
+        return x
+
+    return tap
