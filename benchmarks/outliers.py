@@ -160,7 +160,7 @@ class Bench:
             plain = self.make(naive, _recipe(spec, quantizer=PER_TENSOR))
             value = self.pytorch(plain, partial(round_inputs, plain, inputs))
             self.add(Row(name=naive, runs_on="PyTorch", perplexity=value))
-            smooth = SmoothQuant(rounding=PER_TENSOR)
+            smooth = SmoothQuant(per_tensor=True)
             made = self.make(name, _recipe(spec, quantizer=PER_TENSOR, smooth=smooth))
             rounded = partial(round_inputs, made, inputs)
             self.compare(name, "PyTorch", naive, SQ_BAR, self.pytorch(made, rounded))

@@ -111,7 +111,8 @@ def test_what_is_stored_are_rows_of_at_most_127() -> None:
     weight_OI[2] = 0
     target = Target(spec=WeightSpec(dtype="int8", activations="fp32"), scale_dtype="fp32")
     done = LLMInt8().quantize(weight_OI, target, None)
-    assert done.notes == ("inputs are not rounded when it runs: closer than LLM.int8() itself",)
+    (note,) = done.notes
+    assert "not kept apart" in note
     codes_OI = done.weight.values_OI.astype(int) - 128
     for row in range(6):
         largest = float(weight_OI[row].abs().max())
@@ -120,8 +121,6 @@ def test_what_is_stored_are_rows_of_at_most_127() -> None:
     values = unrounded(done.weight)
     step = weight_OI.abs().amax(1, keepdim=True).numpy() / 127
     assert (np.abs(values - weight_OI.numpy()) <= step / 2 * (1 + 1e-5)).all()
-    rows = Target(spec=FORMATS["w8a8"], scale_dtype="bf16")
-    assert LLMInt8().quantize(weight_OI, rows, None).notes == ()
 
 
 @pytest.mark.parametrize("name", ["int4-g32", "int8-asym", "fp8"])

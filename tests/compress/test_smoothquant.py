@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from paredown.compress.activations import round_input
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.compress import compress
 from paredown.compress.quantize.int8_attention import use_int8_attention
 from paredown.compress.quantize.method import Target
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulated, smoothing_scales
+from paredown.errors import ConfigError
 from paredown.formats.dequantize import unrounded
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import INPUT_POINTS, Decoder, untouched
@@ -217,3 +220,26 @@ def test_the_scales_of_the_attention_reach_its_largest_values(tmp_path: Path) ->
         assert layer.tap.scales["probabilities"] * 127 == 1
         for point in ("q", "k", "v"):
             assert layer.tap.scales[point] * 127 == pytest.approx(own[point], rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"alpha": 1.5}, {"alpha": -0.1}, {"num_tokens": 0}])
+def test_senseless_options_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        SmoothQuant(**options)
+
+
+@pytest.mark.parametrize("level", ["o1", "o3"])
+def test_levels_give_all_rows_one_scale(level: str, tmp_path: Path) -> None:
+    VARIANTS["llama-gqa"](tmp_path / "tiny", torch.bfloat16, 0)
+    windows_NT = np.random.default_rng(0).integers(2, VOCAB_SIZE, (4, 32))
+    result = compress(
+        Checkpoint.open(tmp_path / "tiny"),
+        tmp_path / level,
+        f"smoothquant-{level}",
+        calibration=Calibration(windows_NT=windows_NT, source="random"),
+    )
+    assert any("alpha" in note or "unsmoothed" in note for note in result.notes)
+    weight = Checkpoint.open(result.path).linear("up", 1)
+    assert weight.scales_OG is not None
+    assert len(set(weight.scales_OG.flatten().tolist())) == 1
+    assert (weight.input_scale is None) == (level == "o1")

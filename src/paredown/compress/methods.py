@@ -1,7 +1,7 @@
 """The methods by the names that recipes call them."""
 
-from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.awq import AWQ
+from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.quantize.rtn import RTN

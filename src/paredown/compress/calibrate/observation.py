@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from paredown.compress.quantize.method import Block
-from paredown.errors import CheckpointError
+from paredown.errors import CheckpointError, ConfigError
 from paredown.models.decoder import LAYER_POINTS
 
 # A sampled sequence gives its first tokens only: what causal attention says of them depends on
@@ -26,6 +26,14 @@ class Observation:
     absmax_I: Tensor
     absmean_I: Tensor
     sample_NTI: Tensor
+
+
+def check_sample(num_tokens: int) -> None:
+    """Raises ConfigError for a sample of nothing."""
+    if num_tokens < 1:
+        raise ConfigError(
+            "num_tokens is too small to compare anything on", seen=num_tokens, remedy="Give more."
+        )
 
 
 class Sample:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paredown.compress.calibrate.observation import Observation, observe, positions
+from paredown.compress.calibrate.observation import Observation, check_sample, observe, positions
 from paredown.compress.grid import fit_grid, grouped
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import (
@@ -43,10 +43,16 @@ _Part = Callable[[Tensor], Tensor]
 @dataclass(frozen=True, kw_only=True)
 class AWQ:
     """`clip`: search the groups' ranges too. `num_tokens` is the size of the sample on which scales
-    are compared; their statistics come from all calibration tokens."""
+    are compared; their statistics come from all calibration tokens.
+
+    Raises ConfigError for a sample of no tokens.
+    """
 
     clip: bool = True
     num_tokens: int = 2048
+
+    def __post_init__(self) -> None:
+        check_sample(self.num_tokens)
 
     @torch.no_grad()
     def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:

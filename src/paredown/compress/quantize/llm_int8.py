@@ -20,13 +20,16 @@ from paredown.spec.weight import ScaleDType
 # An input column with a magnitude from here on is an outlier (section 3.2 of the paper).
 THRESHOLD = 6.0
 _LARGEST_CODE = 127
-_UNROUNDED = "inputs are not rounded when it runs: closer than LLM.int8() itself"
+_NO_SPLIT = (
+    "outlier inputs are not kept apart when it runs: with activations fp32 no input is rounded, "
+    "which is closer than LLM.int8(), with others all are"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LLMInt8:
     """Stores all columns as codes, as bitsandbytes does; which inputs are outliers is seen when it
-    runs. With `activations` "fp32" the executor rounds no input, outlier or not."""
+    runs, by an executor that looks (`LLMInt8Linear`; the native one does not)."""
 
     needs_hessian: ClassVar[bool] = False
 
@@ -46,10 +49,7 @@ class LLMInt8:
             scales_OG=scales_O[:, None],
             zeros_OG=torch.zeros_like(scales_O[:, None]),
         )
-        weight = to_weight(codes_OI, grid)
-        if spec.activations != "fp32":
-            return Quantized(weight=weight)
-        return Quantized(weight=weight, notes=(_UNROUNDED,))
+        return Quantized(weight=to_weight(codes_OI, grid), notes=(_NO_SPLIT,))
 
 
 def row_codes(weight_OI: Tensor, scale_dtype: ScaleDType) -> tuple[Tensor, Tensor]:

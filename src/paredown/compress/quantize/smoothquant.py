@@ -6,17 +6,18 @@ Shapes: N sequences, T tokens, D hidden size, I columns of a linear layer, P cha
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from paredown.compress.activations import round_input
-from paredown.compress.calibrate.observation import observe, positions, sample_inputs
+from paredown.compress.calibrate.observation import check_sample, observe, positions, sample_inputs
 from paredown.compress.grid import storable_scales
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import linear_weight, replaced, rescale
 from paredown.compress.quantize.rtn import RTN
+from paredown.errors import ConfigError
 from paredown.formats.dequantize import unrounded
 from paredown.models.decoder import INPUT_POINTS, Layer
 from paredown.models.smoothing import norm_pairs
@@ -33,12 +34,24 @@ _Hook = Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]
 @dataclass(frozen=True, kw_only=True)
 class SmoothQuant:
     """`alpha` is how much of an input's range goes to the weights, 0 to 1; None searches it for
-    each layer. `rounding` is how weights are rounded while searching (per tensor for O1 to O3), and
-    `num_tokens` bounds the sample on which they are compared."""
+    each layer. `per_tensor` searches for weights with one scale for all rows (O1 to O3: the
+    quantizer must be told so too); `num_tokens` bounds the sample on which alphas are compared.
+
+    Raises ConfigError for an alpha outside of 0 to 1 and a sample of no tokens.
+    """
 
     alpha: float | None = None
-    rounding: RTN = field(default_factory=RTN)
+    per_tensor: bool = False
     num_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise ConfigError(
+                "alpha is a share of a range",
+                seen=self.alpha,
+                remedy="Give 0 to 1, or leave it out: it is searched then.",
+            )
+        check_sample(self.num_tokens)
 
     @torch.no_grad()
     def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
@@ -69,7 +82,7 @@ class SmoothQuant:
         best_error, best = torch.inf, None
         for alpha in (None, *ALPHAS):
             smoothed = absmax if alpha is None else smooth(block, targets, absmax, alpha)
-            with simulated(layer, targets, smoothed, self.rounding):
+            with simulated(layer, targets, smoothed, RTN(per_tensor=self.per_tensor)):
                 moved_NTD = layer(x_NTD, table, mask_TT) - expected_NTD
             error = float(moved_NTD.square().mean(dtype=torch.float64))
             if error < best_error:
