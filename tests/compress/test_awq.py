@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from awq_reference import clip_group, round_groups, scales_of
+from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.observation import observe
+from paredown.compress.compress import compress
 from paredown.compress.quantize.awq import (
     AWQ,
     candidate_scales,
@@ -18,11 +21,13 @@ from paredown.compress.quantize.method import Target
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.errors import CheckpointError
 from paredown.formats.table import FORMATS
-from paredown.models.decoder import INPUT_POINTS
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import INPUT_POINTS, Decoder
 from paredown.models.roles import linear_roles
 from paredown.models.smoothing import smoothing_pairs
 from paredown.spec.weight import WeightSpec
 from plain_block import PlainBlock, tiny_block
+from tiny_models import VARIANTS, VOCAB_SIZE
 
 INT3 = Target(spec=FORMATS["int3-g32-asym"], scale_dtype="fp32")
 
@@ -190,3 +195,18 @@ def test_inputs_that_are_no_numbers_are_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not finite") as caught:
         AWQ().apply(block, all_targets(block))
     assert "down_input, channel 3" in str(caught.value)
+
+
+def test_it_goes_before_gptq(tmp_path: Path) -> None:
+    VARIANTS["llama-gqa"](tmp_path / "tiny", torch.bfloat16, 0)
+    source = Checkpoint.open(tmp_path / "tiny")
+    windows_NT = np.random.default_rng(0).integers(2, VOCAB_SIZE, (16, 32))
+    calibration = Calibration(windows_NT=windows_NT, source="random")
+    ids = torch.from_numpy(windows_NT)
+    expected = Decoder.from_checkpoint(source)(ids)
+    errors = {}
+    for name in ("int3-g32", "awq-int3-g32", "awq-gptq-int3-g32"):
+        result = compress(source, tmp_path / name, name, calibration=calibration)
+        logits = Decoder.from_checkpoint(Checkpoint.open(result.path))(ids)
+        errors[name] = float((logits - expected).square().mean())
+    assert errors["awq-gptq-int3-g32"] < errors["awq-int3-g32"] < errors["int3-g32"]
