@@ -31,7 +31,7 @@ _MSE_NORM = 2.4
 _MSE_STEPS = 100
 _MSE_SMALLEST = 0.2
 
-_TORCH_DTYPES: dict[ScaleDType, torch.dtype] = {
+TORCH_DTYPES: dict[ScaleDType, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
@@ -123,7 +123,7 @@ def grid_of_range(
 
 def storable_scales(scales: Tensor, dtype: ScaleDType) -> Tensor:
     """Rounded to `dtype`, finite, and never zero; formats/integer.py's in PyTorch."""
-    rounded = scales.clamp(max=MAX_FINITE[dtype]).to(_TORCH_DTYPES[dtype]).to(scales.dtype)
+    rounded = scales.clamp(max=MAX_FINITE[dtype]).to(TORCH_DTYPES[dtype]).to(scales.dtype)
     return torch.where(rounded == 0, EPSILON[dtype], rounded)
 
 

@@ -5,6 +5,7 @@ from typing import cast, get_args
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
+from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import HEAD, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
@@ -22,8 +23,24 @@ SYNTAX = (
     f"int4-g128{HEAD_MARK}int8; {KV_MARK}DTYPE says how keys and values are kept"
 )
 
+
+def _smoothquant_level(level: str, spec: WeightSpec) -> Recipe:
+    """Levels of SmoothQuant (arXiv 2211.10438, table 2): weights with one scale for all rows. O2,
+    with one dynamic scale for all inputs, has no stored form."""
+    return Recipe(
+        name=f"smoothquant-{level}",
+        steps=(
+            TransformStep(transform=SmoothQuant(per_tensor=True)),
+            QuantizeStep(quantizer=RTN(per_tensor=True), spec=spec),
+        ),
+    )
+
+
 # Recipes that are more than methods and a format.
-NAMED: dict[str, Recipe] = {}
+NAMED: dict[str, Recipe] = {
+    "smoothquant-o1": _smoothquant_level("o1", FORMATS["w8a8"]),
+    "smoothquant-o3": _smoothquant_level("o3", STATIC_FORMATS["w8a8-static"]),
+}
 
 
 def find_recipe(name: str) -> Recipe:

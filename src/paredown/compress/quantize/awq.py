@@ -1,0 +1,187 @@
+"""AWQ (arXiv 2306.00978): columns of weights that meet large inputs are made larger before they are
+rounded, and the inputs smaller by the same factor; then the range of each group is clipped.
+
+Shapes: N sequences, T tokens, I columns and O rows of a linear layer, P channels of a pair's
+producer, G groups of C columns, S sampled tokens.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paredown.compress.calibrate.observation import Observation, check_sample, observe, positions
+from paredown.compress.grid import fit_grid, grouped
+from paredown.compress.quantize.method import Block, Target
+from paredown.compress.quantize.rescale import (
+    columns_of_channels,
+    linear_weight,
+    replaced,
+    rescale,
+    to_columns,
+)
+from paredown.models.decoder import INPUT_POINTS, Layer
+from paredown.models.smoothing import SmoothingPair, pairs_left_out, smoothing_pairs
+
+# Of the search for the exponent r, as in the authors' code (github.com/mit-han-lab/llm-awq).
+_NUM_RATIOS = 20
+_SMALLEST = 1e-4
+# Of the clipping search: ranges from 1 down to 1 - 10/20 of a group's largest weight, on at most
+# this many tokens. Queries and keys are left alone, because their products meet in the softmax.
+_CLIP_STEPS = 20
+_CLIP_TRIED = 10
+_CLIP_TOKENS = 512
+_NOT_CLIPPED = ("q", "k")
+# Weights times sampled tokens that the clipping search holds at once.
+_CHUNK_VALUES = 1 << 24
+
+# What a pair's part of the layer answers to its input sample.
+_Part = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AWQ:
+    """`clip`: search the groups' ranges too. `num_tokens` is the size of the sample on which scales
+    are compared; their statistics come from all calibration tokens.
+
+    Raises ConfigError for a sample of no tokens.
+    """
+
+    clip: bool = True
+    num_tokens: int = 2048
+
+    def __post_init__(self) -> None:
+        check_sample(self.num_tokens)
+
+    @torch.no_grad()
+    def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
+        """Scales, then clips, the layer in place; `targets`' own grids are what is searched for.
+        Notes name pairs that were left out and those for which no scaling was better than none."""
+        layer = block.layer
+        rounded = {role: target for role, target in targets.items() if target.spec.is_quantized}
+        points = {INPUT_POINTS[role] for role in rounded}
+        if not points:
+            return ()
+        seen = observe(block, points, self.num_tokens)
+        samples = {point: one.sample_NTI for point, one in seen.items()}
+        notes = list(pairs_left_out(block.spec))
+        for pair in smoothing_pairs(block.spec):
+            wanted = {role: rounded[role] for role in pair.consumers if role in rounded}
+            if not wanted:
+                continue
+            point = INPUT_POINTS[pair.consumers[0]]
+            scales_P = _search_scales(block, pair, wanted, seen[point])
+            if scales_P is None:
+                notes.append(f"{pair.name}: unscaled, no scale lost less")
+                continue
+            stored = next(iter(wanted.values())).scale_dtype
+            scales_I = to_columns(pair, rescale(layer, pair, scales_P, stored))
+            samples[point] = samples[point] / scales_I
+        if self.clip:
+            for role in rounded:
+                if role not in _NOT_CLIPPED:
+                    x_SI = samples[INPUT_POINTS[role]].flatten(0, 1)
+                    weight_OI = linear_weight(layer, role)
+                    weight_OI.copy_(clipped(weight_OI, x_SI, rounded[role]))
+        return tuple(notes)
+
+
+def pseudo_quantized(weight_OI: Tensor, target: Target) -> Tensor:
+    """The weight rounded to nearest on the target's grid."""
+    values_OGC = grouped(weight_OI, target.spec.group_size)
+    grid = fit_grid(values_OGC, target.spec, target.scale_dtype)
+    return grid.values(grid.codes(values_OGC)).reshape(weight_OI.shape)
+
+
+def candidate_scales(ratio: float, absmean_P: Tensor, weight_mean_P: Tensor) -> Tensor:
+    """s = x^r / w^(1 - r) of each channel, brought to sqrt(max s * min s) = 1."""
+    scales_P = absmean_P.pow(ratio) / (weight_mean_P.pow(1 - ratio) + _SMALLEST)
+    scales_P = scales_P.clamp(min=_SMALLEST)
+    scales_P = scales_P / (scales_P.max() * scales_P.min()).sqrt()
+    return torch.where(torch.isfinite(scales_P) & (scales_P > 0), scales_P, 1.0)
+
+
+def weight_means(weights: Mapping[str, Tensor], targets: Mapping[str, Target]) -> Tensor:
+    """[I]: how large a column's weights are, each as a share of its group's largest, on average
+    over the rows of all `weights`."""
+    shares = []
+    for role, weight_OI in weights.items():
+        values_OGC = grouped(weight_OI, targets[role].spec.group_size).abs()
+        largest_OG1 = values_OGC.amax(-1, keepdim=True)
+        shares.append((values_OGC / (largest_OG1 + 1e-6)).reshape(weight_OI.shape))
+    return torch.cat(shares).mean(0)
+
+
+def clipped(weight_OI: Tensor, x_SI: Tensor, target: Target) -> Tensor:
+    """The weight with each row's group limited to the range [-a, a] whose rounding changes
+    sum over the group of w x the least, for the inputs `x_SI`; a falls to half the group's largest
+    weight in steps."""
+    step = -(-x_SI.shape[0] // _CLIP_TOKENS)
+    values_OGC = grouped(weight_OI, target.spec.group_size)
+    x_GCS = x_SI[::step].reshape(-1, *values_OGC.shape[1:]).permute(1, 2, 0)
+    chunk_rows = max(1, _CHUNK_VALUES // (x_GCS.shape[0] * x_GCS.shape[2]))
+    parts = [
+        _clip_rows(rows_OGC, x_GCS, target) for rows_OGC in torch.split(values_OGC, chunk_rows)
+    ]
+    return torch.cat(parts).reshape(weight_OI.shape)
+
+
+def _clip_rows(values_OGC: Tensor, x_GCS: Tensor, target: Target) -> Tensor:
+    largest_OG1 = values_OGC.abs().amax(-1, keepdim=True)
+    best_OG1 = torch.full_like(largest_OG1, torch.inf)
+    limits_OG1 = largest_OG1.clone()
+    for step in range(_CLIP_TRIED + 1):
+        tried_OG1 = largest_OG1 * (1 - step / _CLIP_STEPS)
+        narrow_OGC = values_OGC.clamp(-tried_OG1, tried_OG1)
+        grid = fit_grid(narrow_OGC, target.spec, target.scale_dtype)
+        moved_GOC = (grid.values(grid.codes(narrow_OGC)) - values_OGC).transpose(0, 1)
+        error_OG1 = (moved_GOC @ x_GCS).square().sum(-1).T[..., None]
+        better_OG1 = error_OG1 < best_OG1
+        best_OG1 = torch.where(better_OG1, error_OG1, best_OG1)
+        limits_OG1 = torch.where(better_OG1, tried_OG1, limits_OG1)
+    return values_OGC.clamp(-limits_OG1, limits_OG1)
+
+
+def _search_scales(
+    block: Block, pair: SmoothingPair, targets: Mapping[str, Target], observed: Observation
+) -> Tensor | None:
+    """The channels' scales with which the part's output loses the least; None for no scaling."""
+    layer, sample_NTI = block.layer, observed.sample_NTI
+    weights = {role: linear_weight(layer, role) for role in targets}
+    absmean_P = columns_of_channels(pair, observed.absmean_I).mean(-1)
+    means_P = columns_of_channels(pair, weight_means(weights, targets)).mean(-1)
+    part = _part(block, pair)
+    expected = part(sample_NTI)
+
+    def loss(scales_P: Tensor) -> float:
+        scales_I = to_columns(pair, scales_P)
+        trial = {
+            role: pseudo_quantized(weight_OI * scales_I, targets[role]) / scales_I
+            for role, weight_OI in weights.items()
+        }
+        with replaced(layer, trial):
+            return float((part(sample_NTI) - expected).square().mean(dtype=torch.float64))
+
+    best, found = loss(torch.ones_like(absmean_P)), None
+    for step in range(_NUM_RATIOS):
+        scales_P = candidate_scales(step / _NUM_RATIOS, absmean_P, means_P)
+        error = loss(scales_P)
+        if error < best:
+            best, found = error, scales_P
+    return found
+
+
+def _part(block: Block, pair: SmoothingPair) -> _Part:
+    """The part of the layer whose output the pair's consumers decide: attention, the MLP, or one
+    linear layer."""
+    layer: Layer = block.layer
+    if len(pair.consumers) == 1 and pair.producer in INPUT_POINTS:
+        return lambda x_NTI: layer.apply_linear(pair.consumers[0], x_NTI)
+    if pair.producer == "mlp_norm":
+        return layer.mlp
+
+    def attention(x_NTD: Tensor) -> Tensor:
+        return layer.attention(x_NTD, *positions(block, x_NTD.shape[1]))
+
+    return attention

@@ -1,0 +1,114 @@
+"""LLM.int8() (arXiv 2208.07339): inputs and weights in 8 bits, but for the few columns whose inputs
+are large, which are multiplied in 16 bits.
+
+Shapes: T tokens, I columns, O rows.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from paredown.compress.grid import Grid, storable_scales, to_weight
+from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.errors import UnsupportedError
+from paredown.models.decoder import Decoder
+from paredown.models.roles import linear_roles
+from paredown.spec.weight import ScaleDType
+
+# An input column with a magnitude from here on is an outlier (section 3.2 of the paper).
+THRESHOLD = 6.0
+_LARGEST_CODE = 127
+_NO_SPLIT = (
+    "outlier inputs are not kept apart when it runs: with activations fp32 no input is rounded, "
+    "which is closer than LLM.int8(), with others all are"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LLMInt8:
+    """Stores all columns as codes, as bitsandbytes does; which inputs are outliers is seen when it
+    runs, by an executor that looks (`LLMInt8Linear`; the native one does not)."""
+
+    needs_hessian: ClassVar[bool] = False
+
+    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
+        """Raises UnsupportedError for a form other than int8 rows."""
+        spec = target.spec
+        if spec.dtype != "int8" or spec.group_size is not None or not spec.symmetric:
+            raise UnsupportedError(
+                "LLM.int8() stores symmetric int8 with one scale per row",
+                seen=spec.name,
+                remedy="Ask for int8.",
+            )
+        codes_OI, scales_O = row_codes(weight_OI, target.scale_dtype)
+        grid = Grid(
+            spec=spec,
+            scale_dtype=target.scale_dtype,
+            scales_OG=scales_O[:, None],
+            zeros_OG=torch.zeros_like(scales_O[:, None]),
+        )
+        return Quantized(weight=to_weight(codes_OI, grid), notes=(_NO_SPLIT,))
+
+
+def row_codes(weight_OI: Tensor, scale_dtype: ScaleDType) -> tuple[Tensor, Tensor]:
+    """Codes from -127 to 127, and scales absmax / 127 rounded as they are stored."""
+    scales_O = storable_scales(weight_OI.abs().amax(1) / _LARGEST_CODE, scale_dtype)
+    codes_OI = (weight_OI / scales_O[:, None]).round().clamp(-_LARGEST_CODE, _LARGEST_CODE)
+    return codes_OI, scales_O
+
+
+def llm_int8_product(
+    x_TI: Tensor, codes_OI: Tensor, scales_O: Tensor, outliers_OI: Tensor, threshold: float
+) -> Tensor:
+    """[T, O], equation 8: columns of `x_TI` in which some magnitude reaches `threshold` meet those
+    of `outliers_OI` in fp16; the others are rounded row by row, with x = 0 in the outlier columns,
+    and meet the codes.
+
+    `outliers_OI` are the 16-bit weights of the paper, or, where only codes were kept
+    (bitsandbytes), what these stand for. Products of integers are summed in float64: exactly.
+    """
+    is_outlier_I = (x_TI.abs() >= threshold).any(0)
+    large_TI = x_TI[:, is_outlier_I].half().to(x_TI)
+    product_TO = large_TI @ outliers_OI[:, is_outlier_I].half().to(x_TI).T
+    small_TI = x_TI.masked_fill(is_outlier_I, 0)
+    scales_T1 = small_TI.abs().amax(1, keepdim=True) / _LARGEST_CODE
+    codes_TI = (small_TI / scales_T1.masked_fill(scales_T1 == 0, 1.0)).round()
+    integers_TO = codes_TI.double() @ codes_OI.double().T
+    return product_TO + integers_TO.to(x_TI) * scales_T1 * scales_O
+
+
+class LLMInt8Linear(nn.Module):
+    """A linear layer that multiplies by `llm_int8_product`."""
+
+    def __init__(self, linear: nn.Linear, threshold: float, outliers_from_codes: bool) -> None:
+        super().__init__()
+        self.codes_OI, self.scales_O = row_codes(linear.weight.data, "fp32")
+        self.outliers_OI = linear.weight.data
+        if outliers_from_codes:
+            self.outliers_OI = self.codes_OI * self.scales_O[:, None]
+        self.bias_O = linear.bias
+        self.threshold = threshold
+
+    def forward(self, x: Tensor) -> Tensor:
+        x_TI = x.reshape(-1, x.shape[-1])
+        weights = self.codes_OI, self.scales_O, self.outliers_OI
+        y_TO = llm_int8_product(x_TI, *weights, self.threshold)
+        if self.bias_O is not None:
+            y_TO = y_TO + self.bias_O
+        return y_TO.view(*x.shape[:-1], -1)
+
+
+@torch.no_grad()
+def use_llm_int8(
+    decoder: Decoder, *, outliers_from_codes: bool, threshold: float = THRESHOLD
+) -> None:
+    """Replaces the linear layers inside the decoder's transformer layers. `outliers_from_codes`
+    takes the outliers' weights from the codes, as bitsandbytes does for a stored model; else they
+    are the model's own, in 16 bits, as in the paper."""
+    for layer in decoder.layers:
+        for role in linear_roles(decoder.spec):
+            linear = layer.get_submodule(role)
+            assert isinstance(linear, nn.Linear)
+            layer.register_module(role, LLMInt8Linear(linear, threshold, outliers_from_codes))

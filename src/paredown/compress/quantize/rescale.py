@@ -1,0 +1,82 @@
+"""Moves factors from one part of a layer to the next (the pairs of models/smoothing.py).
+
+Shapes: P channels of a pair's producer, I columns of its consumers, O rows of a linear layer.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from paredown.compress.grid import TORCH_DTYPES
+from paredown.models.decoder import Layer
+from paredown.models.smoothing import SmoothingPair
+from paredown.spec.weight import ScaleDType
+
+
+def linear_weight(layer: Layer, role: str) -> Tensor:
+    """[O, I], the layer's own."""
+    weight = layer.get_submodule(role).weight
+    assert isinstance(weight, Tensor)
+    return weight.data
+
+
+def to_columns(pair: SmoothingPair, values_P: Tensor) -> Tensor:
+    """[I]: each column's channel."""
+    return values_P.view(-1, pair.run).repeat_interleave(pair.repeats, dim=0).flatten()
+
+
+def columns_of_channels(pair: SmoothingPair, values_I: Tensor) -> Tensor:
+    """[P, repeats]: the columns that read each channel."""
+    return values_I.view(-1, pair.repeats, pair.run).transpose(1, 2).reshape(-1, pair.repeats)
+
+
+@torch.no_grad()
+def rescale(layer: Layer, pair: SmoothingPair, scales_P: Tensor, stored: ScaleDType) -> Tensor:
+    """Divides the producer's channels by `scales_P` (above zero) and multiplies the columns that
+    read them, in place; returns the factors used.
+
+    A norm's weight is stored in `stored`, so it is rounded to that first and the factor becomes old
+    weight / new weight: the columns fit what will be read. A channel whose weight would become zero
+    or infinite keeps it. Biases are rounded too: where there is one, the function moves by at most
+    half a unit in its last place, as any value written in that dtype.
+    """
+    producer = layer.get_submodule(pair.producer)
+    if isinstance(producer, nn.Linear):
+        producer.weight.data /= scales_P[:, None]
+    else:
+        scales_P = _divide_norm(producer, scales_P, stored)
+    bias = getattr(producer, "bias", None)
+    if bias is not None:
+        bias.data = _as_stored(bias.data / scales_P, stored)
+    for role in pair.consumers:
+        linear_weight(layer, role).mul_(to_columns(pair, scales_P))
+    return scales_P
+
+
+@contextmanager
+def replaced(layer: Layer, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """The layer with other weights in the linear layers named, until the block ends."""
+    kept = {role: linear_weight(layer, role) for role in weights}
+    try:
+        for role, weight in weights.items():
+            layer.get_submodule(role).weight.data = weight
+        yield
+    finally:
+        for role, weight in kept.items():
+            layer.get_submodule(role).weight.data = weight
+
+
+def _divide_norm(norm: nn.Module, scales_P: Tensor, stored: ScaleDType) -> Tensor:
+    old_P = norm.weight.data
+    assert isinstance(old_P, Tensor)
+    new_P = _as_stored(old_P / scales_P, stored)
+    factors_P = old_P / new_P
+    possible_P = torch.isfinite(new_P) & torch.isfinite(factors_P) & (factors_P > 0)
+    norm.weight.data = torch.where(possible_P, new_P, old_P)
+    return torch.where(possible_P, factors_P, torch.ones_like(old_P))
+
+
+def _as_stored(values: Tensor, stored: ScaleDType) -> Tensor:
+    return values.to(TORCH_DTYPES[stored]).to(values.dtype)

@@ -1,0 +1,149 @@
+"""SmoothQuant (arXiv 2211.10438): the norms hand a part of their large channels to the weights, so
+that inputs and weights can both be rounded to 8 bits.
+
+Shapes: N sequences, T tokens, D hidden size, I columns of a linear layer, P channels of a norm.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from paredown.compress.activations import round_input
+from paredown.compress.calibrate.observation import check_sample, observe, positions, sample_inputs
+from paredown.compress.grid import storable_scales
+from paredown.compress.quantize.method import Block, Target
+from paredown.compress.quantize.rescale import linear_weight, replaced, rescale
+from paredown.compress.quantize.rtn import RTN
+from paredown.errors import ConfigError
+from paredown.formats.dequantize import unrounded
+from paredown.models.decoder import INPUT_POINTS, Layer
+from paredown.models.smoothing import norm_pairs
+
+# Tried for each layer, beside no smoothing at all; the paper finds 0.4 to 0.6 best for OPT.
+ALPHAS = tuple(step / 20 for step in range(4, 20))
+_SMALLEST = 1e-5
+# The largest input gets the code 127.5, as compressed-tensors' symmetric scales do.
+_INPUT_STEPS = 127.5
+
+_Hook = Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothQuant:
+    """`alpha` is how much of an input's range goes to the weights, 0 to 1; None searches it for
+    each layer. `per_tensor` searches for weights with one scale for all rows (O1 to O3: the
+    quantizer must be told so too); `num_tokens` bounds the sample on which alphas are compared.
+
+    Raises ConfigError for an alpha outside of 0 to 1 and a sample of no tokens.
+    """
+
+    alpha: float | None = None
+    per_tensor: bool = False
+    num_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise ConfigError(
+                "alpha is a share of a range",
+                seen=self.alpha,
+                remedy="Give 0 to 1, or leave it out: it is searched then.",
+            )
+        check_sample(self.num_tokens)
+
+    @torch.no_grad()
+    def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
+        """Smooths the layer in place. The error of an alpha is that of the layer's output when the
+        weights and inputs of all `targets` are rounded as they will be. A note names the alpha."""
+        rounded = {role: target for role, target in targets.items() if target.spec.is_quantized}
+        if not rounded:
+            return ()
+        seen = observe(block, {INPUT_POINTS[role] for role in targets}, num_tokens=1)
+        absmax = {point: one.absmax_I for point, one in seen.items()}
+        if self.alpha is not None:
+            smooth(block, rounded, absmax, self.alpha)
+            return (f"alpha {self.alpha:.2f}",)
+        alpha = self._search(block, rounded, absmax)
+        if alpha is None:
+            return ("unsmoothed, no alpha lost less",)
+        smooth(block, rounded, absmax, alpha)
+        return (f"alpha {alpha:.2f}",)
+
+    def _search(
+        self, block: Block, targets: Mapping[str, Target], absmax: Mapping[str, Tensor]
+    ) -> float | None:
+        layer = block.layer
+        x_NTD = sample_inputs(block, self.num_tokens)
+        table, mask_TT = positions(block, x_NTD.shape[1])
+        expected_NTD = layer(x_NTD, table, mask_TT)
+        kept = {name: values.clone() for name, values in layer.state_dict().items()}
+        best_error, best = torch.inf, None
+        for alpha in (None, *ALPHAS):
+            smoothed = absmax if alpha is None else smooth(block, targets, absmax, alpha)
+            with simulated(layer, targets, smoothed, RTN(per_tensor=self.per_tensor)):
+                moved_NTD = layer(x_NTD, table, mask_TT) - expected_NTD
+            error = float(moved_NTD.square().mean(dtype=torch.float64))
+            if error < best_error:
+                best_error, best = error, alpha
+            layer.load_state_dict(kept)
+        return best
+
+
+def smoothing_scales(absmax_P: Tensor, weight_absmax_P: Tensor, alpha: float) -> Tensor:
+    """Equation 4: s = max|x|^alpha / max|w|^(1 - alpha), of each channel. One that calibration
+    never saw used keeps its scale: the equation would make it huge."""
+    weight_absmax_P = weight_absmax_P.clamp(min=_SMALLEST)
+    scales_P = absmax_P.pow(alpha) / weight_absmax_P.pow(1 - alpha)
+    return torch.where(absmax_P > 0, scales_P.clamp(min=_SMALLEST), 1.0)
+
+
+def smooth(
+    block: Block, targets: Mapping[str, Target], absmax: Mapping[str, Tensor], alpha: float
+) -> dict[str, Tensor]:
+    """Moves the ranges in place; returns `absmax`, by point, as it is afterwards."""
+    layer, result = block.layer, dict(absmax)
+    for pair in norm_pairs(block.spec):
+        wanted = [targets[role] for role in pair.consumers if role in targets]
+        if not wanted:
+            continue
+        point = INPUT_POINTS[pair.consumers[0]]
+        largest = [linear_weight(layer, role).abs().amax(0) for role in pair.consumers]
+        scales_P = smoothing_scales(absmax[point], torch.stack(largest).amax(0), alpha)
+        result[point] = absmax[point] / rescale(layer, pair, scales_P, wanted[0].scale_dtype)
+    return result
+
+
+@contextmanager
+def simulated(
+    layer: Layer,
+    targets: Mapping[str, Target],
+    absmax: Mapping[str, Tensor],
+    rounding: RTN,
+) -> Iterator[None]:
+    """The layer with weights and inputs of `targets` rounded, until the block ends. `absmax` by
+    point is what static scales are made of."""
+    weights = {
+        role: torch.from_numpy(unrounded(rounding.quantize(weight_OI, target, None).weight))
+        for role, target in targets.items()
+        for weight_OI in [linear_weight(layer, role)]
+    }
+    with ExitStack() as stack:
+        stack.enter_context(replaced(layer, weights))
+        for role, target in targets.items():
+            scales_1 = (absmax[INPUT_POINTS[role]].max() / _INPUT_STEPS).clamp(min=_SMALLEST)
+            scale = float(storable_scales(scales_1, target.scale_dtype))
+            hook = _rounding_hook(target, scale)
+            stack.callback(layer.get_submodule(role).register_forward_pre_hook(hook).remove)
+        yield
+
+
+def _rounding_hook(target: Target, input_scale: float) -> _Hook:
+    spec = target.spec
+
+    def rounded(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x = round_input(inputs[0], spec.activations, input_scale, group_size=spec.group_size)
+        return (x,)
+
+    return rounded

@@ -1,0 +1,147 @@
+"""bitsandbytes' int8 (LLM.int8(), arXiv 2208.07339) as Transformers stores `load_in_8bit` models
+(https://github.com/bitsandbytes-foundation/bitsandbytes).
+
+A module's tensors, after its name and a dot; O rows, I columns:
+    weight         I8 [O, I]    signed codes from -127 to 127
+    SCB            F32 [O]      each row's largest magnitude: a value is code * SCB / 127
+    weight_format  U8 []        0, "row": the only form that is written today
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
+from paredown.spec.weight import WeightSpec
+
+METHOD = "bitsandbytes"
+CODES = "weight"
+ROW_MAXIMA = "SCB"
+FORMAT = "weight_format"
+# A code stands for code * SCB / 127; the inputs are met unrounded, outliers or not.
+SPEC = WeightSpec(dtype="int8", activations="fp32")
+_LARGEST_CODE = 127
+_ROW_FORMAT = 0
+_REMEDY = "Use the config.json that belongs to these weights, or download them again."
+
+
+def tensor_shapes(shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+    """The tensors of a weight of (out, in) `shape`, by what follows the module's name."""
+    return {CODES: shape, ROW_MAXIMA: (shape[0],), FORMAT: ()}
+
+
+def encode(weight: Weight) -> dict[str, StoredTensor]:
+    """An int8 weight with one symmetric scale per row, by suffix. Raises UnsupportedError for
+    another form, and for codes of -128, which bitsandbytes never writes."""
+    spec = weight.spec
+    if spec.dtype != "int8" or spec.group_size is not None or not spec.symmetric:
+        raise UnsupportedError(
+            "bitsandbytes stores int8 rows with symmetric scales",
+            seen=spec.name,
+            remedy="Write this format as compressed-tensors.",
+        )
+    assert weight.scales_OG is not None
+    codes_OI = cast("npt.NDArray[np.uint8]", weight.values_OI)
+    # The difference wraps around within a byte, and its bits are the signed code's.
+    signed_OI = (codes_OI - np.uint8(128)).view(np.int8)
+    if signed_OI.size and signed_OI.min() < -_LARGEST_CODE:
+        raise UnsupportedError(
+            "bitsandbytes' codes end at -127",
+            seen=f"{int((signed_OI < -_LARGEST_CODE).sum())} codes of -128",
+            remedy="Quantize with LLM.int8(), or write compressed-tensors.",
+        )
+    maxima_O = weight.scales_OG[:, 0] * np.float32(_LARGEST_CODE)
+    return {
+        CODES: StoredTensor(dtype="I8", array=signed_OI),
+        ROW_MAXIMA: StoredTensor(dtype="F32", array=maxima_O),
+        FORMAT: StoredTensor(dtype="U8", array=np.array(_ROW_FORMAT, np.uint8)),
+    }
+
+
+def decode(tensors: Mapping[str, StoredTensor]) -> Weight:
+    """The weight from a module's tensors, by suffix. Raises CheckpointError for tensors that are
+    missing or contradict each other, UnsupportedError for an older order of the codes."""
+    codes = _take(tensors, CODES, "I8", 2)
+    maxima = _take(tensors, ROW_MAXIMA, "F32", 1)
+    if FORMAT in tensors:
+        form = int(_take(tensors, FORMAT, "U8", 0).array)
+        if form != _ROW_FORMAT:
+            raise UnsupportedError(
+                "the int8 codes are in an order that bitsandbytes no longer writes",
+                seen=f"{FORMAT} {form}",
+                remedy="Load and save the model once with a current bitsandbytes.",
+            )
+    maxima_O = cast("npt.NDArray[np.float32]", maxima.array)
+    if maxima.shape[0] != codes.shape[0]:
+        raise _bad(ROW_MAXIMA, "has not one value per row", f"{maxima.shape} for {codes.shape}")
+    if not (np.isfinite(maxima_O).all() and (maxima_O >= 0).all()):
+        raise _bad(ROW_MAXIMA, "holds values that are no magnitudes", "negative or not finite")
+    signed_OI = cast("npt.NDArray[np.int8]", codes.array)
+    return Weight(
+        spec=SPEC,
+        values_OI=signed_OI.view(np.uint8) + np.uint8(128),
+        scales_OG=(maxima_O / np.float32(_LARGEST_CODE))[:, None],
+        scale_dtype="fp32",
+    )
+
+
+def quantization_config(skipped: Iterable[str], threshold: float = 6.0) -> dict[str, object]:
+    """For config.json: every linear module but `skipped` is stored so. The output layer, when it
+    stays in floats, must be named."""
+    return {
+        "quant_method": METHOD,
+        "load_in_8bit": True,
+        "load_in_4bit": False,
+        "llm_int8_threshold": threshold,
+        "llm_int8_skip_modules": list(skipped),
+        "llm_int8_has_fp16_weight": False,
+        "llm_int8_enable_fp32_cpu_offload": False,
+    }
+
+
+def parse_quantization_config(config: Mapping[str, object]) -> tuple[str, ...]:
+    """Names of the modules that stay in floats, as Transformers matches them: a whole name or one
+    of its last parts. Raises UnsupportedError for bitsandbytes' 4-bit forms, which we do not read.
+
+    Fields of the 4-bit forms mean nothing in an 8-bit folder, and the threshold none where inputs
+    are not rounded."""
+    if config.get("quant_method") != METHOD or config.get("load_in_8bit") is not True:
+        raise UnsupportedError(
+            "quantization_config asks for a form of bitsandbytes that cannot be read here",
+            seen=", ".join(f"{name} {config[name]}" for name in sorted(config) if "load_in" in name)
+            or config.get("quant_method"),
+            remedy="Known is load_in_8bit. Use another compressed form, or the original.",
+        )
+    skipped = config.get("llm_int8_skip_modules")
+    if skipped is None:
+        return ()
+    if not isinstance(skipped, list) or not all(isinstance(name, str) for name in skipped):
+        raise CheckpointError(
+            "quantization_config.llm_int8_skip_modules makes no sense",
+            seen=str(skipped)[:200],
+            remedy="Download config.json again.",
+        )
+    return tuple(skipped)
+
+
+def _take(
+    tensors: Mapping[str, StoredTensor], suffix: str, dtype: str, num_dimensions: int
+) -> StoredTensor:
+    if suffix not in tensors:
+        raise _bad(suffix, "is missing", ", ".join(sorted(tensors)) or "no tensors")
+    tensor = tensors[suffix]
+    if tensor.dtype != dtype or len(tensor.shape) != num_dimensions:
+        wanted = f"{dtype} of {num_dimensions} dimensions"
+        seen = f"{tensor.dtype} {list(tensor.shape)}, expected {wanted}"
+        raise _bad(suffix, "has the wrong dtype or shape", seen)
+    return tensor
+
+
+def _bad(suffix: str, problem: str, seen: object) -> CheckpointError:
+    return CheckpointError(
+        f"tensor {suffix} of an int8 weight of bitsandbytes {problem}", seen=seen, remedy=_REMEDY
+    )

@@ -1,0 +1,245 @@
+"""SmoothQuant: equation 4, the search for alpha, what static scales see, the attention in int8."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from paredown.compress.activations import round_input
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.compress import compress
+from paredown.compress.quantize.int8_attention import use_int8_attention
+from paredown.compress.quantize.method import Target
+from paredown.compress.quantize.rescale import linear_weight, replaced
+from paredown.compress.quantize.rtn import RTN
+from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulated, smoothing_scales
+from paredown.errors import ConfigError
+from paredown.formats.dequantize import unrounded
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import INPUT_POINTS, Decoder, untouched
+from paredown.models.roles import linear_roles
+from paredown.spec.weight import ActivationDType, WeightSpec
+from plain_block import PlainBlock, tiny_block
+from tiny_models import VARIANTS, VOCAB_SIZE
+
+
+def w8a8(activations: ActivationDType = "int8_row") -> Target:
+    return Target(spec=WeightSpec(dtype="int8", activations=activations), scale_dtype="bf16")
+
+
+def outlier_block(variant: str, folder: Path, factor: float = 64) -> PlainBlock:
+    """Three channels of each norm's output are large, and the columns that read them small."""
+    block = tiny_block(variant, folder)
+    for norm, roles in (("attention_norm", ("q", "k", "v")), ("mlp_norm", ("gate", "up"))):
+        for vector in block.layer.get_submodule(norm).parameters():
+            vector.data[5:8] *= factor
+        for role in roles:
+            if role in linear_roles(block.spec):
+                linear_weight(block.layer, role)[:, 5:8] /= factor
+    return block
+
+
+def targets_of(block: PlainBlock, target: Target) -> dict[str, Target]:
+    return dict.fromkeys(linear_roles(block.spec), target)
+
+
+def largest_inputs(block: PlainBlock) -> dict[str, torch.Tensor]:
+    """[I] of each point, naively."""
+    found: dict[str, torch.Tensor] = {}
+
+    def tap(point: str, x: torch.Tensor) -> torch.Tensor:
+        if point in INPUT_POINTS.values():
+            rows = x.abs().flatten(0, 1).amax(0)
+            found[point] = torch.maximum(found.get(point, rows), rows)
+        return x
+
+    block.run(tap)
+    return found
+
+
+def rounded_outputs(block: PlainBlock, target: Target, rounding: RTN | None = None) -> torch.Tensor:
+    """Weights and inputs rounded by a tap, without the method's own simulation."""
+    largest = largest_inputs(block)
+    rounding = rounding or RTN()
+
+    def tap(point: str, x: torch.Tensor) -> torch.Tensor:
+        if point not in largest:
+            return x
+        scale = float((largest[point].max() / 127.5).to(torch.bfloat16))
+        return round_input(x, target.spec.activations, scale)
+
+    weights = {
+        role: torch.from_numpy(
+            unrounded(rounding.quantize(linear_weight(block.layer, role), target, None).weight)
+        )
+        for role in linear_roles(block.spec)
+    }
+    block.layer.tap = tap
+    with replaced(block.layer, weights):
+        outputs = block.outputs()
+    block.layer.tap = untouched
+    return outputs
+
+
+def test_a_fixed_alpha_is_equation_four(tmp_path: Path) -> None:
+    block = outlier_block("llama-gqa", tmp_path)
+    old_norm = block.layer.mlp_norm.weight.data.clone()
+    columns = torch.cat([linear_weight(block.layer, role) for role in ("gate", "up")])
+    expected, largest = block.outputs(), largest_inputs(block)["mlp_input"]
+    notes = SmoothQuant(alpha=0.6).apply(block, targets_of(block, w8a8()))
+    assert notes == ("alpha 0.60",)
+    for channel in range(block.spec.hidden_size):
+        x_max = float(largest[channel])
+        w_max = max(float(columns[:, channel].abs().max()), 1e-5)
+        scale = max(x_max**0.6 / w_max**0.4, 1e-5)
+        stored = float((old_norm[channel] / scale).to(torch.bfloat16))
+        assert float(block.layer.mlp_norm.weight.data[channel]) == pytest.approx(stored, rel=1e-2)
+    torch.testing.assert_close(block.outputs(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_channel_that_calibration_never_saw_keeps_its_scale() -> None:
+    scales_P = smoothing_scales(torch.tensor([0.0, 4.0, 1e-9]), torch.tensor([1.0, 0.0, 1.0]), 0.5)
+    assert scales_P.tolist() == pytest.approx([1.0, 2.0 / 1e-5**0.5, 1e-9**0.5], rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["llama-gqa", "qwen3", "opt"])
+@pytest.mark.parametrize("activations", ["int8_row", "int8_static"])
+def test_outliers_no_longer_cost_anything(
+    variant: str, activations: ActivationDType, tmp_path: Path
+) -> None:
+    target = w8a8(activations)
+    block = outlier_block(variant, tmp_path)
+    expected = block.outputs()
+    before = float((rounded_outputs(block, target) - expected).square().mean())
+    SmoothQuant().apply(block, targets_of(block, target))
+    after = float((rounded_outputs(block, target) - expected).square().mean())
+    assert after < 0.3 * before
+
+
+def test_the_search_finds_the_best_of_its_alphas(tmp_path: Path) -> None:
+    target, errors = w8a8(), {}
+    for alpha in ALPHAS:
+        block = outlier_block("llama-gqa", tmp_path / str(alpha), factor=8)
+        expected = block.outputs()
+        SmoothQuant(alpha=alpha).apply(block, targets_of(block, target))
+        errors[alpha] = float((rounded_outputs(block, target) - expected).square().mean())
+    block = outlier_block("llama-gqa", tmp_path / "searched", factor=8)
+    notes = SmoothQuant().apply(block, targets_of(block, target))
+    assert notes == (f"alpha {min(errors, key=errors.__getitem__):.2f}",)
+
+
+def test_no_smoothing_is_kept_where_none_is_better(tmp_path: Path) -> None:
+    """A layer whose outputs are zero whatever is rounded."""
+    block = tiny_block("llama-gqa", tmp_path)
+    for role in linear_roles(block.spec):
+        linear_weight(block.layer, role).zero_()
+    before = {name: values.clone() for name, values in block.layer.state_dict().items()}
+    notes = SmoothQuant().apply(block, targets_of(block, w8a8()))
+    assert notes == ("unsmoothed, no alpha lost less",)
+    assert all(torch.equal(v, before[name]) for name, v in block.layer.state_dict().items())
+
+
+@pytest.mark.parametrize("per_tensor", [False, True])
+@pytest.mark.parametrize("activations", ["int8_row", "int8_static"])
+def test_the_simulation_rounds_weights_and_inputs_and_ends(
+    per_tensor: bool, activations: ActivationDType, tmp_path: Path
+) -> None:
+    block, target = tiny_block("llama-gqa", tmp_path), w8a8(activations)
+    rounding, plain = RTN(per_tensor=per_tensor), block.outputs()
+    with simulated(block.layer, targets_of(block, target), largest_inputs(block), rounding):
+        inside = block.outputs()
+    assert torch.equal(block.outputs(), plain)
+    torch.testing.assert_close(inside, rounded_outputs(block, target, rounding))
+    assert not torch.equal(inside, plain)
+
+
+def test_only_norms_with_targets_are_smoothed(tmp_path: Path) -> None:
+    block = outlier_block("llama-gqa", tmp_path)
+    before = {name: values.clone() for name, values in block.layer.state_dict().items()}
+    SmoothQuant(alpha=0.5).apply(block, {"gate": w8a8()})
+    changed = {
+        name for name, v in block.layer.state_dict().items() if not torch.equal(v, before[name])
+    }
+    assert changed == {"mlp_norm.weight", "gate.weight", "up.weight"}
+    assert SmoothQuant().apply(block, {}) == ()
+
+
+def tiny_decoder(variant: str, folder: Path) -> Decoder:
+    VARIANTS[variant](folder, torch.float32, 0)
+    return Decoder.from_checkpoint(Checkpoint.open(folder))
+
+
+def test_the_attention_in_int8_is_the_product_of_integers(tmp_path: Path) -> None:
+    decoder = tiny_decoder("llama-gqa", tmp_path)
+    spec, layer = decoder.spec, decoder.layers[0]
+    windows_NT = np.random.default_rng(0).integers(2, VOCAB_SIZE, (3, 24))
+    use_int8_attention(decoder, windows_NT)
+    rounding = layer.tap
+    seen: dict[str, torch.Tensor] = {}
+
+    def tap(point: str, x: torch.Tensor) -> torch.Tensor:
+        seen[point] = x
+        return rounding(point, x)
+
+    layer.tap = tap
+    decoder(torch.from_numpy(windows_NT))
+    codes = {
+        point: rounding.codes(point, seen[point]).long()
+        for point in ("q", "k", "probabilities", "v")
+    }
+    # The calibration windows themselves reach the largest code, but for probabilities below 1.
+    assert [int(codes[point].abs().max()) for point in ("q", "k", "v")] == [127, 127, 127]
+    groups = spec.num_heads // spec.num_kv_heads
+    k, v = (codes[point].repeat_interleave(groups, dim=1) for point in ("k", "v"))
+    folded = rounding.scales["q"] * rounding.scales["k"] * spec.head_dim**-0.5
+    exact = (codes["q"] @ k.transpose(-1, -2)).double() * folded
+    torch.testing.assert_close(seen["scores"].double(), exact, rtol=1e-5, atol=1e-5)
+    mixed = (codes["probabilities"] @ v).double() * rounding.scales["v"] / 127
+    exact_BTD = mixed.transpose(1, 2).flatten(2)
+    torch.testing.assert_close(seen["o_input"].double(), exact_BTD, rtol=1e-5, atol=1e-5)
+
+
+def test_the_scales_of_the_attention_reach_its_largest_values(tmp_path: Path) -> None:
+    decoder = tiny_decoder("qwen3", tmp_path)
+    windows_NT = np.random.default_rng(1).integers(2, VOCAB_SIZE, (4, 16))
+    largest: list[dict[str, float]] = []
+    for layer in decoder.layers:
+        largest.append({})
+
+        def tap(point: str, x: torch.Tensor, own: dict[str, float] = largest[-1]) -> torch.Tensor:
+            own[point] = max(own.get(point, 0.0), float(x.abs().max()))
+            return x
+
+        layer.tap = tap
+    decoder(torch.from_numpy(windows_NT))
+    for layer in decoder.layers:
+        layer.tap = untouched
+    use_int8_attention(decoder, windows_NT)
+    for layer, own in zip(decoder.layers, largest, strict=True):
+        assert layer.tap.scales["probabilities"] * 127 == 1
+        for point in ("q", "k", "v"):
+            assert layer.tap.scales[point] * 127 == pytest.approx(own[point], rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"alpha": 1.5}, {"alpha": -0.1}, {"num_tokens": 0}])
+def test_senseless_options_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        SmoothQuant(**options)
+
+
+@pytest.mark.parametrize("level", ["o1", "o3"])
+def test_levels_give_all_rows_one_scale(level: str, tmp_path: Path) -> None:
+    VARIANTS["llama-gqa"](tmp_path / "tiny", torch.bfloat16, 0)
+    windows_NT = np.random.default_rng(0).integers(2, VOCAB_SIZE, (4, 32))
+    result = compress(
+        Checkpoint.open(tmp_path / "tiny"),
+        tmp_path / level,
+        f"smoothquant-{level}",
+        calibration=Calibration(windows_NT=windows_NT, source="random"),
+    )
+    assert any("alpha" in note or "unsmoothed" in note for note in result.notes)
+    weight = Checkpoint.open(result.path).linear("up", 1)
+    assert weight.scales_OG is not None
+    assert len(set(weight.scales_OG.flatten().tolist())) == 1
+    assert (weight.input_scale is None) == (level == "o1")
