@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from paredown.formats.floating import MAX_FINITE
 from paredown.formats.fp8 import MAX_FP8
+from paredown.formats.fp8_e5m2 import MAX_E5M2
 from paredown.spec.weight import ActivationDType
 
 NumberDType = Literal[
@@ -49,7 +50,6 @@ _TORCH_DTYPES: dict[NumberDType, torch.dtype] = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-MAX_E5M2 = 57344.0
 _LARGEST: dict[NumberDType, float] = {
     "fp8_e4m3": MAX_FP8,
     "fp8_e5m2": MAX_E5M2,
