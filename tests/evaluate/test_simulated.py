@@ -11,12 +11,11 @@ from paredown.compress.grid import fit_grid, grouped
 from paredown.engine.native_executor import load_executor
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.simulated import OUTPUT, Variant, applied, measure_variants
-from paredown.evaluate.text import EvalText, prepare_text
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import INPUT_POINTS, Decoder
-from tiny_models import VARIANTS, VOCAB_SIZE
-from toy_executor import ToyTokenizer
+from random_text import random_text
+from tiny_models import VARIANTS
 
 NAMES = ["llama-gqa", "llama-tied", "qwen3", "opt"]
 
@@ -25,16 +24,6 @@ def open_model(name: str, folder) -> tuple[Checkpoint, Decoder]:
     VARIANTS[name](folder, torch.float32, 0)
     checkpoint = Checkpoint.open(folder)
     return checkpoint, Decoder.from_checkpoint(checkpoint)
-
-
-def random_text(num_tokens: int = 150, window: int = 64) -> EvalText:
-    ids = np.random.default_rng(3).integers(2, VOCAB_SIZE, num_tokens).tolist()
-
-    class Tokenizer(ToyTokenizer):
-        def decode(self, token_ids) -> str:
-            return "x" * len(token_ids)
-
-    return prepare_text(ids, Tokenizer(), window, "random tokens")
 
 
 def rounded_weights(decoder: Decoder, layers: list[int]) -> dict[str, torch.Tensor]:
@@ -52,7 +41,7 @@ def rounded_weights(decoder: Decoder, layers: list[int]) -> dict[str, torch.Tens
 def test_a_plain_decoder_has_the_figures_of_the_native_executor(name: str, tmp_path) -> None:
     """Both compute in float32; perplexities agree to 1e-5, KL between the two is nothing."""
     checkpoint, decoder = open_model(name, tmp_path)
-    text = random_text()
+    text = random_text(150, 64)
     executor = load_executor(
         checkpoint, num_pages=num_pages_for(text), activations="fp32", kv_dtype="fp32"
     )
@@ -74,7 +63,7 @@ def test_rounded_inputs_have_the_figures_of_the_native_executor(
     compress(source, tmp_path / recipe, recipe)
     checkpoint = Checkpoint.open(tmp_path / recipe)
     decoder = Decoder.from_checkpoint(checkpoint)
-    text = random_text()
+    text = random_text(150, 64)
     executor = load_executor(checkpoint, num_pages=num_pages_for(text), kv_dtype="fp32")
     whole = load_executor(
         checkpoint, num_pages=num_pages_for(text), activations="fp32", kv_dtype="fp32"
@@ -104,15 +93,15 @@ def test_starting_late_changes_nothing(name: str, tmp_path) -> None:
         Variant(weights={OUTPUT: output * 1.02}),
         Variant(weights={"embedding.weight": decoder.embedding.weight * 0.98}),
     ]
-    late, _ = measure_variants(decoder, variants, random_text())
-    whole, _ = measure_variants(decoder, variants, random_text(), reference=decoder)
+    late, _ = measure_variants(decoder, variants, random_text(150, 64))
+    whole, _ = measure_variants(decoder, variants, random_text(150, 64), reference=decoder)
     assert late == whole
     assert all(quality.kl_divergence > 0 for quality in late)
 
 
 def test_figures_are_plain_sums_of_log_probabilities(tmp_path) -> None:
     _, decoder = open_model("llama-gqa", tmp_path)
-    text = random_text(num_tokens=70, window=40)
+    text = random_text(70, 40)
     variant = Variant(weights=rounded_weights(decoder, [0]))
     (ours,), plain = measure_variants(decoder, [variant], text)
     nll, kl, agreeing = 0.0, 0.0, 0
@@ -148,7 +137,7 @@ def test_the_decoder_is_as_it_was_even_after_an_error(tmp_path) -> None:
         weights=rounded_weights(decoder, [0, 1]), taps={"layers.1.v": broken, "layers.0.v": abs}
     )
     with pytest.raises(RuntimeError, match="broken"):
-        measure_variants(decoder, [variant], random_text())
+        measure_variants(decoder, [variant], random_text(150, 64))
     assert decoder.layers[0].tap is own
     assert "v" in seen
     for name, values in decoder.state_dict().items():
@@ -158,7 +147,7 @@ def test_the_decoder_is_as_it_was_even_after_an_error(tmp_path) -> None:
 def test_progress_reaches_its_total(tmp_path) -> None:
     _, decoder = open_model("llama-gqa", tmp_path)
     seen: list[tuple[int, int]] = []
-    text = random_text()
+    text = random_text(150, 64)
     measure_variants(
         decoder, [Variant()], text, on_progress=lambda done, total: seen.append((done, total))
     )

@@ -18,6 +18,7 @@ VERBS: dict[str, str] = {
     "optimize": "try compressions, measure each on this machine, write the best checkpoint",
     "compress": "run one recipe over a checkpoint",
     "eval": "perplexity, KL divergence and top-1 agreement",
+    "sensitivity": "which parts suffer most from being quantized, in a table and a picture",
     "generate": "continue prompts",
     "chat": "talk to a model that has a chat template",
     "serve": "answer over HTTP as the OpenAI API does",

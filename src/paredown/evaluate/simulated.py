@@ -24,6 +24,8 @@ OUTPUT = "output.weight"
 
 # What goes on in the place of a point's values.
 PointTap = Callable[[Tensor], Tensor]
+# A weight's values, or what makes them each time they are needed, where all do not fit in memory.
+Values = Tensor | Callable[[], Tensor]
 Place = Decoder | Layer
 OnProgress = Callable[[int, int], None]
 
@@ -37,7 +39,7 @@ class Variant:
     `taps`     by point: "layers.0.scores", "embedding", ... (models/decoder.py)
     """
 
-    weights: Mapping[str, Tensor] = field(default_factory=dict)
+    weights: Mapping[str, Values] = field(default_factory=dict)
     taps: Mapping[str, PointTap] = field(default_factory=dict)
 
     def first_layer(self, num_layers: int) -> int:
@@ -86,10 +88,10 @@ def applied(decoder: Decoder, variant: Variant) -> Iterator[None]:
     kept: dict[str, Tensor] = {}
     taps: list[tuple[Place, Tap]] = []
     try:
-        for name, values in variant.weights.items():
+        for name, given in variant.weights.items():
             if name == OUTPUT and decoder.spec.tied_embeddings:
                 continue
-            parameter = decoder.get_parameter(name)
+            parameter, values = decoder.get_parameter(name), _made(given)
             assert parameter.shape == values.shape, (name, parameter.shape, values.shape)
             kept[name] = parameter.data
             parameter.data = values
@@ -98,8 +100,8 @@ def applied(decoder: Decoder, variant: Variant) -> Iterator[None]:
             place.tap = _chained(place.tap, own)
         yield
     finally:
-        for name, values in kept.items():
-            decoder.get_parameter(name).data = values
+        for name, before in kept.items():
+            decoder.get_parameter(name).data = before
         for place, tap in taps:
             place.tap = tap
 
@@ -140,7 +142,7 @@ def _measure(
 
 def _logits(decoder: Decoder, x_BTD: Tensor, variant: Variant) -> Iterator[tuple[int, Tensor]]:
     """[T, V] of `CHUNK_TOKENS` at a time, and the first token of each."""
-    output_VD = variant.weights.get(OUTPUT)
+    output_VD = _made(variant.weights[OUTPUT]) if OUTPUT in variant.weights else None
     for first in range(0, x_BTD.shape[1], CHUNK_TOKENS):
         chunk_BTD = x_BTD[:, first : first + CHUNK_TOKENS]
         if output_VD is None:
@@ -148,6 +150,10 @@ def _logits(decoder: Decoder, x_BTD: Tensor, variant: Variant) -> Iterator[tuple
         else:
             normed_BTD = decoder.tap("output_input", decoder.final_norm(chunk_BTD))
             yield first, decoder.tap("logits", functional.linear(normed_BTD, output_VD))[0]
+
+
+def _made(values: Values) -> Tensor:
+    return values if isinstance(values, Tensor) else values()
 
 
 def _layer_of(name: str, num_layers: int) -> int:
