@@ -169,6 +169,7 @@ def test_the_verb_prints_a_table_that_fits(tmp_path, capsys, monkeypatch) -> Non
     assert max(map(len, shown.splitlines())) <= 80
     assert "layer 4" in shown
     assert "softmax input" in shown
+    assert "\u2026" not in shown
     assert (tmp_path / "report" / "sensitivity.png").is_file()
     assert cli.main([*words, "--json"]) == 0
     read = json.loads(capsys.readouterr().out)

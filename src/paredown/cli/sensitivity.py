@@ -116,7 +116,8 @@ def _print(result: SensitivityResult, report: Path | None) -> None:
         console.print(_table("activations", result.activations))
     console.print(
         "KL divergence to the model as it is, nats per token. all but it: everything else is "
-        "quantized. won back: the share of the loss of everything that leaving it out saves.",
+        "quantized. won back: the share of everything's loss that leaving it out saves. ppl and "
+        "top-1: of the part alone.",
         style="dim",
     )
     console.print(f"Protocol: {result.protocol}.", style="dim")
@@ -128,7 +129,7 @@ def _table(what: str, found: SensitivityTable) -> Table:
     table = Table(
         title=f"{what} in {found.what}", title_justify="left", box=box.SIMPLE_HEAD, padding=0
     )
-    headings = ["part", "weights", "KL alone", "all but it", "won back", "ppl alone", "top-1 alone"]
+    headings = ["part", "weights", "KL alone", "all but it", "won back", "ppl", "top-1"]
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "part" else "right", no_wrap=True)
     whole = found.everything

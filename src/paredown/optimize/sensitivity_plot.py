@@ -74,7 +74,7 @@ def _draw_panel(panel: Any, name: str, table: SensitivityTable, theme: Theme) ->
     panel.tick_params(axis="x", colors=theme.faint, labelsize=_FONT, length=0)
     panel.tick_params(axis="y", labelcolor=theme.ink, labelsize=_FONT, length=0)
     panel.set_xlabel("KL divergence, nats per token", color=theme.ink, fontsize=_FONT + 1)
-    panel.ticklabel_format(axis="x", style="plain", useOffset=False)
+    panel.locator_params(axis="x", nbins=6)
     title = f"{name} in {table.what}; everything: {table.everything.kl_divergence:.4g}"
     panel.set_title(title, color=theme.ink, fontsize=_FONT + 1, loc="left")
     for spine in panel.spines.values():
