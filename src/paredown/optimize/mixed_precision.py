@@ -20,6 +20,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from paredown.compress.quantize.method import Quantizer, Target
+from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.errors import ConfigError
 from paredown.evaluate.simulated import OnProgress, Values, Variant, measure_variants
 from paredown.evaluate.text import EvalText
@@ -88,12 +89,16 @@ class Assignment:
             for pair in part.modules
         }
 
-    def by_name(self, checkpoint: Checkpoint) -> dict[str, WeightSpec]:
-        """The format of each module by its name in the checkpoint."""
-        return {
-            checkpoint.linear_name(role, layer): spec
-            for (layer, role), spec in self.by_module().items()
-        }
+    def recipe(self, checkpoint: Checkpoint, quantizer: Quantizer, name: str) -> Recipe:
+        """A step for each format, with the names of its modules in the checkpoint."""
+        targets: dict[WeightSpec, list[str]] = {}
+        for (layer, role), spec in self.by_module().items():
+            targets.setdefault(spec, []).append(checkpoint.linear_name(role, layer))
+        steps = tuple(
+            QuantizeStep(quantizer=quantizer, spec=spec, targets=tuple(names))
+            for spec, names in targets.items()
+        )
+        return Recipe(name=name, steps=steps)
 
 
 def formats_of_widths(group_size: int, *, symmetric: bool = True) -> tuple[WeightSpec, ...]:

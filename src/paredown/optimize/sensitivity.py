@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, round_activations
@@ -19,6 +20,7 @@ from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.evaluate.quality import Quality
 from paredown.evaluate.simulated import OnProgress, Variant, measure_variants
 from paredown.evaluate.text import EvalText
+from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
@@ -167,10 +169,11 @@ def quantized_weight(weight_OI: Tensor, name: str, quantizer: Quantizer, target:
             remedy="Choose a format with smaller groups, or one without groups (int8).",
         )
     try:
-        return quantizer.quantize(weight_OI, target, None).values()
+        weight = quantizer.quantize(weight_OI, target, None).weight
     except CheckpointError as error:
         what = f"{name}: {error.what}"
         raise CheckpointError(what, seen=error.seen, remedy=error.remedy) from error
+    return torch.from_numpy(unrounded(weight))
 
 
 def recovered(row: Sensitivity, table: SensitivityTable) -> float:
