@@ -35,7 +35,7 @@ from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
 from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.evaluate.calibration_text import choose_calibration
+from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.perplexity import negative_log_likelihoods, perplexity
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, choose_text
@@ -194,7 +194,9 @@ def measure(channels: int, factor: float, num_tokens: int) -> Iterator[Row]:
     source = Checkpoint.open(resolve_model(None))
     tokenizer = Tokenizer.open(source.path)
     text = choose_text(None, tokenizer, num_tokens, _refuse, source.spec.max_positions)
-    calibration = choose_calibration(None, tokenizer, _refuse)
+    calibration = choose_calibration(
+        CalibrationConfig(), tokenizer, _refuse, source.spec.max_positions
+    )
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         model = Path(folder) / "outliers"
         write_outliers(source, model, num_channels=channels, factor=factor)

@@ -19,9 +19,11 @@ from paredown.compress.activations import (
     ActivationGrid,
     StaticScale,
     kernel_group_size,
+    parse_grid,
     round_activations,
     round_input,
 )
+from paredown.errors import ConfigError
 
 INTEGERS = [f"int{bits}" for bits in range(1, 9)]
 GRANULARITIES = [("tensor", None), ("token", None), ("group", 8), ("group", 5)]
@@ -194,3 +196,22 @@ def test_not_a_number_is_not_hidden(dtype) -> None:
     values = round_activations(x, ActivationGrid(dtype=dtype)).values
     assert bool(values[0].isnan().any())
     assert bool(values[1].isfinite().all())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["int8-tensor", "int1-token", "int4-g128", "int3-g32-asym", "int8-token-asym", "fp8_e5m2-g64",
+     "fp8_e4m3-tensor", "fp16", "bf16"],
+)  # fmt: skip
+def test_a_grid_has_a_name(name: str) -> None:
+    assert parse_grid(name).name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "int8", "int9-token", "int8-g0", "int8-row", "fp8_e4m3-token-asym", "fp16-token", "fp8",
+     "int8-token-", "int8-g8-asym-asym"],
+)  # fmt: skip
+def test_an_unknown_grid_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="no such grid"):
+        parse_grid(name)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paredown.compress.grid import RangeEstimator, fit_grid, grouped, to_weight
+from paredown.compress.grid import RangeEstimator, fit_grid, fit_shared_grid, grouped, to_weight
 from paredown.formats.dequantize import unrounded
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
@@ -84,3 +84,30 @@ def test_percentile_leaves_out_the_outermost() -> None:
     values_OGC[0, 0, 7], values_OGC[0, 0, 9] = 50.0, -70.0
     grid = fit_grid(values_OGC, FORMATS["int8"], "fp32", "percentile")
     assert float(grid.scales_OG[0, 0]) == pytest.approx(1 / 127.5, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", ["int8", "int8-asym", "int4-g64-asym", "fp8-g128"])
+@pytest.mark.parametrize(
+    ("block_rows", "estimator"),
+    [(1, "minmax"), (4, "minmax"), (5, "mse"), (128, "minmax"), (None, "percentile")],
+)
+def test_blocks_are_groups_of_their_own(
+    name: str, block_rows: int | None, estimator: RangeEstimator
+) -> None:
+    spec = FORMATS[name]
+    generator = torch.Generator().manual_seed(5)
+    weight_OI = torch.randn(13, 256, generator=generator)
+    weight_OI *= torch.rand(13, 1, generator=generator) * 4
+    grid = fit_shared_grid(weight_OI, spec, "bf16", block_rows, estimator)
+    columns = spec.group_size or 256
+    assert grid.scales_OG.shape == (13, 256 // columns)
+    rows = block_rows or 13
+    for first in range(0, 13, rows):
+        for group in range(256 // columns):
+            where = slice(first, first + rows), slice(group * columns, (group + 1) * columns)
+            alone = fit_grid(weight_OI[where].reshape(1, 1, -1), spec, "bf16", estimator)
+            assert bool((grid.scales_OG[where[0], group] == alone.scales_OG).all())
+            assert bool((grid.zeros_OG[where[0], group] == alone.zeros_OG).all())
+    if block_rows == 1:
+        own = fit_grid(grouped(weight_OI, spec.group_size), spec, "bf16", estimator)
+        assert bool((own.scales_OG == grid.scales_OG).all())

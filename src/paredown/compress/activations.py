@@ -14,15 +14,18 @@ largest magnitude that a scale is for, and h = 2^(b-1) - 1:
 Integer codes lie in [-2^(b-1), 2^(b-1) - 1]; all ties round to even.
 """
 
+import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from paredown.errors import ConfigError
 from paredown.formats.floating import MAX_FINITE
 from paredown.formats.fp8 import MAX_FP8
+from paredown.formats.fp8_e5m2 import MAX_E5M2
 from paredown.spec.weight import ActivationDType
 
 NumberDType = Literal[
@@ -49,7 +52,6 @@ _TORCH_DTYPES: dict[NumberDType, torch.dtype] = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-MAX_E5M2 = 57344.0
 _LARGEST: dict[NumberDType, float] = {
     "fp8_e4m3": MAX_FP8,
     "fp8_e5m2": MAX_E5M2,
@@ -63,6 +65,11 @@ _REACH: dict[NumberDType, float] = {
     "fp16": 65520.0,
     "bf16": (2 - 2.0**-8) * 2.0**127,
 }
+_GRID_NAME = re.compile(
+    r"(?P<integer>int[1-8])-(?:(?P<share>tensor|token)|g(?P<size>[1-9]\d*))(?P<asym>-asym)?"
+    r"|(?P<small>fp8_e4m3|fp8_e5m2)-(?:(?P<float_share>tensor|token)|g(?P<float_size>[1-9]\d*))"
+    r"|fp16|bf16"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +146,27 @@ class ActivationGrid:
         magnitudes, reach = scaled.abs(), _REACH[self.dtype]
         # At half a step e4m3 keeps its largest number, which is the even one; the others do not.
         return magnitudes > reach if self.dtype == "fp8_e4m3" else magnitudes >= reach
+
+
+def parse_grid(name: str) -> ActivationGrid:
+    """The grid of that `name`. Raises ConfigError."""
+    found = _GRID_NAME.fullmatch(name)
+    if found is None:
+        raise ConfigError(
+            "there is no such grid of activations",
+            seen=name,
+            remedy="Give int1 to int8, fp8_e4m3 or fp8_e5m2, then -tensor, -token or -gN, and for "
+            "integers -asym if wanted (int8-token, int4-g128-asym); or fp16, bf16.",
+        )
+    parts = found.groupdict()
+    size = parts["size"] or parts["float_size"]
+    share = parts["share"] or parts["float_share"]
+    return ActivationGrid(
+        dtype=cast(NumberDType, parts["integer"] or parts["small"] or name),
+        granularity="group" if size else cast(Granularity, share or "token"),
+        group_size=int(size) if size else None,
+        symmetric=parts["asym"] is None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,6 +103,33 @@ def fit_grid(
     return Grid(spec=spec, scale_dtype=scale_dtype, scales_OG=scales, zeros_OG=zeros)
 
 
+def fit_shared_grid(
+    weight_OI: Tensor,
+    spec: WeightSpec,
+    scale_dtype: ScaleDType,
+    block_rows: int | None,
+    estimator: RangeEstimator = "minmax",
+) -> Grid:
+    """One scale and zero point for blocks of `block_rows` rows by `spec.group_size` columns; None
+    is all of them, so that None and None are one scale for the whole tensor. A last block may be
+    shorter. Stored as rows that happen to share their scales."""
+    num_rows = weight_OI.shape[0]
+    block_rows = block_rows or num_rows
+    blocks: list[Grid] = []
+    for start in range(0, num_rows, block_rows):
+        rows_OGC = grouped(weight_OI[start : start + block_rows], spec.group_size)
+        # One row that holds all of the block's values.
+        values_OGC = rows_OGC.transpose(0, 1).flatten(1)[None]
+        block = fit_grid(values_OGC, spec, scale_dtype, estimator)
+        blocks += [block] * rows_OGC.shape[0]
+    return Grid(
+        spec=spec,
+        scale_dtype=scale_dtype,
+        scales_OG=torch.cat([block.scales_OG for block in blocks]),
+        zeros_OG=torch.cat([block.zeros_OG for block in blocks]),
+    )
+
+
 def grid_of_range(
     lowest_OG: Tensor, highest_OG: Tensor, spec: WeightSpec, scale_dtype: ScaleDType
 ) -> Grid:

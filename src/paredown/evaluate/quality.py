@@ -44,10 +44,19 @@ class Quality:
 
 
 @dataclass
-class _Sums:
+class QualitySums:
+    """What is added up over a text's tokens."""
+
     nll: float = 0.0
     kl: float = 0.0
     agreeing: int = 0
+
+    def add(self, logits: Logits, targets: list[int], reference: Logits | None) -> None:
+        """Rows of logits and the token that followed each; `reference` predicted the same."""
+        self.nll += float(np.sum(negative_log_likelihoods(logits, targets)))
+        if reference is not None:
+            self.kl += float(np.sum(kl_divergences(reference, logits)))
+            self.agreeing += num_agreeing(reference, logits)
 
     def quality(self, text: EvalText, compared: bool) -> Quality:
         return Quality(
@@ -77,7 +86,7 @@ def measure_quality(
     """
     executors = [*models] if reference is None else [*models, reference]
     _check(executors, text)
-    sums = [_Sums() for _ in executors]
+    sums = [QualitySums() for _ in executors]
     done = 0
     for window in text.windows:
         for inputs, targets in _chunks(window):
@@ -86,7 +95,7 @@ def measure_quality(
                 is_reference = expected is not None and model is reference
                 logits = expected if is_reference else model.step([inputs])
                 assert logits is not None
-                _add(own, logits, targets, None if is_reference else expected)
+                own.add(logits, targets, None if is_reference else expected)
             done += len(targets)
             if on_progress is not None:
                 on_progress(done, text.num_tokens)
@@ -103,13 +112,6 @@ def _chunks(window: Window) -> Iterator[tuple[SequenceSlice, list[int]]]:
         covered = pages[: -(-(start + len(tokens)) // PAGE_SIZE)]
         inputs = SequenceSlice(token_ids=tokens, start=start, pages=covered, num_logits=len(tokens))
         yield inputs, window.targets[start : start + CHUNK_TOKENS]
-
-
-def _add(own: _Sums, logits: Logits, targets: list[int], reference: Logits | None) -> None:
-    own.nll += float(np.sum(negative_log_likelihoods(logits, targets)))
-    if reference is not None:
-        own.kl += float(np.sum(kl_divergences(reference, logits)))
-        own.agreeing += num_agreeing(reference, logits)
 
 
 def _check(executors: Sequence[Executor], text: EvalText) -> None:

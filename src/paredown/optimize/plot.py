@@ -75,7 +75,7 @@ class _Axis:
 
 def require_matplotlib() -> None:
     """Raises UnsupportedError, with the remedy, when matplotlib is not installed."""
-    _load("matplotlib.figure")
+    load_matplotlib("matplotlib.figure")
 
 
 def draw_front(
@@ -90,10 +90,10 @@ def draw_front(
     whose perplexity is not finite has no place in it."""
     candidates = [one for one in candidates if math.isfinite(_loss_percent(one, reference))]
     theme = DARK if dark else LIGHT
-    figure = _load("matplotlib.figure").Figure(
+    figure = load_matplotlib("matplotlib.figure").Figure(
         figsize=(11, 4.9), dpi=_DPI, facecolor=theme.paper, layout="constrained"
     )
-    canvas = _load("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    canvas = load_matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
     losses = [_loss_percent(one, reference) for one in candidates]
     sizes = [one.file_bytes / MEGA for one in candidates]
     speeds = [one.decode_tokens_per_s or 0.0 for one in candidates]
@@ -125,7 +125,7 @@ def draw_front(
     return picture.getvalue()
 
 
-def _load(module: str) -> Any:
+def load_matplotlib(module: str) -> Any:
     """matplotlib is an extra, and slow to import."""
     try:
         return importlib.import_module(module)
@@ -232,7 +232,7 @@ def _family(name: str) -> str:
 
 
 def _legend(figure: Any, theme: Theme) -> None:
-    line = _load("matplotlib.lines").Line2D
+    line = load_matplotlib("matplotlib.lines").Line2D
     entries: list[tuple[dict[str, object], str]] = [
         ({"marker": shape, "markerfacecolor": colour, "markeredgecolor": colour}, name)
         for name, (colour, shape) in _FAMILIES.items()

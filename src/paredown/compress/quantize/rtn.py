@@ -4,10 +4,15 @@ weights alone."""
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from paredown.compress.grid import RangeEstimator, fit_grid, grouped, to_weight
+from paredown.compress.grid import (
+    RangeEstimator,
+    fit_grid,
+    fit_shared_grid,
+    grouped,
+    to_weight,
+)
 from paredown.compress.quantize.method import Moments, Quantized, Target
 from paredown.formats.quantize import quantize
 
@@ -29,14 +34,7 @@ class RTN:
             return Quantized(weight=quantize(weight_OI.float().numpy(), spec, target.scale_dtype))
         values_OGC = grouped(weight_OI, spec.group_size)
         if self.per_tensor:
-            whole = fit_grid(weight_OI.reshape(1, 1, -1), spec, target.scale_dtype, self.range)
-            rows = torch.ones(weight_OI.shape[0], 1, dtype=weight_OI.dtype)
-            grid = type(whole)(
-                spec=spec,
-                scale_dtype=target.scale_dtype,
-                scales_OG=whole.scales_OG * rows,
-                zeros_OG=whole.zeros_OG * rows,
-            )
+            grid = fit_shared_grid(weight_OI, spec, target.scale_dtype, None, self.range)
         else:
             grid = fit_grid(values_OGC, spec, target.scale_dtype, self.range)
         codes_OGC = grid.codes(values_OGC)

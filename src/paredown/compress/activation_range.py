@@ -1,0 +1,77 @@
+"""Static scales of activations: one range for everything that passes a point, found beforehand."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from paredown.compress.activations import ActivationGrid, StaticScale, round_activations
+from paredown.compress.grid import PERCENTILE, RangeEstimator
+from paredown.errors import CheckpointError
+
+# Ranges from the whole one down to a fifth of it, in steps of a hundredth.
+_MSE_STEPS = 100
+_MSE_SMALLEST = 0.2
+
+
+@dataclass
+class ActivationRange:
+    """What was seen of a point's values: the exact extremes, and every n-th value of each batch, so
+    that a batch leaves at most `values_per_batch`; percentile and mse know no others."""
+
+    values_per_batch: int = 1 << 16
+    lowest: float = 0.0
+    highest: float = 0.0
+    samples: list[Tensor] = field(default_factory=list)
+
+    def observe(self, x: Tensor) -> None:
+        """Raises CheckpointError for values that are not finite."""
+        flat = x.reshape(-1)
+        lowest, highest = (float(bound) for bound in flat.aminmax())
+        if not (abs(lowest) < float("inf") and abs(highest) < float("inf")):
+            raise CheckpointError(
+                "activations are not finite numbers",
+                seen=f"values from {lowest} to {highest}",
+                remedy="The checkpoint is damaged or its training diverged; use another one.",
+            )
+        self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
+        self.samples.append(flat[:: -(-flat.numel() // self.values_per_batch)].clone())
+
+    def static_scale(
+        self, grid: ActivationGrid, estimator: RangeEstimator = "minmax"
+    ) -> StaticScale:
+        """The scale and zero point of `grid` for what was seen.
+
+        minmax keeps all of it; percentile leaves out the outermost (1 - PERCENTILE) share, half on
+        each side; mse takes of ranges shrunk step by step the one of least squared error.
+        """
+        assert self.samples, "nothing was observed"
+        if estimator == "minmax":
+            return scale_of_range(self.lowest, self.highest, grid)
+        samples = torch.cat(self.samples)
+        if estimator == "percentile":
+            ordered = samples.sort().values
+            cut = int(ordered.numel() * (1 - PERCENTILE) / 2)
+            low, high = float(ordered[cut]), float(ordered[ordered.numel() - 1 - cut])
+            return scale_of_range(min(low, 0.0), max(high, 0.0), grid)
+        tried = [
+            scale_of_range(self.lowest * step / _MSE_STEPS, self.highest * step / _MSE_STEPS, grid)
+            for step in range(_MSE_STEPS, round(_MSE_STEPS * _MSE_SMALLEST), -1)
+        ]
+        return min(tried, key=lambda static: squared_error(samples, grid, static))
+
+
+def squared_error(x: Tensor, grid: ActivationGrid, static: StaticScale) -> float:
+    """The sum over all values."""
+    return float((round_activations(x, grid, static).values - x).square().sum(dtype=torch.float64))
+
+
+def scale_of_range(lowest: float, highest: float, grid: ActivationGrid) -> StaticScale:
+    """The grid that reaches from `lowest` (at most 0) to `highest` (at least 0); a range of nothing
+    has the scale 1."""
+    assert lowest <= 0 <= highest, (lowest, highest)
+    low, high = grid.code_range
+    if grid.symmetric:
+        return StaticScale(scale=max(-lowest, highest) / high or 1.0)
+    scale = (highest - lowest) / (high - low) or 1.0
+    return StaticScale(scale=scale, zero=float(round(min(max(low - lowest / scale, low), high))))

@@ -1,0 +1,153 @@
+"""Keys and values of the cache on small grids, simulated where a decoder's taps "k" and "v" are.
+
+Shapes: B sequences, K key-value heads, T tokens, C columns of a head; keys come after rotation, as
+they are stored.
+
+Dynamic: each token and head has a scale of its own, found when it is written, as in the native
+pages (spec/kv.py, csrc/kernels/kv_pages.h). With M the largest magnitude and e the element that
+has it:
+
+    int8   s = bf16(M / 127)     q = round(clamp(x (1 / s), -128, 127))
+    int4   s = bf16(e / -8)      q = round(clamp(x (1 / s), -8, 7)): all 16 codes are used
+    fp8    s = M / 448           q = x / s to the nearest e4m3 number (no native pages yet)
+
+Static: one scale for all tokens, of the layer or of each head, calibrated and stored with the model
+as compressed-tensors stores them (`k_scale`, `v_scale`, kv_cache_scheme), symmetric: M / 448 for
+fp8, M / ((2^b - 1) / 2) for integers. What lies beyond is clamped.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from paredown.errors import CheckpointError
+from paredown.formats.fp8 import MAX_FP8
+
+KVGridDType = Literal["int8", "int4", "fp8"]
+KV_GRID_DTYPES: tuple[KVGridDType, ...] = get_args(KVGridDType)
+KV_POINTS = ("k", "v")
+# What shares a static scale.
+KVShare = Literal["layer", "head"]
+
+_BITS: dict[KVGridDType, int] = {"int8": 8, "int4": 4, "fp8": 8}
+# Below this the inverse of a scale would overflow; such a head counts as zeros.
+_SMALLEST = 1e-30
+# A range of nothing still has a scale above zero.
+_LEAST_SCALE = 2.0**-23
+
+
+def round_dynamic(x_BKTC: Tensor, dtype: KVGridDType) -> Tensor:
+    """Each token's head on a grid of its own."""
+    magnitudes, places = x_BKTC.abs().max(-1, keepdim=True)
+    if dtype == "fp8":
+        scales = magnitudes / MAX_FP8
+    elif dtype == "int8":
+        scales = (magnitudes / 127).bfloat16().to(x_BKTC.dtype)
+    else:
+        scales = (x_BKTC.gather(-1, places) / -8).bfloat16().to(x_BKTC.dtype)
+    scales = scales.masked_fill(magnitudes < _SMALLEST, 0.0)
+    inverses = scales.reciprocal().masked_fill(scales == 0, 0.0)
+    return _nearest(x_BKTC * inverses, dtype) * scales
+
+
+def round_static(x_BKTC: Tensor, scale: Tensor, dtype: KVGridDType) -> tuple[Tensor, int]:
+    """On the grid of one given `scale`, [1] or [K, 1, 1], and how many values it clamped."""
+    scaled = x_BKTC / scale
+    codes = _nearest(scaled, dtype)
+    low, high = _code_range(dtype)
+    beyond = (scaled < low - 0.5) | (scaled > high + 0.5)
+    if dtype == "fp8":
+        beyond = scaled.abs() > MAX_FP8
+    return codes * scale, int(beyond.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticKVScales:
+    """`k_scale` and `v_scale` of one layer, float32, [1] or [K, 1, 1] (one per head)."""
+
+    k_scale: Tensor
+    v_scale: Tensor
+
+
+@dataclass
+class KVRange:
+    """Largest magnitudes of each head of one layer over the calibration tokens; as a tap, it looks
+    and changes nothing."""
+
+    largest: dict[str, Tensor] = field(default_factory=dict)
+
+    def tap(self, point: str, x: Tensor) -> Tensor:
+        """Raises CheckpointError for keys or values that are not finite."""
+        if point in KV_POINTS:
+            magnitudes_K11 = x.abs().amax((0, 2, 3))[:, None, None]
+            if not bool(magnitudes_K11.isfinite().all()):
+                raise CheckpointError(
+                    f"the cache's {point} are not finite numbers",
+                    seen="NaN or infinity",
+                    remedy="The checkpoint is damaged or its training diverged; use another one.",
+                )
+            before = self.largest.get(point, magnitudes_K11)
+            self.largest[point] = torch.maximum(before, magnitudes_K11)
+        return x
+
+    def scales(self, dtype: KVGridDType, share: KVShare = "layer") -> StaticKVScales:
+        """Of everything seen; nothing of it is clamped by more than half a step."""
+        k_scale, v_scale = (self._scale(point, dtype, share) for point in KV_POINTS)
+        return StaticKVScales(k_scale=k_scale, v_scale=v_scale)
+
+    def _scale(self, point: str, dtype: KVGridDType, share: KVShare) -> Tensor:
+        largest = self.largest[point]
+        if share == "layer":
+            largest = largest.amax().reshape(1)
+        steps = MAX_FP8 if dtype == "fp8" else ((1 << _BITS[dtype]) - 1) / 2
+        return (largest / steps).float().clamp(min=_LEAST_SCALE)
+
+
+def dynamic_taps(dtype: KVGridDType, num_layers: int) -> dict[str, Callable[[Tensor], Tensor]]:
+    """By point ("layers.0.k", ...), for evaluate/simulated.py."""
+    return {
+        f"layers.{layer}.{point}": lambda x: round_dynamic(x, dtype)
+        for layer in range(num_layers)
+        for point in KV_POINTS
+    }
+
+
+@dataclass
+class StaticTaps:
+    """Taps by point for the static scales of each layer; `num_clamped` counts as they run."""
+
+    dtype: KVGridDType
+    scales: Iterable[StaticKVScales]
+    num_clamped: int = 0
+
+    def by_point(self) -> Mapping[str, Callable[[Tensor], Tensor]]:
+        return {
+            f"layers.{layer}.{point}": self._tap(scale)
+            for layer, both in enumerate(self.scales)
+            for point, scale in (("k", both.k_scale), ("v", both.v_scale))
+        }
+
+    def _tap(self, scale: Tensor) -> Callable[[Tensor], Tensor]:
+        def run(x: Tensor) -> Tensor:
+            values, num_clamped = round_static(x, scale, self.dtype)
+            self.num_clamped += num_clamped
+            return values
+
+        return run
+
+
+def _nearest(scaled: Tensor, dtype: KVGridDType) -> Tensor:
+    low, high = _code_range(dtype)
+    if dtype == "fp8":
+        return scaled.clamp(low, high).float().to(torch.float8_e4m3fn).to(scaled.dtype)
+    return scaled.clamp(low, high).round()
+
+
+def _code_range(dtype: KVGridDType) -> tuple[float, float]:
+    if dtype == "fp8":
+        return -MAX_FP8, MAX_FP8
+    half = float(1 << (_BITS[dtype] - 1))
+    return -half, half - 1

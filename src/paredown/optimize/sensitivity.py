@@ -1,0 +1,288 @@
+"""Sensitivity: what quantizing one part of a model costs (docs/sensitivity.md).
+
+Two figures for every part, both from the model's predictions on a text, as a KL divergence to the
+model as it is: the part quantized alone, and everything quantized except the part (leave one out).
+Parts are layers or modules whose weights are rounded, or points of the decoder where activations
+are (softmax input, sums of the residual stream, ...).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from paredown.compress.activations import ActivationGrid, round_activations
+from paredown.compress.quantize.method import Quantizer, Target
+from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.evaluate.quality import Quality
+from paredown.evaluate.simulated import OnProgress, Variant, measure_variants
+from paredown.evaluate.text import EvalText
+from paredown.formats.dequantize import unrounded
+from paredown.formats.table import FORMATS
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
+from paredown.optimize.parts import PART_KINDS, Part, PartKind, find_parts
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import ScaleDType, WeightSpec
+
+# Windows of a sensitivity run: short ones cost less, and attention is seen well enough in them.
+WINDOW_TOKENS = 512
+
+# What the points are in words.
+POINT_NAMES = {
+    "embedding": "embedding sum",
+    "attention_input": "attention input",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "scores": "softmax input",
+    "probabilities": "softmax output",
+    "o_input": "heads' output",
+    "attention_output": "attention output",
+    "attention_sum": "sum after attention",
+    "mlp_input": "MLP input",
+    "down_input": "MLP hidden",
+    "mlp_output": "MLP output",
+    "mlp_sum": "sum after MLP",
+    "output_input": "output layer's input",
+    "logits": "logits",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """One part's figures. `alone`: it is quantized and nothing else; `all_but`: everything is
+    quantized and it is not. `num_weights` is 0 for points."""
+
+    kind: PartKind | Literal["point"]
+    name: str
+    num_weights: int
+    alone: Quality
+    all_but: Quality
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitivityTable:
+    """`everything` is the model with all parts quantized, `what` to which grid."""
+
+    what: str
+    everything: Quality
+    rows: tuple[Sensitivity, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitivityResult:
+    """`activations` is None where points were not asked for."""
+
+    model: str
+    protocol: str
+    plain: Quality
+    weights: SensitivityTable
+    activations: SensitivityTable | None
+
+    def as_json(self) -> dict[str, object]:
+        """JSON has no infinity: a perplexity too large for a float becomes null."""
+        return {name: _finite(value) for name, value in asdict(self).items()}
+
+
+def measure_sensitivity(
+    checkpoint: Checkpoint,
+    text: EvalText,
+    spec: WeightSpec,
+    kinds: Sequence[PartKind],
+    quantizer: Quantizer,
+    grid: ActivationGrid | None = None,
+    on_progress: OnProgress | None = None,
+) -> SensitivityResult:
+    """Weights in `spec` by `quantizer` (one that needs no calibration), activations on `grid`.
+
+    Raises UnsupportedError for a checkpoint that is compressed already or that cannot have the
+    format, CheckpointError for predictions that are no numbers.
+    """
+    check_source(checkpoint)
+    decoder = Decoder.from_checkpoint(checkpoint)
+    rounded = quantized_weights(decoder, spec, quantizer, scale_dtype_of(checkpoint))
+    parts = [part for kind in kinds for part in find_parts(decoder.spec, kind)]
+    everything = Variant(weights=rounded)
+    variants = [everything]
+    for part in parts:
+        own = part_names(part)
+        variants.append(Variant(weights={name: rounded[name] for name in own}))
+        others = {name: values for name, values in rounded.items() if name not in own}
+        variants.append(Variant(weights=others))
+    num_of_weights = len(variants)
+    if grid is not None:
+        variants += point_variants(decoder.spec, grid)
+    qualities, plain = measure_variants(decoder, variants, text, on_progress=on_progress)
+    plain.require_numbers(str(checkpoint.path))
+    for quality in qualities:
+        quality.require_numbers(f"{checkpoint.path}, quantized")
+    weights = SensitivityTable(
+        what=spec.name,
+        everything=qualities[0],
+        rows=tuple(
+            Sensitivity(
+                kind=part.kind,
+                name=part.name,
+                num_weights=part.num_weights(decoder.spec),
+                alone=alone,
+                all_but=all_but,
+            )
+            for part, alone, all_but in zip(
+                parts, qualities[1:num_of_weights:2], qualities[2:num_of_weights:2], strict=True
+            )
+        ),
+    )
+    activations = None if grid is None else _point_table(grid, qualities[num_of_weights:])
+    return SensitivityResult(
+        model=checkpoint.path.name,
+        protocol=text.protocol,
+        plain=plain,
+        weights=weights,
+        activations=activations,
+    )
+
+
+def quantized_weights(
+    decoder: Decoder, spec: WeightSpec, quantizer: Quantizer, scale_dtype: ScaleDType
+) -> dict[str, Tensor]:
+    """The values of all linear layers after rounding, by their names in the decoder. Raises
+    UnsupportedError, naming the module, when the groups do not fit."""
+    target = Target(spec=spec, scale_dtype=scale_dtype)
+    return {
+        name: quantized_weight(decoder.get_parameter(name).data, name, quantizer, target)
+        for part in find_parts(decoder.spec, "module")
+        for name in part_names(part)
+    }
+
+
+def quantized_weight(weight_OI: Tensor, name: str, quantizer: Quantizer, target: Target) -> Tensor:
+    """One linear layer's values after rounding; `name` is for the errors."""
+    size = target.spec.group_size
+    if size is not None and weight_OI.shape[1] % size:
+        raise UnsupportedError(
+            f"{name}: groups of {size} columns do not divide its columns",
+            seen=f"{weight_OI.shape[1]} columns",
+            remedy="Choose a format with smaller groups, or one without groups (int8).",
+        )
+    try:
+        weight = quantizer.quantize(weight_OI, target, None).weight
+    except CheckpointError as error:
+        what = f"{name}: {error.what}"
+        raise CheckpointError(what, seen=error.seen, remedy=error.remedy) from error
+    return torch.from_numpy(unrounded(weight))
+
+
+def recovered(row: Sensitivity, table: SensitivityTable) -> float:
+    """KL divergence that goes away when the part is left as it is; noise may put it below zero."""
+    assert table.everything.kl_divergence is not None
+    assert row.all_but.kl_divergence is not None
+    return table.everything.kl_divergence - row.all_but.kl_divergence
+
+
+def parse_format(name: str) -> WeightSpec:
+    """A quantized format by its name. Raises ConfigError."""
+    if name not in FORMATS or not FORMATS[name].is_quantized:
+        known = ", ".join(one for one, spec in FORMATS.items() if spec.is_quantized)
+        raise ConfigError(
+            "there is no such quantized format", seen=name, remedy=f"Known ones: {known}."
+        )
+    return FORMATS[name]
+
+
+def parse_kinds(text: str) -> tuple[PartKind, ...]:
+    """'layer,role' to kinds of parts. Raises ConfigError."""
+    names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in PART_KINDS]
+    if unknown or not names:
+        raise ConfigError(
+            "there are no such parts",
+            seen=", ".join(unknown) or text,
+            remedy=f"Choose of {', '.join(PART_KINDS)}.",
+        )
+    return tuple(kind for kind in PART_KINDS if kind in names)
+
+
+def point_variants(spec: ModelSpec, grid: ActivationGrid) -> list[Variant]:
+    """All points rounded; then, of each point, it alone and all the others. A point of the layers
+    is rounded in all of them."""
+    taps = {point: _point_taps(spec, point, grid) for point in points()}
+    variants = [Variant(taps=_merged(taps.values()))]
+    for point in taps:
+        others = (own for other, own in taps.items() if other != point)
+        variants += [Variant(taps=taps[point]), Variant(taps=_merged(others))]
+    return variants
+
+
+def points() -> tuple[str, ...]:
+    """In the order in which a token passes them."""
+    return (MODEL_POINTS[0], *LAYER_POINTS, *MODEL_POINTS[1:])
+
+
+def weight_name(layer: int, role: str) -> str:
+    """In the decoder's state."""
+    return f"layers.{layer}.{role}.weight"
+
+
+def part_names(part: Part) -> set[str]:
+    return {weight_name(layer, role) for layer, role in part.modules}
+
+
+def scale_dtype_of(checkpoint: Checkpoint) -> ScaleDType:
+    """Of the checkpoint's floats, as compress/ stores scales."""
+    dtype = checkpoint.linear("o", 0).spec.dtype
+    assert dtype in ("fp32", "bf16", "fp16"), dtype
+    return dtype
+
+
+def check_source(checkpoint: Checkpoint) -> None:
+    """Raises UnsupportedError for a checkpoint whose weights are codes already."""
+    if checkpoint.quantization is not None:
+        raise UnsupportedError(
+            "the checkpoint is compressed already",
+            seen=f"quantization_config in {checkpoint.path / 'config.json'}",
+            remedy="Give the original: its sensitivity is measured from its own weights.",
+        )
+
+
+def _point_taps(
+    spec: ModelSpec, point: str, grid: ActivationGrid
+) -> dict[str, Callable[[Tensor], Tensor]]:
+    def tap(x: Tensor) -> Tensor:
+        return round_activations(x, grid).values
+
+    if point in MODEL_POINTS:
+        return {point: tap}
+    return {f"layers.{layer}.{point}": tap for layer in range(spec.num_layers)}
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _merged(
+    parts: Iterable[Mapping[str, Callable[[Tensor], Tensor]]],
+) -> dict[str, Callable[[Tensor], Tensor]]:
+    return {name: tap for part in parts for name, tap in part.items()}
+
+
+def _point_table(grid: ActivationGrid, qualities: Sequence[Quality]) -> SensitivityTable:
+    everything, *pairs = qualities
+    rows = tuple(
+        Sensitivity(
+            kind="point",
+            name=POINT_NAMES[point],
+            num_weights=0,
+            alone=pairs[2 * at],
+            all_but=pairs[2 * at + 1],
+        )
+        for at, point in enumerate(points())
+    )
+    return SensitivityTable(what=grid.name, everything=everything, rows=rows)

@@ -1,0 +1,128 @@
+"""The picture of a sensitivity table: for every part a bar for what it costs alone, and a dot for
+what leaving it out of everything quantized gives back. And the folder of a report."""
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.optimize.plot import DARK, LIGHT, Theme, load_matplotlib, require_matplotlib
+from paredown.optimize.sensitivity import (
+    Sensitivity,
+    SensitivityResult,
+    SensitivityTable,
+    recovered,
+)
+
+# Of Okabe and Ito's palette (2008), as in plot.py.
+_ALONE, _LEFT_OUT = "#0072B2", "#D55E00"
+_DPI = 160
+_FONT = 8.5
+_ROW_INCHES = 0.235
+_FRAME_INCHES = 1.35
+_LEAST_KL = 1e-7
+
+
+def draw_sensitivity(result: SensitivityResult, *, dark: bool) -> bytes:
+    """A PNG with a panel for the weights and, where they were measured, one for activations."""
+    theme = DARK if dark else LIGHT
+    tables = [("weights", result.weights)]
+    if result.activations is not None:
+        tables.append(("activations", result.activations))
+    num_rows = max(len(table.rows) for _, table in tables)
+    figure = load_matplotlib("matplotlib.figure").Figure(
+        figsize=(5.6 * len(tables), _FRAME_INCHES + _ROW_INCHES * num_rows),
+        dpi=_DPI,
+        facecolor=theme.paper,
+        layout="constrained",
+    )
+    load_matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(tables), squeeze=False)[0]
+    for panel, (name, table) in zip(panels, tables, strict=True):
+        _draw_panel(panel, name, table, theme)
+    _legend(figure, theme)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", facecolor=theme.paper)
+    return picture.getvalue()
+
+
+def _draw_panel(panel: Any, name: str, table: SensitivityTable, theme: Theme) -> None:
+    rows = _by_kind(table.rows)
+    places = [float(-at) for at in range(len(rows))]
+    alone = [0.0 if row is None else row.alone.kl_divergence or 0.0 for row in rows]
+    panel.barh(places, alone, height=0.62, color=_ALONE, zorder=2)
+    dots = [(recovered(row, table), y) for row, y in zip(rows, places, strict=True) if row]
+    panel.plot(
+        [x for x, _ in dots],
+        [y for _, y in dots],
+        linestyle="none",
+        marker="o",
+        markersize=5.5,
+        markerfacecolor=theme.paper,
+        markeredgecolor=_LEFT_OUT,
+        markeredgewidth=1.6,
+        zorder=3,
+    )
+    named = [(row.name, y) for row, y in zip(rows, places, strict=True) if row]
+    panel.set_yticks([y for _, y in named], labels=[label for label, _ in named])
+    panel.set_facecolor(theme.paper)
+    panel.grid(visible=True, axis="x", color=theme.grid, linewidth=0.8)
+    panel.set_axisbelow(True)
+    panel.axvline(0, color=theme.faint, linewidth=0.7, zorder=1)
+    panel.tick_params(axis="x", colors=theme.faint, labelsize=_FONT, length=0)
+    panel.tick_params(axis="y", labelcolor=theme.ink, labelsize=_FONT, length=0)
+    panel.set_xlabel("KL divergence, nats per token", color=theme.ink, fontsize=_FONT + 1)
+    panel.locator_params(axis="x", nbins=6)
+    title = f"{name} in {table.what}; everything: {table.everything.kl_divergence:.4g}"
+    panel.set_title(title, color=theme.ink, fontsize=_FONT + 1, loc="left")
+    for spine in panel.spines.values():
+        spine.set_visible(False)
+    largest = max([_LEAST_KL, *alone, *(x for x, _ in dots)])
+    panel.set_xlim(min(0.0, *(x for x, _ in dots)) - 0.02 * largest, 1.04 * largest)
+    panel.set_ylim(places[-1] - 0.7, 0.7)
+
+
+def _by_kind(rows: Sequence[Sensitivity]) -> list[Sensitivity | None]:
+    """An empty place between parts of different kinds."""
+    spaced: list[Sensitivity | None] = []
+    for row in rows:
+        if spaced and spaced[-1] is not None and spaced[-1].kind != row.kind:
+            spaced.append(None)
+        spaced.append(row)
+    return spaced
+
+
+def _legend(figure: Any, theme: Theme) -> None:
+    patch = load_matplotlib("matplotlib.patches").Patch
+    line = load_matplotlib("matplotlib.lines").Line2D
+    dot = {"marker": "o", "markerfacecolor": "none", "markeredgecolor": _LEFT_OUT}
+    figure.legend(
+        handles=[
+            patch(color=_ALONE, label="it alone quantized"),
+            line([], [], linestyle="none", label="won back by leaving it out", **dot),
+        ],
+        loc="outside upper center",
+        ncols=2,
+        frameon=False,
+        fontsize=_FONT,
+        labelcolor=theme.ink,
+    )
+
+
+def check_report(folder: Path) -> None:
+    """Before the long work. Raises OutputError when the folder exists or cannot be made,
+    UnsupportedError when nothing can be drawn."""
+    check_output_folder(folder)
+    require_matplotlib()
+
+
+def write_report(result: SensitivityResult, folder: Path) -> None:
+    """`sensitivity.png`, the same for dark pages, and `sensitivity.json`."""
+    light, dark = draw_sensitivity(result, dark=False), draw_sensitivity(result, dark=True)
+    with output_folder(folder) as partial:
+        (partial / "sensitivity.png").write_bytes(light)
+        (partial / "sensitivity-dark.png").write_bytes(dark)
+        figures = json.dumps(result.as_json(), indent=2) + "\n"
+        (partial / "sensitivity.json").write_text(figures, "utf-8")
