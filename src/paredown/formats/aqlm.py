@@ -28,9 +28,7 @@ SCALES = "scales"
 METHOD = "aqlm"
 MAX_CODE_BITS = 16
 
-_FLOATS: dict[StoredDType, ScaleDType] = {
-    stored: dtype for dtype, stored in STORED_FLOATS.items()
-}
+_FLOATS: dict[StoredDType, ScaleDType] = {stored: dtype for dtype, stored in STORED_FLOATS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,8 +70,7 @@ class AQLM:
         state = self.begin(weight_OI)
         loss = state.loss(weight_OI, hessian_II)
         for _ in range(self.max_rounds):
-            for state in self.round(state, weight_OI, hessian_II):
-                pass
+            *_, state = self.round(state, weight_OI, hessian_II)
             before, loss = loss, state.loss(weight_OI, hessian_II)
             if loss >= before * (1 - self.tolerance):
                 break
@@ -98,9 +97,7 @@ class AQLM:
         codes_OJM = codes_NM.reshape(weight_OI.shape[0], -1, self.spec.num_codebooks)
         return Additive(codes_OJM=codes_OJM, codebooks_MKC=codebooks_MKC, scales_O=scales_O)
 
-    def round(
-        self, state: Additive, weight_OI: Tensor, hessian_II: Tensor
-    ) -> Iterator[Additive]:
+    def round(self, state: Additive, weight_OI: Tensor, hessian_II: Tensor) -> Iterator[Additive]:
         """The state after each of the three turns."""
         state = self.search(state, weight_OI, hessian_II)
         yield state

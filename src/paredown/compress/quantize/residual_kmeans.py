@@ -27,7 +27,9 @@ def residual_kmeans(
     return torch.stack(codebooks), torch.stack(codes, dim=1)
 
 
-def kmeans(vectors_NC: Tensor, num_means: int, num_iterations: int, generator: torch.Generator):
+def kmeans(
+    vectors_NC: Tensor, num_means: int, num_iterations: int, generator: torch.Generator
+) -> Tensor:
     """[K, C] by Lloyd's algorithm from vectors drawn at random. A mean that lost all its vectors
     goes to the vector that is farthest from its own. Fewer vectors than means leave zeros."""
     num_vectors = vectors_NC.shape[0]
@@ -54,7 +56,7 @@ def nearest(vectors_NC: Tensor, means_KC: Tensor) -> tuple[Tensor, Tensor]:
     halves_K = means_KC.square().sum(1) / 2
     chunk = max(1, _CHUNK_VALUES // means_KC.shape[0])
     codes, distances = [], []
-    for rows_NC in vectors_NC.split(chunk):
+    for rows_NC in torch.split(vectors_NC, chunk):
         best = (halves_K - rows_NC @ means_KC.T).min(dim=1)
         codes.append(best.indices)
         distances.append(rows_NC.square().sum(1) + 2 * best.values)
