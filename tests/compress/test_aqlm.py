@@ -16,11 +16,12 @@ from paredown.compress.quantize.beam_search import additive_values, beam_search,
 from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scales
 from paredown.compress.quantize.method import Moments, Target
 from paredown.compress.quantize.residual_kmeans import kmeans, nearest, residual_kmeans
-from paredown.errors import CheckpointError, UnsupportedError
+from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.aqlm import AdditiveSpec, AdditiveWeight, dequantize
-from paredown.spec.weight import WeightSpec
+from paredown.formats.table import FORMATS
+from paredown.spec.weight import ScaleDType, WeightSpec
 
-TARGET = Target(spec=WeightSpec(dtype="int2", group_size=64), scale_dtype="bf16")
+TARGET = Target(spec=WeightSpec(dtype="fp16"), scale_dtype="bf16")
 
 
 def correlated(num_columns: int, seed: int, num_rows: int | None = None) -> torch.Tensor:
@@ -161,12 +162,13 @@ def test_no_turn_makes_the_loss_grow(
     poor_inputs: bool,
 ) -> None:
     """Also where the inputs leave directions in which any error is free, and on rows of zeros."""
-    spec = AdditiveSpec(num_codebooks=num_codebooks, nbits_per_codebook=bits, in_group_size=4)
     generator = torch.Generator().manual_seed(seed)
     weight_OI = (torch.randn(12, 16, generator=generator) * 0.02).to(dtype)
     weight_OI[3] = 0
     hessian_II = correlated(16, seed, num_rows=5 if poor_inputs else None).to(dtype)
-    method = AQLM(spec=spec, beam_size=beam_size)
+    method = AQLM(
+        num_codebooks=num_codebooks, nbits_per_codebook=bits, in_group_size=4, beam_size=beam_size
+    )
     state = method.begin(weight_OI)
     exact_OI, exact_II = weight_OI.double(), hessian_II.double()
     whole = float(row_losses(exact_OI, exact_II).sum())
@@ -183,31 +185,33 @@ def test_it_beats_residual_kmeans_and_round_to_nearest() -> None:
     generator = torch.Generator().manual_seed(0)
     weight_OI = torch.randn(64, 64, generator=generator)
     hessian_II = correlated(64, 0).float()
-    spec = AdditiveSpec(num_codebooks=2, nbits_per_codebook=4, in_group_size=4)
-    method = AQLM(spec=spec)
+    method = AQLM(num_codebooks=2, nbits_per_codebook=4, in_group_size=4)
     start = method.begin(weight_OI).loss(weight_OI, hessian_II)
     done = method.quantize(weight_OI, TARGET, Moments(hessian_II=hessian_II, num_rows=256))
     assert isinstance(done.weight, AdditiveWeight)
     errors_OI = weight_OI - torch.from_numpy(dequantize(done.weight))
     assert float(row_losses(errors_OI, hessian_II).sum()) < 0.5 * start
-    assert done.weight.float_dtype == "bf16"
-    assert done.weight.spec == spec
+    assert done.weight.spec == method.spec
     again = method.quantize(weight_OI, TARGET, Moments(hessian_II=hessian_II, num_rows=256))
     assert isinstance(again.weight, AdditiveWeight)
     np.testing.assert_array_equal(again.weight.codes_AJM, done.weight.codes_AJM)
     np.testing.assert_array_equal(again.weight.codebooks_MKRC, done.weight.codebooks_MKRC)
 
 
-def test_what_is_stored_is_representable() -> None:
+@pytest.mark.parametrize(
+    ("dtype", "torch_dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)]
+)
+def test_what_is_stored_is_representable(dtype: ScaleDType, torch_dtype: torch.dtype) -> None:
     weight_OI, _ = random_state(8, 4, AQLM().spec, 0)
-    spec = AdditiveSpec(num_codebooks=1, nbits_per_codebook=3, in_group_size=8)
+    method = AQLM(num_codebooks=1, nbits_per_codebook=3)
+    target = Target(spec=WeightSpec(dtype=dtype), scale_dtype="fp32")
     moments = Moments(hessian_II=correlated(32, 0), num_rows=128)
-    for scale_dtype, expected in (("fp16", np.float16), ("fp32", np.float16)):
-        target = replace(TARGET, scale_dtype=scale_dtype)
-        weight = AQLM(spec=spec).quantize(weight_OI, target, moments).weight
-        assert isinstance(weight, AdditiveWeight)
-        for values in (weight.codebooks_MKRC, weight.scales_A):
-            np.testing.assert_array_equal(values.astype(expected).astype(np.float32), values)
+    weight = method.quantize(weight_OI, target, moments).weight
+    assert isinstance(weight, AdditiveWeight)
+    assert weight.float_dtype == dtype
+    for values in (weight.codebooks_MKRC, weight.scales_A):
+        tensor = torch.from_numpy(values)
+        assert torch.equal(tensor.to(torch_dtype).float(), tensor)
 
 
 def test_kmeans_never_gets_farther_and_fills_empty_means() -> None:
@@ -248,7 +252,13 @@ def test_bad_input_is_refused() -> None:
     weight_OI = torch.randn(4, 12)
     with pytest.raises(UnsupportedError, match="do not fill"):
         AQLM().quantize(weight_OI, TARGET, moments)
-    spec = AdditiveSpec(num_codebooks=1, nbits_per_codebook=2, in_group_size=4)
+    method = AQLM(num_codebooks=1, nbits_per_codebook=2, in_group_size=4)
+    with pytest.raises(ConfigError, match="16-bit float"):
+        method.quantize(weight_OI, replace(TARGET, spec=FORMATS["int2-g32"]), moments)
     weight_OI[1, 2] = torch.nan
     with pytest.raises(CheckpointError, match="not finite"):
-        AQLM(spec=spec).quantize(weight_OI, TARGET, moments)
+        method.quantize(weight_OI, TARGET, moments)
+    with pytest.raises(ConfigError, match="num_codebooks"):
+        AQLM(num_codebooks=0)
+    with pytest.raises(ConfigError, match="at least one"):
+        AQLM(beam_size=0)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.floating import STORED_FLOATS, check_finite
+from paredown.formats.floating import STORED_FLOATS, check_finite, round_to
 from paredown.formats.floating import cast as cast_floats
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.spec.weight import ScaleDType
@@ -117,13 +117,14 @@ class AdditiveWeight:
 
 
 def dequantize(weight: AdditiveWeight) -> npt.NDArray[np.float32]:
-    """[O, I]: vectors are added in the order of the codebooks, in float32, then scaled. No kernel
-    takes the codes, so this is what a layer is multiplied with."""
+    """[O, I]: vectors are added in the order of the codebooks and scaled in float32, and the value
+    is rounded to `float_dtype`. No kernel takes the codes: this is what a layer runs with."""
     patches_AJRC = weight.codebooks_MKRC[0][weight.codes_AJM[:, :, 0]]
     for m in range(1, weight.spec.num_codebooks):
         patches_AJRC = patches_AJRC + weight.codebooks_MKRC[m][weight.codes_AJM[:, :, m]]
     patches_AJRC = patches_AJRC * weight.scales_A[:, None, None, None]
-    return np.ascontiguousarray(patches_AJRC.swapaxes(1, 2)).reshape(weight.shape)
+    values_OI = np.ascontiguousarray(patches_AJRC.swapaxes(1, 2)).reshape(weight.shape)
+    return round_to(values_OI, weight.float_dtype)
 
 
 def encode(weight: AdditiveWeight) -> dict[str, StoredTensor]:
@@ -173,15 +174,17 @@ def decode(
 def quantization_config(spec: AdditiveSpec, kept: Sequence[str]) -> dict[str, object]:
     """config.json's "quantization_config"; `kept` names the linear modules that stay in floats.
 
-    Transformers takes names of tensors ("lm_head.weight") for linear_weights_not_to_quantize,
-    and every linear module that is not named for codebooks."""
+    Transformers takes every linear module that is not named for codebooks. It documents names of
+    tensors ("lm_head.weight"), and 5.23 compares names of modules: both stand here."""
     return {
         "quant_method": METHOD,
         "in_group_size": spec.in_group_size,
         "out_group_size": spec.out_group_size,
         "num_codebooks": spec.num_codebooks,
         "nbits_per_codebook": spec.nbits_per_codebook,
-        "linear_weights_not_to_quantize": [f"{name}.weight" for name in kept],
+        "linear_weights_not_to_quantize": [
+            name for module in kept for name in (module, f"{module}.weight")
+        ],
     }
 
 

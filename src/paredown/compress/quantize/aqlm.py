@@ -23,7 +23,7 @@ from paredown.compress.quantize.beam_search import additive_values, beam_search,
 from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scales
 from paredown.compress.quantize.method import Moments, Quantized, Target
 from paredown.compress.quantize.residual_kmeans import residual_kmeans
-from paredown.errors import CheckpointError
+from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.aqlm import AdditiveSpec, AdditiveWeight
 from paredown.formats.floating import round_to
 from paredown.spec.weight import ScaleDType
@@ -48,13 +48,20 @@ class Additive:
 
 @dataclass(frozen=True, kw_only=True)
 class AQLM:
-    """`spec` is the shape of the codebooks, the same for a whole checkpoint; rows are not grouped,
-    as the paper advises. At most `max_rounds` of codes, codebooks, scales; fewer when a round took
-    less than `tolerance` of the loss away. `beam_size` rows go on in the search for codes."""
+    """`num_codebooks` of 2^`nbits_per_codebook` vectors for groups of `in_group_size` columns, the
+    same for all linear layers of a checkpoint, as its format has it; rows are not grouped, as the
+    paper advises. A target's format is a 16-bit float, that of codebooks and scales.
+
+    At most `max_rounds` of codes, codebooks, scales; fewer when one took less than `tolerance` of
+    the loss away. `beam_size` rows go on in the search for codes. Raises ConfigError for codebooks
+    that the format cannot hold, UnsupportedError for groups that do not divide the columns.
+    """
 
     needs_hessian: ClassVar[bool] = True
 
-    spec: AdditiveSpec = AdditiveSpec(num_codebooks=2, nbits_per_codebook=8, in_group_size=8)
+    num_codebooks: int = 2
+    nbits_per_codebook: int = 8
+    in_group_size: int = 8
     beam_size: int = 4
     max_rounds: int = 10
     tolerance: float = 0.01
@@ -62,19 +69,35 @@ class AQLM:
     num_gradient_iterations: int = 30
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        assert self.spec
+        if min(self.beam_size, self.max_rounds) < 1:
+            raise ConfigError(
+                "AQLM searches with at least one row, in at least one round",
+                seen=f"beam_size {self.beam_size}, max_rounds {self.max_rounds}",
+                remedy="Leave them out for the defaults.",
+            )
+
+    @property
+    def spec(self) -> AdditiveSpec:
+        return AdditiveSpec(
+            num_codebooks=self.num_codebooks,
+            nbits_per_codebook=self.nbits_per_codebook,
+            in_group_size=self.in_group_size,
+        )
+
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         assert moments is not None
-        shape = (weight_OI.shape[0], weight_OI.shape[1])
-        self.spec.tensor_shapes(shape)
+        float_dtype = half_dtype(target)
+        self.spec.tensor_shapes((weight_OI.shape[0], weight_OI.shape[1]))
         hessian_II = moments.hessian_II.to(weight_OI.dtype)
         state = self.begin(weight_OI)
         loss = state.loss(weight_OI, hessian_II)
         for _ in range(self.max_rounds):
             *_, state = self.round(state, weight_OI, hessian_II)
             before, loss = loss, state.loss(weight_OI, hessian_II)
-            if loss >= before * (1 - self.tolerance):
+            if not loss < before * (1 - self.tolerance):
                 break
-        float_dtype: ScaleDType = "bf16" if target.scale_dtype == "bf16" else "fp16"
         state = replace(
             state,
             codebooks_MKC=stored(state.codebooks_MKC, float_dtype),
@@ -126,6 +149,17 @@ class AQLM:
             self.beam_size,
         )
         return replace(state, codes_OJM=codes_OJM)
+
+
+def half_dtype(target: Target) -> ScaleDType:
+    """Of codebooks and scales. Raises ConfigError for a format that is no 16-bit float."""
+    if target.spec.dtype in ("fp16", "bf16"):
+        return target.spec.dtype
+    raise ConfigError(
+        "AQLM stores codebooks, in a 16-bit float; how many bits a weight takes is in its options",
+        seen=f"format {target.spec.name}",
+        remedy="Give format: fp16, and num_codebooks, nbits_per_codebook and in_group_size.",
+    )
 
 
 def stored(values: Tensor, dtype: ScaleDType) -> Tensor:

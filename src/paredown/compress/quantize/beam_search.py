@@ -22,10 +22,10 @@ _CHUNK_VALUES = 1 << 23
 
 def additive_values(codes_OJM: Tensor, codebooks_MKC: Tensor) -> Tensor:
     """[O, I], the sums of the vectors that the codes name, not scaled."""
-    num_codebooks, codebook_size, _ = codebooks_MKC.shape
-    offsets_M = torch.arange(num_codebooks) * codebook_size
-    vectors_OJMC = codebooks_MKC.flatten(0, 1)[codes_OJM + offsets_M]
-    return vectors_OJMC.sum(2).flatten(1)
+    values_OJC = codebooks_MKC[0][codes_OJM[:, :, 0]]
+    for m in range(1, codebooks_MKC.shape[0]):
+        values_OJC += codebooks_MKC[m][codes_OJM[:, :, m]]
+    return values_OJC.flatten(1)
 
 
 def row_losses(errors_OI: Tensor, hessian_II: Tensor) -> Tensor:
