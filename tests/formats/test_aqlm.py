@@ -14,8 +14,8 @@ from paredown.formats.aqlm import (
     decode,
     dequantize,
     encode,
-    quantization_config,
 )
+from paredown.formats.aqlm_config import write_aqlm
 from paredown.formats.tensor import StoredTensor
 
 SPECS = st.builds(
@@ -66,7 +66,7 @@ def test_what_is_written_is_read(spec: AdditiveSpec, seed: int) -> None:
     )
     assert tensors["codes"].dtype == ("I8" if spec.nbits_per_codebook <= 8 else "I16")
     assert tensors["codebooks"].dtype == tensors["scales"].dtype == "F16"
-    again = decode(tensors, spec, weight.shape)
+    again = decode(tensors, spec)
     np.testing.assert_array_equal(again.codes_AJM, weight.codes_AJM)
     np.testing.assert_array_equal(again.codebooks_MKRC, weight.codebooks_MKRC)
     np.testing.assert_array_equal(again.scales_A, weight.scales_A)
@@ -94,7 +94,7 @@ def test_codes_past_half_are_negative_on_disk() -> None:
 
 
 def test_transformers_takes_the_config() -> None:
-    config = quantization_config(SPEC, kept=["lm_head"])
+    config = write_aqlm(SPEC, floats=["lm_head"])
     read = AqlmConfig.from_dict(config)
     assert read.quant_method == "aqlm"
     assert (read.in_group_size, read.out_group_size) == (4, 1)
@@ -131,7 +131,7 @@ def test_damaged_tensors_are_refused(name: str) -> None:
     tensors = encode(weight)
     damage(name, tensors)
     with pytest.raises(CheckpointError):
-        decode(tensors, SPEC, weight.shape)
+        decode(tensors, SPEC)
 
 
 def test_codes_wider_than_their_bits_are_refused() -> None:
@@ -140,7 +140,7 @@ def test_codes_wider_than_their_bits_are_refused() -> None:
     tensors = encode(weight)
     tensors["codes"].array[1, 2, 0] = 16
     with pytest.raises(CheckpointError, match="do not have 5 bits"):
-        decode(tensors, narrow, weight.shape)
+        decode(tensors, narrow)
 
 
 def test_senseless_shapes_are_refused() -> None:

@@ -10,25 +10,21 @@ of codebooks[m, code[a, j, m]]. A module's tensors, after its name and a dot:
 A code of fewer than 8 bits takes a byte all the same.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.floating import STORED_FLOATS, check_finite, round_to
-from paredown.formats.floating import cast as cast_floats
+from paredown.errors import ConfigError, UnsupportedError
+from paredown.formats.floating import cast, round_to
 from paredown.formats.tensor import StoredDType, StoredTensor
+from paredown.formats.tensor_checks import Tensors, bad_tensor, present, take, take_scales
 from paredown.spec.weight import ScaleDType
 
 CODES = "codes"
 CODEBOOKS = "codebooks"
 SCALES = "scales"
-METHOD = "aqlm"
 MAX_CODE_BITS = 16
-
-_FLOATS: dict[StoredDType, ScaleDType] = {stored: dtype for dtype, stored in STORED_FLOATS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,74 +135,39 @@ def encode(weight: AdditiveWeight) -> dict[str, StoredTensor]:
     scales = weight.scales_A.reshape(shapes[SCALES])
     return {
         CODES: codes,
-        CODEBOOKS: cast_floats(weight.codebooks_MKRC, weight.float_dtype).tensor,
-        SCALES: cast_floats(scales, weight.float_dtype).tensor,
+        CODEBOOKS: cast(weight.codebooks_MKRC, weight.float_dtype).tensor,
+        SCALES: cast(scales, weight.float_dtype).tensor,
     }
 
 
-def decode(
-    tensors: Mapping[str, StoredTensor], spec: AdditiveSpec, shape: tuple[int, int]
-) -> AdditiveWeight:
-    """The weight of (out, in) `shape` from a module's tensors, by suffix. Raises CheckpointError
-    for tensors that are missing or contradict each other."""
+def decode(tensors: Tensors, spec: AdditiveSpec) -> AdditiveWeight:
+    """The weight from a module's tensors, by suffix. Raises CheckpointError for tensors that are
+    missing or contradict each other."""
+    num_out, num_in = _num_patches(tensors)
+    shape = (num_out * spec.out_group_size, num_in * spec.in_group_size)
     shapes = spec.tensor_shapes(shape)
-    stored = _take(tensors, CODES, (spec.code_dtype,), shapes[CODES]).array.astype(np.int32)
+    stored = take(tensors, CODES, (spec.code_dtype,), shapes[CODES]).array.astype(np.int32)
     half = 1 << (spec.nbits_per_codebook - 1)
     if stored.min() < -half or stored.max() >= half:
         seen = f"{stored.min()} to {stored.max()}"
-        raise _bad(CODES, f"holds codes that do not have {spec.nbits_per_codebook} bits", seen)
-    codebooks = _take(tensors, CODEBOOKS, tuple(_FLOATS), shapes[CODEBOOKS])
-    scales = _take(tensors, SCALES, tuple(_FLOATS), shapes[SCALES])
-    if scales.dtype != codebooks.dtype:
-        raise _bad(SCALES, "has another dtype than the codebooks", scales.dtype)
-    weight = AdditiveWeight(
+        problem = f"holds codes that do not have {spec.nbits_per_codebook} bits"
+        raise bad_tensor(CODES, problem, seen)
+    codebooks, codebook_dtype = take_scales(tensors, CODEBOOKS, shapes[CODEBOOKS])
+    scales, float_dtype = take_scales(tensors, SCALES, shapes[SCALES])
+    if float_dtype != codebook_dtype:
+        raise bad_tensor(SCALES, "has another dtype than the codebooks", float_dtype)
+    return AdditiveWeight(
         spec=spec,
         codes_AJM=(stored % spec.codebook_size).astype(np.uint16),
-        codebooks_MKRC=codebooks.to_float32(),
-        scales_A=scales.to_float32().reshape(-1),
-        float_dtype=_FLOATS[codebooks.dtype],
+        codebooks_MKRC=codebooks,
+        scales_A=scales.reshape(-1),
+        float_dtype=float_dtype,
     )
-    check_finite(weight.codebooks_MKRC)
-    check_finite(weight.scales_A)
-    return weight
 
 
-def quantization_config(spec: AdditiveSpec, kept: Sequence[str]) -> dict[str, object]:
-    """config.json's "quantization_config"; `kept` names the linear modules that stay in floats.
-
-    Transformers takes every linear module that is not named for codebooks. It documents names of
-    tensors ("lm_head.weight"), and 5.23 compares names of modules: both stand here."""
-    return {
-        "quant_method": METHOD,
-        "in_group_size": spec.in_group_size,
-        "out_group_size": spec.out_group_size,
-        "num_codebooks": spec.num_codebooks,
-        "nbits_per_codebook": spec.nbits_per_codebook,
-        "linear_weights_not_to_quantize": [
-            name for module in kept for name in (module, f"{module}.weight")
-        ],
-    }
-
-
-def _take(
-    tensors: Mapping[str, StoredTensor],
-    suffix: str,
-    dtypes: tuple[StoredDType, ...],
-    shape: tuple[int, ...],
-) -> StoredTensor:
-    if suffix not in tensors:
-        raise _bad(suffix, "is missing", ", ".join(sorted(tensors)) or "no tensors")
-    tensor = tensors[suffix]
-    if tensor.dtype not in dtypes or tensor.shape != shape:
-        wanted = f"{' or '.join(dtypes)} {list(shape)}"
-        seen = f"{tensor.dtype} {list(tensor.shape)}, expected {wanted}"
-        raise _bad(suffix, "has the wrong dtype or shape", seen)
-    return tensor
-
-
-def _bad(suffix: str, problem: str, seen: object) -> CheckpointError:
-    return CheckpointError(
-        f"tensor {suffix} of a weight in additive codebooks {problem}",
-        seen=seen,
-        remedy="Use the config.json that belongs to these weights, or download them again.",
-    )
+def _num_patches(tensors: Tensors) -> tuple[int, int]:
+    """Down the rows, along the columns."""
+    shape = present(tensors, CODES).shape
+    if len(shape) != 3 or 0 in shape:
+        raise bad_tensor(CODES, "has not the shape of codes", list(shape))
+    return shape[0], shape[1]

@@ -26,7 +26,7 @@ from paredown.compress.quantize.residual_kmeans import residual_kmeans
 from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.aqlm import AdditiveSpec, AdditiveWeight
 from paredown.formats.floating import round_to
-from paredown.spec.weight import ScaleDType
+from paredown.spec.weight import ScaleDType, WeightSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class AQLM:
 
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         assert moments is not None
-        float_dtype = half_dtype(target)
+        float_dtype = half_dtype(target.spec)
         self.spec.tensor_shapes((weight_OI.shape[0], weight_OI.shape[1]))
         hessian_II = moments.hessian_II.to(weight_OI.dtype)
         state = self.begin(weight_OI)
@@ -151,13 +151,13 @@ class AQLM:
         return replace(state, codes_OJM=codes_OJM)
 
 
-def half_dtype(target: Target) -> ScaleDType:
+def half_dtype(spec: WeightSpec) -> ScaleDType:
     """Of codebooks and scales. Raises ConfigError for a format that is no 16-bit float."""
-    if target.spec.dtype in ("fp16", "bf16"):
-        return target.spec.dtype
+    if spec.dtype == "fp16" or spec.dtype == "bf16":
+        return spec.dtype
     raise ConfigError(
         "AQLM stores codebooks, in a 16-bit float; how many bits a weight takes is in its options",
-        seen=f"format {target.spec.name}",
+        seen=f"format {spec.name}",
         remedy="Give format: fp16, and num_codebooks, nbits_per_codebook and in_group_size.",
     )
 
