@@ -210,7 +210,8 @@ def _quantize(
         done = scheme.quantizer.quantize(weight_OI, plan.target(scheme), moments)
     weight = done.weight
     if scheme.spec.activations == "int8_static":
-        assert seen is not None and isinstance(weight, Weight)
+        assert seen is not None
+        assert isinstance(weight, Weight)
         weight = replace(weight, input_scale=seen.static_scale(plan.float_dtype))
     return weight, [f"{name}: {note}" for note in done.notes]
 
