@@ -51,7 +51,13 @@ LINES = (
     Line(recipe="gptq-int3", baseline="int3", bar=0.55, scale="log"),
     Line(recipe="awq-int4-g128", baseline="int4-g128", bar=0.15),
     Line(recipe="hqq-int3-g64-asym", baseline="int3-g64-asym"),
+    Line(recipe="hqq-int3-g32-asym", baseline="int3-g32-asym"),
     Line(recipe="hqq-int3-g64", baseline="int3-g64"),
+    Line(recipe="hqq-int3-asym", baseline="int3-asym"),
+    Line(recipe="hqq-int3", baseline="int3"),
+    Line(recipe="aqlm-1x8-g4", baseline="gptq-int2-g64-asym"),
+    Line(recipe="aqlm-2x8-g8", baseline="gptq-int2-g64-asym"),
+    Line(recipe="aqlm-2x8-g8", baseline="gptq-int2-g32-asym"),
 )
 
 

@@ -29,8 +29,9 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import Scheme, SchemeRow, resolve_schemes, scheme_rows
 from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
+from paredown.compress.stored_weight import stored_tensors
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.compressed_tensors import encode
+from paredown.formats.aqlm_config import write_aqlm
 from paredown.formats.floating import cast
 from paredown.formats.quantization_config import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
@@ -223,6 +224,10 @@ class _Job:
         """One format for every linear module where most have it, the others by name."""
         specs = {name: scheme.spec for name, scheme in self._schemes.items()}
         modules = _linear_names(self._source)
+        codebooks = next(iter(self._schemes.values())).codebooks
+        if codebooks is not None:
+            floats = modules | {self._source.names.output}
+            return write_aqlm(codebooks, sorted(floats - set(specs)))
         common = Counter(specs[name] for name in modules if name in specs).most_common(1)
         spec = common[0][0] if common and modules <= set(specs) else None
         named = {name: own for name, own in specs.items() if own != spec}
@@ -259,7 +264,7 @@ class _Job:
         target = Target(spec=scheme.spec, scale_dtype=self.float_dtype)
         done = scheme.quantizer.quantize(torch.from_numpy(tensor.to_float32()), target, None)
         self.notes += [f"{module}: {note}" for note in done.notes]
-        for suffix, part in encode(done.weight).items():
+        for suffix, part in stored_tensors(done.weight).items():
             yield f"{module}.{suffix}", part
 
 

@@ -1,7 +1,9 @@
 """The methods by the names that recipes call them."""
 
+from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.awq import AWQ
 from paredown.compress.quantize.gptq import GPTQ
+from paredown.compress.quantize.hqq import HQQ
 from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.quantize.rtn import RTN
@@ -10,6 +12,8 @@ from paredown.compress.quantize.smoothquant import SmoothQuant
 QUANTIZERS: dict[str, type[Quantizer]] = {
     "rtn": RTN,
     "gptq": GPTQ,
+    "hqq": HQQ,
+    "aqlm": AQLM,
     "llm_int8": LLMInt8,
 }
 TRANSFORMS: dict[str, type[Transform]] = {

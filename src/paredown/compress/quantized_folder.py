@@ -72,9 +72,8 @@ def _section(
         with naming(module):
             if not spec.is_quantized:
                 raise UnsupportedError(
-                    "its columns are in an order of their own (act-order), which only GPTQ's "
-                    "own tools write",
-                    seen="g_idx",
+                    "its codes are stored in a way that only the tools of that format write",
+                    seen="; ".join(source.forms[module].notes),
                     remedy="Convert to a float format (bf16, fp16, fp32).",
                 )
             target.check(spec, modules.shapes[module])

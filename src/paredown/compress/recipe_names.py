@@ -3,6 +3,7 @@
 from typing import cast, get_args
 
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
+from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
@@ -14,14 +15,6 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 
 HEAD_MARK = f"-{HEAD}-"
 KV_MARK = "-kv-"
-# For the help of every verb that takes recipes.
-SYNTAX = (
-    "[METHOD-]FORMAT, where FORMAT is bf16, fp16, fp32, fp8, fp8-g128, w8a8 or w8a8-static (8-bit "
-    "activations too), or int8 to int1 with one scale per row or group of "
-    f"{', '.join(map(str, GROUP_SIZES))}: int8, int4-g128, int3-g32-asym; METHOD is one or more of "
-    f"{', '.join([*TRANSFORMS, *QUANTIZERS])}; {HEAD_MARK}FORMAT adds the output layer: "
-    f"int4-g128{HEAD_MARK}int8; {KV_MARK}DTYPE says how keys and values are kept"
-)
 
 
 def _smoothquant_level(level: str, spec: WeightSpec) -> Recipe:
@@ -36,11 +29,29 @@ def _smoothquant_level(level: str, spec: WeightSpec) -> Recipe:
     )
 
 
+def _codebooks(quantizer: AQLM) -> Recipe:
+    step = QuantizeStep(quantizer=quantizer, spec=WeightSpec(dtype="fp16"))
+    return Recipe(name=quantizer.spec.name, steps=(step,))
+
+
 # Recipes that are more than methods and a format.
 NAMED: dict[str, Recipe] = {
     "smoothquant-o1": _smoothquant_level("o1", FORMATS["w8a8"]),
     "smoothquant-o3": _smoothquant_level("o3", STATIC_FORMATS["w8a8-static"]),
+    # The paper's setting for CPUs, and one whose codebooks weigh less beside small layers.
+    "aqlm-2x8-g8": _codebooks(AQLM()),
+    "aqlm-1x8-g4": _codebooks(AQLM(num_codebooks=1, in_group_size=4)),
 }
+
+# For the help of every verb that takes recipes.
+SYNTAX = (
+    "[METHOD-]FORMAT, where FORMAT is bf16, fp16, fp32, fp8, fp8-g128, w8a8 or w8a8-static (8-bit "
+    "activations too), or int8 to int1 with one scale per row or group of "
+    f"{', '.join(map(str, GROUP_SIZES))}: int8, int4-g128, int3-g32-asym; METHOD is one or more of "
+    f"{', '.join([*TRANSFORMS, *QUANTIZERS])}; {HEAD_MARK}FORMAT adds the output layer: "
+    f"int4-g128{HEAD_MARK}int8; {KV_MARK}DTYPE says how keys and values are kept; or one of "
+    f"{', '.join(NAMED)}"
+)
 
 
 def find_recipe(name: str) -> Recipe:

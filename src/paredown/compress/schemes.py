@@ -4,9 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paredown.compress.quantize.aqlm import AQLM, half_dtype
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import HEAD, LAYERS, QuantizeStep, Recipe
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.formats.aqlm import AdditiveSpec
 from paredown.formats.integer import group_columns
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_roles
@@ -26,6 +28,15 @@ class Scheme:
     def needs_inputs(self) -> bool:
         """Whether it has to see what the module reads."""
         return self.quantizer.needs_hessian or self.spec.activations == "int8_static"
+
+    @property
+    def codebooks(self) -> AdditiveSpec | None:
+        """Of the one method that stores no grid; `spec` is then the float they are stored in."""
+        return self.quantizer.spec if isinstance(self.quantizer, AQLM) else None
+
+    @property
+    def format(self) -> str:
+        return self.spec.name if self.codebooks is None else self.codebooks.name
 
     @property
     def method(self) -> str:
@@ -72,8 +83,8 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
             )
     for module in modules:
         if module.name in schemes:
-            _check(module, schemes[module.name].spec, source)
-    _check_mixture(recipe, [scheme.spec for scheme in schemes.values()])
+            _check(module, schemes[module.name], source)
+    _check_mixture(recipe, list(schemes.values()))
     return {module.name: schemes[module.name] for module in modules if module.name in schemes}
 
 
@@ -82,7 +93,7 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
     layers_of: dict[tuple[str, str, str], list[int]] = {}
     for module in _modules(source):
         scheme = schemes.get(module.name)
-        method, form = ("", "as it is") if scheme is None else (scheme.method, scheme.spec.name)
+        method, form = ("", "as it is") if scheme is None else (scheme.method, scheme.format)
         layers = layers_of.setdefault((module.role, method, form), [])
         if module.layer is not None:
             layers.append(module.layer)
@@ -149,24 +160,37 @@ def _matches(module: _Module, target: str) -> bool:
     return target in (module.role, module.name)
 
 
-def _check(module: _Module, spec: WeightSpec, source: Checkpoint) -> None:
+def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
     if module.transposed:
         raise UnsupportedError(
-            f"{spec.name} cannot be stored for {source.spec.family}: its linear layers are "
+            f"{scheme.format} cannot be stored for {source.spec.family}: its linear layers are "
             "transposed modules, which compressed-tensors does not know",
             seen=f"transposed: {module.role}",
             remedy="Use a float format (bf16, fp16).",
         )
     try:
-        group_columns(spec, module.shape[1])
+        if scheme.codebooks is None:
+            group_columns(scheme.spec, module.shape[1])
+        else:
+            half_dtype(scheme.spec)
+            scheme.codebooks.tensor_shapes(module.shape)
     except (CheckpointError, UnsupportedError) as error:
         what = f"tensor {module.name}.weight: {error.what}"
         raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
 
 
-def _check_mixture(recipe: Recipe, specs: list[WeightSpec]) -> None:
+def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:
     """Transformers 5.23 reads packed zero points only while it dequantizes, and then takes the
-    first format of config.json for every module."""
+    first format of config.json for every module. AQLM's section of it has one form for all."""
+    specs = [scheme.spec for scheme in schemes]
+    if len({(scheme.codebooks, scheme.spec) for scheme in schemes}) > 1 and any(
+        scheme.codebooks for scheme in schemes
+    ):
+        raise UnsupportedError(
+            "codebooks of one shape can be stored, and no other format beside them",
+            seen=f"{recipe.name}: {', '.join(dict.fromkeys(own.format for own in schemes))}",
+            remedy="Use one format for all.",
+        )
     if len(set(specs)) < 2 or all(spec.symmetric for spec in specs):
         return
     names = ", ".join(dict.fromkeys(spec.name for spec in specs))

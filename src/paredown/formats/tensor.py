@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-StoredDType = Literal["F32", "F16", "BF16", "F8_E4M3", "I8", "U8", "I32", "I64"]
+StoredDType = Literal["F32", "F16", "BF16", "F8_E4M3", "I8", "U8", "I16", "I32", "I64"]
 
 NUMPY_DTYPES: dict[StoredDType, npt.DTypeLike] = {
     "F32": np.float32,
@@ -15,6 +15,7 @@ NUMPY_DTYPES: dict[StoredDType, npt.DTypeLike] = {
     "F8_E4M3": np.uint8,
     "I8": np.int8,
     "U8": np.uint8,
+    "I16": np.int16,
     "I32": np.int32,
     "I64": np.int64,
 }

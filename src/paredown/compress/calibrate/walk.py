@@ -21,9 +21,10 @@ from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.quantize.method import Target, Transform
 from paredown.compress.schemes import Scheme
+from paredown.compress.stored_weight import stored_tensors, values_at_work
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.compressed_tensors import encode
-from paredown.formats.dequantize import dequantize, unrounded
+from paredown.formats.aqlm import AdditiveWeight
+from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
@@ -136,8 +137,9 @@ class _LayerWork:
             name = self._plan.source.linear_name(role, self._index)
             seen = statistics.get(INPUT_POINTS[role])
             weight, notes = _quantize(name, module.weight.data, scheme, seen, self._plan)
-            module.weight.data = torch.from_numpy(unrounded(weight))
+            module.weight.data = torch.from_numpy(values_at_work(weight))
             if scheme.spec.activations in _ROUNDED:
+                assert isinstance(weight, Weight)
                 _round_inputs(module, weight)
             self._notes += notes
             self._tensors |= _named(name, weight)
@@ -202,19 +204,20 @@ def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tu
 
 def _quantize(
     name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, plan: Plan
-) -> tuple[Weight, list[str]]:
+) -> tuple[Weight | AdditiveWeight, list[str]]:
     with _naming(name):
         moments = None if seen is None else seen.moments()
         done = scheme.quantizer.quantize(weight_OI, plan.target(scheme), moments)
     weight = done.weight
     if scheme.spec.activations == "int8_static":
         assert seen is not None
+        assert isinstance(weight, Weight)
         weight = replace(weight, input_scale=seen.static_scale(plan.float_dtype))
     return weight, [f"{name}: {note}" for note in done.notes]
 
 
-def _named(name: str, weight: Weight) -> dict[str, StoredTensor]:
-    return {f"{name}.{suffix}": tensor for suffix, tensor in encode(weight).items()}
+def _named(name: str, weight: Weight | AdditiveWeight) -> dict[str, StoredTensor]:
+    return {f"{name}.{suffix}": tensor for suffix, tensor in stored_tensors(weight).items()}
 
 
 def _round_inputs(module: nn.Linear, weight: Weight) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from paredown.formats.aqlm import AdditiveWeight
 from paredown.formats.weight import Weight
 from paredown.models.decoder import Layer, Tap
 from paredown.spec.model import ModelSpec
@@ -42,7 +43,7 @@ class Quantized:
     grow, a fallback), in words for the report. `loss` is 1/2 tr(D H D^T) of the change D, which is
     the mean over the calibration inputs x of |D x|^2; None where no H was looked at."""
 
-    weight: Weight
+    weight: Weight | AdditiveWeight
     notes: tuple[str, ...] = ()
     loss: float | None = None
 

@@ -1,0 +1,104 @@
+"""HQQ, half-quadratic quantization (Badri and Shaji, 2023, https://mobiusml.github.io/hqq_blog): a
+grid for each group of weights, found from the weights alone, that forgives a few large errors
+(docs/hqq.md).
+
+It makes sum |w - w'|^p small, p < 1, by turns. A wanted error e' takes the large part of each error
+out of the way (the shrinkage of l_p, equation 5 of the paper); the grid is then fitted by least
+squares to what is left, t = w - e'. With codes q, zero point z, scale s and w' = (q - z) s:
+
+    u  = (w - w') / s0                              errors in steps of the group's first grid, s0
+    e' = s0 sign(u) max(0, |u| - |u|^(p-1) / beta)  beta grows by kappa at each turn
+    z  = mean(q - t / s)                            asymmetric grids
+    s  = sum((q - z) t) / sum((q - z)^2)
+    q  = round(w / s + z)
+
+The authors keep s and store z as a float. Stored zero points are whole numbers here, and rounding
+gives away what such a z won, so s is fitted too and z rounded first. They measure errors in units
+of the weights, of which beta = 10 forgives only those above 0.17: none, in a layer of usual size.
+Of all grids that were tried, as they are stored, each group keeps that of the least mean |error|.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from paredown.compress.grid import (
+    Grid,
+    RangeEstimator,
+    code_range,
+    fit_grid,
+    grouped,
+    storable_scales,
+    to_weight,
+)
+from paredown.compress.quantize.method import Moments, Quantized, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class HQQ:
+    """`norm` is p; `range` is how the first grid is found. Fewer iterations when one helped no
+    group."""
+
+    needs_hessian: ClassVar[bool] = False
+
+    norm: float = 0.7
+    beta: float = 10.0
+    kappa: float = 1.01
+    num_iterations: int = 20
+    range: RangeEstimator = "mse"
+
+    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
+        values_OGC = grouped(weight_OI, target.spec.group_size)
+        grid = self.fit(
+            values_OGC, fit_grid(values_OGC, target.spec, target.scale_dtype, self.range)
+        )
+        codes_OGC = grid.codes(values_OGC)
+        return Quantized(weight=to_weight(codes_OGC.reshape(weight_OI.shape), grid))
+
+    def fit(self, values_OGC: Tensor, first: Grid) -> Grid:
+        """The best grid of each group, `first` among them."""
+        best, least_OG = first, mean_errors(values_OGC, first)
+        grid, beta = first, self.beta
+        for _ in range(self.num_iterations):
+            codes_OGC = grid.codes(values_OGC)
+            errors_OGC = values_OGC - grid.values(codes_OGC)
+            forgiven_OGC = shrink(errors_OGC / first.scales_OG[..., None], self.norm, beta)
+            wanted_OGC = values_OGC - forgiven_OGC * first.scales_OG[..., None]
+            grid, beta = refit(grid, codes_OGC, wanted_OGC), beta * self.kappa
+            errors_OG = mean_errors(values_OGC, grid)
+            better_OG = errors_OG < least_OG
+            if not bool(better_OG.any()):
+                break
+            least_OG = torch.where(better_OG, errors_OG, least_OG)
+            best = replace(
+                best,
+                scales_OG=torch.where(better_OG, grid.scales_OG, best.scales_OG),
+                zeros_OG=torch.where(better_OG, grid.zeros_OG, best.zeros_OG),
+            )
+        return best
+
+
+def shrink(errors: Tensor, norm: float, beta: float) -> Tensor:
+    """The generalized soft threshold: zero for small errors, nearly the error for large ones."""
+    return errors.sign() * (errors.abs() - errors.abs().pow(norm - 1) / beta).clamp(min=0)
+
+
+def refit(grid: Grid, codes_OGC: Tensor, wanted_OGC: Tensor) -> Grid:
+    """The zero point, then the scale, that bring the codes nearest to what is wanted, in squares; a
+    group of which all codes are its zero point keeps its scale."""
+    zeros_OG = grid.zeros_OG
+    if not grid.spec.symmetric:
+        steps_OGC = wanted_OGC / grid.scales_OG[..., None]
+        zeros_OG = (codes_OGC - steps_OGC).mean(-1).clamp(*code_range(grid.spec)).round()
+    moved_OGC = codes_OGC - zeros_OG[..., None]
+    products_OG = (moved_OGC * wanted_OGC).sum(-1)
+    scales_OG = products_OG / moved_OGC.square().sum(-1)
+    scales_OG = torch.where(products_OG > 0, scales_OG, grid.scales_OG)
+    return replace(grid, scales_OG=storable_scales(scales_OG, grid.scale_dtype), zeros_OG=zeros_OG)
+
+
+def mean_errors(values_OGC: Tensor, grid: Grid) -> Tensor:
+    """[O, G]."""
+    return (grid.values(grid.codes(values_OGC)) - values_OGC).abs().mean(-1)

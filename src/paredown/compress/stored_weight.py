@@ -1,0 +1,24 @@
+"""A finished weight, on a grid or in codebooks: what it is on disk and at work."""
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.formats import aqlm, compressed_tensors
+from paredown.formats.aqlm import AdditiveWeight
+from paredown.formats.dequantize import unrounded
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
+
+
+def stored_tensors(weight: Weight | AdditiveWeight) -> dict[str, StoredTensor]:
+    """By what follows the module's name and a dot."""
+    if isinstance(weight, AdditiveWeight):
+        return aqlm.encode(weight)
+    return compressed_tensors.encode(weight)
+
+
+def values_at_work(weight: Weight | AdditiveWeight) -> npt.NDArray[np.float32]:
+    """[O, I], what the native core multiplies with."""
+    if isinstance(weight, AdditiveWeight):
+        return aqlm.dequantize(weight)
+    return unrounded(weight)
