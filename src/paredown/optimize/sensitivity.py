@@ -16,11 +16,11 @@ from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, round_activations
 from paredown.compress.quantize.method import Quantizer, Target
+from paredown.compress.stored_weight import values_at_work
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.evaluate.quality import Quality
 from paredown.evaluate.simulated import OnProgress, Variant, measure_variants
 from paredown.evaluate.text import EvalText
-from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
@@ -173,7 +173,7 @@ def quantized_weight(weight_OI: Tensor, name: str, quantizer: Quantizer, target:
     except CheckpointError as error:
         what = f"{name}: {error.what}"
         raise CheckpointError(what, seen=error.seen, remedy=error.remedy) from error
-    return torch.from_numpy(unrounded(weight))
+    return torch.from_numpy(values_at_work(weight))
 
 
 def recovered(row: Sensitivity, table: SensitivityTable) -> float:
@@ -240,7 +240,7 @@ def scale_dtype_of(checkpoint: Checkpoint) -> ScaleDType:
 
 def check_source(checkpoint: Checkpoint) -> None:
     """Raises UnsupportedError for a checkpoint whose weights are codes already."""
-    if checkpoint.quantization is not None:
+    if checkpoint.forms:
         raise UnsupportedError(
             "the checkpoint is compressed already",
             seen=f"quantization_config in {checkpoint.path / 'config.json'}",

@@ -17,8 +17,8 @@ from paredown.compress.grid import storable_scales
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import linear_weight, replaced, rescale
 from paredown.compress.quantize.rtn import RTN
+from paredown.compress.stored_weight import values_at_work
 from paredown.errors import ConfigError
-from paredown.formats.dequantize import unrounded
 from paredown.models.decoder import INPUT_POINTS, Layer
 from paredown.models.smoothing import norm_pairs
 
@@ -125,7 +125,7 @@ def simulated(
     """The layer with weights and inputs of `targets` rounded, until the block ends. `absmax` by
     point is what static scales are made of."""
     weights = {
-        role: torch.from_numpy(unrounded(rounding.quantize(weight_OI, target, None).weight))
+        role: torch.from_numpy(values_at_work(rounding.quantize(weight_OI, target, None).weight))
         for role, target in targets.items()
         for weight_OI in [linear_weight(layer, role)]
     }
