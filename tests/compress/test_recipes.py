@@ -37,7 +37,7 @@ def test_every_method_has_a_name(method: str) -> None:
     recipe = find_recipe(f"{method}-int4-g128-head-int8-kv-int8")
     assert recipe.linear == FORMATS["int4-g128"]
     assert recipe.head == FORMATS["int8"]
-    assert recipe.kv_dtype == "int8"
+    assert recipe.kv_cache == "int8"
     made = [*recipe.transforms, *(one.quantizer for one in recipe.quantize_steps)]
     assert any(type(one) is (QUANTIZERS | TRANSFORMS)[method] for one in made)
 
@@ -58,6 +58,7 @@ def test_names_that_make_no_sense() -> None:
         "rtn-rtn-int4-g128": "one quantizer",
         "nosuch-int4-g128": "no such format",
         "int8-kv-int3": "keys and values",
+        "bf16-kv-int8": "there are none",
     }.items():
         with pytest.raises(ConfigError, match=what):
             find_recipe(name)
@@ -138,7 +139,7 @@ kv_cache: int8
             ),
         ),
         floats="bf16",
-        kv_dtype="int8",
+        kv_cache="int8",
     )
     assert len(resolve_schemes(recipe, source)) == 4 * 7 + 1
 

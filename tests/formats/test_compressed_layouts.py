@@ -20,7 +20,7 @@ from paredown.formats.compressed_tensors_config import (
     read_compressed_tensors,
 )
 from paredown.formats.dequantize import dequantize
-from paredown.formats.kv_scheme import FP8, STATIC_INT8
+from paredown.formats.kv_scheme import FP8, STATIC_INT
 from paredown.formats.tensor import StoredTensor
 from paredown.spec.weight import WeightSpec
 from scale_layouts import extremes
@@ -232,8 +232,8 @@ def test_weights_that_are_not_known_are_refused(weights: dict, words: str) -> No
     [
         (None, False, ()),
         (TOKEN, True, ()),
-        (STATIC, True, (STATIC_INT8,)),
-        (STATIC | {"strategy": "attn_head"}, True, (STATIC_INT8,)),
+        (STATIC, True, (STATIC_INT,)),
+        (STATIC | {"strategy": "attn_head"}, True, (STATIC_INT,)),
         (FP8_STATIC, False, (FP8,)),
         (FP8_TOKEN, False, (FP8,)),
     ],

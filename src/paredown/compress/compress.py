@@ -12,7 +12,7 @@ embedding, of which a step reads single rows, stays in float beside it.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,6 +128,7 @@ def compress(
         transforms=recipe.transforms,
         calibration=calibration,
         float_dtype=job.float_dtype,
+        kv_cache=recipe.kv_cache if recipe.has_static_kv else None,
     )
     fingerprint = _fingerprint(source, recipe, calibration)
     with open_workspace(workspace_path(output), fingerprint) as workspace:
@@ -209,7 +210,15 @@ class _Job:
             except (CheckpointError, UnsupportedError) as error:
                 what = f"tensor {name}: {error.what}"
                 raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
+        yield from self._added(names)
         on_progress("writing", 1.0)
+
+    def _added(self, names: Collection[str]) -> Iterator[tuple[str, StoredTensor]]:
+        """What calibration made that is neither a weight nor in the source: scales of keys and
+        values."""
+        for name, tensor in self.finished.items():
+            if name not in names and _module_of(name) not in self._schemes:
+                yield name, tensor
 
     def _config(self) -> dict[str, object]:
         config = dict(self._source.config)
@@ -233,7 +242,7 @@ class _Job:
         named = {name: own for name, own in specs.items() if own != spec}
         output = self._source.names.output
         ignore = [] if output in specs else [output]
-        return quantization_config(spec, ignore=ignore, named=named)
+        return quantization_config(spec, ignore=ignore, named=named, kv=self._recipe.kv_cache)
 
     def _convert(self, name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
         output = self._source.names.output

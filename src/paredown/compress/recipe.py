@@ -7,7 +7,7 @@ its targets become. Where two quantize steps name the same module the later one 
 from dataclasses import dataclass
 
 from paredown.compress.quantize.method import Quantizer, Transform
-from paredown.spec.kv import KVDType
+from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 # Targets that are not the name of a module: every linear layer of the transformer layers, and the
@@ -35,13 +35,13 @@ class TransformStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """`floats` casts every tensor that is not quantized (None keeps them as they are). `kv_dtype`
+    """`floats` casts every tensor that is not quantized (None keeps them as they are). `kv_cache`
     is what a server should keep keys and values in (None: its default)."""
 
     name: str
     steps: tuple[QuantizeStep | TransformStep, ...] = ()
     floats: ScaleDType | None = None
-    kv_dtype: KVDType | None = None
+    kv_cache: KVFormat | None = None
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
@@ -69,9 +69,18 @@ class Recipe:
         return specs[-1] if specs else None
 
     @property
+    def has_static_kv(self) -> bool:
+        """Whether scales of keys and values are stored, one of each per layer."""
+        return self.kv_cache is not None and self.kv_cache.endswith("-static")
+
+    @property
     def needs_calibration(self) -> bool:
         """Whether it has to see what flows through the model."""
-        return bool(self.transforms) or any(
-            step.quantizer.needs_hessian or step.spec.activations == "int8_static"
-            for step in self.quantize_steps
+        return (
+            bool(self.transforms)
+            or self.has_static_kv
+            or any(
+                step.quantizer.needs_hessian or step.spec.activations == "int8_static"
+                for step in self.quantize_steps
+            )
         )

@@ -28,7 +28,7 @@ from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS, STATIC_FORMATS
-from paredown.spec.kv import KVDType
+from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 Method = TypeVar("Method", Quantizer, Transform)
@@ -58,7 +58,7 @@ def parse_recipe(document: object, name: str) -> Recipe:
         name=name,
         steps=tuple(_step(step, f"step {number + 1}") for number, step in enumerate(steps)),
         floats=_checked(parts["floats"], ScaleDType, "floats") if "floats" in parts else None,
-        kv_dtype=_checked(parts["kv_cache"], KVDType, "kv_cache") if "kv_cache" in parts else None,
+        kv_cache=_checked(parts["kv_cache"], KVFormat, "kv_cache") if "kv_cache" in parts else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-kv-DTYPE], as in gptq-int4-g128-head-int8."""
+"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-kv-FORMAT], as in gptq-int4-g128-head-int8."""
 
 from typing import cast, get_args
 
@@ -10,7 +10,7 @@ from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import HEAD, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
-from paredown.spec.kv import KV_DTYPES, KVDType
+from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 HEAD_MARK = f"-{HEAD}-"
@@ -49,7 +49,7 @@ SYNTAX = (
     "activations too), or int8 to int1 with one scale per row or group of "
     f"{', '.join(map(str, GROUP_SIZES))}: int8, int4-g128, int3-g32-asym; METHOD is one or more of "
     f"{', '.join([*TRANSFORMS, *QUANTIZERS])}; {HEAD_MARK}FORMAT adds the output layer: "
-    f"int4-g128{HEAD_MARK}int8; {KV_MARK}DTYPE says how keys and values are kept; or one of "
+    f"int4-g128{HEAD_MARK}int8; {KV_MARK}FORMAT says how keys and values are kept; or one of "
     f"{', '.join(NAMED)}"
 )
 
@@ -58,7 +58,7 @@ def find_recipe(name: str) -> Recipe:
     """The recipe of that name. Raises ConfigError."""
     if name in NAMED:
         return NAMED[name]
-    body, kv_dtype = _split_kv(name)
+    body, kv_cache = _split_kv(name)
     linear, separator, head = body.partition(HEAD_MARK)
     methods, format_name = _split_methods(linear)
     spec = _find_format(format_name)
@@ -79,8 +79,14 @@ def find_recipe(name: str) -> Recipe:
         steps.append(QuantizeStep(quantizer=quantizer, spec=spec))
     if separator:
         steps.append(_head_step(head, quantizer, name))
+    if kv_cache is not None and not steps:
+        raise ConfigError(
+            f"{KV_MARK} is stored beside quantized weights, and there are none",
+            seen=name,
+            remedy="Choose a quantized format, or give --kv-dtype to the verb that runs the model.",
+        )
     floats = None if spec.is_quantized else cast("ScaleDType", spec.dtype)
-    return Recipe(name=name, steps=tuple(steps), floats=floats, kv_dtype=kv_dtype)
+    return Recipe(name=name, steps=tuple(steps), floats=floats, kv_cache=kv_cache)
 
 
 def _head_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
@@ -94,17 +100,17 @@ def _head_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
     return QuantizeStep(quantizer=quantizer, spec=spec, targets=(HEAD,))
 
 
-def _split_kv(name: str) -> tuple[str, KVDType | None]:
-    body, separator, dtype = name.rpartition(KV_MARK)
+def _split_kv(name: str) -> tuple[str, KVFormat | None]:
+    body, separator, form = name.rpartition(KV_MARK)
     if not separator:
         return name, None
-    if dtype not in get_args(KVDType):
+    if form not in get_args(KVFormat):
         raise ConfigError(
             "there is no such format of keys and values",
             seen=name,
-            remedy=f"Known: {', '.join(KV_DTYPES)}.",
+            remedy=f"Known: {', '.join(get_args(KVFormat))}.",
         )
-    return body, cast("KVDType", dtype)
+    return body, cast("KVFormat", form)
 
 
 def _split_methods(name: str) -> tuple[list[str], str]:

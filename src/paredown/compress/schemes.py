@@ -10,6 +10,7 @@ from paredown.compress.recipe import HEAD, LAYERS, QuantizeStep, Recipe
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.aqlm import AdditiveSpec
 from paredown.formats.integer import group_columns
+from paredown.formats.quantization_config import check_mixture
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import WeightSpec
@@ -180,9 +181,7 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
 
 
 def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:
-    """Transformers 5.23 reads packed zero points only while it dequantizes, and then takes the
-    first format of config.json for every module. AQLM's section of it has one form for all."""
-    specs = [scheme.spec for scheme in schemes]
+    """Of formats that config.json cannot tell apart: AQLM's section of it has one form for all."""
     if len({(scheme.codebooks, scheme.spec) for scheme in schemes}) > 1 and any(
         scheme.codebooks for scheme in schemes
     ):
@@ -191,14 +190,7 @@ def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:
             seen=f"{recipe.name}: {', '.join(dict.fromkeys(own.format for own in schemes))}",
             remedy="Use one format for all.",
         )
-    if len(set(specs)) < 2 or all(spec.symmetric for spec in specs):
-        return
-    names = ", ".join(dict.fromkeys(spec.name for spec in specs))
-    raise UnsupportedError(
-        "several formats of which one is asymmetric cannot be told apart by Transformers",
-        seen=f"{recipe.name}: {names}",
-        remedy="Use one for all, or symmetric ones.",
-    )
+    check_mixture(scheme.spec for scheme in schemes)
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -16,6 +16,7 @@ from paredown.formats.floating import to_weight
 from paredown.formats.section import check_any_codes, damaged, refuse_others, whole_number
 from paredown.formats.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor
 from paredown.formats.weight import Weight
+from paredown.spec.kv import KVDType
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 METHOD = "aqlm"
@@ -83,8 +84,8 @@ class AQLMConfig:
         return ()
 
     @property
-    def int8_kv(self) -> bool:
-        return False
+    def kv_dtype(self) -> KVDType | None:
+        return None
 
     def form_for(self, module: str) -> AdditiveForm | None:
         return self.form if f"{module}.{CODES}" in self.tensor_names else None

@@ -13,6 +13,7 @@ from paredown.formats.section import (
     unsupported,
     whole_number,
 )
+from paredown.spec.kv import KVDType
 from paredown.spec.weight import WeightSpec
 
 METHOD = "awq"
@@ -43,8 +44,8 @@ class AWQConfig:
         return ()
 
     @property
-    def int8_kv(self) -> bool:
-        return False
+    def kv_dtype(self) -> KVDType | None:
+        return None
 
     def form_for(self, module: str) -> AWQForm | None:
         return AWQForm(spec=self.spec) if f"{module}.{CODES}" in self.tensor_names else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from paredown.formats.compressed_tensors import CompressedForm, Form, form_of
 from paredown.formats.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
 from paredown.formats.section import damaged, refuse_others, unsupported
+from paredown.spec.kv import KVDType
 from paredown.spec.weight import BITS, INTEGERS, ActivationDType, WeightDType, WeightSpec
 
 METHOD = "compressed-tensors"
@@ -101,8 +102,8 @@ class CompressedTensorsConfig:
         return self.kv.tensors
 
     @property
-    def int8_kv(self) -> bool:
-        return self.kv.is_int8
+    def kv_dtype(self) -> KVDType | None:
+        return self.kv.dtype
 
     def form_for(self, module: str) -> CompressedForm | None:
         """As in the library, a name goes before a regular expression and that before a class

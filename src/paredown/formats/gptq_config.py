@@ -14,6 +14,7 @@ from paredown.formats.section import (
     unsupported,
     whole_number,
 )
+from paredown.spec.kv import KVDType
 from paredown.spec.weight import WeightSpec
 
 METHOD = "gptq"
@@ -60,8 +61,8 @@ class GPTQConfig:
         return ()
 
     @property
-    def int8_kv(self) -> bool:
-        return False
+    def kv_dtype(self) -> KVDType | None:
+        return None
 
     def form_for(self, module: str) -> GPTQForm | None:
         if f"{module}.{CODES}" not in self.tensor_names:

@@ -5,17 +5,23 @@ from collections.abc import Iterable, Mapping
 from paredown.errors import UnsupportedError
 from paredown.formats.compressed_tensors import form_of
 from paredown.formats.compressed_tensors_config import LINEAR, METHOD
+from paredown.formats.kv_scheme import KV_SCHEMES
+from paredown.spec.kv import KVFormat
 from paredown.spec.weight import WeightSpec
 
 MIXED = "mixed-precision"
 
 
 def quantization_config(
-    spec: WeightSpec | None, ignore: Iterable[str], named: Mapping[str, WeightSpec] | None = None
+    spec: WeightSpec | None,
+    ignore: Iterable[str],
+    named: Mapping[str, WeightSpec] | None = None,
+    kv: KVFormat | None = None,
 ) -> dict[str, object]:
     """For config.json: every linear module but those in `ignore` has the form `spec` (None: none
-    has), the modules in `named` their own. Modules of one form share a config group. Raises
-    UnsupportedError for a mixture that Transformers cannot read."""
+    has), the modules in `named` their own; `kv` is how keys and values are to be kept. Modules of
+    one form share a config group. Raises UnsupportedError for a mixture that Transformers cannot
+    read."""
     targets: dict[WeightSpec, list[str]] = {} if spec is None else {spec: [LINEAR]}
     for module, own in (named or {}).items():
         if own != spec:
@@ -34,7 +40,7 @@ def quantization_config(
             for number, (own, modules) in enumerate(targets.items())
         },
         "ignore": list(ignore),
-        "kv_cache_scheme": None,
+        "kv_cache_scheme": None if kv is None else KV_SCHEMES[kv],
         "global_compression_ratio": None,
         "sparsity_config": {},
         "transform_config": {},

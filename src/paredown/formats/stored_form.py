@@ -9,6 +9,7 @@ from typing import Protocol
 
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
+from paredown.spec.kv import KVDType
 from paredown.spec.weight import WeightSpec
 
 
@@ -51,8 +52,8 @@ class Quantization(Protocol):
         """Regular expressions for names of tensors that may be there and are not needed."""
 
     @property
-    def int8_kv(self) -> bool:
-        """Whether keys and values are meant to be kept in int8."""
+    def kv_dtype(self) -> KVDType | None:
+        """What keys and values are meant to be kept in; None leaves it to the executor."""
 
     def form_for(self, module: str) -> StoredForm | None:
         """None for a module stored in floats."""

@@ -77,7 +77,7 @@ class Checkpoint:
             names=names,
             forms=contents.forms,
             notes=_notes(quantization, contents.forms, spec, names),
-            kv_dtype="int8" if quantization is not None and quantization.int8_kv else "bf16",
+            kv_dtype=(None if quantization is None else quantization.kv_dtype) or "bf16",
         )
 
     def linear_name(self, role: str, layer: int) -> str:

@@ -6,6 +6,9 @@ from typing import Literal, get_args
 from paredown.errors import ConfigError
 
 KVDType = Literal["bf16", "fp32", "int8", "int4"]
+# As a checkpoint may ask for them: with a scale for each token and head as it comes, or with one
+# for a layer that was calibrated and is stored.
+KVFormat = Literal["int8", "int4", "int8-static", "fp8-static"]
 KV_DTYPES: tuple[KVDType, ...] = get_args(KVDType)
 
 _ELEMENT_BITS: dict[KVDType, int] = {"bf16": 16, "fp32": 32, "int8": 8, "int4": 4}

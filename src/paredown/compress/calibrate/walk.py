@@ -19,6 +19,7 @@ from paredown.compress.calibrate.block import LayerBlock, batch_size, load_block
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.calibrate.workspace import Workspace
+from paredown.compress.quantize.kv_cache import KVRange
 from paredown.compress.quantize.method import Target, Transform
 from paredown.compress.schemes import Scheme
 from paredown.compress.stored_weight import stored_tensors, values_at_work
@@ -32,6 +33,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.contents import vector_tensor
 from paredown.models.decoder import INPUT_POINTS, make_norm, present
 from paredown.models.roles import layer_vectors, linear_roles
+from paredown.spec.kv import KVFormat
 from paredown.spec.model import LearnedPositions
 from paredown.spec.weight import ScaleDType
 
@@ -44,13 +46,15 @@ _ROUNDED = ("int8_row", "int8_static")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a walk is to do. `float_dtype` is that of the tensors that stay floats and of scales."""
+    """What a walk is to do. `float_dtype` is that of the tensors that stay floats and of scales;
+    `kv_cache` where keys and values get static scales."""
 
     source: Checkpoint
     schemes: Mapping[str, Scheme]
     transforms: tuple[Transform, ...]
     calibration: Calibration
     float_dtype: ScaleDType
+    kv_cache: KVFormat | None = None
 
     def role_schemes(self, layer: int) -> dict[str, Scheme]:
         """Of one layer, by role."""
@@ -124,7 +128,20 @@ class _LayerWork:
         for number, roles in enumerate(groups):
             self._report(f"quantizing {', '.join(roles)}", 0.4 + 0.45 * number / len(groups))
             self._quantize(roles)
+        if self._plan.kv_cache is not None:
+            self._calibrate_kv(self._plan.kv_cache)
         return self._tensors, self._notes
+
+    def _calibrate_kv(self, form: KVFormat) -> None:
+        """The scales of keys and values, of the layer as it is now."""
+        seen = KVRange()
+        with _naming(f"layer {self._index}"):
+            self._block.run(seen.tap, stop_after="v")
+        scales = seen.scales("fp8" if form == "fp8-static" else "int8")
+        attention = self._plan.source.linear_name("k", self._index).rpartition(".")[0]
+        for suffix, scale in (("k_scale", scales.k_scale), ("v_scale", scales.v_scale)):
+            stored = cast(scale.numpy(), self._plan.float_dtype).tensor
+            self._tensors[f"{attention}.{suffix}"] = stored
 
     def _targets(self) -> dict[str, Target]:
         return {role: self._plan.target(scheme) for role, scheme in self._schemes.items()}
