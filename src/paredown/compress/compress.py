@@ -119,7 +119,8 @@ def compress(
     memory = predict_memory(
         source.spec,
         calibration.num_tokens,
-        any(scheme.quantizer.needs_hessian for scheme in schemes.values()),
+        needs_hessian=any(scheme.quantizer.needs_hessian for scheme in schemes.values()),
+        has_transforms=bool(recipe.transforms),
     )
     memory.require()
     plan = Plan(

@@ -8,6 +8,7 @@ tables before the layers. What PyTorch itself takes was measured once (benchmark
 from dataclasses import asdict, dataclass
 
 from paredown.compress.calibrate.block import batch_size
+from paredown.compress.calibrate.observation import PREFIX_TOKENS
 from paredown.errors import CapacityError
 from paredown.kernels.probe import available_memory_bytes
 from paredown.spec.model import ModelSpec
@@ -24,6 +25,10 @@ _HESSIAN_COPIES = 3
 _HIDDEN_COPIES = 8
 _INTERMEDIATE_COPIES = 3
 _SCORES_COPIES = 3
+# A layer's float32 weights while a transform searches: kept, tried, being rounded. It compares on
+# at most this many tokens, in prefixes of windows.
+_SEARCH_COPIES = 3
+_SEARCH_TOKENS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +39,7 @@ class CalibrationMemory:
     tables: int
     layer: int
     moments: int
+    search: int
     batch: int
 
     @property
@@ -53,7 +59,9 @@ class CalibrationMemory:
         )
 
 
-def predict_memory(spec: ModelSpec, num_tokens: int, needs_hessian: bool) -> CalibrationMemory:
+def predict_memory(
+    spec: ModelSpec, num_tokens: int, *, needs_hessian: bool, has_transforms: bool
+) -> CalibrationMemory:
     """Of a calibration on windows of `num_tokens`."""
     shapes = spec.linear_shapes().values()
     layer_values = sum(rows * columns for rows, columns in shapes)
@@ -62,11 +70,14 @@ def predict_memory(spec: ModelSpec, num_tokens: int, needs_hessian: bool) -> Cal
     rows = batch_size(spec, num_tokens) * num_tokens
     per_row = _HIDDEN_COPIES * spec.hidden_size + _INTERMEDIATE_COPIES * spec.intermediate_size
     scores = spec.num_heads * num_tokens * _SCORES_COPIES
+    prefix_scores = spec.num_heads * min(num_tokens, PREFIX_TOKENS) * _SCORES_COPIES
+    search = _SEARCH_COPIES * layer_values + _SEARCH_TOKENS * (per_row + prefix_scores)
     return CalibrationMemory(
         base=BASE_BYTES,
         # The embedding is looked up in float32 once, before the first layer.
         tables=4 * spec.vocab_size * spec.hidden_size,
         layer=4 * (layer_values + _WEIGHT_COPIES * largest),
         moments=4 * _HESSIAN_COPIES * widest * widest if needs_hessian else 0,
+        search=4 * search if has_transforms else 0,
         batch=4 * rows * (per_row + scores),
     )
