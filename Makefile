@@ -1,5 +1,6 @@
 # `make demo` sets everything up and runs the main job, `make test` sets everything up and runs every
 # check, `make bench` installs the peers and measures them beside us. All work on a fresh clone.
+# `make parity` builds llama.cpp (minutes) and asks it about the GGUF files that we write.
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
@@ -13,7 +14,7 @@ BENCH := runs/bench
 # Text to measure quality on; without it, text sampled from the model itself is used.
 export PAREDOWN_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test bench cross-check
+.PHONY: demo test bench parity cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -40,6 +41,9 @@ test: .venv/test.stamp
 bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
 		--markdown $(BENCH)/cpu_peers.md
+
+parity: .venv/test.stamp .venv/bench.stamp
+	$(BIN)/python -m pytest parity
 
 cross-check: .venv/test.stamp
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \

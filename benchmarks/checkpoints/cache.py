@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.checkpoints.folder import write_random_checkpoint
-from benchmarks.checkpoints.gguf_file import GGUFFormat, TensorFormat, write_gguf
 from benchmarks.checkpoints.shapes import CONFIGS
-from benchmarks.checkpoints.tokenizer import make_vocabulary, special_token_ids
 from paredown.compress.compress import compress
+from paredown.compress.write_gguf import GGUFFormats, write_gguf
 from paredown.errors import UnsupportedError
+from paredown.formats.gguf_blocks import BF16, F16, Q4_0, Q8_0, BlockFormat
 from paredown.models.checkpoint import Checkpoint
 
 # The GGUF format with as many bits: Q4_0 is 4-bit symmetric in groups of 32, Q8_0 8-bit.
-GGUF_FORMATS: dict[str, TensorFormat] = {
-    "bf16": "bf16",
-    "int8": "q8_0",
-    "w8a8": "q8_0",
-    "int4-g32": "q4_0",
+GGUF_FORMATS: dict[str, BlockFormat] = {
+    "bf16": BF16,
+    "int8": Q8_0,
+    "w8a8": Q8_0,
+    "int4-g32": Q4_0,
 }
 SOURCE = "bf16"
 FloatFormat = Literal["bf16", "f16"]
@@ -74,16 +74,11 @@ def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16
             remedy=f"Known formats: {', '.join(GGUF_FORMATS)}.",
         )
     source = bf16_folder(root, variant.model)
-    known = GGUF_FORMATS | {"bf16": float_format}
+    floats = BF16 if float_format == "bf16" else F16
+    known = GGUF_FORMATS | {"bf16": floats}
     linear, output = known[variant.format], known[variant.output_format]
-    path = root / variant.model / f"{linear}-head-{output}.gguf"
+    path = root / variant.model / f"{linear.name}-head-{output.name}.gguf".lower()
     if not path.exists():
-        checkpoint = Checkpoint.open(source)
-        special = special_token_ids(CONFIGS[variant.model])
-        formats = GGUFFormat(
-            linear=linear,
-            output=output,
-            embedding=float_format,
-        )
-        write_gguf(checkpoint, make_vocabulary(checkpoint.spec.vocab_size, special), path, formats)
+        formats = GGUFFormats(linear=linear, output=output, embedding=floats)
+        write_gguf(Checkpoint.open(source), path, formats=formats)
     return path

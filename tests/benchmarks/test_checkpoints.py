@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 from benchmarks.checkpoints.cache import Variant, bf16_folder, gguf_file, paredown_folder
-from benchmarks.checkpoints.gguf_file import LINEARS, permute_rows, rope_factors
 from benchmarks.checkpoints.shapes import CONFIGS
 from benchmarks.checkpoints.tokenizer import make_vocabulary
 from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import spec_from_config
+from paredown.models.gguf_names import LINEARS
+from paredown.models.gguf_rope import rope_factors
 from paredown.models.tokenizer import Tokenizer
 
 MODELS = ("tiny-llama", "tiny-qwen2")
@@ -30,7 +31,7 @@ def read(path):
 
 
 def unpermute_rows(values_OI, num_heads):
-    """The inverse of permute_rows, row by row."""
+    """From neighbours to halves, row by row."""
     head_dim = len(values_OI) // num_heads
     found = np.empty_like(values_OI)
     for head in range(num_heads):
@@ -94,7 +95,7 @@ def test_a_format_that_gguf_has_not_is_refused(root) -> None:
 
 def test_rope_factors_divide_the_plain_frequencies(root) -> None:
     spec = spec_from_config(CONFIGS["tiny-llama"])
-    factors = rope_factors(spec)
+    factors = rope_factors(spec.positions, spec.head_dim)
     plain = 10000.0 ** (-np.arange(0, spec.head_dim, 2) / spec.head_dim)
     expected = spec.positions.inverse_frequencies(spec.head_dim)
     np.testing.assert_allclose(plain / factors, expected, rtol=1e-6)
@@ -102,14 +103,8 @@ def test_rope_factors_divide_the_plain_frequencies(root) -> None:
     assert factors.max() == 32
     tensors = read(gguf_file(root, Variant(model="tiny-llama", format="bf16")))
     np.testing.assert_array_equal(tensors["rope_freqs.weight"], factors)
-    assert rope_factors(spec_from_config(CONFIGS["tiny-qwen2"])) is None
-
-
-def test_rows_are_paired_and_back() -> None:
-    values = np.arange(24, dtype=np.float32).reshape(12, 2)
-    paired = permute_rows(values, 2)
-    assert paired[:, 0].tolist() == [0, 6, 2, 8, 4, 10, 12, 18, 14, 20, 16, 22]
-    np.testing.assert_array_equal(unpermute_rows(paired, 2), values)
+    unscaled = spec_from_config(CONFIGS["tiny-qwen2"])
+    assert rope_factors(unscaled.positions, unscaled.head_dim) is None
 
 
 def test_checkpoints_are_the_same_each_time_and_compress(root, tmp_path) -> None:

@@ -31,7 +31,9 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
     parser.add_argument("--rounds", type=int, default=11, help="measured rounds (default 11)")
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
     add_kv_dtype_argument(parser)

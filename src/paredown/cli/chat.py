@@ -23,7 +23,9 @@ Messages = list[dict[str, object]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
     parser.add_argument("--system", help="what the model is told first", metavar="TEXT")
     parser.add_argument(
         "--json", action="store_true", help="print the whole conversation as JSON at its end"

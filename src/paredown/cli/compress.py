@@ -42,7 +42,9 @@ and what `paredown serve` checks when it loads the checkpoint.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, required=True, help="folder to write; must not exist"
     )

@@ -39,7 +39,9 @@ PROTOCOLS = ("windows", "gptq")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
     parser.add_argument("--reference", help="checkpoint to compare with: KL divergence, top-1")
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(

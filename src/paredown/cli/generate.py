@@ -27,7 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "prompt", nargs="?", help="text to continue (default, or with -: what stdin holds)"
     )
     parser.add_argument(
-        "-m", "--model", help="checkpoint folder (default: the packaged model)", metavar="MODEL"
+        "-m",
+        "--model",
+        help="folder or .gguf file (default: the packaged model)",
+        metavar="MODEL",
     )
     parser.add_argument(
         "--prompts-file", type=Path, help="a prompt per line, answered as one batch", metavar="FILE"

@@ -148,7 +148,7 @@ def _help_text() -> str:
     return (
         "usage: paredown VERB [MODEL] [options]\n\n"
         "Compress a language model, prove what it cost, and serve it. MODEL is a checkpoint\n"
-        "folder; without it, the model that comes with the package.\n\n"
+        "folder or a .gguf file; without it, the model that comes with the package.\n\n"
         f"verbs:\n{verbs}\n\n{EXAMPLES}"
     )
 

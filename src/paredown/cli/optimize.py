@@ -38,7 +38,9 @@ _WIDE_COLUMNS = 96
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, help="folder for the chosen checkpoint (default: MODEL-small)"
     )

@@ -40,7 +40,9 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
     parser.add_argument("--host", default=Listen.host, help=f"default: {Listen.host}")
     parser.add_argument(
         "--port", type=int, default=Listen.port, help=f"0: any free one (default: {Listen.port})"

@@ -310,9 +310,9 @@ def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -
 
 
 def _check_source(source: Checkpoint) -> None:
-    if source.forms:
+    if source.is_quantized:
         raise UnsupportedError(
             "the checkpoint is compressed already",
-            seen=f"quantization_config in {source.path / 'config.json'}",
+            seen=str(source.path),
             remedy="Compress the original, so that errors do not add up.",
         )

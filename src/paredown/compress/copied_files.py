@@ -4,6 +4,9 @@ import shutil
 from pathlib import Path
 
 from paredown.errors import CheckpointError
+from paredown.models.gguf_checkpoint import is_gguf
+from paredown.models.gguf_file import read_gguf
+from paredown.models.gguf_tokenizer import hugging_face_files
 from paredown.spec.weight import ScaleDType
 
 # Files that are copied when the source has them; a model card speaks of the source alone.
@@ -26,7 +29,12 @@ _CONFIG_DTYPES: dict[ScaleDType, str] = {"fp32": "float32", "bf16": "bfloat16", 
 
 
 def copy_files(source: Path, folder: Path) -> None:
-    """Raises CheckpointError for one that may not be read."""
+    """From a folder, or what a GGUF file says in their place. Raises CheckpointError for one that
+    may not be read."""
+    if is_gguf(source):
+        for name, text in hugging_face_files(read_gguf(source).metadata, str(source)).items():
+            (folder / name).write_text(text, "utf-8")
+        return
     for name in COPIED_FILES:
         if not (source / name).is_file():
             continue

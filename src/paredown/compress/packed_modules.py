@@ -15,9 +15,11 @@ class PackedModules:
 
     def __init__(self, source: Checkpoint) -> None:
         self._source = source
+        self.embedding = source.names.embedding
+        self.has_coded_embedding = source.is_coded(self.embedding)
         modules = {one.name: one for one in linear_modules(source.spec, source.names)}
-        self.shapes = {name: one.shape for name, one in modules.items() if name in source.forms}
-        self.floats = [name for name in modules if name not in source.forms]
+        self.shapes = {name: one.shape for name, one in modules.items() if source.is_coded(name)}
+        self.floats = [name for name in modules if not source.is_coded(name)]
         if source.spec.tied_embeddings:
             # Others make a module of it all the same.
             self.floats.append(source.names.output)
@@ -29,9 +31,12 @@ class PackedModules:
     def owner(self, tensor: str) -> str | None:
         """The packed module that a tensor is part of; its bias is not."""
         module, _, suffix = tensor.rpartition(".")
-        return module if module in self.shapes and suffix != "bias" else None
+        known = module in self.shapes or (module == self.embedding and self.has_coded_embedding)
+        return module if known and suffix != "bias" else None
 
     def weight(self, module: str) -> Weight:
+        if module == self.embedding:
+            return self._source.embedding()
         if module not in self._places:
             return self._source.output()
         return self._source.linear(*self._places[module])

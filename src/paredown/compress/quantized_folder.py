@@ -66,6 +66,12 @@ def _section(
             seen=f"{len(modules.floats)} linear layers in floats",
             remedy="`paredown compress` quantizes them; bf16, fp16 and fp32 are float formats.",
         )
+    if modules.has_coded_embedding:
+        raise UnsupportedError(
+            f"{modules.embedding}: the embedding is quantized, which these formats cannot express",
+            seen=str(source.path),
+            remedy="Convert to a float format (bf16, fp16, fp32).",
+        )
     known = source.weight_specs()
     specs = {module: known[module] for module in modules.shapes}
     for module, spec in specs.items():

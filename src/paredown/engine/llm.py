@@ -44,8 +44,8 @@ class Completion:
 
 
 class LLM:
-    """`model` is a checkpoint folder, the name of a packaged model, or None for the built-in one;
-    `notes` says what of it runs otherwise than its files ask.
+    """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
+    built-in one; `notes` says what of it runs otherwise than its files ask.
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded.
     """

@@ -104,21 +104,20 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
 
 def _output_bytes(checkpoint: Checkpoint) -> int:
     spec = checkpoint.spec
-    if spec.tied_embeddings:
-        return _table_bytes(checkpoint)
-    weights = checkpoint.weight_specs()[checkpoint.names.output]
-    bits = native_bits_per_weight(weights, spec.hidden_size)
+    names = checkpoint.names
+    own = names.embedding if spec.tied_embeddings else names.output
+    bits = native_bits_per_weight(checkpoint.weight_specs()[own], spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)
 
 
 def _embedding_bytes(checkpoint: Checkpoint) -> int:
-    """Nothing where it is tied to the output layer: its rows are read from there."""
-    return 0 if checkpoint.spec.tied_embeddings else _table_bytes(checkpoint)
-
-
-def _table_bytes(checkpoint: Checkpoint) -> int:
+    """Nothing where it is tied to an output layer of floats: its rows are read from there. One that
+    is quantized is held in fp16 (pack_weights)."""
     spec = checkpoint.spec
-    return spec.vocab_size * spec.hidden_size * checkpoint.embedding().spec.bits // 8
+    stored = checkpoint.weight_specs()[checkpoint.names.embedding]
+    if spec.tied_embeddings and not stored.is_quantized:
+        return 0
+    return spec.vocab_size * spec.hidden_size * (16 if stored.is_quantized else stored.bits) // 8
 
 
 def _step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int) -> int:

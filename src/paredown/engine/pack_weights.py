@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from paredown.engine.native_form import to_native
 from paredown.errors import ConfigError
+from paredown.formats.dequantize import dequantize
+from paredown.formats.floating import to_weight
 from paredown.formats.stack import stack_rows
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
@@ -36,10 +38,13 @@ def _load_tables(
 ) -> None:
     output = _with_activations(to_native(checkpoint.output()), activations)
     _add_linears(model, "output", 0, [output], [None])
-    if checkpoint.spec.tied_embeddings:
+    if checkpoint.spec.tied_embeddings and not output.spec.is_quantized:
         model.tie_embedding()
     else:
         embedding = checkpoint.embedding()
+        if embedding.spec.is_quantized:
+            # The core reads single rows of floats alone, tied or not.
+            embedding, _ = to_weight(dequantize(embedding), embedding.scale_dtype)
         model.set_embedding(embedding.spec.dtype, np.ascontiguousarray(embedding.values_OI))
     positions = checkpoint.position_embedding()
     if positions is not None:

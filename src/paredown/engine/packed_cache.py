@@ -162,11 +162,11 @@ class PackedCache:
         record_name = f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.content"
         if config.folder is not None:
             return [_Place(config.folder, record_name, config.max_folder_bytes, is_beside=False)]
+        users = _Place(user_cache_folder(), record_name, config.max_folder_bytes, is_beside=False)
+        if self._checkpoint.path.is_file():
+            return [users]  # it may share its folder with other models
         # Next to the checkpoint there is room for its one newest file.
-        return [
-            _Place(self._checkpoint.path / FOLDER_NAME, "content", 0, is_beside=True),
-            _Place(user_cache_folder(), record_name, config.max_folder_bytes, is_beside=False),
-        ]
+        return [_Place(self._checkpoint.path / FOLDER_NAME, "content", 0, is_beside=True), users]
 
     def _key(self, digest: str) -> str:
         return packing_key(self._checkpoint, digest, _core.LAYOUT_VERSION, self._options)

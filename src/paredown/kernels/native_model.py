@@ -136,6 +136,7 @@ class NativeModel:
         """Fills an empty model with what another of the same spec had packed. The model keeps the
         arrays; norms are copied. Raises ValueError for blobs that do not make up the spec."""
         norms: dict[tuple[str, int], dict[str, list[float]]] = {}
+        has_embedding = False
         for blob in blobs:
             if blob.fields["part"] != "linear":
                 self._blobs.append(blob)
@@ -145,6 +146,7 @@ class NativeModel:
                     self._core.borrow_linear(**fields, bytes=data)
                 case "embedding":
                     self._core.borrow_embedding(**fields, bytes=data)
+                    has_embedding = True
                 case "positions":
                     self._core.borrow_positions(**fields, bytes=data)
                 case "norm.weight" | "norm.bias" as part:
@@ -154,7 +156,7 @@ class NativeModel:
                     raise ValueError(f"a blob of an unknown part {part!r}")
         for (role, layer), norm in norms.items():
             self._core.set_norm(role, layer, norm["norm.weight"], norm.get("norm.bias", []))
-        if self.spec.tied_embeddings:
+        if self.spec.tied_embeddings and not has_embedding:
             self._core.tie_embedding()
         self._core.check_weights()
 

@@ -1,4 +1,5 @@
-"""Checkpoint: a Hugging Face folder, checked whole when it is opened and read tensor by tensor."""
+"""Checkpoint: a Hugging Face folder or a GGUF file, checked whole when it is opened and read tensor
+by tensor."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError
-from paredown.formats import gptq_config
+from paredown.formats import gguf_blocks, gptq_config
+from paredown.formats.gguf_blocks import BlockFormat
 from paredown.formats.quant_methods import read_quantization
 from paredown.formats.stored_form import Quantization, StoredForm
 from paredown.formats.tensor import StoredTensor
@@ -22,11 +24,12 @@ from paredown.models.contents import (
     vector_tensor,
 )
 from paredown.models.families.fields import Fields
+from paredown.models.gguf_checkpoint import is_gguf, open_gguf
 from paredown.models.json_file import read_json_object, read_optional_json_object
+from paredown.models.mapped_file import MappedFile
 from paredown.models.module_tensors import ModuleTensors, named_after
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
-from paredown.models.safetensors_file import MappedTensors
 from paredown.models.shards import FolderTensors, read_folder_tensors
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
@@ -38,9 +41,10 @@ class Checkpoint:
     """Roles of linear layers are q, k, v, o, gate, up, down; layers count from 0.
 
     `tensors`     the tensors that the model uses, by their names in the files and as stored there
-    `files`       the safetensors files
+    `files`       the safetensors files, or the GGUF file
     `file_bytes`  their size
-    `forms`       how each quantized linear module is stored, by its name
+    `forms`       how each quantized linear module of a folder is stored, by its name
+    `blocks`      the formats of a GGUF file's tensors, by name; nothing for a folder
     `notes`       all that runs otherwise than the files ask
     `kv_dtype`    what keys and values are kept in unless the user says otherwise
     """
@@ -49,17 +53,21 @@ class Checkpoint:
     config: Mapping[str, object]
     spec: ModelSpec
     tensors: Mapping[str, StoredTensor]
-    files: Sequence[MappedTensors]
+    files: Sequence[MappedFile]
     file_bytes: int
     names: Names
     forms: Mapping[str, StoredForm] = field(default_factory=dict)
+    blocks: Mapping[str, BlockFormat] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     kv_dtype: KVDType = "bf16"
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
-        """Maps the folder's files and checks names, shapes and dtypes of all tensors against the
-        config. Raises CheckpointError or UnsupportedError; the weights are not read."""
+        """Maps the folder's files, or a file that ends in .gguf, and checks names, shapes and
+        dtypes of all tensors against the config. Raises CheckpointError or UnsupportedError; the
+        weights are not read."""
+        if is_gguf(path):
+            return cls._open_gguf(path)
         _check_folder(path)
         config = _read_config(path)
         spec = spec_from_config(config)
@@ -80,6 +88,31 @@ class Checkpoint:
             kv_dtype=(None if quantization is None else quantization.kv_dtype) or "bf16",
         )
 
+    @classmethod
+    def _open_gguf(cls, path: Path) -> "Checkpoint":
+        model = open_gguf(path)
+        return cls(
+            path=path,
+            config=model.config,
+            spec=model.spec,
+            tensors=model.tensors,
+            files=[model.file],
+            file_bytes=model.file.file_bytes,
+            names=model.names,
+            blocks=model.blocks,
+            notes=model.notes,
+        )
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether any tensor is stored as codes."""
+        return bool(self.forms) or any(block.is_quantized for block in self.blocks.values())
+
+    def is_coded(self, module: str) -> bool:
+        """Whether that linear module or embedding is stored as codes."""
+        block = self.blocks.get(f"{module}.weight")
+        return module in self.forms or (block is not None and block.is_quantized)
+
     def linear_name(self, role: str, layer: int) -> str:
         """The module's name in the checkpoint; GPT-2's q, k and v share one."""
         return self.names.linear(role, layer)
@@ -96,8 +129,8 @@ class Checkpoint:
         return Weight(spec=weight.spec, values_OI=weight.values_OI[rows])
 
     def embedding(self) -> Weight:
-        """[vocab, hidden]."""
-        return self._float(self.names.embedding)
+        """[vocab, hidden]; in floats, but a GGUF file may have quantized it."""
+        return self._plain(self.names.embedding)
 
     def output(self) -> Weight:
         """The output layer, [vocab, hidden]; the embedding where the two are tied."""
@@ -123,23 +156,34 @@ class Checkpoint:
 
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""
-        specs = {self.names.embedding: self.embedding().spec}
+        specs = {self.names.embedding: self._plain_spec(self.names.embedding)}
         for module in linear_modules(self.spec, self.names):
             form = self.forms.get(module.name)
-            specs[module.name] = self._float(module.name).spec if form is None else form.spec
+            specs[module.name] = self._plain_spec(module.name) if form is None else form.spec
         return specs
 
     def _weight(self, module: str, transposed: bool = False) -> Weight:
         form = self.forms.get(module)
         if form is None:
-            return self._float(module, transposed)
+            return self._plain(module, transposed)
         with named_after(f"{self.path}: module {module}"):
             return form.decode(ModuleTensors(self.tensors, module, form.suffixes))
 
-    def _float(self, module: str, transposed: bool = False) -> Weight:
-        stored = self.tensors[f"{module}.weight"]
+    def _plain(self, module: str, transposed: bool = False) -> Weight:
+        """A weight that is one tensor: floats, or the blocks of a GGUF file."""
+        name = f"{module}.weight"
+        stored = self.tensors[name]
+        if name in self.blocks:
+            with named_after(f"{self.path}: module {module}"):
+                return gguf_blocks.decode(stored.array.view(np.uint8), self.blocks[name])
         values = np.ascontiguousarray(stored.array.T) if transposed else stored.array
         return Weight(spec=WeightSpec(dtype=FLOAT_DTYPES[stored.dtype]), values_OI=values)
+
+    def _plain_spec(self, module: str) -> WeightSpec:
+        name = f"{module}.weight"
+        if name in self.blocks:
+            return self.blocks[name].spec
+        return WeightSpec(dtype=FLOAT_DTYPES[self.tensors[name].dtype])
 
 
 def _check_folder(path: Path) -> None:

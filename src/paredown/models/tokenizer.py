@@ -1,5 +1,6 @@
 """Tokenizer: text to token ids and back, and the chat template, on the `tokenizers` library."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import tokenizers
 
 from paredown.errors import CheckpointError, RequestError
 from paredown.models.chat_template import compile_template
+from paredown.models.gguf_checkpoint import is_gguf
+from paredown.models.gguf_file import read_gguf
+from paredown.models.gguf_tokenizer import hugging_face_files
 from paredown.models.json_file import read_optional_json_object
 
 # What a template, which is a program from the checkpoint, can raise over messages it dislikes.
@@ -46,16 +50,39 @@ class Tokenizer:
         self.vocab_size = library.get_vocab_size(with_added_tokens=True)
 
     @classmethod
-    def open(cls, folder: Path) -> "Tokenizer":
+    def open(cls, path: Path) -> "Tokenizer":
         """Reads tokenizer.json and what stands about it in tokenizer_config.json,
-        generation_config.json, config.json and chat_template.jinja. Raises CheckpointError."""
-        library = _read_library(folder / "tokenizer.json")
-        config = read_optional_json_object(folder / "tokenizer_config.json")
-        special = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config, name))}
+        generation_config.json, config.json and chat_template.jinja, or a GGUF file's metadata.
+        Raises CheckpointError, UnsupportedError for a GGUF file's tokenizer of an unknown kind."""
+        if is_gguf(path):
+            return cls._open_gguf(path)
+        library = _read_library(path / "tokenizer.json")
+        config = read_optional_json_object(path / "tokenizer_config.json")
         numbered = [
-            read_optional_json_object(folder / name)
+            read_optional_json_object(path / name)
             for name in ("generation_config.json", "config.json")
         ]
+        source = chat_template_source(path, config)
+        return cls._assemble(library, config, numbered, _compile(source, path))
+
+    @classmethod
+    def _open_gguf(cls, path: Path) -> "Tokenizer":
+        files = hugging_face_files(read_gguf(path).metadata, str(path))
+        library = _parse_library(files["tokenizer.json"], f"{path}: its tokenizer")
+        config = json.loads(files["tokenizer_config.json"])
+        numbered = [json.loads(files["generation_config.json"])]
+        return cls._assemble(library, config, numbered, _compile(config.get("chat_template"), path))
+
+    @classmethod
+    def _assemble(
+        cls,
+        library: tokenizers.Tokenizer,
+        config: Mapping[str, object],
+        numbered: Sequence[Mapping[str, object]],
+        chat_template: jinja2.Template | None,
+    ) -> "Tokenizer":
+        """`config` is tokenizer_config.json, `numbered` what may tell ids of special tokens."""
+        special = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config, name))}
         bos_ids = [*_ids(numbered, "bos_token_id"), *_known(library, special.get("bos_token"))]
         eos_ids = [*_ids(numbered, "eos_token_id"), *_known(library, special.get("eos_token"))]
         bos_token_id = bos_ids[0] if bos_ids else None
@@ -65,7 +92,7 @@ class Tokenizer:
             bos_token_id=bos_token_id,
             add_bos=_adds_bos(library, config, bos_token_id),
             eos_token_ids=frozenset(eos_ids),
-            chat_template=_read_chat_template(folder, config),
+            chat_template=chat_template,
         )
 
     @property
@@ -122,10 +149,20 @@ def _read_library(path: Path) -> tokenizers.Tokenizer:
             remedy="Download tokenizer.json too, or save the tokenizer in its fast form.",
         )
     try:
-        library = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(
             f"{path} cannot be read", seen=error, remedy="Download the file again."
+        ) from error
+    return _parse_library(text, str(path))
+
+
+def _parse_library(text: str, where: str) -> tokenizers.Tokenizer:
+    try:
+        library = tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises nothing narrower
+        raise CheckpointError(
+            f"{where} cannot be read", seen=error, remedy="Download the file again."
         ) from error
     library.no_truncation()
     library.no_padding()
@@ -167,19 +204,34 @@ def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
     return ids
 
 
-def _read_chat_template(folder: Path, config: Mapping[str, object]) -> jinja2.Template | None:
-    """From chat_template.jinja, else from tokenizer_config.json: a text, or several with names."""
+def chat_template_source(folder: Path, config: Mapping[str, object]) -> object:
+    """From chat_template.jinja, else from tokenizer_config.json: a text, or of several the one
+    named "default"; None where there is none. Raises CheckpointError."""
     path = folder / "chat_template.jinja"
+    if path.exists():
+        try:
+            return path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _bad_template(folder, error) from error
     source = config.get("chat_template")
+    if not isinstance(source, list):
+        return source
     try:
-        if path.exists():
-            source = path.read_text("utf-8")
-        if isinstance(source, list):
-            source = {entry["name"]: entry["template"] for entry in source}.get("default")
+        return {entry["name"]: entry["template"] for entry in source}.get("default")
+    except (LookupError, TypeError) as error:
+        raise _bad_template(folder, error) from error
+
+
+def _compile(source: object, where: Path) -> jinja2.Template | None:
+    try:
         return None if source is None else compile_template(source)
-    except (OSError, *TEMPLATE_ERRORS) as error:
-        raise CheckpointError(
-            f"{folder}: the chat template cannot be read",
-            seen=str(error) or type(error).__name__,
-            remedy="Download chat_template.jinja or tokenizer_config.json again.",
-        ) from error
+    except TEMPLATE_ERRORS as error:
+        raise _bad_template(where, error) from error
+
+
+def _bad_template(where: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"{where}: the chat template cannot be read",
+        seen=str(error) or type(error).__name__,
+        remedy="Download chat_template.jinja or tokenizer_config.json again.",
+    )

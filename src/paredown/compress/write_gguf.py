@@ -1,0 +1,276 @@
+"""Writes a checkpoint as one GGUF file, for llama.cpp and all that is built on it.
+
+As it is: floats stay what they are, int4 codes in symmetric groups of 32 become Q4_0 and int8 ones
+Q8_0, code for code. Or, a float checkpoint, in other formats, quantized as llama.cpp does it. Norms
+and biases are F32, which llama.cpp asks for.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from paredown.compress.size import checkpoint_bits_per_weight
+from paredown.errors import CheckpointError, OutputError, UnsupportedError
+from paredown.formats.dequantize import dequantize
+from paredown.formats.floating import to_weight
+from paredown.formats.gguf_blocks import (
+    BF16,
+    F16,
+    F32,
+    Q4_0,
+    Q8_0,
+    BlockFormat,
+    Bytes,
+    encode,
+    exact_format,
+    quantize_q4_0,
+    quantize_q8_0,
+)
+from paredown.formats.weight import Weight
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.gguf_config import metadata_from_spec
+from paredown.models.gguf_file import write_gguf_file
+from paredown.models.gguf_header import NewTensor
+from paredown.models.gguf_names import (
+    OUTPUT,
+    ROPE_FACTORS,
+    GGUFTensor,
+    gguf_tensors,
+    pair_rows,
+)
+from paredown.models.gguf_rope import rope_factors
+from paredown.models.gguf_vocabulary import Vocabulary, read_vocabulary
+from paredown.spec.model import Rotary
+
+# Called with what is being done and the share of the whole that is done.
+OnProgress = Callable[[str, float], None]
+# Values converted at once: bounds the float temporaries to some tens of megabytes.
+_CHUNK_VALUES = 1 << 22
+# llama.cpp's numbers for what most of a file is.
+_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
+_QUANTIZATION_VERSION = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class GGUFFormats:
+    """Of the linear layers, the output layer and the table of embeddings. Tied embeddings are
+    written once where the last two are the same, else as two tensors."""
+
+    linear: BlockFormat
+    output: BlockFormat
+    embedding: BlockFormat
+
+
+# By the name of the recipe. As in llama.cpp's own files of Q4_0, the output layer and embedding get
+# more bits than the rest; llama.cpp takes Q6_K, of what is written here Q8_0 is the next.
+GGUF_FORMATS: dict[str, GGUFFormats] = {
+    "gguf-f16": GGUFFormats(linear=F16, output=F16, embedding=F16),
+    "gguf-bf16": GGUFFormats(linear=BF16, output=BF16, embedding=BF16),
+    "gguf-q8_0": GGUFFormats(linear=Q8_0, output=Q8_0, embedding=Q8_0),
+    "gguf-q4_0": GGUFFormats(linear=Q4_0, output=Q8_0, embedding=Q8_0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteGGUFResult:
+    """`formats`  how many tensors have each format
+    `clamped`  values beyond the range of F16 that became its largest, by tensor
+    `notes`    what llama.cpp will do otherwise
+    """
+
+    path: Path
+    file_bytes: int
+    bits_per_weight: float
+    formats: Mapping[str, int]
+    clamped: Mapping[str, int]
+    notes: tuple[str, ...]
+
+
+def write_gguf(
+    checkpoint: Checkpoint,
+    output: Path,
+    on_progress: OnProgress | None = None,
+    *,
+    formats: GGUFFormats | None = None,
+    vocabulary: Vocabulary | None = None,
+    overwrite: bool = False,
+) -> WriteGGUFResult:
+    """Writes the file `output`, which appears whole or not at all. `formats` None keeps every
+    weight exactly; `vocabulary` None takes the tokenizer beside the weights.
+
+    Raises UnsupportedError, naming the module, for what GGUF or llama.cpp cannot hold, and for
+    `formats` of a checkpoint that is quantized; OutputError when `output` exists and may not be
+    replaced, or cannot be written.
+    """
+    _check_output(output, overwrite)
+    if formats is not None and checkpoint.is_quantized:
+        raise UnsupportedError(
+            "the checkpoint is compressed already",
+            seen=str(checkpoint.path),
+            remedy="Quantize the original, so that errors do not add up, or write it as it is.",
+        )
+    metadata = metadata_from_spec(checkpoint.spec)
+    if vocabulary is None:
+        vocabulary = read_vocabulary(checkpoint.path, checkpoint.spec.vocab_size)
+    job = _Job(checkpoint, formats)
+    metadata |= {
+        "general.name": checkpoint.path.stem,
+        "general.file_type": np.uint32(_FILE_TYPES[job.most.name]),
+        "general.quantization_version": np.uint32(_QUANTIZATION_VERSION),
+        **vocabulary.metadata,
+    }
+    report = on_progress or (lambda what, share: None)
+    write_gguf_file(output, metadata, [new for _, new in job.tensors], job.rows(report))
+    written = Checkpoint.open(output)
+    return WriteGGUFResult(
+        path=output,
+        file_bytes=written.file_bytes,
+        bits_per_weight=checkpoint_bits_per_weight(written, checkpoint.spec),
+        formats=job.counts(),
+        clamped=job.clamped,
+        notes=vocabulary.notes,
+    )
+
+
+class _Job:
+    """The tensors with their formats, found out before anything is written."""
+
+    def __init__(self, checkpoint: Checkpoint, formats: GGUFFormats | None) -> None:
+        self._checkpoint = checkpoint
+        self._specs = checkpoint.weight_specs()
+        self.clamped: dict[str, int] = {}
+        self.tensors = [
+            (tensor, NewTensor(name=tensor.name, block=block, shape=tensor.shape))
+            for tensor in self._list(formats)
+            for block in [self._format(tensor, formats)]
+        ]
+
+    @property
+    def most(self) -> BlockFormat:
+        """What most weights of the layers have."""
+        blocks = [new.block for tensor, new in self.tensors if tensor.layer is not None]
+        return max((F32, F16, BF16, Q4_0, Q8_0), key=lambda one: _num_matrices(blocks, one))
+
+    def counts(self) -> dict[str, int]:
+        names = [new.block.name for _, new in self.tensors]
+        return {name: names.count(name) for name in sorted(set(names))}
+
+    def rows(self, on_progress: OnProgress) -> Iterator[Bytes]:
+        for done, (tensor, new) in enumerate(self.tensors):
+            on_progress("writing", done / len(self.tensors))
+            try:
+                yield self._rows(tensor, new.block)
+            except (CheckpointError, UnsupportedError) as error:
+                raise _in_tensor(tensor, error) from error
+        on_progress("writing", 1.0)
+
+    def _list(self, formats: GGUFFormats | None) -> Iterator[GGUFTensor]:
+        spec, names = self._checkpoint.spec, self._checkpoint.names
+        for tensor in gguf_tensors(spec, names):
+            yield tensor
+            if tensor.role == "embedding":
+                if spec.tied_embeddings and formats and formats.output != formats.embedding:
+                    yield replace(tensor, name=OUTPUT, role="output")
+                assert isinstance(spec.positions, Rotary)
+                factors = rope_factors(spec.positions, spec.head_dim)
+                if factors is not None:
+                    yield GGUFTensor(
+                        name=ROPE_FACTORS,
+                        our_name=ROPE_FACTORS,
+                        role="rope",
+                        layer=None,
+                        shape=factors.shape,
+                    )
+
+    def _format(self, tensor: GGUFTensor, formats: GGUFFormats | None) -> BlockFormat:
+        if len(tensor.shape) == 1:
+            return F32
+        if formats is None:
+            try:
+                return exact_format(self._specs[tensor.our_name.removesuffix(".weight")])
+            except UnsupportedError as error:
+                raise _in_tensor(tensor, error) from error
+        by_role = {"embedding": formats.embedding, "output": formats.output}
+        block = by_role.get(tensor.role, formats.linear)
+        if tensor.shape[1] % block.block_columns:
+            raise UnsupportedError(
+                f"{tensor.our_name}: {block.name} does not fit this weight",
+                seen=f"{tensor.shape[1]} columns in blocks of {block.block_columns}",
+                remedy="Use gguf-bf16 or gguf-f16.",
+            )
+        return block
+
+    def _rows(self, tensor: GGUFTensor, block: BlockFormat) -> Bytes:
+        """[rows, bytes] as they lie in the file."""
+        if len(tensor.shape) == 1:
+            rows_OB = self._vector(tensor).view(np.uint8).reshape(tensor.shape[0], -1)
+        else:
+            rows_OB = self._convert(tensor, self._weight(tensor), block)
+        return pair_rows(rows_OB, tensor.paired_heads) if tensor.paired_heads else rows_OB
+
+    def _vector(self, tensor: GGUFTensor) -> np.ndarray:
+        spec = self._checkpoint.spec
+        if tensor.role == "rope":
+            assert isinstance(spec.positions, Rotary)
+            values = rope_factors(spec.positions, spec.head_dim)
+        else:
+            values = self._checkpoint.vector(tensor.role, tensor.layer)
+        assert values is not None, tensor.name
+        return np.ascontiguousarray(values, np.float32)
+
+    def _weight(self, tensor: GGUFTensor) -> Weight:
+        if tensor.layer is not None:
+            return self._checkpoint.linear(tensor.role, tensor.layer)
+        if tensor.role == "output":
+            return self._checkpoint.output()
+        return self._checkpoint.embedding()
+
+    def _convert(self, tensor: GGUFTensor, weight: Weight, block: BlockFormat) -> Bytes:
+        """Some rows at a time."""
+        if not weight.spec.is_quantized and weight.spec == block.spec:
+            return encode(weight)[1]
+        if weight.spec.is_quantized:
+            found, rows_OB = encode(weight)
+            assert found is block
+            return rows_OB
+        num_rows, num_columns = weight.shape
+        chunk_rows = max(1, _CHUNK_VALUES // num_columns)
+        parts = []
+        for start in range(0, num_rows, chunk_rows):
+            part = replace(weight, values_OI=weight.values_OI[start : start + chunk_rows])
+            parts.append(encode(self._quantize(tensor, dequantize(part), block))[1])
+        return np.concatenate(parts)
+
+    def _quantize(self, tensor: GGUFTensor, values_OI: np.ndarray, block: BlockFormat) -> Weight:
+        if block is Q4_0:
+            return quantize_q4_0(values_OI)
+        if block is Q8_0:
+            return quantize_q8_0(values_OI)
+        assert block.spec.dtype in ("fp32", "fp16", "bf16")
+        weight, num_clamped = to_weight(values_OI, block.spec.dtype)
+        if num_clamped:
+            self.clamped[tensor.our_name] = self.clamped.get(tensor.our_name, 0) + num_clamped
+        return weight
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    if output.exists() and (output.is_dir() or not overwrite):
+        raise OutputError(
+            f"the output {output} exists already",
+            seen="a folder" if output.is_dir() else "a file",
+            remedy="Choose another name, or remove it.",
+        )
+
+
+def _num_matrices(blocks: list[BlockFormat], block: BlockFormat) -> int:
+    """F32 is every vector's too, so it counts last."""
+    return -1 if block is F32 and set(blocks) != {F32} else blocks.count(block)
+
+
+def _in_tensor(
+    tensor: GGUFTensor, error: CheckpointError | UnsupportedError
+) -> CheckpointError | UnsupportedError:
+    what = f"{tensor.our_name}: {error.what}"
+    return type(error)(what, seen=error.seen, remedy=error.remedy)

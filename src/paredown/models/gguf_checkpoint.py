@@ -1,0 +1,159 @@
+"""A GGUF file as the checkpoint it was made from: config, spec, and tensors under our names."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from paredown.errors import CheckpointError
+from paredown.formats.gguf_blocks import BlockFormat, decode
+from paredown.formats.tensor import StoredDType, StoredTensor
+from paredown.models.config import family_from_config, spec_from_config
+from paredown.models.gguf_config import config_from_metadata
+from paredown.models.gguf_file import MappedGGUF, read_gguf
+from paredown.models.gguf_names import ROPE_FACTORS, GGUFTensor, gguf_tensors, unpair_rows
+from paredown.models.names import Names
+from paredown.spec.model import ModelSpec
+
+SUFFIX = ".gguf"
+PREFIX = "model."
+_REMEDY = "Convert the model to GGUF again, or download the file again."
+_FLOATS: dict[str, StoredDType] = {"F32": "F32", "F16": "F16", "BF16": "BF16"}
+
+
+class GGUFTensors(Mapping[str, StoredTensor]):
+    """The model's tensors by our names. Floats are as everywhere; blocks are U8, [rows, bytes].
+    Rows lie in our order: where the file pairs them, they are put back when asked for."""
+
+    def __init__(self, file: MappedGGUF, tensors: list[GGUFTensor]) -> None:
+        self._file = file
+        self._tensors = {tensor.our_name: tensor for tensor in tensors}
+
+    def __getitem__(self, name: str) -> StoredTensor:
+        tensor = self._tensors[name]
+        block = self._file.places[tensor.name].block
+        rows_OB = self._file.rows(tensor.name)
+        if tensor.paired_heads:
+            rows_OB = unpair_rows(rows_OB.reshape(tensor.shape[0], -1), tensor.paired_heads)
+        if block.is_quantized:
+            return StoredTensor(dtype="U8", array=rows_OB)
+        values = decode(rows_OB, block).values_OI.reshape(tensor.shape)
+        return StoredTensor(dtype=_FLOATS[block.name], array=values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GGUFModel:
+    """`blocks`: the formats of all tensors, by our names. `notes`: what is done otherwise than the
+    file asks."""
+
+    file: MappedGGUF
+    config: Mapping[str, object]
+    spec: ModelSpec
+    names: Names
+    tensors: Mapping[str, StoredTensor]
+    blocks: Mapping[str, BlockFormat]
+    notes: tuple[str, ...]
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a path names a GGUF file, by its suffix."""
+    return path.suffix.lower() == SUFFIX and not path.is_dir()
+
+
+def open_gguf(path: Path) -> GGUFModel:
+    """Maps the file and checks names, shapes and formats of all tensors against its metadata; the
+    weights are not read. Raises CheckpointError or UnsupportedError."""
+    file = read_gguf(path)
+    shapes = {name: place.shape for name, place in file.places.items()}
+    factors = None
+    if ROPE_FACTORS in file.places:
+        _check_float_vector(file, ROPE_FACTORS)
+        factors = decode(file.rows(ROPE_FACTORS), file.places[ROPE_FACTORS].block).values_OI[0]
+        factors = factors.astype(np.float32)
+    config = config_from_metadata(file.metadata, shapes, factors, str(path))
+    if config["vocab_size"] == 0:
+        raise _missing(file, "token_embd.weight")
+    spec = spec_from_config(config)
+    _check_factors(file, spec, factors)
+    names = Names(family=family_from_config(config), prefix=PREFIX)
+    tensors = _check_tensors(file, spec, names)
+    blocks = {tensor.our_name: file.places[tensor.name].block for tensor in tensors}
+    return GGUFModel(
+        file=file,
+        config=config,
+        spec=spec,
+        names=names,
+        tensors=GGUFTensors(file, tensors),
+        blocks=blocks,
+        notes=_notes(blocks),
+    )
+
+
+def _check_tensors(file: MappedGGUF, spec: ModelSpec, names: Names) -> list[GGUFTensor]:
+    """A file that claims endless layers ends at the first missing tensor."""
+    found = []
+    for tensor in gguf_tensors(spec, names):
+        if tensor.name not in file.places:
+            raise _missing(file, tensor.name)
+        place = file.places[tensor.name]
+        if place.shape != tensor.shape:
+            raise CheckpointError(
+                f"{file.path}: tensor {tensor.name!r} has the wrong shape",
+                seen=f"{list(place.shape)}, the metadata ask for {list(tensor.shape)}",
+                remedy=_REMEDY,
+            )
+        if len(tensor.shape) == 1:
+            _check_float_vector(file, tensor.name)
+        found.append(tensor)
+    unknown = file.places.keys() - {tensor.name for tensor in found} - {ROPE_FACTORS}
+    if unknown:
+        raise CheckpointError(
+            f"{file.path}: tensor {min(unknown)!r} is not part of the model that the metadata "
+            "describe",
+            seen=f"{len(unknown)} such tensors",
+            remedy=_REMEDY,
+        )
+    return found
+
+
+def _check_float_vector(file: MappedGGUF, name: str) -> None:
+    place = file.places[name]
+    if place.block.is_quantized or len(place.shape) != 1:
+        raise CheckpointError(
+            f"{file.path}: tensor {name!r} must be a vector of floats",
+            seen=f"{place.block.name} {list(place.shape)}",
+            remedy=_REMEDY,
+        )
+
+
+def _check_factors(file: MappedGGUF, spec: ModelSpec, factors: np.ndarray | None) -> None:
+    if factors is not None and 2 * len(factors) != spec.head_dim:
+        raise CheckpointError(
+            f"{file.path}: tensor {ROPE_FACTORS!r} has the wrong shape",
+            seen=f"{len(factors)} factors for heads of {spec.head_dim}",
+            remedy=_REMEDY,
+        )
+
+
+def _missing(file: MappedGGUF, name: str) -> CheckpointError:
+    return CheckpointError(
+        f"{file.path}: tensor {name!r} is missing",
+        seen=f"{len(file.places)} tensors",
+        remedy=_REMEDY,
+    )
+
+
+def _notes(blocks: Mapping[str, BlockFormat]) -> tuple[str, ...]:
+    counts = Counter(block.name for block in blocks.values() if not block.is_exact)
+    return tuple(
+        f"{count} tensors in {name} are dequantized to fp32: there is no kernel for that format"
+        for name, count in sorted(counts.items())
+    )

@@ -1,0 +1,103 @@
+"""GGUF files: read as a memory map, written so that a file is either whole or not there."""
+
+import mmap
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import CheckpointError, OutputError
+from paredown.models.gguf_header import (
+    GGUFHeader,
+    GGUFPlace,
+    NewTensor,
+    Value,
+    build_header,
+    damaged,
+    padding,
+    parse_header,
+)
+from paredown.models.safetensors_file import WRITE_BYTES, sync_folder
+
+
+class MappedGGUF:
+    """One file. Rows are read-only views of the mapped file."""
+
+    def __init__(
+        self, path: Path, mapped: mmap.mmap, header: GGUFHeader, stat: os.stat_result
+    ) -> None:
+        """`stat` is what the system said of the file when it was mapped."""
+        self.path = path
+        self.stat = stat
+        self.file_bytes = len(mapped)
+        self.metadata: Mapping[str, Value] = header.metadata
+        self.places: Mapping[str, GGUFPlace] = header.places
+        self._mapped = mapped
+
+    @property
+    def raw(self) -> npt.NDArray[np.uint8]:
+        """The whole file."""
+        return np.frombuffer(self._mapped, np.uint8)
+
+    def rows(self, name: str) -> npt.NDArray[np.uint8]:
+        """A tensor's rows as they are stored, [rows, bytes]; a vector is one row."""
+        place = self.places[name]
+        num_bytes = place.end - place.start
+        flat = np.frombuffer(self._mapped, np.uint8, num_bytes, place.start)
+        return flat.reshape(-1, place.block.row_bytes(place.shape[-1]))
+
+
+def read_gguf(path: Path) -> MappedGGUF:
+    """Maps a file; its head is checked whole, the data are not touched. Raises CheckpointError for
+    a file that is missing, cannot be read or is damaged, UnsupportedError for one of another
+    version or with tensors of a type that is not read here."""
+    try:
+        with path.open("rb") as file:
+            stat = os.fstat(file.fileno())
+            if stat.st_size == 0:
+                raise damaged(path, "it is empty", "0 bytes")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read",
+            seen=error.strerror or error,
+            remedy="Check that the file exists and that you may read it.",
+        ) from error
+    return MappedGGUF(path, mapped, parse_header(path, memoryview(mapped)), stat)
+
+
+def write_gguf_file(
+    path: Path,
+    metadata: Mapping[str, Value],
+    tensors: Sequence[NewTensor],
+    rows: Iterable[npt.NDArray[np.uint8]],
+) -> None:
+    """Writes beside `path`, then renames: on any failure `path` is as it was and nothing else is
+    left. `rows` gives each tensor's bytes in the order of `tensors`, so one at a time is in memory.
+    Raises OutputError when the system cannot write (disk full, no permission, ...)."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(build_header(metadata, tensors))
+            for tensor, one in zip(tensors, rows, strict=True):
+                assert one.nbytes == tensor.num_bytes, tensor.name
+                flat = np.ascontiguousarray(one).reshape(-1)
+                for start in range(0, flat.size, WRITE_BYTES):
+                    file.write(flat[start : start + WRITE_BYTES].data)
+                file.write(bytes(padding(tensor.num_bytes)))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OutputError(
+                f"{path} could not be written",
+                seen=error.strerror or error,
+                remedy="Free some space or choose another place; nothing was left behind.",
+            ) from error
+        raise

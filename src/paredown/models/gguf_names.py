@@ -1,0 +1,114 @@
+"""What GGUF calls the tensors of a model, and how their rows lie there.
+
+Architecture "llama" turns neighbouring columns of a head by its rotary positions, ours halves of a
+head, so the rows of q and k lie as 0, d/2, 1, d/2 + 1, ... of each head there.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.models.contents import vector_tensor
+from paredown.models.names import Names
+from paredown.models.roles import layer_vectors, model_vectors
+from paredown.spec.model import ModelSpec
+
+EMBEDDING = "token_embd.weight"
+OUTPUT = "output.weight"
+FINAL_NORM = "output_norm"
+ROPE_FACTORS = "rope_freqs.weight"
+LINEARS = {
+    "q": "attn_q",
+    "k": "attn_k",
+    "v": "attn_v",
+    "o": "attn_output",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "down": "ffn_down",
+}
+NORMS = {
+    "attention_norm": "attn_norm",
+    "mlp_norm": "ffn_norm",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+}
+# Our families whose rows lie in pairs; mistral is "llama" there.
+PAIRED_FAMILIES = ("llama", "mistral")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GGUFTensor:
+    """`name` there, `our_name` in a Hugging Face folder. `paired_heads`: the number of heads whose
+    rows lie in pairs, 0 for rows in order."""
+
+    name: str
+    our_name: str
+    role: str
+    layer: int | None
+    shape: tuple[int, ...]
+    paired_heads: int = 0
+
+
+def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
+    """Every tensor of the model once, layer by layer; a tied output layer is not there."""
+    table = (spec.vocab_size, spec.hidden_size)
+    yield _outside_layers(EMBEDDING, f"{names.embedding}.weight", "embedding", table)
+    if not spec.tied_embeddings:
+        yield _outside_layers(OUTPUT, f"{names.output}.weight", "output", table)
+    for role, size in model_vectors(spec).items():
+        our_name = vector_tensor(spec, names, role, None)
+        yield _outside_layers(_suffixed(FINAL_NORM, role), our_name, role, (size,))
+    for layer in range(spec.num_layers):
+        yield from _layer_tensors(spec, names, layer)
+
+
+def unpair_rows(rows_OB: npt.NDArray[np.uint8], num_heads: int) -> npt.NDArray[np.uint8]:
+    """Rows of each head from neighbours to halves."""
+    num_rows, num_bytes = rows_OB.shape
+    pairs = rows_OB.reshape(num_heads, num_rows // num_heads // 2, 2, num_bytes)
+    return pairs.swapaxes(1, 2).reshape(num_rows, num_bytes)
+
+
+def pair_rows(rows_OB: npt.NDArray[np.uint8], num_heads: int) -> npt.NDArray[np.uint8]:
+    """Rows of each head from halves to neighbours: 0, d/2, 1, d/2 + 1, ..."""
+    num_rows, num_bytes = rows_OB.shape
+    halves = rows_OB.reshape(num_heads, 2, num_rows // num_heads // 2, num_bytes)
+    return halves.swapaxes(1, 2).reshape(num_rows, num_bytes)
+
+
+def _outside_layers(name: str, our_name: str, role: str, shape: tuple[int, ...]) -> GGUFTensor:
+    return GGUFTensor(name=name, our_name=our_name, role=role, layer=None, shape=shape)
+
+
+def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTensor]:
+    for role, shape in spec.linear_shapes().items():
+        yield GGUFTensor(
+            name=f"blk.{layer}.{LINEARS[role]}.weight",
+            our_name=f"{names.linear(role, layer)}.weight",
+            role=role,
+            layer=layer,
+            shape=shape,
+            paired_heads=_paired_heads(spec, role),
+        )
+    for role, size in layer_vectors(spec).items():
+        owner = role.rsplit(".", 1)[0]
+        yield GGUFTensor(
+            name=f"blk.{layer}.{_suffixed((LINEARS | NORMS)[owner], role)}",
+            our_name=vector_tensor(spec, names, role, layer),
+            role=role,
+            layer=layer,
+            shape=(size,),
+            paired_heads=_paired_heads(spec, owner),
+        )
+
+
+def _suffixed(name: str, role: str) -> str:
+    return f"{name}.{role.rsplit('.', 1)[1]}"
+
+
+def _paired_heads(spec: ModelSpec, role: str) -> int:
+    if spec.family not in PAIRED_FAMILIES:
+        return 0
+    return {"q": spec.num_heads, "k": spec.num_kv_heads}.get(role, 0)

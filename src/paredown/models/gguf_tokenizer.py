@@ -1,0 +1,226 @@
+"""The tokenizer in a GGUF file's metadata as the files of a Hugging Face folder, and back.
+
+`tokenizer.ggml.*` is what llama.cpp reads: tokens with types and merges ("gpt2", byte-level BPE,
+cut into words by a rule of llama.cpp's own that `pre` names) or tokens with scores ("llama", that
+is SentencePiece's BPE). `tokenizer.huggingface.json`, where it is there, is tokenizer.json whole,
+and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+"""
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.models.families.fields import Fields
+from paredown.models.gguf_config import BOS, EOS, EOT, plain_value
+from paredown.models.gguf_header import Value
+from paredown.models.gguf_words import WORD_RULES
+
+JSON = "tokenizer.huggingface.json"
+CHAT_TEMPLATE = "tokenizer.chat_template"
+ADD_BOS = "tokenizer.ggml.add_bos_token"
+MODEL, PRE, TOKENS, SCORES, TYPES, MERGES, UNKNOWN, SPACE_PREFIX = (
+    f"tokenizer.ggml.{name}"
+    for name in (
+        "model", "pre", "tokens", "scores", "token_type", "merges", "unknown_token_id",
+        "add_space_prefix",
+    )
+)  # fmt: skip
+NORMAL, UNKNOWN_TYPE, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+# SentencePiece's space.
+SPACE = "▁"
+_REMEDY = "Convert the model to GGUF again, or download the file again."
+
+
+def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, str]:
+    """tokenizer.json, tokenizer_config.json and generation_config.json. Raises CheckpointError for
+    metadata that lack something, UnsupportedError for a tokenizer that is not read here."""
+    fields = Fields(
+        {key: plain_value(value) for key, value in metadata.items() if key not in _LARGE}, where
+    )
+    tokens = _strings(metadata, TOKENS, where)
+    config: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    numbered: dict[str, object] = {}
+    for name, key in (("bos", BOS), ("eos", EOS), ("unk", UNKNOWN)):
+        if fields.config.get(key) is not None:
+            token_id = fields.integer(key, minimum=0)
+            if token_id >= len(tokens):
+                raise fields.wrong(key, f"an id below {len(tokens)}")
+            config[f"{name}_token"] = tokens[token_id]
+            if name != "unk":
+                numbered[f"{name}_token_id"] = token_id
+    if EOT in fields.config and "eos_token_id" in numbered:
+        ends = {numbered["eos_token_id"], fields.integer(EOT, minimum=0)}
+        numbered["eos_token_id"] = sorted(ends, key=str) if len(ends) > 1 else ends.pop()
+    is_spm = fields.text(MODEL) == "llama"
+    config["add_bos_token"] = fields.flag(ADD_BOS, is_spm)
+    if CHAT_TEMPLATE in fields.config:
+        config["chat_template"] = fields.text(CHAT_TEMPLATE)
+    if JSON in metadata:
+        tokenizer = fields.text(JSON)
+    else:
+        tokenizer = json.dumps(_tokenizer(metadata, tokens, fields), ensure_ascii=False)
+    return {
+        "tokenizer.json": tokenizer,
+        "tokenizer_config.json": json.dumps(config, indent=2) + "\n",
+        "generation_config.json": json.dumps(numbered, indent=2) + "\n",
+    }
+
+
+_LARGE = {TOKENS, SCORES, TYPES, MERGES}
+
+
+def _tokenizer(
+    metadata: Mapping[str, Value], tokens: list[str], fields: Fields
+) -> dict[str, object]:
+    """tokenizer.json from the parts that llama.cpp reads."""
+    if len(set(tokens)) != len(tokens):
+        raise CheckpointError(
+            f"{fields.where}: a token occurs twice in {TOKENS}", seen=len(tokens), remedy=_REMEDY
+        )
+    types = _numbers(metadata, TYPES, fields.where, len(tokens), NORMAL)
+    kind = fields.text(MODEL)
+    if kind == "gpt2":
+        parts = _byte_level(metadata, tokens, fields)
+    elif kind == "llama":
+        parts = _sentence_piece(metadata, tokens, fields)
+    else:
+        raise UnsupportedError(
+            f"{fields.where} has a tokenizer that is not read here",
+            seen=kind,
+            remedy=f"Known are gpt2 (byte-level BPE) and llama (SentencePiece BPE), and {JSON}.",
+        )
+    special = (CONTROL, USER_DEFINED) if kind == "gpt2" else (CONTROL, USER_DEFINED, UNKNOWN_TYPE)
+    added = [
+        {
+            "id": token_id,
+            "content": tokens[token_id],
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": bool(types[token_id] != USER_DEFINED),
+        }
+        for token_id in np.flatnonzero(np.isin(types, special)).tolist()
+    ]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts}
+
+
+def _byte_level(
+    metadata: Mapping[str, Value], tokens: list[str], fields: Fields
+) -> dict[str, object]:
+    pre = fields.text(PRE, "default")
+    if pre not in WORD_RULES:
+        raise UnsupportedError(
+            f"{fields.where} cuts text into words by a rule that is not known here",
+            seen=f"{PRE} {pre!r}",
+            remedy=f"Known rules: {', '.join(WORD_RULES)}; or a file with {JSON}.",
+        )
+    rule = WORD_RULES[pre]
+    merges = [merge.split(" ") for merge in _strings(metadata, MERGES, fields.where)]
+    _check_merges(merges, set(tokens), fields.where)
+    pattern = {"type": "Split", "pattern": {"Regex": rule.pattern}, "behavior": "Isolated"}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    return {
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{**pattern, "invert": False}, {**byte_level, "use_regex": False}],
+        },
+        "post_processor": None,
+        "decoder": {**byte_level, "use_regex": True},
+        "model": _bpe(tokens, merges, ignore_merges=rule.ignores_merges),
+    }
+
+
+def _sentence_piece(
+    metadata: Mapping[str, Value], tokens: list[str], fields: Fields
+) -> dict[str, object]:
+    """SentencePiece joins the neighbours whose union has the highest score, so the merges are all
+    ways to cut a token into two others, in the order of its score."""
+    scores = _numbers(metadata, SCORES, fields.where, len(tokens), 0.0)
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
+    ranked: list[tuple[float, int, int, list[str]]] = []
+    for token, score in zip(tokens, scores.tolist(), strict=True):
+        for cut in range(1, len(token)):
+            left, right = token[:cut], token[cut:]
+            if left in ids and right in ids:
+                ranked.append((-score, ids[left], ids[right], [left, right]))
+    ranked.sort()
+    normalizers: list[dict[str, object]] = [
+        {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+    ]
+    decoders: list[dict[str, object]] = [
+        {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+    ]
+    if fields.flag(SPACE_PREFIX, True):
+        normalizers.insert(0, {"type": "Prepend", "prepend": SPACE})
+        decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    has_unknown = fields.config.get(UNKNOWN) is not None
+    unknown = tokens[fields.integer(UNKNOWN, minimum=0)] if has_unknown else None
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": {
+            **_bpe(tokens, [merge for *_, merge in ranked], ignore_merges=False),
+            "unk_token": unknown,
+            "fuse_unk": True,
+            "byte_fallback": True,
+        },
+    }
+
+
+def _bpe(tokens: list[str], merges: list[list[str]], *, ignore_merges: bool) -> dict[str, object]:
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": ignore_merges,
+        "vocab": {token: token_id for token_id, token in enumerate(tokens)},
+        "merges": merges,
+    }
+
+
+def _check_merges(merges: list[list[str]], tokens: set[str], where: str) -> None:
+    for merge in merges:
+        if len(merge) != 2 or not {*merge, "".join(merge)} <= tokens:
+            raise CheckpointError(
+                f"{where}: {MERGES} joins what are no tokens",
+                seen=" ".join(merge)[:200],
+                remedy=_REMEDY,
+            )
+
+
+def _strings(metadata: Mapping[str, Value], key: str, where: str) -> list[str]:
+    value = metadata.get(key)
+    if not isinstance(value, list) or not value:
+        raise CheckpointError(
+            f"{where} lacks {key}, a list of strings",
+            seen="nothing" if value is None else type(value).__name__,
+            remedy=_REMEDY,
+        )
+    return value
+
+
+def _numbers(
+    metadata: Mapping[str, Value], key: str, where: str, size: int, default: float
+) -> np.ndarray:
+    value = metadata.get(key)
+    if value is None:
+        return np.full(size, default)
+    if not isinstance(value, np.ndarray) or len(value) != size or not np.isfinite(value).all():
+        raise CheckpointError(
+            f"{where}: {key} does not have one number for each token",
+            seen=f"{len(value)} values" if isinstance(value, list | np.ndarray) else value,
+            remedy=_REMEDY,
+        )
+    return value

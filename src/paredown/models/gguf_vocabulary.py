@@ -1,0 +1,190 @@
+"""A checkpoint's tokenizer as GGUF metadata for llama.cpp, with tokenizer.json whole beside it."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from paredown.errors import UnsupportedError
+from paredown.models.gguf_checkpoint import is_gguf
+from paredown.models.gguf_config import BOS, EOS, EOT
+from paredown.models.gguf_file import read_gguf
+from paredown.models.gguf_header import Value
+from paredown.models.gguf_tokenizer import (
+    ADD_BOS,
+    BYTE,
+    CHAT_TEMPLATE,
+    CONTROL,
+    JSON,
+    MERGES,
+    MODEL,
+    NORMAL,
+    PRE,
+    SCORES,
+    SPACE_PREFIX,
+    TOKENS,
+    TYPES,
+    UNKNOWN,
+    UNKNOWN_TYPE,
+    UNUSED,
+    USER_DEFINED,
+)
+from paredown.models.gguf_words import GPT2_PATTERN, LLAMA_CPP_RULES, LlamaCppRule
+from paredown.models.json_file import read_json_object, read_optional_json_object
+from paredown.models.tokenizer import Tokenizer, chat_template_source
+
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+# Below the score of every merge: a token that no merge makes is never to be made.
+_NO_SCORE = -1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """`notes`: what llama.cpp will do otherwise than the tokenizer."""
+
+    metadata: dict[str, Value]
+    notes: tuple[str, ...] = ()
+
+
+def read_vocabulary(path: Path, vocab_size: int) -> Vocabulary:
+    """Of the folder or GGUF file `path`, whose table of embeddings has `vocab_size` rows. Raises
+    CheckpointError for files that are damaged, UnsupportedError for a tokenizer that llama.cpp has
+    no like of."""
+    if is_gguf(path):
+        stored = read_gguf(path).metadata
+        return Vocabulary(
+            metadata={key: value for key, value in stored.items() if key.startswith("tokenizer.")}
+        )
+    library = read_json_object(path / "tokenizer.json")
+    tokenizer = Tokenizer.open(path)
+    model = library.get("model")
+    if not isinstance(model, dict) or model.get("type") != "BPE":
+        raise _unsupported("a model that is not BPE", model)
+    tokens, types = _tokens(library, model, vocab_size)
+    metadata: dict[str, Value] = {TOKENS: tokens, TYPES: types}
+    rule = LlamaCppRule(pre="")
+    if model.get("byte_fallback"):
+        metadata |= _sentence_piece(library, model, tokens)
+    else:
+        rule = _word_rule(library, model)
+        metadata |= {MODEL: "gpt2", PRE: rule.pre, MERGES: [" ".join(m) for m in _merges(model)]}
+    special, notes = _special_tokens(path, tokenizer)
+    metadata |= special
+    template = chat_template_source(path, read_optional_json_object(path / "tokenizer_config.json"))
+    if isinstance(template, str):
+        metadata[CHAT_TEMPLATE] = template
+    metadata[JSON] = (path / "tokenizer.json").read_text("utf-8")
+    notes += [] if rule.difference is None else [rule.difference]
+    return Vocabulary(metadata=metadata, notes=tuple(notes))
+
+
+def _tokens(
+    library: Mapping[str, object], model: Mapping[str, object], vocab_size: int
+) -> tuple[list[str], np.ndarray]:
+    """One for each row of the table of embeddings, with its type."""
+    vocabulary, added = model.get("vocab"), library.get("added_tokens")
+    assert isinstance(vocabulary, dict), "the tokenizer's library read it"
+    assert isinstance(added, list | None)
+    texts = {token_id: text for text, token_id in vocabulary.items()}
+    kinds = dict.fromkeys(texts, NORMAL)
+    if model.get("byte_fallback"):
+        kinds |= {i: BYTE for i, text in texts.items() if _BYTE_TOKEN.fullmatch(text)}
+        unknown = model.get("unk_token")
+        kinds |= {i: UNKNOWN_TYPE for i, text in texts.items() if text == unknown}
+    for entry in added or []:
+        texts[entry["id"]] = entry["content"]
+        if kinds.get(entry["id"]) != UNKNOWN_TYPE:
+            kinds[entry["id"]] = CONTROL if entry["special"] else USER_DEFINED
+    if max(texts) >= vocab_size:
+        seen = f"token {max(texts)}, {vocab_size} rows"
+        raise _unsupported("more tokens than the table of embeddings has rows", seen)
+    tokens = [texts.get(token_id, f"[PAD{token_id}]") for token_id in range(vocab_size)]
+    types = [kinds.get(token_id, UNUSED) for token_id in range(vocab_size)]
+    return tokens, np.array(types, np.int32)
+
+
+def _word_rule(library: Mapping[str, object], model: Mapping[str, object]) -> LlamaCppRule:
+    """Raises UnsupportedError for words that llama.cpp has no rule for."""
+    if library.get("normalizer") not in (None, {"type": "NFC"}):
+        raise _unsupported("a normalizer", library["normalizer"])
+    pre = library.get("pre_tokenizer")
+    parts = pre.get("pretokenizers", [pre]) if isinstance(pre, dict) else []
+    pattern = None
+    match parts:
+        case [{"type": "ByteLevel", "add_prefix_space": False, **rest}]:
+            pattern = GPT2_PATTERN if rest.get("use_regex", True) else None
+        case [
+            {"type": "Split", "pattern": {"Regex": str(regex)}, "behavior": "Isolated", **rest},
+            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+        ] if not rest.get("invert", False):
+            pattern = regex
+    rule = LLAMA_CPP_RULES.get((pattern or "", bool(model.get("ignore_merges"))))
+    if rule is None:
+        raise _unsupported("words that llama.cpp has no rule for", pre)
+    return rule
+
+
+def _sentence_piece(
+    library: Mapping[str, object], model: Mapping[str, object], tokens: list[str]
+) -> dict[str, Value]:
+    """Scores in the order of the merges: the union of two neighbours comes first as its merge
+    does."""
+    scores = dict.fromkeys(tokens, _NO_SCORE)
+    for rank, merge in enumerate(_merges(model)):
+        scores["".join(merge)] = max(scores["".join(merge)], -1.0 - rank)
+    found: dict[str, Value] = {
+        MODEL: "llama",
+        PRE: "default",
+        SCORES: np.array([scores[token] for token in tokens], np.float32),
+        SPACE_PREFIX: _has_space_prefix(library),
+    }
+    unknown = model.get("unk_token")
+    if unknown in tokens:
+        found[UNKNOWN] = np.uint32(tokens.index(str(unknown)))
+    return found
+
+
+def _has_space_prefix(library: Mapping[str, object]) -> bool:
+    normalizer, pre = library.get("normalizer"), library.get("pre_tokenizer")
+    match normalizer, pre:
+        case {"type": "Sequence", "normalizers": [{"type": "Prepend"}, {"type": "Replace"}]}, None:
+            return True
+        case {"type": "Sequence", "normalizers": [{"type": "Replace"}]}, None:
+            return False
+        case None, {"type": "Metaspace", "split": False, "prepend_scheme": str(scheme)}:
+            return scheme != "never"
+    raise _unsupported("words that llama.cpp has no rule for", [normalizer, pre])
+
+
+def _merges(model: Mapping[str, object]) -> list[list[str]]:
+    """Pairs; older files have them as texts with a space between."""
+    merges = model.get("merges")
+    assert isinstance(merges, list), "the tokenizer's library read it"
+    return [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in merges]
+
+
+def _special_tokens(path: Path, tokenizer: Tokenizer) -> tuple[dict[str, Value], list[str]]:
+    found: dict[str, Value] = {ADD_BOS: tokenizer.add_bos}
+    if tokenizer.bos_token_id is not None:
+        found[BOS] = np.uint32(tokenizer.bos_token_id)
+    ids = set(tokenizer.eos_token_ids)
+    configured = read_json_object(path / "config.json").get("eos_token_id")
+    first = configured[0] if isinstance(configured, list) and configured else configured
+    ordered = sorted(ids, key=lambda token_id: (token_id != first, token_id))
+    found |= {key: np.uint32(one) for key, one in zip((EOS, EOT), ordered, strict=False)}
+    if len(ordered) <= 2:
+        return found, []
+    lost = ", ".join(map(str, ordered[2:]))
+    return found, [f"GGUF names two tokens that end a text; not written: {lost}"]
+
+
+def _unsupported(what: str, seen: object) -> UnsupportedError:
+    return UnsupportedError(
+        f"the tokenizer cannot be written as GGUF: it has {what}",
+        seen=json.dumps(seen, ensure_ascii=False)[:200],
+        remedy="Written are byte-level BPE in the words of GPT-2, Llama 3, Qwen2 and the packaged "
+        "models, and SentencePiece BPE.",
+    )

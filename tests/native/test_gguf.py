@@ -1,0 +1,93 @@
+"""GGUF files on the native core: negative scales, quantized tables, and the packed cache."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from paredown.compress.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.memory_plan import plan_memory
+from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.packed_cache import CacheConfig
+from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import Decoder
+from paredown.models.gguf_vocabulary import Vocabulary
+from paredown.spec.kv import KVSpec
+from tiny_models import VARIANTS, VOCAB_SIZE
+
+IDS = np.random.default_rng(1).integers(0, VOCAB_SIZE, 24).tolist()
+
+
+def write(folder: Path, variant: str, formats: str) -> Path:
+    VARIANTS[variant](folder / "source", torch.float32, 0)
+    write_gguf(
+        Checkpoint.open(folder / "source"),
+        folder / "model.gguf",
+        formats=GGUF_FORMATS[formats],
+        vocabulary=Vocabulary(metadata={}),
+    )
+    return folder / "model.gguf"
+
+
+def native_logits(executor: NativeExecutor) -> np.ndarray:
+    pages = list(range(executor.num_pages))
+    return executor.step([SequenceSlice(token_ids=IDS, start=0, pages=pages, num_logits=len(IDS))])
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+def test_negative_scales_run_on_every_instruction_set(
+    isa: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
+    checkpoint = Checkpoint.open(write(tmp_path, "llama-tied", "gguf-q4_0"))
+    scales = checkpoint.linear("up", 0).scales_OG
+    assert scales is not None
+    assert scales.min() < 0 < scales.max()
+    check_logits(checkpoint, atol=2e-2)
+
+
+@pytest.mark.parametrize("formats", ["gguf-q8_0", "gguf-f16"])
+@pytest.mark.parametrize("variant", ["llama-tied", "qwen2", "qwen3"])
+def test_the_core_runs_a_file_as_the_decoder_does(
+    variant: str, formats: str, tmp_path: Path
+) -> None:
+    checkpoint = Checkpoint.open(write(tmp_path, variant, formats))
+    # The decoder's weights are rounded to fp16, the dtype of the scales, the core's are not.
+    check_logits(checkpoint, atol=1e-4 if formats == "gguf-f16" else 2e-2)
+
+
+def check_logits(checkpoint: Checkpoint, atol: float) -> None:
+    with torch.no_grad():
+        expected = Decoder.from_checkpoint(checkpoint)(torch.tensor([IDS]))[0].numpy()
+    exact = load_executor(checkpoint, num_pages=8, kv_dtype="fp32", activations="fp32")
+    spread = expected.std()
+    np.testing.assert_allclose(native_logits(exact) / spread, expected / spread, atol=atol)
+    rounded = load_executor(checkpoint, num_pages=8, kv_dtype="fp32")
+    np.testing.assert_allclose(native_logits(rounded) / spread, expected / spread, atol=0.3)
+
+
+@pytest.mark.parametrize("variant", ["llama-tied", "qwen2"])
+def test_the_plan_is_what_the_core_holds(variant: str, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(write(tmp_path, variant, "gguf-q8_0"))
+    plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
+    executor = load_executor(checkpoint, num_pages=8)
+    assert plan.weight_bytes == pytest.approx(executor.weight_bytes, rel=0.15)
+    assert plan.embedding_bytes == 2 * VOCAB_SIZE * checkpoint.spec.hidden_size
+
+
+@pytest.mark.parametrize("variant", ["llama-tied", "qwen2"])
+def test_packed_weights_are_kept_in_the_users_folder_alone(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = write(tmp_path, variant, "gguf-q4_0")
+    first = load_executor(Checkpoint.open(path), num_pages=8, cache=CacheConfig(min_bytes=0))
+    first.wait_for_cache()
+    second = load_executor(Checkpoint.open(path), num_pages=8, cache=CacheConfig(min_bytes=0))
+    assert (first.weights_from, second.weights_from) == ("checkpoint", "cache")
+    np.testing.assert_array_equal(native_logits(first), native_logits(second))
+    assert list((tmp_path / "cache" / "paredown").glob("*.packed"))
+    assert not (tmp_path / ".paredown").exists()
