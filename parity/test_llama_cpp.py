@@ -49,7 +49,7 @@ def _quiet() -> None:
 
 class Theirs:
     """llama.cpp with keys and values in F32, so that its rounding of inputs alone is seen, and with
-    weights as they lie in the file: repacked for AMX, version 0.3.36 dies of an illegal instruction
+    weights as they lie in the file: repacked, version 0.3.36 dies of an illegal instruction
     in some places."""
 
     def __init__(self, path: Path, *, vocab_only: bool = False) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paredown.compress.compress import compress
 from paredown.compress.convert import convert
 from paredown.compress.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
-from paredown.errors import UnsupportedError
-from paredown.formats.dequantize import dequantize
+from paredown.errors import ConfigError, UnsupportedError
+from paredown.formats.dequantize import dequantize, unrounded
 from paredown.formats.gguf_blocks import BF16, Q4_0
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -38,3 +39,19 @@ def test_a_quantized_table_becomes_floats_or_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"embed_tokens: the embedding is quantized"):
         convert(source, tmp_path / "ct", "compressed-tensors")
     assert not (tmp_path / "ct").exists()
+
+
+def test_calibrated_codes_become_q4_0(tmp_path: Path) -> None:
+    compress(Checkpoint.open(resolve_model(None)), tmp_path / "int4", "int4-g32")
+    source = Checkpoint.open(tmp_path / "int4")
+    with pytest.raises(ConfigError, match=r"m\.gguf"):
+        convert(source, tmp_path / "m", "gguf")
+    convert(source, tmp_path / "m.gguf", "gguf")
+    found = Checkpoint.open(tmp_path / "m.gguf")
+    for role in ("q", "down"):
+        expected, written = source.linear(role, 1), found.linear(role, 1)
+        np.testing.assert_array_equal(unrounded(written), unrounded(expected))
+    with pytest.raises(UnsupportedError, match="compressed already"):
+        convert(source, tmp_path / "n.gguf", "gguf-q8_0")
+    convert(Checkpoint.open(resolve_model(None)), tmp_path / "n.gguf", "gguf-q8_0")
+    assert Checkpoint.open(tmp_path / "n.gguf").linear("q", 0).spec.name == "int8-g32"

@@ -17,9 +17,11 @@ EXAMPLES = """examples:
   paredown convert my-model-gptq -o my-model --to compressed-tensors
   paredown convert my-model-int4 -o my-model-gptq --to gptq
   paredown convert my-model-awq -o my-model-bf16 --to bf16 --json
+  paredown convert my-model-int4-g32 -o my-model.gguf --to gguf     # Q4_0, code for code
+  paredown convert my-model -o my-model.gguf --to gguf-q8_0         # floats, as llama.cpp rounds
 
 Between quantized formats no number changes; what the target cannot hold is refused, with the name
-of the layer. bf16, fp16 and fp32 dequantize.
+of the layer. bf16, fp16 and fp32 dequantize; gguf-NAME quantizes floats.
 """
 
 

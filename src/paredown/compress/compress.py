@@ -109,12 +109,7 @@ def compress(
     job = _Job(source, recipe, schemes, finish or (lambda folder: None))
     if not recipe.needs_calibration:
         return job.write(output, overwrite, report)
-    if calibration is None:
-        raise ConfigError(
-            "the recipe needs a calibration text",
-            seen=recipe.name,
-            remedy="Give one (Calibration), or use a recipe without calibration.",
-        )
+    calibration = _required(calibration, recipe)
     check_output_folder(output, overwrite)
     memory = predict_memory(
         source.spec,
@@ -143,6 +138,16 @@ def compress(
             report(what, _WALK_SHARE + (1 - _WALK_SHARE) * share)
 
         return job.write(output, overwrite, rest, calibration.source, memory.total)
+
+
+def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
+    if calibration is None:
+        raise ConfigError(
+            "the recipe needs a calibration text",
+            seen=recipe.name,
+            remedy="Give one (Calibration), or use a recipe without calibration.",
+        )
+    return calibration
 
 
 class _Job:

@@ -14,8 +14,25 @@ from paredown.compress.float_folder import write_floats
 from paredown.compress.quantized_folder import OnProgress, write_quantized
 from paredown.compress.quantized_targets import AWQ, COMPRESSED_TENSORS, GPTQ, GPTQ_V2
 from paredown.compress.size import checkpoint_bits_per_weight
+from paredown.compress.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
+
+GGUF_SUFFIX = ".gguf"
+
+
+def _gguf(
+    formats: GGUFFormats | None, source: Checkpoint, output: Path, on_progress: OnProgress
+) -> Mapping[str, int]:
+    """`formats` None keeps every code; the others quantize floats as llama.cpp does."""
+    if output.suffix != GGUF_SUFFIX:
+        raise ConfigError(
+            "a GGUF checkpoint is one file, whose name ends so",
+            seen=output,
+            remedy=f"Name it {output.with_suffix(GGUF_SUFFIX)}.",
+        )
+    return write_gguf(source, output, on_progress, formats=formats).clamped
+
 
 # What a target returns: values beyond its range that became its largest, by tensor.
 Clamped = Mapping[str, int]
@@ -25,6 +42,8 @@ TARGETS: dict[str, Callable[[Checkpoint, Path, OnProgress], Clamped]] = {
     "gptq": partial(write_quantized, GPTQ),
     "gptq-v2": partial(write_quantized, GPTQ_V2),
     "awq": partial(write_quantized, AWQ),
+    "gguf": partial(_gguf, None),
+    **{name: partial(_gguf, formats) for name, formats in GGUF_FORMATS.items()},
     "bf16": partial(write_floats, "bf16"),
     "fp16": partial(write_floats, "fp16"),
     "fp32": partial(write_floats, "fp32"),
