@@ -1,6 +1,6 @@
 """Searched widths against one width for all, and against the search turned round.
 
-    python -m benchmarks.mixed_precision --data $PAREDOWN_DATA [--average-bits 4] [--json]
+    python -m benchmarks.mixed_precision --data $PAREDOWN_DATA [--average-bits 3 4] [--json]
 
 Losses of each part and width are measured on the beginning of valid.txt; the assignments are then
 measured on the beginning of test.txt, which the search has not seen, as `paredown eval` does (its
@@ -24,6 +24,7 @@ from paredown.models.tokenizer import Tokenizer
 from paredown.optimize.mixed_precision import (
     WIDTHS,
     Assignment,
+    PartChoices,
     assign_average_bits,
     formats_of_widths,
     measure_choices,
@@ -37,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="?")
     parser.add_argument("--data", type=Path, required=True, help="what $PAREDOWN_DATA names")
-    parser.add_argument("--average-bits", type=float, default=4.0)
+    parser.add_argument("--average-bits", type=int, nargs="+", default=[4])
     parser.add_argument("--group-size", type=int, default=128)
     parser.add_argument("--search-tokens", type=int, default=4096)
     parser.add_argument("--test-tokens", type=int, default=16384)
@@ -59,15 +60,13 @@ def main() -> None:
         RTN(),
         _show,
     )
-    uniform = Assignment(
-        parts=tuple(one.part for one in found),
-        chosen=tuple(one.choices[WIDTHS.index(round(args.average_bits))] for one in found),
-    )
-    assignments = {
-        "uniform": uniform,
-        "searched": assign_average_bits(found, args.average_bits),
-        "reversed": reverse_assignment(found, args.average_bits),
-    }
+    assignments: dict[str, Assignment] = {}
+    for bits in args.average_bits:
+        assignments |= {
+            f"uniform {bits}": _uniform(found, bits),
+            f"searched {bits}": assign_average_bits(found, bits),
+            f"reversed {bits}": reverse_assignment(found, bits),
+        }
     variants = [_variant(checkpoint, decoder, one) for one in assignments.values()]
     whole = text(test, args.test_tokens, checkpoint.spec.max_positions)
     qualities, plain = measure_variants(decoder, variants, whole, on_progress=_show)
@@ -75,20 +74,29 @@ def main() -> None:
     for (name, one), quality in zip(assignments.items(), qualities, strict=True):
         rows.append(_row(name, one, quality))
     widths = {
-        part.name: choice.spec.bits
-        for part, choice in zip(
-            assignments["searched"].parts, assignments["searched"].chosen, strict=True
-        )
+        name: {
+            part.name: choice.spec.bits for part, choice in zip(one.parts, one.chosen, strict=True)
+        }
+        for name, one in assignments.items()
+        if name.startswith("searched")
     }
     if args.json:
-        print(json.dumps({"rows": rows, "searched": widths, "protocol": whole.protocol}, indent=2))
+        print(json.dumps({"rows": rows, "widths": widths, "protocol": whole.protocol}, indent=2))
         return
     print("  ".join(f"{name:>14}" for name in rows[0]))
     for row in rows:
         cells = (f"{one:.5g}" if isinstance(one, float) else str(one) for one in row.values())
         print("  ".join(f"{cell:>14}" for cell in cells))
-    print("; ".join(f"{name}: {bits}" for name, bits in widths.items()))
+    for name, by_part in widths.items():
+        print(name, "; ".join(f"{part}: {bits}" for part, bits in by_part.items()), sep=": ")
     print(whole.protocol)
+
+
+def _uniform(found: list[PartChoices], bits: int) -> Assignment:
+    return Assignment(
+        parts=tuple(one.part for one in found),
+        chosen=tuple(one.choices[WIDTHS.index(bits)] for one in found),
+    )
 
 
 def _variant(checkpoint: Checkpoint, decoder: Decoder, assignment: Assignment) -> Variant:

@@ -36,7 +36,7 @@ from paredown.optimize.sensitivity import (
 )
 from paredown.spec.weight import ScaleDType, WeightSpec
 
-WIDTHS = (2, 3, 4, 5, 6, 8)
+WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,15 +102,15 @@ class Assignment:
 
 
 def formats_of_widths(group_size: int, *, symmetric: bool = True) -> tuple[WeightSpec, ...]:
-    """Integer formats of all widths with groups of that size; 8 bits need none. Raises ConfigError
-    for a group size that no format has."""
+    """Integer formats of all widths with groups of that size. Raises ConfigError for one that no
+    format has."""
     ending = f"-g{group_size}" + ("" if symmetric else "-asym")
-    names = [f"int{bits}{ending}" for bits in WIDTHS if bits != 8]
+    names = [f"int{bits}{ending}" for bits in WIDTHS]
     if names[0] not in FORMATS:
         raise ConfigError(
             "no format has such groups", seen=group_size, remedy="Use groups of 32, 64 or 128."
         )
-    return (*(FORMATS[name] for name in names), FORMATS["int8" if symmetric else "int8-asym"])
+    return tuple(FORMATS[name] for name in names)
 
 
 def measure_choices(
