@@ -4,12 +4,12 @@ import json
 import resource
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from paredown import __version__
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.models.checkpoint import Checkpoint
@@ -29,7 +29,7 @@ def main(folder: str, tokens: str, output: str) -> None:
                 "seconds": seconds,
                 "peak_bytes": peak_bytes,
                 "predicted_bytes": result.predicted_bytes,
-                "versions": f"paredown {__version__}, torch {torch.__version__}",
+                "versions": f"paredown {version('paredown')}, torch {torch.__version__}",
             }
         )
     )

@@ -74,7 +74,7 @@ def test_each_method_reads_its_own() -> None:
         assert read(section, NAMES) == read_quantization(section, NAMES)
 
 
-@pytest.mark.parametrize("method", [None, "aqlm", ["gptq"], {}])
+@pytest.mark.parametrize("method", [None, "exl2", ["gptq"], {}])
 def test_other_methods_are_refused(method: object) -> None:
     with pytest.raises(UnsupportedError, match="quant_method"):
         read_quantization({"quant_method": method}, NAMES)

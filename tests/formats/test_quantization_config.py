@@ -98,7 +98,7 @@ PRESETS = {
     "W8A16": "int8-g128",
     "W8A8": "w8a8",
     "INT8": "w8a8",
-    "W4A8": "int4-g128-on-int8_row",
+    "W4A8": "w4a8-g128",
     "FP8_DYNAMIC": "fp8",
 }
 

@@ -45,8 +45,8 @@ NAMED: dict[str, Recipe] = {
 
 # For the help of every verb that takes recipes.
 SYNTAX = (
-    "[METHOD-]FORMAT, where FORMAT is bf16, fp16, fp32, fp8, fp8-g128, w8a8 or w8a8-static (8-bit "
-    "activations too), or int8 to int1 with one scale per row or group of "
+    "[METHOD-]FORMAT, where FORMAT is bf16, fp16, fp32, fp8, fp8-g128, w8a8, w8a8-static, w4a8 or "
+    "w4a8-g128 (8-bit activations too), or int8 to int1 with one scale per row or group of "
     f"{', '.join(map(str, GROUP_SIZES))}: int8, int4-g128, int3-g32-asym; METHOD is one or more of "
     f"{', '.join([*TRANSFORMS, *QUANTIZERS])}; {HEAD_MARK}FORMAT adds the output layer: "
     f"int4-g128{HEAD_MARK}int8; {KV_MARK}FORMAT says how keys and values are kept; or one of "

@@ -15,11 +15,15 @@ FORMATS: dict[str, WeightSpec] = {
         WeightSpec(dtype="fp8"),
         WeightSpec(dtype="fp8", group_size=128),
         WeightSpec(dtype="int8", activations="int8_row"),
+        WeightSpec(dtype="int4", activations="int8_row"),
+        WeightSpec(dtype="int4", group_size=128, activations="int8_row"),
         *(
             WeightSpec(dtype=dtype, group_size=group_size, symmetric=symmetric)
             for dtype, group_size, symmetric in product(
                 INTEGERS, (None, *GROUP_SIZES), (True, False)
             )
+            # By compressed-tensors' convention every weight would become 0 (docs/formats.md).
+            if symmetric is False or dtype != "int1"
         ),
     )
 }

@@ -40,8 +40,8 @@ ACTIVATIONS: dict[WeightDType, tuple[ActivationDType, ...]] = {
 HELD_AS: dict[WeightDType, WeightDType] = {"int7": "int8", "int1": "int2"}
 # The native core sums whole blocks of so many columns under one scale.
 KERNEL_COLUMNS = 32
-# The field's name for 8-bit weights and activations, one scale per row of each.
-_W8A8: dict[ActivationDType, str] = {"int8_row": "w8a8", "int8_static": "w8a8-static"}
+# What the field's names of integer weights for 8-bit inputs (w8a8, w4a8-g128) end in.
+_A8: dict[ActivationDType, str] = {"int8_row": "", "int8_static": "-static"}
 _AUTO = cast("ActivationDType", "auto")
 
 
@@ -88,11 +88,12 @@ class WeightSpec:
 
     @property
     def name(self) -> str:
-        """'bf16', 'int8', 'int8-asym', 'int4-g128', 'int4-g32-asym', 'fp8', 'w8a8', ..."""
+        """'bf16', 'int8', 'int8-asym', 'int4-g128', 'int4-g32-asym', 'fp8', 'w8a8', 'w4a8-g128', ..."""
         group = "" if self.group_size is None else f"-g{self.group_size}"
-        plain = f"{self.dtype}{group}" + ("" if self.symmetric else "-asym")
+        suffix = group + ("" if self.symmetric else "-asym")
+        plain = f"{self.dtype}{suffix}"
         if self.activations == self.possible_activations[0]:
             return plain
-        if plain == "int8" and self.activations in _W8A8:
-            return _W8A8[self.activations]
+        if self.activations in _A8:
+            return f"w{self.bits}a8{suffix}{_A8[self.activations]}"
         return f"{plain}-on-{self.activations}"
