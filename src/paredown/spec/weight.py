@@ -88,7 +88,7 @@ class WeightSpec:
 
     @property
     def name(self) -> str:
-        """'bf16', 'int8', 'int8-asym', 'int4-g128', 'int4-g32-asym', 'fp8', 'w8a8', 'w4a8-g128', ..."""
+        """'bf16', 'int8-asym', 'int4-g32-asym', 'fp8', 'w8a8', 'w4a8-g128', ..."""
         group = "" if self.group_size is None else f"-g{self.group_size}"
         suffix = group + ("" if self.symmetric else "-asym")
         plain = f"{self.dtype}{suffix}"
