@@ -12,8 +12,8 @@ from packing_reference import awq_values, gptq_values
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.column_order import NOTE
 from paredown.formats.dequantize import dequantize, unrounded
+from paredown.formats.stored.column_order import NOTE
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder, read_state

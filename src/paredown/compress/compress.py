@@ -31,9 +31,9 @@ from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.compress.stored_weight import stored_tensors
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm_config import write_aqlm
 from paredown.formats.floating import cast
-from paredown.formats.quantization_config import quantization_config
+from paredown.formats.stored.aqlm_config import write_aqlm
+from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint

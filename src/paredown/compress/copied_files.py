@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 from paredown.errors import CheckpointError
-from paredown.models.gguf_checkpoint import is_gguf
-from paredown.models.gguf_file import read_gguf
-from paredown.models.gguf_tokenizer import hugging_face_files
+from paredown.models.gguf.checkpoint import is_gguf
+from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.spec.weight import ScaleDType
 
 # Files that are copied when the source has them; a model card speaks of the source alone.

@@ -8,9 +8,9 @@ from paredown.compress.quantize.aqlm import AQLM, half_dtype
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import HEAD, LAYERS, QuantizeStep, Recipe
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm import AdditiveSpec
 from paredown.formats.integer import group_columns
-from paredown.formats.quantization_config import check_mixture
+from paredown.formats.stored.aqlm import AdditiveSpec
+from paredown.formats.stored.compressed_tensors_section import check_mixture
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import WeightSpec

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from paredown.formats import aqlm, compressed_tensors
-from paredown.formats.aqlm import AdditiveWeight
 from paredown.formats.dequantize import unrounded
+from paredown.formats.stored import aqlm, compressed_tensors
+from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 

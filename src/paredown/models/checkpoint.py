@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError
-from paredown.formats import gguf_blocks, gptq_config
+from paredown.formats import gguf_blocks
 from paredown.formats.gguf_blocks import BlockFormat
-from paredown.formats.quant_methods import read_quantization
-from paredown.formats.stored_form import Quantization, StoredForm
+from paredown.formats.stored import gptq_config
+from paredown.formats.stored.quant_methods import read_quantization
+from paredown.formats.stored.stored_form import Quantization, StoredForm
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.config import family_from_config, spec_from_config
@@ -24,7 +25,7 @@ from paredown.models.contents import (
     vector_tensor,
 )
 from paredown.models.families.fields import Fields
-from paredown.models.gguf_checkpoint import is_gguf, open_gguf
+from paredown.models.gguf.checkpoint import is_gguf, open_gguf
 from paredown.models.json_file import read_json_object, read_optional_json_object
 from paredown.models.mapped_file import MappedFile
 from paredown.models.module_tensors import ModuleTensors, named_after

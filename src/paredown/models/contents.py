@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paredown.errors import CheckpointError
-from paredown.formats.stored_form import Quantization, StoredForm
+from paredown.formats.stored.stored_form import Quantization, StoredForm
 from paredown.models.module_tensors import ModuleTensors, named_after
 from paredown.models.names import Names
 from paredown.models.roles import (

@@ -27,7 +27,7 @@ from paredown.evaluate.text import EvalText
 from paredown.formats.table import FORMATS, bits_per_weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
-from paredown.optimize.parts import Part, find_parts
+from paredown.optimize.model_parts import Part, find_parts
 from paredown.optimize.sensitivity import (
     check_source,
     quantized_weight,

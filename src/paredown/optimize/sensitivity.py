@@ -24,7 +24,7 @@ from paredown.evaluate.text import EvalText
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
-from paredown.optimize.parts import PART_KINDS, Part, PartKind, find_parts
+from paredown.optimize.model_parts import PART_KINDS, Part, PartKind, find_parts
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
 

@@ -24,9 +24,9 @@ from paredown.compress.quantize.method import Target, Transform
 from paredown.compress.schemes import Scheme
 from paredown.compress.stored_weight import stored_tensors, values_at_work
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.aqlm import AdditiveWeight
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
+from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from paredown.compress.activations import round_input
-from paredown.compress.calibrate.observation import check_sample, observe, positions, sample_inputs
+from paredown.compress.calibrate.input_sample import check_sample, observe, positions, sample_inputs
 from paredown.compress.grid import storable_scales
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import linear_weight, replaced, rescale

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from paredown.errors import UnsupportedError
-from paredown.formats.awq import BITS, CODES, AWQForm
-from paredown.formats.section import (
+from paredown.formats.stored.awq import BITS, CODES, AWQForm
+from paredown.formats.stored.section import (
     check_any_codes,
     damaged,
     flag,
@@ -29,8 +29,8 @@ _BACKENDS = (None, "autoawq", "auto", "gemm")
 
 @dataclass(frozen=True, kw_only=True)
 class AWQConfig:
-    """Which linear modules are quantized (formats/stored_form.py): those that have codes in the
-    files."""
+    """Which linear modules are quantized (formats/stored/stored_form.py): those that have codes in
+    the files."""
 
     spec: WeightSpec
     tensor_names: Collection[str]

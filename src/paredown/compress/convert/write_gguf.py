@@ -30,18 +30,18 @@ from paredown.formats.gguf_blocks import (
 )
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.gguf_config import metadata_from_spec
-from paredown.models.gguf_file import write_gguf_file
-from paredown.models.gguf_header import NewTensor
-from paredown.models.gguf_names import (
+from paredown.models.gguf.config import metadata_from_spec
+from paredown.models.gguf.file import write_gguf_file
+from paredown.models.gguf.header import NewTensor
+from paredown.models.gguf.names import (
     OUTPUT,
     ROPE_FACTORS,
     GGUFTensor,
     gguf_tensors,
     pair_rows,
 )
-from paredown.models.gguf_rope import rope_factors
-from paredown.models.gguf_vocabulary import Vocabulary, read_vocabulary
+from paredown.models.gguf.rope import rope_factors
+from paredown.models.gguf.vocabulary import Vocabulary, read_vocabulary
 from paredown.spec.model import Rotary
 
 # Called with what is being done and the share of the whole that is done.

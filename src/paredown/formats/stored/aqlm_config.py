@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm import (
+from paredown.formats.floating import to_weight
+from paredown.formats.stored.aqlm import (
     CODEBOOKS,
     CODES,
     SCALES,
@@ -12,9 +13,8 @@ from paredown.formats.aqlm import (
     decode,
     dequantize,
 )
-from paredown.formats.floating import to_weight
-from paredown.formats.section import check_any_codes, damaged, refuse_others, whole_number
-from paredown.formats.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor
+from paredown.formats.stored.section import check_any_codes, damaged, refuse_others, whole_number
+from paredown.formats.stored.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor
 from paredown.formats.weight import Weight
 from paredown.spec.kv import KVDType
 from paredown.spec.weight import ScaleDType, WeightSpec
@@ -33,7 +33,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class AdditiveForm:
-    """How one module is stored (formats/stored_form.py)."""
+    """How one module is stored (formats/stored/stored_form.py)."""
 
     additive: AdditiveSpec
     float_dtype: ScaleDType = "fp16"
@@ -69,8 +69,8 @@ class AdditiveForm:
 
 @dataclass(frozen=True, kw_only=True)
 class AQLMConfig:
-    """Which linear modules are stored in codebooks (formats/stored_form.py): those that have codes
-    in the files, all in one form."""
+    """Which linear modules are stored in codebooks (formats/stored/stored_form.py): those that have
+    codes in the files, all in one form."""
 
     form: AdditiveForm
     tensor_names: Collection[str]

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from paredown.compress.convert.packed_modules import PackedModules, naming
+from paredown.compress.convert.quantized_folder import OnProgress
 from paredown.compress.copied_files import copy_files, name_dtype
-from paredown.compress.packed_modules import PackedModules, naming
-from paredown.compress.quantized_folder import OnProgress
 from paredown.compress.shards import write_shards
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, OutputError
-from paredown.models.gguf_header import (
+from paredown.models.gguf.header import (
     GGUFHeader,
     GGUFPlace,
     NewTensor,

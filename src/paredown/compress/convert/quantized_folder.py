@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from paredown.compress.convert.packed_modules import PackedModules, naming
 from paredown.compress.copied_files import copy_files
-from paredown.compress.packed_modules import PackedModules, naming
 from paredown.compress.shards import write_shards
 from paredown.errors import UnsupportedError
 from paredown.formats.tensor import StoredTensor

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from paredown.formats.gptq import CODES, GPTQ_DTYPES, ORDER, GPTQForm, Version
-from paredown.formats.section import (
+from paredown.formats.stored.gptq import CODES, GPTQ_DTYPES, ORDER, GPTQForm, Version
+from paredown.formats.stored.section import (
     check_any_codes,
     damaged,
     flag,
@@ -44,8 +44,8 @@ class GPTQRule:
 
 @dataclass(frozen=True, kw_only=True)
 class GPTQConfig:
-    """Which linear modules are quantized, and how (formats/stored_form.py): those that have codes
-    in the files, in the form of the first rule that matches, else of `spec`."""
+    """Which linear modules are quantized, and how (formats/stored/stored_form.py): those that have
+    codes in the files, in the form of the first rule that matches, else of `spec`."""
 
     spec: WeightSpec
     version: Version
