@@ -293,10 +293,11 @@ def test_damage_is_named_and_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_exists_is_not_replaced(target: str, tmp_path: Path) -> None:
     write_awq(tmp_path / "in")
-    (tmp_path / "out").mkdir()
+    output = tmp_path / ("out.gguf" if target.startswith("gguf") else "out")
+    output.mkdir()
     with pytest.raises(OutputError, match="exists"):
-        convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", target)
-    assert list((tmp_path / "out").iterdir()) == []
+        convert(Checkpoint.open(tmp_path / "in"), output, target)
+    assert list(output.iterdir()) == []
 
 
 def test_an_unknown_target_is_refused(tmp_path: Path) -> None:
