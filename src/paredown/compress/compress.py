@@ -30,7 +30,7 @@ from paredown.compress.schemes import Scheme, SchemeRow, resolve_schemes, scheme
 from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.compress.stored_weight import stored_tensors
-from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.formats.floating import cast
 from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
@@ -40,12 +40,11 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.content import content_digest
 from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.roles import linear_roles
+from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
 FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
-# Called with what is being done and the share of the whole that is done.
-OnProgress = Callable[[str, float], None]
 # Called with the folder when all is written and checked, before it appears under its name.
 Finish = Callable[[Path], None]
 # The part of a calibrated run that its walk takes.
@@ -211,11 +210,8 @@ class _Job:
         names = list(self._source.tensors)
         for done, name in enumerate(names):
             on_progress("writing", done / len(names))
-            try:
+            with naming(f"tensor {name}"):
                 yield from self._convert(name, self._source.tensors[name])
-            except (CheckpointError, UnsupportedError) as error:
-                what = f"tensor {name}: {error.what}"
-                raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
         yield from self._added(names)
         on_progress("writing", 1.0)
 

@@ -7,7 +7,7 @@ so this is what the weights alone cost. Two layers are in memory at a time.
 Shapes: B windows, T tokens, D hidden size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from paredown.formats.dequantize import dequantize
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Layer, position_inputs, read_layer
+from paredown.progress import OnCount
 from paredown.spec.model import LearnedPositions
 
 
@@ -34,7 +35,7 @@ def layer_errors(
     original: Checkpoint,
     compressed: Checkpoint,
     token_ids_T: Sequence[int],
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: OnCount | None = None,
 ) -> list[LayerError]:
     """On one window of tokens, which the context of both must hold."""
     num_layers = original.spec.num_layers

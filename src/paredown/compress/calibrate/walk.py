@@ -5,8 +5,7 @@ share (q, k, v; o; gate, up; down), each group calibrated on what flows now; the
 inputs, from the layer as it will be stored. This is the one file that walks a model.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +22,7 @@ from paredown.compress.quantize.kv_cache import KVRange
 from paredown.compress.quantize.method import Target, Transform
 from paredown.compress.schemes import Scheme
 from paredown.compress.stored_weight import stored_tensors, values_at_work
-from paredown.errors import CheckpointError, UnsupportedError
+from paredown.errors import naming
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.stored.aqlm import AdditiveWeight
@@ -33,12 +32,11 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.contents import vector_tensor
 from paredown.models.decoder import INPUT_POINTS, make_norm, present
 from paredown.models.roles import layer_vectors, linear_roles
+from paredown.progress import OnProgress
 from paredown.spec.kv import KVFormat
 from paredown.spec.model import LearnedPositions
 from paredown.spec.weight import ScaleDType
 
-# Called with what is being done and the share of the whole walk that is done.
-OnProgress = Callable[[str, float], None]
 # Activations whose rounding is part of the stored scheme, so that calibration sees it. The others
 # are a choice of the executor.
 _ROUNDED = ("int8_row", "int8_static")
@@ -119,7 +117,7 @@ class _LayerWork:
         for number, transform in enumerate(self._plan.transforms):
             name = type(transform).__name__
             self._report(name, 0.4 * number / len(self._plan.transforms))
-            with _naming(f"layer {self._index}"):
+            with naming(f"layer {self._index}"):
                 found = transform.apply(self._block, self._targets())
             self._notes += [f"layer {self._index}: {name}: {note}" for note in found]
         if self._plan.transforms:
@@ -135,7 +133,7 @@ class _LayerWork:
     def _calibrate_kv(self, form: KVFormat) -> None:
         """The scales of keys and values, of the layer as it is now."""
         seen = KVRange()
-        with _naming(f"layer {self._index}"):
+        with naming(f"layer {self._index}"):
             self._block.run(seen.tap, stop_after="v")
         scales = seen.scales("fp8" if form == "fp8-static" else "int8")
         attention = self._plan.source.linear_name("k", self._index).rpartition(".")[0]
@@ -173,7 +171,7 @@ class _LayerWork:
 
         def tap(point: str, x: Tensor) -> Tensor:
             if point in watched:
-                with _naming(f"layer {self._index}, {point}"):
+                with naming(f"layer {self._index}, {point}"):
                     watched[point].add(x)
             return x
 
@@ -194,7 +192,7 @@ class _LayerWork:
                 self._keep_float(name, layer.get_parameter(f"{role}.weight"))
 
     def _keep_float(self, name: str, parameter: Tensor) -> None:
-        with _naming(name):
+        with naming(name):
             result = cast(parameter.float().numpy(), self._plan.float_dtype)
         if result.num_clamped:
             self._notes.append(f"{name}: {result.num_clamped} values clamped")
@@ -222,7 +220,7 @@ def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tu
 def _quantize(
     name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, plan: Plan
 ) -> tuple[Weight | AdditiveWeight, list[str]]:
-    with _naming(name):
+    with naming(name):
         moments = None if seen is None else seen.moments()
         done = scheme.quantizer.quantize(weight_OI, plan.target(scheme), moments)
     weight = done.weight
@@ -279,18 +277,9 @@ def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTe
                 for key in norm.state_dict()
             }
         )
-        with _naming(name):
+        with naming(name):
             for batch_BTD in inputs.batches(batch_size(source.spec, inputs.num_tokens)):
                 seen.add(norm(batch_BTD))
     weight_OI = torch.from_numpy(dequantize(source.output()))
     weight, notes = _quantize(name, weight_OI, plan.head, seen, plan)
     return _named(name, weight), notes
-
-
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Errors of a method say which layer it was."""
-    try:
-        yield
-    except (CheckpointError, UnsupportedError) as error:
-        raise type(error)(f"{name}: {error.what}", seen=error.seen, remedy=error.remedy) from error

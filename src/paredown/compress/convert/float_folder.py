@@ -4,15 +4,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from paredown.compress.convert.packed_modules import PackedModules, naming
-from paredown.compress.convert.quantized_folder import OnProgress
+from paredown.compress.convert.packed_modules import PackedModules
 from paredown.compress.copied_files import copy_files, name_dtype
 from paredown.compress.shards import write_shards
+from paredown.errors import naming
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import output_folder
+from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
 

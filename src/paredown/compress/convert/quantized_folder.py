@@ -6,18 +6,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.compress.convert.packed_modules import PackedModules, naming
+from paredown.compress.convert.packed_modules import PackedModules
 from paredown.compress.copied_files import copy_files
 from paredown.compress.shards import write_shards
-from paredown.errors import UnsupportedError
+from paredown.errors import UnsupportedError, naming
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.progress import OnProgress
 from paredown.spec.weight import WeightSpec
-
-# Called with what is being done and the share of the whole that is done.
-OnProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
