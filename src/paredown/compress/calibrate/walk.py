@@ -8,11 +8,10 @@ inputs, from the layer as it will be stored. This is the one file that walks a m
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from paredown.compress.activations import round_input
+from paredown.compress.activations import round_inputs
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.block import LayerBlock, batch_size, load_block
 from paredown.compress.calibrate.calibration import Calibration
@@ -30,11 +29,10 @@ from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.contents import vector_tensor
-from paredown.models.decoder import INPUT_POINTS, make_norm, present
+from paredown.models.decoder import INPUT_POINTS, embed_tokens, make_norm, present
 from paredown.models.roles import layer_vectors, linear_roles
 from paredown.progress import OnProgress
 from paredown.spec.kv import KVFormat
-from paredown.spec.model import LearnedPositions
 from paredown.spec.weight import ScaleDType
 
 # Activations whose rounding is part of the stored scheme, so that calibration sees it. The others
@@ -155,7 +153,7 @@ class _LayerWork:
             module.weight.data = torch.from_numpy(values_at_work(weight))
             if scheme.spec.activations in _ROUNDED:
                 assert isinstance(weight, Weight)
-                _round_inputs(module, weight)
+                round_inputs(module, weight.spec, weight.input_scale)
             self._notes += notes
             self._tensors |= _named(name, weight)
 
@@ -235,30 +233,12 @@ def _named(name: str, weight: Weight | AdditiveWeight) -> dict[str, StoredTensor
     return {f"{name}.{suffix}": tensor for suffix, tensor in stored_tensors(weight).items()}
 
 
-def _round_inputs(module: nn.Linear, weight: Weight) -> None:
-    """From now on the module reads its inputs as the stored scheme does."""
-
-    def hook(_: nn.Module, arguments: tuple[Tensor]) -> tuple[Tensor]:
-        return (round_input(arguments[0], weight.spec.activations, weight.input_scale),)
-
-    module.register_forward_pre_hook(hook)
-
-
 def _embed(plan: Plan) -> Iterator[Tensor]:
-    """What enters the first layer; only the rows of tokens that occur are read."""
-    source, calibration = plan.source, plan.calibration
-    table, positions = source.embedding(), source.position_embedding()
-    first = 0
-    if isinstance(source.spec.positions, LearnedPositions):
-        first = source.spec.positions.offset
-    size = batch_size(source.spec, calibration.num_tokens)
+    """What enters the first layer."""
+    calibration = plan.calibration
+    size = batch_size(plan.source.spec, calibration.num_tokens)
     for start in range(0, calibration.num_sequences, size):
-        ids_BT = calibration.windows_NT[start : start + size]
-        rows = replace(table, values_OI=np.asarray(table.values_OI[ids_BT.reshape(-1)]))
-        x_BTD = dequantize(rows).reshape(*ids_BT.shape, -1)
-        if positions is not None:
-            x_BTD = x_BTD + positions.to_float32()[first : first + ids_BT.shape[1]]
-        yield torch.from_numpy(x_BTD)
+        yield embed_tokens(plan.source, calibration.windows_NT[start : start + size])
 
 
 def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTensor], list[str]]:
