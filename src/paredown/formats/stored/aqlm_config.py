@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.floating import to_weight
@@ -72,20 +73,12 @@ class AQLMConfig:
     """Which linear modules are stored in codebooks (formats/stored/stored_form.py): those that have
     codes in the files, all in one form."""
 
+    notes: ClassVar[tuple[str, ...]] = ()
+    unread: ClassVar[tuple[str, ...]] = ()
+    kv_dtype: ClassVar[KVDType | None] = None
+
     form: AdditiveForm
     tensor_names: Collection[str]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def kv_dtype(self) -> KVDType | None:
-        return None
 
     def form_for(self, module: str) -> AdditiveForm | None:
         return self.form if f"{module}.{CODES}" in self.tensor_names else None

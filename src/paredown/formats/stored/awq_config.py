@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from paredown.errors import UnsupportedError
 from paredown.formats.stored.awq import BITS, CODES, AWQForm
@@ -32,20 +33,12 @@ class AWQConfig:
     """Which linear modules are quantized (formats/stored/stored_form.py): those that have codes in
     the files."""
 
+    notes: ClassVar[tuple[str, ...]] = ()
+    unread: ClassVar[tuple[str, ...]] = ()
+    kv_dtype: ClassVar[KVDType | None] = None
+
     spec: WeightSpec
     tensor_names: Collection[str]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def kv_dtype(self) -> KVDType | None:
-        return None
 
     def form_for(self, module: str) -> AWQForm | None:
         return AWQForm(spec=self.spec) if f"{module}.{CODES}" in self.tensor_names else None
