@@ -22,7 +22,7 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.walk import Plan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
-from paredown.compress.copied_files import copy_files, name_dtype
+from paredown.compress.folder_files import copy_files, name_dtype, write_config
 from paredown.compress.quantize.method import Target
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
@@ -186,8 +186,7 @@ class _Job:
         with output_folder(output, overwrite) as folder:
             copy_files(source.path, folder)
             write_shards(folder, self._tensors(on_progress))
-            config = json.dumps(self._config(), indent=2) + "\n"
-            (folder / "config.json").write_text(config, "utf-8")
+            write_config(folder, self._config())
             written = Checkpoint.open(folder)
             bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
             self._finish(folder)

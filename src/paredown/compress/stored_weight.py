@@ -1,7 +1,7 @@
 """A finished weight, on a grid or in codebooks: what it is on disk and at work."""
 
-import numpy as np
-import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from paredown.formats.dequantize import unrounded
 from paredown.formats.stored import aqlm, compressed_tensors
@@ -17,8 +17,8 @@ def stored_tensors(weight: Weight | AdditiveWeight) -> dict[str, StoredTensor]:
     return compressed_tensors.encode(weight)
 
 
-def values_at_work(weight: Weight | AdditiveWeight) -> npt.NDArray[np.float32]:
+def values_at_work(weight: Weight | AdditiveWeight) -> Tensor:
     """[O, I], what the native core multiplies with."""
     if isinstance(weight, AdditiveWeight):
-        return aqlm.dequantize(weight)
-    return unrounded(weight)
+        return torch.from_numpy(aqlm.dequantize(weight))
+    return torch.from_numpy(unrounded(weight))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, round_activations
@@ -166,7 +165,7 @@ def quantized_weight(weight_OI: Tensor, name: str, quantizer: Quantizer, target:
     with naming(name):
         group_columns(target.spec, weight_OI.shape[1])
         weight = quantizer.quantize(weight_OI, target, None).weight
-    return torch.from_numpy(values_at_work(weight))
+    return values_at_work(weight)
 
 
 def recovered(row: Sensitivity, table: SensitivityTable) -> float:

@@ -150,7 +150,7 @@ class _LayerWork:
             name = self._plan.source.linear_name(role, self._index)
             seen = statistics.get(INPUT_POINTS[role])
             weight, notes = _quantize(name, module.weight.data, scheme, seen, self._plan)
-            module.weight.data = torch.from_numpy(values_at_work(weight))
+            module.weight.data = values_at_work(weight)
             if scheme.spec.activations in _ROUNDED:
                 assert isinstance(weight, Weight)
                 round_inputs(module, weight.spec, weight.input_scale)

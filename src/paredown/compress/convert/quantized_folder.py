@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paredown.compress.convert.packed_modules import PackedModules
-from paredown.compress.copied_files import copy_files
+from paredown.compress.folder_files import copy_files, write_config
 from paredown.compress.shards import write_shards
 from paredown.errors import UnsupportedError, naming
 from paredown.formats.tensor import StoredTensor
@@ -47,7 +47,7 @@ def write_quantized(
         copy_files(source.path, folder)
         write_shards(folder, _tensors(target, source, modules, on_progress))
         config = {**source.config, "quantization_config": section}
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        write_config(folder, config)
         if target.file is not None:
             (folder / target.file).write_text(json.dumps(section, indent=2) + "\n", "utf-8")
         Checkpoint.open(folder)

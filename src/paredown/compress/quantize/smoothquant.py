@@ -121,7 +121,7 @@ def simulated(
     """The layer with weights and inputs of `targets` rounded, until the block ends. `absmax` by
     point is what static scales are made of."""
     weights = {
-        role: torch.from_numpy(values_at_work(rounding.quantize(weight_OI, target, None).weight))
+        role: values_at_work(rounding.quantize(weight_OI, target, None).weight)
         for role, target in targets.items()
         for weight_OI in [linear_weight(layer, role)]
     }

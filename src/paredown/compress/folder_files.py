@@ -1,6 +1,8 @@
-"""What a new checkpoint folder takes over from its source: files, and the dtype in its config."""
+"""What a new checkpoint folder has beside its tensors: files of its source, and its own config."""
 
+import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from paredown.errors import CheckpointError
@@ -55,3 +57,7 @@ def name_dtype(config: dict[str, object], dtype: ScaleDType) -> None:
         config["torch_dtype"] = name
     if "dtype" in config or "torch_dtype" not in config:
         config["dtype"] = name
+
+
+def write_config(folder: Path, config: Mapping[str, object]) -> None:
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
