@@ -171,7 +171,7 @@ ACTIVATIONS = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": Tru
         ("group.format", None, "format"),
         ("group.targets", ["re:("], "targets"),
         ("group.targets", "Linear", "targets"),
-        ("config.kv_cache_scheme", ACTIVATIONS | {"num_bits": 4}, "kv_cache_scheme"),
+        ("config.kv_cache_scheme", ACTIVATIONS | {"num_bits": 3}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"symmetric": False}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"strategy": "channel"}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"rotated": True}, "rotated"),

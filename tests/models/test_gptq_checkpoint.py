@@ -219,7 +219,7 @@ def test_autogptqs_own_file_is_read_where_the_config_says_nothing(tmp_path: Path
         ({"group_size": 128}, "wrong shape"),
         ({"bits": 8}, "wrong shape"),
         ({"dynamic": {r"-:.*down_proj": {}}}, r"down_proj.weight' is missing"),
-        ({"quant_method": "aqlm"}, "aqlm"),
+        ({"quant_method": "exl2"}, "exl2"),
     ],
 )
 def test_gptq_sections_that_cannot_be_followed(changes, words: str, tmp_path: Path) -> None:

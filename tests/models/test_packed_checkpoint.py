@@ -337,7 +337,7 @@ def test_groups_that_do_not_divide_the_columns(tmp_path: Path) -> None:
     [
         ({"quant_method": "gptq", "bits": 4}, CheckpointError, "qweight"),
         ({"quant_method": "awq"}, CheckpointError, "qweight"),
-        ({"quant_method": "exl2"}, UnsupportedError, "quip"),
+        ({"quant_method": "exl2"}, UnsupportedError, "exl2"),
         ("int4", CheckpointError, "'quantization_config'"),
         ({}, UnsupportedError, "quant_method"),
     ],
