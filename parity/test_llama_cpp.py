@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from gguf_tokenizers import TEXTS, write_byte_level, write_sentence_piece
-from paredown.compress.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native_executor import NativeExecutor, load_executor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.gguf_file import write_gguf_file
-from paredown.models.gguf_tokenizer import JSON, PRE
-from paredown.models.gguf_vocabulary import read_vocabulary
-from paredown.models.gguf_words import WORD_RULES
+from paredown.models.gguf.file import write_gguf_file
+from paredown.models.gguf.tokenizer import JSON, PRE
+from paredown.models.gguf.vocabulary import read_vocabulary
+from paredown.models.gguf.words import WORD_RULES
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
 from paredown.spec.weight import ActivationDType

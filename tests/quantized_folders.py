@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from paredown.compress.shards import write_shards
-from paredown.formats.awq import encode_awq
 from paredown.formats.dequantize import dequantize
-from paredown.formats.gptq import encode_gptq
 from paredown.formats.quantize import quantize
+from paredown.formats.stored.awq import encode_awq
+from paredown.formats.stored.gptq import encode_gptq
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint

@@ -12,7 +12,7 @@ from typing import Literal
 from benchmarks.checkpoints.folder import write_random_checkpoint
 from benchmarks.checkpoints.shapes import CONFIGS
 from paredown.compress.compress import compress
-from paredown.compress.write_gguf import GGUFFormats, write_gguf
+from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
 from paredown.errors import UnsupportedError
 from paredown.formats.gguf_blocks import BF16, F16, Q4_0, Q8_0, BlockFormat
 from paredown.models.checkpoint import Checkpoint

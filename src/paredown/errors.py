@@ -3,6 +3,9 @@
 `assert` elsewhere means a bug of ours; nothing here is ever raised for one.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class ParedownError(Exception):
     """Base of all user-facing errors; the command line prints it and exits with code 2."""
@@ -36,3 +39,15 @@ class RequestError(ParedownError):
 
 class OutputError(ParedownError):
     """An output could not be written (it exists already, the disk is full, ...)."""
+
+
+@contextmanager
+def naming(place: str) -> Iterator[None]:
+    """Puts the tensor, module or layer before what is wrong with it, where that does not say so."""
+    try:
+        yield
+    except (CheckpointError, UnsupportedError) as error:
+        if place in error.what:
+            raise
+        what = f"{place}: {error.what}"
+        raise type(error)(what, seen=error.seen, remedy=error.remedy) from error

@@ -10,8 +10,8 @@ from benchmarks.checkpoints.tokenizer import make_vocabulary
 from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import spec_from_config
-from paredown.models.gguf_names import LINEARS
-from paredown.models.gguf_rope import rope_factors
+from paredown.models.gguf.names import LINEARS
+from paredown.models.gguf.rope import rope_factors
 from paredown.models.tokenizer import Tokenizer
 
 MODELS = ("tiny-llama", "tiny-qwen2")

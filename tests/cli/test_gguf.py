@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paredown.cli.main import main
-from paredown.compress.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 

@@ -17,7 +17,7 @@ from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scal
 from paredown.compress.quantize.method import Moments, Target
 from paredown.compress.quantize.residual_kmeans import kmeans, nearest, residual_kmeans
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm import AdditiveSpec, AdditiveWeight, dequantize
+from paredown.formats.stored.aqlm import AdditiveSpec, AdditiveWeight, dequantize
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import ScaleDType, WeightSpec
 

@@ -9,7 +9,7 @@ import torch
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
-from paredown.compress.convert import convert
+from paredown.compress.convert.convert import convert
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.recipe import QuantizeStep, Recipe
@@ -20,9 +20,9 @@ from paredown.compress.size import weight_bytes
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native_executor import load_executor
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm import decode, dequantize
-from paredown.formats.aqlm_config import NOTE
 from paredown.formats.dequantize import dequantize as dequantize_floats
+from paredown.formats.stored.aqlm import decode, dequantize
+from paredown.formats.stored.aqlm_config import NOTE
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder

@@ -8,7 +8,7 @@ import torch
 
 from awq_reference import clip_group, round_groups, scales_of
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.calibrate.observation import observe
+from paredown.compress.calibrate.input_sample import observe
 from paredown.compress.compress import compress
 from paredown.compress.quantize.awq import (
     AWQ,

@@ -10,11 +10,11 @@ import torch
 from transformers import AutoModelForCausalLM, AwqConfig, GPTQConfig
 
 from paredown.compress.compress import compress
-from paredown.compress.convert import TARGETS, convert
+from paredown.compress.convert.convert import TARGETS, convert
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
-from paredown.formats.column_order import NOTE
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
+from paredown.formats.stored.column_order import NOTE
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.safetensors_file import read_safetensors

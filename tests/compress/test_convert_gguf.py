@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from paredown.compress.compress import compress
-from paredown.compress.convert import convert
-from paredown.compress.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
+from paredown.compress.convert.convert import convert
+from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.dequantize import dequantize, unrounded
 from paredown.formats.gguf_blocks import BF16, Q4_0

@@ -1,8 +1,9 @@
-"""compress/calibrate/moments.py against one product in float64."""
+"""compress/calibrate/moments.py against one product in float64; the largest magnitudes."""
 
 import pytest
 import torch
 
+from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.calibrate.moments import HessianSum
 from paredown.errors import CheckpointError
 
@@ -80,3 +81,12 @@ def test_squares_past_the_largest_float_are_refused() -> None:
     hessian.add(torch.tensor([[1.0, 1e20]]))
     with pytest.raises(CheckpointError, match="column 1"):
         hessian.moments()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_largest_magnitudes_are_of_finite_inputs(bad: float) -> None:
+    statistics = InputStatistics(2)
+    statistics.add(torch.tensor([[1.0, -3.0]]))
+    with pytest.raises(CheckpointError, match="not finite"):
+        statistics.add(torch.tensor([[1.0, bad]]))
+    assert statistics.static_scale("fp32") == pytest.approx(3 / 127.5)

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from paredown.compress.compress import compress
-from paredown.compress.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
+from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.errors import OutputError, UnsupportedError
 from paredown.formats.gguf_blocks import BF16, Q4_0, Q8_0, encode, quantize_q8_0
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.gguf_names import OUTPUT
-from paredown.models.gguf_vocabulary import Vocabulary
+from paredown.models.gguf.names import OUTPUT
+from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.models.resolve import resolve_model
 from paredown.models.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.tokenizer import Tokenizer
@@ -89,7 +89,7 @@ def test_large_weights_are_converted_in_chunks(
             formats=GGUF_FORMATS["gguf-q8_0"],
             vocabulary=NO_WORDS,
         )
-        monkeypatch.setattr("paredown.compress.write_gguf._CHUNK_VALUES", 300)
+        monkeypatch.setattr("paredown.compress.convert.write_gguf._CHUNK_VALUES", 300)
     whole, parts = (gguf.GGUFReader(tmp_path / f"{n}.gguf").tensors for n in ("whole", "parts"))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(one.data, other.data)

@@ -8,14 +8,14 @@ from transformers import AqlmConfig
 from transformers.quantizers.quantizers_utils import should_convert_module
 
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm import (
+from paredown.formats.stored.aqlm import (
     AdditiveSpec,
     AdditiveWeight,
     decode,
     dequantize,
     encode,
 )
-from paredown.formats.aqlm_config import write_aqlm
+from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.tensor import StoredTensor
 
 SPECS = st.builds(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from packing_reference import awq_values
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.awq import AWQForm, encode_awq
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
+from paredown.formats.stored.awq import AWQForm, encode_awq
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from transformers import BitsAndBytesConfig
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.bitsandbytes import (
+from paredown.formats.dequantize import unrounded
+from paredown.formats.quantize import quantize
+from paredown.formats.stored.bitsandbytes import (
     CODES,
     FORMAT,
     ROW_MAXIMA,
@@ -18,8 +20,6 @@ from paredown.formats.bitsandbytes import (
     quantization_config,
     tensor_shapes,
 )
-from paredown.formats.dequantize import unrounded
-from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight

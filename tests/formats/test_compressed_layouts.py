@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.column_order import NOTE
-from paredown.formats.compressed_tensors import CompressedForm
-from paredown.formats.compressed_tensors_config import (
+from paredown.formats.dequantize import dequantize
+from paredown.formats.stored.column_order import NOTE
+from paredown.formats.stored.compressed_tensors import CompressedForm
+from paredown.formats.stored.compressed_tensors_config import (
     FP8_INPUTS,
     FP8_INPUTS_OF_INTEGERS,
     TENSOR_INPUTS,
     read_compressed_tensors,
 )
-from paredown.formats.dequantize import dequantize
-from paredown.formats.kv_scheme import FP8, STATIC_INT
+from paredown.formats.stored.kv_scheme import FP8, STATIC_INT
 from paredown.formats.tensor import StoredTensor
 from paredown.spec.weight import WeightSpec
 from scale_layouts import extremes

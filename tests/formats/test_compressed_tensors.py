@@ -10,10 +10,10 @@ from compressed_tensors.quantization import QuantizationConfig
 from compressed_tensors.quantization.utils.helpers import calculate_qparams
 
 from paredown.errors import CheckpointError
-from paredown.formats.compressed_tensors import encode, form_of, written_form
 from paredown.formats.dequantize import dequantize
-from paredown.formats.quantization_config import quantization_config
 from paredown.formats.quantize import quantize
+from paredown.formats.stored.compressed_tensors import encode, form_of, written_form
+from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from packing_reference import gptq_values
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.column_order import NOTE
 from paredown.formats.dequantize import dequantize
-from paredown.formats.gptq import WRAPPED, GPTQForm, encode_gptq
 from paredown.formats.quantize import quantize
+from paredown.formats.stored.column_order import NOTE
+from paredown.formats.stored.gptq import WRAPPED, GPTQForm, encode_gptq
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec

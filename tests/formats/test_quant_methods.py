@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.errors import ParedownError, UnsupportedError
-from paredown.formats.quant_methods import QUANT_METHODS, read_quantization
-from paredown.formats.quantization_config import quantization_config
+from paredown.formats.stored.compressed_tensors_section import quantization_config
+from paredown.formats.stored.quant_methods import QUANT_METHODS, read_quantization
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
 from quantized_folders import awq_section, gptq_section

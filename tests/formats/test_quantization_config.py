@@ -9,11 +9,11 @@ from compressed_tensors.quantization import QuantizationConfig
 from compressed_tensors.utils.match import match_targets
 
 from paredown.errors import CheckpointError, ParedownError, UnsupportedError
-from paredown.formats.compressed_tensors_config import (
+from paredown.formats.stored.compressed_tensors_config import (
     CompressedTensorsConfig,
     read_compressed_tensors,
 )
-from paredown.formats.quantization_config import quantization_config
+from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
 
@@ -171,7 +171,7 @@ ACTIVATIONS = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": Tru
         ("group.format", None, "format"),
         ("group.targets", ["re:("], "targets"),
         ("group.targets", "Linear", "targets"),
-        ("config.kv_cache_scheme", ACTIVATIONS | {"num_bits": 4}, "kv_cache_scheme"),
+        ("config.kv_cache_scheme", ACTIVATIONS | {"num_bits": 3}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"symmetric": False}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"strategy": "channel"}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"rotated": True}, "rotated"),

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-from paredown.compress.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.gguf_blocks import BLOCK_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
-from paredown.models.gguf_config import metadata_from_spec
-from paredown.models.gguf_file import read_gguf, write_gguf_file
-from paredown.models.gguf_header import NewTensor, Value
-from paredown.models.gguf_names import ROPE_FACTORS
-from paredown.models.gguf_rope import rope_factors, rotary_from_factors
-from paredown.models.gguf_vocabulary import Vocabulary
+from paredown.models.gguf.config import metadata_from_spec
+from paredown.models.gguf.file import read_gguf, write_gguf_file
+from paredown.models.gguf.header import NewTensor, Value
+from paredown.models.gguf.names import ROPE_FACTORS
+from paredown.models.gguf.rope import rope_factors, rotary_from_factors
+from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.models.resolve import resolve_model
 from paredown.spec.model import Rotary
 from tiny_models import VARIANTS, VOCAB_SIZE

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from paredown.errors import CheckpointError, OutputError, UnsupportedError
 from paredown.formats.gguf_blocks import BF16, F32, Q4_0
-from paredown.models.gguf_file import read_gguf, write_gguf_file
-from paredown.models.gguf_header import NewTensor, Value
+from paredown.models.gguf.file import read_gguf, write_gguf_file
+from paredown.models.gguf.header import NewTensor, Value
 
 METADATA: dict[str, Value] = {
     "general.architecture": "llama",
@@ -277,7 +277,7 @@ def test_a_full_disk_is_an_output_error(tmp_path: Path, monkeypatch: pytest.Monk
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("paredown.models.gguf_file.os.fsync", full)
+    monkeypatch.setattr("paredown.models.gguf.file.os.fsync", full)
     with pytest.raises(OutputError, match="No space left"):
         write_sample(tmp_path / "out.gguf")
     assert not list(tmp_path.iterdir())

@@ -10,14 +10,14 @@ import pytest
 import tokenizers
 
 from gguf_tokenizers import PIECES, TEXTS, write_byte_level, write_sentence_piece
-from paredown.compress.write_gguf import write_gguf
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.gguf_file import write_gguf_file
-from paredown.models.gguf_header import Value
-from paredown.models.gguf_tokenizer import JSON, MERGES, PRE, SCORES, TOKENS, TYPES
-from paredown.models.gguf_vocabulary import Vocabulary, read_vocabulary
-from paredown.models.gguf_words import LLAMA_CPP_RULES, WORD_RULES
+from paredown.models.gguf.file import write_gguf_file
+from paredown.models.gguf.header import Value
+from paredown.models.gguf.tokenizer import JSON, MERGES, PRE, SCORES, TOKENS, TYPES
+from paredown.models.gguf.vocabulary import Vocabulary, read_vocabulary
+from paredown.models.gguf.words import LLAMA_CPP_RULES, WORD_RULES
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
 

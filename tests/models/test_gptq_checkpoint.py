@@ -12,8 +12,8 @@ from packing_reference import awq_values, gptq_values
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.column_order import NOTE
 from paredown.formats.dequantize import dequantize, unrounded
+from paredown.formats.stored.column_order import NOTE
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder, read_state
@@ -219,7 +219,7 @@ def test_autogptqs_own_file_is_read_where_the_config_says_nothing(tmp_path: Path
         ({"group_size": 128}, "wrong shape"),
         ({"bits": 8}, "wrong shape"),
         ({"dynamic": {r"-:.*down_proj": {}}}, r"down_proj.weight' is missing"),
-        ({"quant_method": "aqlm"}, "aqlm"),
+        ({"quant_method": "exl2"}, "exl2"),
     ],
 )
 def test_gptq_sections_that_cannot_be_followed(changes, words: str, tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.compressed_tensors import encode
 from paredown.formats.dequantize import dequantize
-from paredown.formats.quantization_config import quantization_config
 from paredown.formats.quantize import quantize
+from paredown.formats.stored.compressed_tensors import encode
+from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
@@ -337,7 +337,7 @@ def test_groups_that_do_not_divide_the_columns(tmp_path: Path) -> None:
     [
         ({"quant_method": "gptq", "bits": 4}, CheckpointError, "qweight"),
         ({"quant_method": "awq"}, CheckpointError, "qweight"),
-        ({"quant_method": "aqlm"}, UnsupportedError, "aqlm"),
+        ({"quant_method": "exl2"}, UnsupportedError, "exl2"),
         ("int4", CheckpointError, "'quantization_config'"),
         ({}, UnsupportedError, "quant_method"),
     ],

@@ -27,6 +27,7 @@ TORCH_DTYPES = {
     "F8_E4M3": torch.float8_e4m3fn,
     "I8": torch.int8,
     "U8": torch.uint8,
+    "I16": torch.int16,
     "I32": torch.int32,
     "I64": torch.int64,
 }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from paredown.compress.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory_plan import plan_memory
 from paredown.engine.native_executor import NativeExecutor, load_executor
@@ -14,7 +14,7 @@ from paredown.engine.packed_cache import CacheConfig
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
-from paredown.models.gguf_vocabulary import Vocabulary
+from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.spec.kv import KVSpec
 from tiny_models import VARIANTS, VOCAB_SIZE
 

@@ -29,7 +29,7 @@ from paredown.optimize.mixed_precision import (
     rounded_when_needed,
     solve,
 )
-from paredown.optimize.parts import PART_KINDS, find_parts
+from paredown.optimize.model_parts import PART_KINDS, find_parts
 from random_text import random_text
 from tiny_models import VARIANTS
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from paredown.cli.notes import tell_notes
-from paredown.compress.convert import TARGETS, ConvertResult, convert
+from paredown.compress.convert.convert import TARGETS, ConvertResult, convert
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.units import format_bytes

@@ -17,7 +17,7 @@ from paredown.evaluate.text import EvalText, choose_text, sampling_pages
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
-from paredown.optimize.parts import PART_KINDS
+from paredown.optimize.model_parts import PART_KINDS
 from paredown.optimize.sensitivity import (
     WINDOW_TOKENS,
     SensitivityResult,

@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.hooks import RemovableHandle
 
 from paredown.errors import ConfigError
 from paredown.formats.floating import MAX_FINITE
 from paredown.formats.fp8 import MAX_FP8
 from paredown.formats.fp8_e5m2 import MAX_E5M2
-from paredown.spec.weight import ActivationDType
+from paredown.spec.weight import ActivationDType, WeightSpec
 
 NumberDType = Literal[
     "int1",
@@ -240,6 +241,17 @@ def round_input(
         return round_activations(x, ActivationGrid(granularity="tensor"), static).values
     group = kernel_group_size(x.shape[-1], group_size)
     return round_activations(x, ActivationGrid(granularity="group", group_size=group)).values
+
+
+def round_inputs(module: nn.Linear, spec: WeightSpec, input_scale: float | None) -> RemovableHandle:
+    """From now on, until the handle is removed, the module reads its inputs as `round_input` leaves
+    them for a weight in `spec`."""
+
+    def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x, activations = inputs[0], spec.activations
+        return (round_input(x, activations, input_scale, group_size=spec.group_size),)
+
+    return module.register_forward_pre_hook(hook)
 
 
 def kernel_group_size(num_columns: int, group_size: int | None) -> int:

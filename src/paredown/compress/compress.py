@@ -22,7 +22,7 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.walk import Plan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
-from paredown.compress.copied_files import copy_files, name_dtype
+from paredown.compress.folder_files import copy_files, name_dtype, write_config
 from paredown.compress.quantize.method import Target
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
@@ -30,22 +30,21 @@ from paredown.compress.schemes import Scheme, SchemeRow, resolve_schemes, scheme
 from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.compress.stored_weight import stored_tensors
-from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm_config import write_aqlm
+from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.formats.floating import cast
-from paredown.formats.quantization_config import quantization_config
+from paredown.formats.stored.aqlm_config import write_aqlm
+from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.content import content_digest
 from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.roles import linear_roles
+from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
 FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
-# Called with what is being done and the share of the whole that is done.
-OnProgress = Callable[[str, float], None]
 # Called with the folder when all is written and checked, before it appears under its name.
 Finish = Callable[[Path], None]
 # The part of a calibrated run that its walk takes.
@@ -187,8 +186,7 @@ class _Job:
         with output_folder(output, overwrite) as folder:
             copy_files(source.path, folder)
             write_shards(folder, self._tensors(on_progress))
-            config = json.dumps(self._config(), indent=2) + "\n"
-            (folder / "config.json").write_text(config, "utf-8")
+            write_config(folder, self._config())
             written = Checkpoint.open(folder)
             bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
             self._finish(folder)
@@ -211,11 +209,8 @@ class _Job:
         names = list(self._source.tensors)
         for done, name in enumerate(names):
             on_progress("writing", done / len(names))
-            try:
+            with naming(f"tensor {name}"):
                 yield from self._convert(name, self._source.tensors[name])
-            except (CheckpointError, UnsupportedError) as error:
-                what = f"tensor {name}: {error.what}"
-                raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
         yield from self._added(names)
         on_progress("writing", 1.0)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from paredown.compress.quantize.aqlm import AQLM, half_dtype
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import HEAD, LAYERS, QuantizeStep, Recipe
-from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm import AdditiveSpec
+from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.formats.integer import group_columns
-from paredown.formats.quantization_config import check_mixture
+from paredown.formats.stored.aqlm import AdditiveSpec
+from paredown.formats.stored.compressed_tensors_section import check_mixture
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import WeightSpec
@@ -169,15 +169,12 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
             seen=f"transposed: {module.role}",
             remedy="Use a float format (bf16, fp16).",
         )
-    try:
+    with naming(f"tensor {module.name}.weight"):
         if scheme.codebooks is None:
             group_columns(scheme.spec, module.shape[1])
         else:
             half_dtype(scheme.spec)
             scheme.codebooks.tensor_shapes(module.shape)
-    except (CheckpointError, UnsupportedError) as error:
-        what = f"tensor {module.name}.weight: {error.what}"
-        raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
 
 
 def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:

@@ -1,11 +1,11 @@
 """A finished weight, on a grid or in codebooks: what it is on disk and at work."""
 
-import numpy as np
-import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from paredown.formats import aqlm, compressed_tensors
-from paredown.formats.aqlm import AdditiveWeight
 from paredown.formats.dequantize import unrounded
+from paredown.formats.stored import aqlm, compressed_tensors
+from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 
@@ -17,8 +17,8 @@ def stored_tensors(weight: Weight | AdditiveWeight) -> dict[str, StoredTensor]:
     return compressed_tensors.encode(weight)
 
 
-def values_at_work(weight: Weight | AdditiveWeight) -> npt.NDArray[np.float32]:
+def values_at_work(weight: Weight | AdditiveWeight) -> Tensor:
     """[O, I], what the native core multiplies with."""
     if isinstance(weight, AdditiveWeight):
-        return aqlm.dequantize(weight)
-    return unrounded(weight)
+        return torch.from_numpy(aqlm.dequantize(weight))
+    return torch.from_numpy(unrounded(weight))

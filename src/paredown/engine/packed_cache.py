@@ -37,7 +37,7 @@ from paredown.models.content import (
     mapped_states,
     packing_key,
 )
-from paredown.models.safetensors_file import sync_folder
+from paredown.models.whole_file import sync_folder
 from paredown.units import GIBI, MEBI
 
 LOGGER = logging.getLogger(__name__)

@@ -7,16 +7,16 @@ so this is what the weights alone cost. Two layers are in memory at a time.
 Shapes: B windows, T tokens, D hidden size.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from paredown.formats.dequantize import dequantize
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Layer, position_inputs, read_layer
-from paredown.spec.model import LearnedPositions
+from paredown.models.decoder import embed_tokens, load_layer, position_inputs
+from paredown.progress import OnCount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +34,15 @@ def layer_errors(
     original: Checkpoint,
     compressed: Checkpoint,
     token_ids_T: Sequence[int],
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: OnCount | None = None,
 ) -> list[LayerError]:
     """On one window of tokens, which the context of both must hold."""
     num_layers = original.spec.num_layers
     positions = position_inputs(original.spec, len(token_ids_T))
     errors = []
     with torch.inference_mode():
-        x_BTD = embed_tokens(original, token_ids_T)
-        x_c_BTD = embed_tokens(compressed, token_ids_T)
+        ids_BT = np.array([token_ids_T])
+        x_BTD, x_c_BTD = embed_tokens(original, ids_BT), embed_tokens(compressed, ids_BT)
         for number in range(num_layers):
             layer, compressed_layer = load_layer(original, number), load_layer(compressed, number)
             y_BTD = layer(x_BTD, *positions)
@@ -59,23 +59,3 @@ def relative_error(y_c: Tensor, y: Tensor) -> float:
     """||y_c - y|| / ||y||, summed in float64; 0 where both are zero."""
     difference = torch.linalg.vector_norm(y_c.double() - y.double())
     return float(difference / torch.linalg.vector_norm(y.double())) if difference != 0 else 0.0
-
-
-def embed_tokens(checkpoint: Checkpoint, token_ids_T: Sequence[int]) -> Tensor:
-    """What the first layer reads, [1, T, D]. Of the table of tokens only these rows are read."""
-    table = checkpoint.embedding()
-    x_TD = torch.from_numpy(dequantize(replace(table, values_OI=table.values_OI[token_ids_T])))
-    learned, positions = checkpoint.position_embedding(), checkpoint.spec.positions
-    if learned is not None:
-        assert isinstance(positions, LearnedPositions)
-        rows = slice(positions.offset, positions.offset + len(token_ids_T))
-        x_TD = x_TD + torch.from_numpy(learned.to_float32()[rows].copy())
-    return x_TD[None]
-
-
-def load_layer(checkpoint: Checkpoint, number: int) -> Layer:
-    """One layer of the checkpoint's model, every weight as float32."""
-    with torch.device("meta"):
-        layer = Layer(checkpoint.spec)
-    layer.load_state_dict(read_layer(checkpoint, number), assign=True)
-    return layer.requires_grad_(False).eval()

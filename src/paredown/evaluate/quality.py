@@ -1,7 +1,7 @@
 """Quality of models on a text, measured through the executor that serves them."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from paredown.evaluate.perplexity import (
     perplexity,
 )
 from paredown.evaluate.text import EvalText, Window
+from paredown.progress import OnCount
 from paredown.spec.kv import PAGE_SIZE
 
 # Tokens of one step; logits are held for this many, per model.
@@ -76,7 +77,7 @@ def measure_quality(
     models: Sequence[Executor],
     text: EvalText,
     reference: Executor | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: OnCount | None = None,
 ) -> tuple[list[Quality], Quality | None]:
     """Each model's quality in order, and the reference's own.
 

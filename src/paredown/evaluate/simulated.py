@@ -17,6 +17,7 @@ from torch.nn import functional
 from paredown.evaluate.quality import Quality, QualitySums
 from paredown.evaluate.text import EvalText, Window
 from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder, Layer, Tap, position_inputs
+from paredown.progress import OnCount
 
 # Tokens whose logits are held at once, per variant.
 CHUNK_TOKENS = 256
@@ -27,7 +28,6 @@ PointTap = Callable[[Tensor], Tensor]
 # A weight's values, or what makes them each time they are needed, where all do not fit in memory.
 Values = Tensor | Callable[[], Tensor]
 Place = Decoder | Layer
-OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def measure_variants(
     variants: Sequence[Variant],
     text: EvalText,
     reference: Decoder | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnCount | None = None,
 ) -> tuple[list[Quality], Quality]:
     """Each variant's quality in order, and the reference's own: another decoder, else the `decoder`
     as it is. The logits of one window of the reference are held, T x V numbers."""

@@ -14,12 +14,13 @@ between the quartiles over the median.
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.kernels.probe import measure_bandwidth
+from paredown.progress import OnCount
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.machine import Machine
 from paredown.spec.model import ModelSpec
@@ -118,7 +119,7 @@ class Trial:
 def run_rounds(
     trials: Sequence[Trial],
     num_rounds: int,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: OnCount | None = None,
 ) -> None:
     """Measures all trials in turn, `num_rounds` times, after a round that does not count."""
     for number in range(num_rounds + 1):

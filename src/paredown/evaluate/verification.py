@@ -7,7 +7,6 @@ protocol of evaluate/text.py. Errors of layers are taken on the PyTorch decoder.
 import importlib.metadata
 import math
 import platform
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,13 +22,11 @@ from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText
 from paredown.evaluate.verification_file import write_verification
 from paredown.models.checkpoint import Checkpoint
+from paredown.progress import OnProgress
 
 # Errors of layers are averages over tokens and settle early.
 LAYER_TOKENS = 512
 _VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
-
-# Called with what is being done and the share of the whole that is done.
-OnProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)

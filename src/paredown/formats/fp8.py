@@ -13,18 +13,12 @@ import numpy.typing as npt
 
 from paredown.formats.floating import check_finite
 from paredown.formats.integer import group_columns, storable_scales
+from paredown.formats.small_float import SIGN, encode_small_float
 from paredown.formats.weight import Weight
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 MAX_FP8 = 448.0
-_SIGN = 0x80
 NAN = 0x7F
-# Below 2^-6 numbers are multiples of 2^-9.
-_SMALLEST_NORMAL = np.float32(2.0**-6)
-_SUBNORMALS_PER_ONE = np.float32(2.0**9)
-# float32 has 20 more bits of mantissa, and a bias larger by 120.
-_DROPPED_BITS = 20
-_BIAS_STEPS = 120 << 3
 
 
 def quantize_fp8(
@@ -50,14 +44,7 @@ def quantize_fp8(
 
 def encode_fp8(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Finite float32 values to the nearest e4m3 code, ties to even, clamped to the largest."""
-    magnitudes = np.minimum(np.abs(values), np.float32(MAX_FP8))
-    bits = magnitudes.view(np.uint32)
-    tie = (bits >> _DROPPED_BITS) & 1
-    normal = ((bits + (1 << (_DROPPED_BITS - 1)) - 1 + tie) >> _DROPPED_BITS) - _BIAS_STEPS
-    # Eight steps are the smallest normal number, whose code is 8 too.
-    subnormal = np.rint(magnitudes * _SUBNORMALS_PER_ONE)
-    codes = np.where(magnitudes < _SMALLEST_NORMAL, subnormal, normal).astype(np.uint8)
-    return codes | np.where(np.signbit(values), np.uint8(_SIGN), np.uint8(0))
+    return encode_small_float(values, mantissa_bits=3, bias=7, largest=MAX_FP8)
 
 
 def decode_fp8(codes: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
@@ -70,7 +57,7 @@ def has_nan(codes: npt.NDArray[np.uint8]) -> bool:
 
 
 def _values() -> npt.NDArray[np.float32]:
-    codes = np.arange(_SIGN)
+    codes = np.arange(SIGN)
     exponent, mantissa = codes >> 3, codes & 7
     subnormal = mantissa * 2.0**-9
     normal = (1 + mantissa / 8) * 2.0 ** (exponent - 7)

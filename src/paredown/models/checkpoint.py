@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import CheckpointError
-from paredown.formats import gguf_blocks, gptq_config
+from paredown.errors import CheckpointError, naming
+from paredown.formats import gguf_blocks
 from paredown.formats.gguf_blocks import BlockFormat
-from paredown.formats.quant_methods import read_quantization
-from paredown.formats.stored_form import Quantization, StoredForm
+from paredown.formats.stored import gptq_config
+from paredown.formats.stored.quant_methods import read_quantization
+from paredown.formats.stored.stored_form import Quantization, StoredForm
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.config import family_from_config, spec_from_config
@@ -24,10 +25,10 @@ from paredown.models.contents import (
     vector_tensor,
 )
 from paredown.models.families.fields import Fields
-from paredown.models.gguf_checkpoint import is_gguf, open_gguf
+from paredown.models.gguf.checkpoint import is_gguf, open_gguf
 from paredown.models.json_file import read_json_object, read_optional_json_object
 from paredown.models.mapped_file import MappedFile
-from paredown.models.module_tensors import ModuleTensors, named_after
+from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
 from paredown.models.shards import FolderTensors, read_folder_tensors
@@ -166,7 +167,7 @@ class Checkpoint:
         form = self.forms.get(module)
         if form is None:
             return self._plain(module, transposed)
-        with named_after(f"{self.path}: module {module}"):
+        with naming(f"{self.path}: module {module}"):
             return form.decode(ModuleTensors(self.tensors, module, form.suffixes))
 
     def _plain(self, module: str, transposed: bool = False) -> Weight:
@@ -174,7 +175,7 @@ class Checkpoint:
         name = f"{module}.weight"
         stored = self.tensors[name]
         if name in self.blocks:
-            with named_after(f"{self.path}: module {module}"):
+            with naming(f"{self.path}: module {module}"):
                 return gguf_blocks.decode(stored.array.view(np.uint8), self.blocks[name])
         values = np.ascontiguousarray(stored.array.T) if transposed else stored.array
         return Weight(spec=WeightSpec(dtype=FLOAT_DTYPES[stored.dtype]), values_OI=values)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paredown.errors import CheckpointError
-from paredown.formats.stored_form import Quantization, StoredForm
-from paredown.models.module_tensors import ModuleTensors, named_after
+from paredown.errors import CheckpointError, naming
+from paredown.formats.stored.stored_form import Quantization, StoredForm
+from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names
 from paredown.models.roles import (
     layer_vectors,
@@ -134,12 +134,12 @@ def _form_for(quantization: Quantization | None, module: Module) -> StoredForm |
 def check_packed(tensors: FolderTensors, module: Module, form: StoredForm) -> StoredForm:
     """A module's packed tensors are there and have the shapes that its own gives them; returns the
     form that is found when the small ones are looked at."""
-    with named_after(module.name):
+    with naming(module.name):
         shapes = form.tensor_shapes(module.shape)
     for suffix, wanted in shapes.items():
         check_present(tensors, f"{module.name}.{suffix}")
         check_shape(tensors, f"{module.name}.{suffix}", wanted)
-    with named_after(module.name):
+    with naming(module.name):
         return form.settle(ModuleTensors(tensors, module.name, form.suffixes), module.shape)
 
 

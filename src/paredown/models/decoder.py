@@ -9,6 +9,7 @@ rounds there.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -264,6 +265,26 @@ def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
     for role in layer_vectors(checkpoint.spec):
         state[role] = present(checkpoint.vector(role, layer))
     return _tensors(state)
+
+
+def load_layer(checkpoint: Checkpoint, index: int) -> Layer:
+    """One transformer layer in float32; nothing else of the model is read."""
+    with torch.device("meta"):
+        layer = Layer(checkpoint.spec)
+    layer.load_state_dict(read_layer(checkpoint, index), assign=True)
+    return layer.requires_grad_(False).eval()
+
+
+def embed_tokens(checkpoint: Checkpoint, ids_BT: npt.NDArray[np.int64]) -> Tensor:
+    """What enters the first layer, [B, T, D]; of the table of tokens only these rows are read."""
+    table, positions = checkpoint.embedding(), checkpoint.position_embedding()
+    rows = replace(table, values_OI=np.asarray(table.values_OI[ids_BT.reshape(-1)]))
+    x_BTD = dequantize(rows).reshape(*ids_BT.shape, -1)
+    if positions is not None:
+        assert isinstance(checkpoint.spec.positions, LearnedPositions)
+        first = checkpoint.spec.positions.offset
+        x_BTD = x_BTD + positions.to_float32()[first : first + ids_BT.shape[1]]
+    return torch.from_numpy(x_BTD)
 
 
 def _tensors(state: dict[str, npt.NDArray[np.float32]]) -> dict[str, Tensor]:

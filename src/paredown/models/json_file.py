@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from paredown.errors import CheckpointError
+from paredown.models.whole_file import unreadable
 
 
 def read_json_object(path: Path) -> dict[str, object]:
@@ -11,11 +12,7 @@ def read_json_object(path: Path) -> dict[str, object]:
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
-        raise CheckpointError(
-            f"{path} cannot be read",
-            seen=error.strerror or error,
-            remedy="Check that the file exists and that you may read it.",
-        ) from error
+        raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is not valid JSON",

@@ -1,9 +1,7 @@
 """The tensors of one module, by what follows its name."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
-from paredown.errors import CheckpointError
 from paredown.formats.tensor import StoredTensor
 
 
@@ -25,13 +23,3 @@ class ModuleTensors(Mapping[str, StoredTensor]):
 
     def __len__(self) -> int:
         return len(self._suffixes)
-
-
-@contextmanager
-def named_after(place: str) -> Iterator[None]:
-    """Puts the place before what a CheckpointError says."""
-    try:
-        yield
-    except CheckpointError as error:
-        what = f"{place}: {error.what}"
-        raise CheckpointError(what, seen=error.seen, remedy=error.remedy) from error

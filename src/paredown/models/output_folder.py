@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paredown.errors import OutputError
-from paredown.models.safetensors_file import sync_folder
+from paredown.models.whole_file import sync_folder
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from paredown.errors import CheckpointError
-from paredown.models.gguf_checkpoint import is_gguf
+from paredown.models.gguf.checkpoint import is_gguf
 
 ASSETS = Path(__file__).parent.parent / "assets"
 # Names of models that come with the package, and their folders.

@@ -2,7 +2,6 @@
 
 import mmap
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast, get_args
@@ -10,7 +9,7 @@ from typing import cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import CheckpointError, OutputError, UnsupportedError
+from paredown.errors import UnsupportedError
 from paredown.formats.tensor import NUMPY_DTYPES, StoredDType, StoredTensor
 from paredown.models.safetensors_header import (
     PREFIX_BYTES,
@@ -19,9 +18,7 @@ from paredown.models.safetensors_header import (
     header_length,
     parse_header,
 )
-
-# Bytes given to the system in one write, so that an interrupt is noticed between two of them.
-WRITE_BYTES = 16 << 20
+from paredown.models.whole_file import unreadable, whole_file, write_array
 
 
 class MappedTensors(Mapping[str, StoredTensor]):
@@ -80,11 +77,7 @@ def read_safetensors(path: Path) -> MappedTensors:
             places = parse_header(path, head, file_bytes)
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
-        raise CheckpointError(
-            f"{path} cannot be read",
-            seen=error.strerror or error,
-            remedy="Check that the file exists and that you may read it.",
-        ) from error
+        raise unreadable(path, error) from error
     return MappedTensors(path, mapped, places, stat)
 
 
@@ -94,42 +87,10 @@ def write_safetensors(
     """Writes beside `path`, then renames: on any failure `path` is as it was and nothing else is
     left. Each tensor is taken from the mapping when it is written, so one at a time is in memory.
     Raises OutputError when the system cannot write (disk full, no permission, ...)."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        _write_whole(partial, tensors, metadata or {})
-        partial.replace(path)
-        sync_folder(path.parent)
-    except BaseException as error:
-        partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OutputError(
-                f"{path} could not be written",
-                seen=error.strerror or error,
-                remedy="Free some space or choose another place; nothing was left behind.",
-            ) from error
-        raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes a rename inside `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_whole(
-    path: Path, tensors: Mapping[str, StoredTensor], metadata: Mapping[str, str]
-) -> None:
-    header, order = build_header(tensors, metadata)
-    with path.open("xb") as file:
+    header, order = build_header(tensors, metadata or {})
+    with whole_file(path) as file:
         file.write(header)
         for name in order:
             tensor = tensors[name]
             assert tensor.array.dtype == NUMPY_DTYPES[tensor.dtype], name
-            flat = np.ascontiguousarray(tensor.array).reshape(-1).view(np.uint8)
-            for start in range(0, flat.size, WRITE_BYTES):
-                file.write(flat[start : start + WRITE_BYTES].data)
-        file.flush()
-        os.fsync(file.fileno())
+            write_array(file, tensor.array)

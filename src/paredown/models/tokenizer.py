@@ -9,9 +9,9 @@ import tokenizers
 
 from paredown.errors import CheckpointError, RequestError
 from paredown.models.chat_template import compile_template
-from paredown.models.gguf_checkpoint import is_gguf
-from paredown.models.gguf_file import read_gguf
-from paredown.models.gguf_tokenizer import hugging_face_files
+from paredown.models.gguf.checkpoint import is_gguf
+from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.json_file import read_optional_json_object
 
 # What a template, which is a program from the checkpoint, can raise over messages it dislikes.

@@ -1,7 +1,7 @@
 """Candidates: the source in every format, built, loaded, and measured side by side."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +18,11 @@ from paredown.evaluate.text import EvalText
 from paredown.formats.table import bits_per_weight
 from paredown.kernels.probe import available_memory_bytes
 from paredown.models.checkpoint import Checkpoint
+from paredown.progress import OnProgress
 from paredown.spec.machine import Machine
 
 # Candidates loaded at the same time may take this share of the free memory together.
 _MEMORY_SHARE = 0.25
-
-# Called with what is being done and the share of the whole that is done.
-OnProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)

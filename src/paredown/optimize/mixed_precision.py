@@ -22,18 +22,19 @@ from torch import Tensor
 from paredown.compress.quantize.method import Quantizer, Target
 from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.errors import ConfigError
-from paredown.evaluate.simulated import OnProgress, Values, Variant, measure_variants
+from paredown.evaluate.simulated import Values, Variant, measure_variants
 from paredown.evaluate.text import EvalText
 from paredown.formats.table import FORMATS, bits_per_weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
-from paredown.optimize.parts import Part, find_parts
+from paredown.optimize.model_parts import Part, find_parts
 from paredown.optimize.sensitivity import (
     check_source,
     quantized_weight,
     scale_dtype_of,
     weight_name,
 )
+from paredown.progress import OnCount
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
@@ -118,7 +119,7 @@ def measure_choices(
     text: EvalText,
     specs: Sequence[WeightSpec],
     quantizer: Quantizer,
-    on_progress: OnProgress | None = None,
+    on_progress: OnCount | None = None,
 ) -> list[PartChoices]:
     """What each fused part loses in each format: the decoder runs the text once for each of them.
     Weights are rounded as they are needed, one part at a time."""

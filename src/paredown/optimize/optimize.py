@@ -22,12 +22,13 @@ from paredown.kernels.probe import measure_machine
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.tokenizer import Tokenizer
-from paredown.optimize.candidates import Candidates, OnProgress, Plan, Skipped, measure_candidates
+from paredown.optimize.candidates import Candidates, Plan, Skipped, measure_candidates
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
 from paredown.optimize.front import mark_front
 from paredown.optimize.plot import draw_front, require_matplotlib
 from paredown.optimize.recipes import default_search
 from paredown.optimize.report import render_report
+from paredown.progress import OnProgress
 from paredown.spec.machine import Machine
 
 DEFAULT_TOKENS = 16384

@@ -11,20 +11,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, round_activations
 from paredown.compress.quantize.method import Quantizer, Target
 from paredown.compress.stored_weight import values_at_work
-from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.evaluate.quality import Quality
-from paredown.evaluate.simulated import OnProgress, Variant, measure_variants
+from paredown.evaluate.simulated import Variant, measure_variants
 from paredown.evaluate.text import EvalText
+from paredown.formats.integer import group_columns
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
-from paredown.optimize.parts import PART_KINDS, Part, PartKind, find_parts
+from paredown.optimize.model_parts import PART_KINDS, Part, PartKind, find_parts
+from paredown.progress import OnCount
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -95,7 +96,7 @@ def measure_sensitivity(
     kinds: Sequence[PartKind],
     quantizer: Quantizer,
     grid: ActivationGrid | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnCount | None = None,
 ) -> SensitivityResult:
     """Weights in `spec` by `quantizer` (one that needs no calibration), activations on `grid`.
 
@@ -161,19 +162,10 @@ def quantized_weights(
 
 def quantized_weight(weight_OI: Tensor, name: str, quantizer: Quantizer, target: Target) -> Tensor:
     """One linear layer's values after rounding; `name` is for the errors."""
-    size = target.spec.group_size
-    if size is not None and weight_OI.shape[1] % size:
-        raise UnsupportedError(
-            f"{name}: groups of {size} columns do not divide its columns",
-            seen=f"{weight_OI.shape[1]} columns",
-            remedy="Choose a format with smaller groups, or one without groups (int8).",
-        )
-    try:
+    with naming(name):
+        group_columns(target.spec, weight_OI.shape[1])
         weight = quantizer.quantize(weight_OI, target, None).weight
-    except CheckpointError as error:
-        what = f"{name}: {error.what}"
-        raise CheckpointError(what, seen=error.seen, remedy=error.remedy) from error
-    return torch.from_numpy(values_at_work(weight))
+    return values_at_work(weight)
 
 
 def recovered(row: Sensitivity, table: SensitivityTable) -> float:

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Layer, Tap, position_inputs, read_layer
+from paredown.models.decoder import Layer, Tap, load_layer, position_inputs
 from paredown.spec.model import ModelSpec
 
 # A batch's attention scores, the largest thing in a layer of long windows, take at most this.
@@ -65,14 +64,10 @@ class LayerBlock:
 def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> LayerBlock:
     """Layer `index` of the source in float32; nothing else of the model is read."""
     spec = source.spec
-    with torch.device("meta"):
-        layer = Layer(spec)
-    layer.load_state_dict(read_layer(source, index), assign=True)
-    layer.requires_grad_(False)
     table, mask = position_inputs(spec, activations.num_tokens)
     return LayerBlock(
         spec=spec,
-        layer=layer.eval(),
+        layer=load_layer(source, index),
         table=table,
         mask=mask,
         activations=activations,

@@ -1,11 +1,12 @@
 """What calibration learns of the inputs at one point of a layer."""
 
+import math
+
 import numpy as np
 from torch import Tensor
 
-from paredown.compress.calibrate.moments import HessianSum
+from paredown.compress.calibrate.moments import HessianSum, inputs_not_finite
 from paredown.compress.quantize.method import Moments
-from paredown.errors import CheckpointError
 from paredown.formats.floating import cast
 from paredown.spec.weight import ScaleDType
 
@@ -28,14 +29,10 @@ class InputStatistics:
 
     def add(self, x: Tensor) -> None:
         """Counts in [.., I] inputs. Raises CheckpointError where one is not finite."""
-        self._largest = max(self._largest, float(x.abs().max()))
-        if not np.isfinite(self._largest):
-            raise CheckpointError(
-                "the inputs of a linear layer are not finite numbers",
-                seen=self._largest,
-                remedy="The checkpoint is damaged or its activations pass the largest float; "
-                "use another one.",
-            )
+        largest = float(x.abs().max())
+        if not math.isfinite(largest):
+            raise inputs_not_finite(largest)
+        self._largest = max(self._largest, largest)
         if self.wants_hessian:
             if self._hessian is None:
                 self._hessian = HessianSum(self._num_columns)
@@ -49,5 +46,10 @@ class InputStatistics:
 
     def static_scale(self, dtype: ScaleDType) -> float:
         """The scale of int8_static activations, storable in `dtype`."""
-        scale = np.array([max(self._largest, _SMALLEST) / _STEPS], np.float32)
-        return float(cast(scale, dtype).tensor.to_float32()[0])
+        return static_input_scale(self._largest, dtype)
+
+
+def static_input_scale(largest: float, dtype: ScaleDType) -> float:
+    """For inputs of at most that magnitude, storable in `dtype`."""
+    scale = np.array([max(largest, _SMALLEST) / _STEPS], np.float32)
+    return float(cast(scale, dtype).tensor.to_float32()[0])

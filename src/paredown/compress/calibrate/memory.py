@@ -8,7 +8,7 @@ tables before the layers. What PyTorch itself takes was measured once (benchmark
 from dataclasses import asdict, dataclass
 
 from paredown.compress.calibrate.block import batch_size
-from paredown.compress.calibrate.observation import PREFIX_TOKENS
+from paredown.compress.calibrate.input_sample import PREFIX_TOKENS
 from paredown.errors import CapacityError
 from paredown.kernels.probe import available_memory_bytes
 from paredown.spec.model import ModelSpec

@@ -30,7 +30,7 @@ class HessianSum:
             return
         lowest, highest = x_NI.aminmax()
         if not bool(torch.isfinite(lowest) and torch.isfinite(highest)):
-            raise _not_finite(f"values from {lowest.item()} to {highest.item()}")
+            raise inputs_not_finite(f"values from {lowest.item()} to {highest.item()}")
         total = self._num_rows + x_NI.shape[0]
         for first in range(0, x_NI.shape[1], _STRIPE_COLUMNS):
             last = first + _STRIPE_COLUMNS
@@ -50,11 +50,13 @@ class HessianSum:
             hessian_II[first:last, last:] = hessian_II[last:, first:last].T
         past_float_I = ~torch.isfinite(hessian_II.diagonal())
         if bool(past_float_I.any()):
-            raise _not_finite(f"the sum of squares of column {int(past_float_I.nonzero()[0])}")
+            raise inputs_not_finite(
+                f"the sum of squares of column {int(past_float_I.nonzero()[0])}"
+            )
         return Moments(hessian_II=hessian_II, num_rows=self._num_rows)
 
 
-def _not_finite(seen: str) -> CheckpointError:
+def inputs_not_finite(seen: object) -> CheckpointError:
     return CheckpointError(
         "the inputs of a linear layer are not finite numbers",
         seen=seen,

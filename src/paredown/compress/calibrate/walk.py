@@ -5,15 +5,13 @@ share (q, k, v; o; gate, up; down), each group calibrated on what flows now; the
 inputs, from the layer as it will be stored. This is the one file that walks a model.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from paredown.compress.activations import round_input
+from paredown.compress.activations import round_inputs
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.block import LayerBlock, batch_size, load_block
 from paredown.compress.calibrate.calibration import Calibration
@@ -23,22 +21,20 @@ from paredown.compress.quantize.kv_cache import KVRange
 from paredown.compress.quantize.method import Target, Transform
 from paredown.compress.schemes import Scheme
 from paredown.compress.stored_weight import stored_tensors, values_at_work
-from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.aqlm import AdditiveWeight
+from paredown.errors import naming
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
+from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.contents import vector_tensor
-from paredown.models.decoder import INPUT_POINTS, make_norm, present
+from paredown.models.decoder import INPUT_POINTS, embed_tokens, make_norm, present
 from paredown.models.roles import layer_vectors, linear_roles
+from paredown.progress import OnProgress
 from paredown.spec.kv import KVFormat
-from paredown.spec.model import LearnedPositions
 from paredown.spec.weight import ScaleDType
 
-# Called with what is being done and the share of the whole walk that is done.
-OnProgress = Callable[[str, float], None]
 # Activations whose rounding is part of the stored scheme, so that calibration sees it. The others
 # are a choice of the executor.
 _ROUNDED = ("int8_row", "int8_static")
@@ -119,7 +115,7 @@ class _LayerWork:
         for number, transform in enumerate(self._plan.transforms):
             name = type(transform).__name__
             self._report(name, 0.4 * number / len(self._plan.transforms))
-            with _naming(f"layer {self._index}"):
+            with naming(f"layer {self._index}"):
                 found = transform.apply(self._block, self._targets())
             self._notes += [f"layer {self._index}: {name}: {note}" for note in found]
         if self._plan.transforms:
@@ -135,7 +131,7 @@ class _LayerWork:
     def _calibrate_kv(self, form: KVFormat) -> None:
         """The scales of keys and values, of the layer as it is now."""
         seen = KVRange()
-        with _naming(f"layer {self._index}"):
+        with naming(f"layer {self._index}"):
             self._block.run(seen.tap, stop_after="v")
         scales = seen.scales("fp8" if form == "fp8-static" else "int8")
         attention = self._plan.source.linear_name("k", self._index).rpartition(".")[0]
@@ -154,10 +150,10 @@ class _LayerWork:
             name = self._plan.source.linear_name(role, self._index)
             seen = statistics.get(INPUT_POINTS[role])
             weight, notes = _quantize(name, module.weight.data, scheme, seen, self._plan)
-            module.weight.data = torch.from_numpy(values_at_work(weight))
+            module.weight.data = values_at_work(weight)
             if scheme.spec.activations in _ROUNDED:
                 assert isinstance(weight, Weight)
-                _round_inputs(module, weight)
+                round_inputs(module, weight.spec, weight.input_scale)
             self._notes += notes
             self._tensors |= _named(name, weight)
 
@@ -173,7 +169,7 @@ class _LayerWork:
 
         def tap(point: str, x: Tensor) -> Tensor:
             if point in watched:
-                with _naming(f"layer {self._index}, {point}"):
+                with naming(f"layer {self._index}, {point}"):
                     watched[point].add(x)
             return x
 
@@ -194,7 +190,7 @@ class _LayerWork:
                 self._keep_float(name, layer.get_parameter(f"{role}.weight"))
 
     def _keep_float(self, name: str, parameter: Tensor) -> None:
-        with _naming(name):
+        with naming(name):
             result = cast(parameter.float().numpy(), self._plan.float_dtype)
         if result.num_clamped:
             self._notes.append(f"{name}: {result.num_clamped} values clamped")
@@ -222,7 +218,7 @@ def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tu
 def _quantize(
     name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, plan: Plan
 ) -> tuple[Weight | AdditiveWeight, list[str]]:
-    with _naming(name):
+    with naming(name):
         moments = None if seen is None else seen.moments()
         done = scheme.quantizer.quantize(weight_OI, plan.target(scheme), moments)
     weight = done.weight
@@ -237,30 +233,12 @@ def _named(name: str, weight: Weight | AdditiveWeight) -> dict[str, StoredTensor
     return {f"{name}.{suffix}": tensor for suffix, tensor in stored_tensors(weight).items()}
 
 
-def _round_inputs(module: nn.Linear, weight: Weight) -> None:
-    """From now on the module reads its inputs as the stored scheme does."""
-
-    def hook(_: nn.Module, arguments: tuple[Tensor]) -> tuple[Tensor]:
-        return (round_input(arguments[0], weight.spec.activations, weight.input_scale),)
-
-    module.register_forward_pre_hook(hook)
-
-
 def _embed(plan: Plan) -> Iterator[Tensor]:
-    """What enters the first layer; only the rows of tokens that occur are read."""
-    source, calibration = plan.source, plan.calibration
-    table, positions = source.embedding(), source.position_embedding()
-    first = 0
-    if isinstance(source.spec.positions, LearnedPositions):
-        first = source.spec.positions.offset
-    size = batch_size(source.spec, calibration.num_tokens)
+    """What enters the first layer."""
+    calibration = plan.calibration
+    size = batch_size(plan.source.spec, calibration.num_tokens)
     for start in range(0, calibration.num_sequences, size):
-        ids_BT = calibration.windows_NT[start : start + size]
-        rows = replace(table, values_OI=np.asarray(table.values_OI[ids_BT.reshape(-1)]))
-        x_BTD = dequantize(rows).reshape(*ids_BT.shape, -1)
-        if positions is not None:
-            x_BTD = x_BTD + positions.to_float32()[first : first + ids_BT.shape[1]]
-        yield torch.from_numpy(x_BTD)
+        yield embed_tokens(plan.source, calibration.windows_NT[start : start + size])
 
 
 def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTensor], list[str]]:
@@ -279,18 +257,9 @@ def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTe
                 for key in norm.state_dict()
             }
         )
-        with _naming(name):
+        with naming(name):
             for batch_BTD in inputs.batches(batch_size(source.spec, inputs.num_tokens)):
                 seen.add(norm(batch_BTD))
     weight_OI = torch.from_numpy(dequantize(source.output()))
     weight, notes = _quantize(name, weight_OI, plan.head, seen, plan)
     return _named(name, weight), notes
-
-
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Errors of a method say which layer it was."""
-    try:
-        yield
-    except (CheckpointError, UnsupportedError) as error:
-        raise type(error)(f"{name}: {error.what}", seen=error.seen, remedy=error.remedy) from error

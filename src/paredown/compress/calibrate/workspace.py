@@ -21,7 +21,8 @@ from pathlib import Path
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.errors import OutputError
 from paredown.formats.tensor import StoredTensor
-from paredown.models.safetensors_file import read_safetensors, sync_folder, write_safetensors
+from paredown.models.safetensors_file import read_safetensors, write_safetensors
+from paredown.models.whole_file import sync_folder
 
 STATE = "state.json"
 LOCK = "lock"

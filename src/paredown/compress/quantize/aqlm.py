@@ -24,8 +24,8 @@ from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scal
 from paredown.compress.quantize.method import Moments, Quantized, Target
 from paredown.compress.quantize.residual_kmeans import residual_kmeans
 from paredown.errors import CheckpointError, ConfigError
-from paredown.formats.aqlm import AdditiveSpec, AdditiveWeight
 from paredown.formats.floating import round_to
+from paredown.formats.stored.aqlm import AdditiveSpec, AdditiveWeight
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 

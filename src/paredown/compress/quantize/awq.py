@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paredown.compress.calibrate.observation import Observation, check_sample, observe, positions
+from paredown.compress.calibrate.input_sample import Observation, check_sample, observe, positions
 from paredown.compress.grid import fit_grid, grouped
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import (

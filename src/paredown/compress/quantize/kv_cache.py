@@ -23,6 +23,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from paredown.compress.activations import ActivationGrid
 from paredown.errors import CheckpointError
 from paredown.formats.fp8 import MAX_FP8
 
@@ -32,7 +33,11 @@ KV_POINTS = ("k", "v")
 # What shares a static scale.
 KVShare = Literal["layer", "head"]
 
-_BITS: dict[KVGridDType, int] = {"int8": 8, "int4": 4, "fp8": 8}
+_GRIDS: dict[KVGridDType, ActivationGrid] = {
+    "int8": ActivationGrid(dtype="int8"),
+    "int4": ActivationGrid(dtype="int4"),
+    "fp8": ActivationGrid(dtype="fp8_e4m3"),
+}
 # Below this the inverse of a scale would overflow; such a head counts as zeros.
 _SMALLEST = 1e-30
 # A range of nothing still has a scale above zero.
@@ -50,14 +55,14 @@ def round_dynamic(x_BKTC: Tensor, dtype: KVGridDType) -> Tensor:
         scales = (x_BKTC.gather(-1, places) / -8).bfloat16().to(x_BKTC.dtype)
     scales = scales.masked_fill(magnitudes < _SMALLEST, 0.0)
     inverses = scales.reciprocal().masked_fill(scales == 0, 0.0)
-    return _nearest(x_BKTC * inverses, dtype) * scales
+    return _GRIDS[dtype].to_number(x_BKTC * inverses) * scales
 
 
 def round_static(x_BKTC: Tensor, scale: Tensor, dtype: KVGridDType) -> tuple[Tensor, int]:
     """On the grid of one given `scale`, [1] or [K, 1, 1], and how many values it clamped."""
     scaled = x_BKTC / scale
-    codes = _nearest(scaled, dtype)
-    low, high = _code_range(dtype)
+    codes = _GRIDS[dtype].to_number(scaled)
+    low, high = _GRIDS[dtype].code_range
     beyond = (scaled < low - 0.5) | (scaled > high + 0.5)
     if dtype == "fp8":
         beyond = scaled.abs() > MAX_FP8
@@ -102,7 +107,7 @@ class KVRange:
         largest = self.largest[point]
         if share == "layer":
             largest = largest.amax().reshape(1)
-        steps = MAX_FP8 if dtype == "fp8" else ((1 << _BITS[dtype]) - 1) / 2
+        steps = MAX_FP8 if dtype == "fp8" else ((1 << _GRIDS[dtype].bits) - 1) / 2
         return (largest / steps).float().clamp(min=_LEAST_SCALE)
 
 
@@ -137,17 +142,3 @@ class StaticTaps:
             return values
 
         return run
-
-
-def _nearest(scaled: Tensor, dtype: KVGridDType) -> Tensor:
-    low, high = _code_range(dtype)
-    if dtype == "fp8":
-        return scaled.clamp(low, high).float().to(torch.float8_e4m3fn).to(scaled.dtype)
-    return scaled.clamp(low, high).round()
-
-
-def _code_range(dtype: KVGridDType) -> tuple[float, float]:
-    if dtype == "fp8":
-        return -MAX_FP8, MAX_FP8
-    half = float(1 << (_BITS[dtype] - 1))
-    return -half, half - 1

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 
 from torch import Tensor
 
-from paredown.formats.aqlm import AdditiveWeight
+from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.weight import Weight
 from paredown.models.decoder import Layer, Tap
 from paredown.spec.model import ModelSpec

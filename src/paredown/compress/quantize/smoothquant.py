@@ -4,16 +4,16 @@ that inputs and weights can both be rounded to 8 bits.
 Shapes: N sequences, T tokens, D hidden size, I columns of a linear layer, P channels of a norm.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from paredown.compress.activations import round_input
-from paredown.compress.calibrate.observation import check_sample, observe, positions, sample_inputs
-from paredown.compress.grid import storable_scales
+from paredown.compress.activations import round_inputs
+from paredown.compress.calibrate.input_sample import check_sample, observe, positions, sample_inputs
+from paredown.compress.calibrate.input_statistics import static_input_scale
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import linear_weight, replaced, rescale
 from paredown.compress.quantize.rtn import RTN
@@ -25,10 +25,6 @@ from paredown.models.smoothing import norm_pairs
 # Tried for each layer, beside no smoothing at all; the paper finds 0.4 to 0.6 best for OPT.
 ALPHAS = tuple(step / 20 for step in range(4, 20))
 _SMALLEST = 1e-5
-# The largest input gets the code 127.5, as compressed-tensors' symmetric scales do.
-_INPUT_STEPS = 127.5
-
-_Hook = Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,25 +121,16 @@ def simulated(
     """The layer with weights and inputs of `targets` rounded, until the block ends. `absmax` by
     point is what static scales are made of."""
     weights = {
-        role: torch.from_numpy(values_at_work(rounding.quantize(weight_OI, target, None).weight))
+        role: values_at_work(rounding.quantize(weight_OI, target, None).weight)
         for role, target in targets.items()
         for weight_OI in [linear_weight(layer, role)]
     }
     with ExitStack() as stack:
         stack.enter_context(replaced(layer, weights))
         for role, target in targets.items():
-            scales_1 = (absmax[INPUT_POINTS[role]].max() / _INPUT_STEPS).clamp(min=_SMALLEST)
-            scale = float(storable_scales(scales_1, target.scale_dtype))
-            hook = _rounding_hook(target, scale)
-            stack.callback(layer.get_submodule(role).register_forward_pre_hook(hook).remove)
+            largest = float(absmax[INPUT_POINTS[role]].max())
+            module = layer.get_submodule(role)
+            assert isinstance(module, nn.Linear)
+            scale = static_input_scale(largest, target.scale_dtype)
+            stack.callback(round_inputs(module, target.spec, scale).remove)
         yield
-
-
-def _rounding_hook(target: Target, input_scale: float) -> _Hook:
-    spec = target.spec
-
-    def rounded(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        x = round_input(inputs[0], spec.activations, input_scale, group_size=spec.group_size)
-        return (x,)
-
-    return rounded

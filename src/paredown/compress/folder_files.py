@@ -1,12 +1,14 @@
-"""What a new checkpoint folder takes over from its source: files, and the dtype in its config."""
+"""What a new checkpoint folder has beside its tensors: files of its source, and its own config."""
 
+import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from paredown.errors import CheckpointError
-from paredown.models.gguf_checkpoint import is_gguf
-from paredown.models.gguf_file import read_gguf
-from paredown.models.gguf_tokenizer import hugging_face_files
+from paredown.models.gguf.checkpoint import is_gguf
+from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.spec.weight import ScaleDType
 
 # Files that are copied when the source has them; a model card speaks of the source alone.
@@ -55,3 +57,7 @@ def name_dtype(config: dict[str, object], dtype: ScaleDType) -> None:
         config["torch_dtype"] = name
     if "dtype" in config or "torch_dtype" not in config:
         config["dtype"] = name
+
+
+def write_config(folder: Path, config: Mapping[str, object]) -> None:
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")

@@ -5,9 +5,9 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from paredown.formats.compressed_tensors import CompressedForm, Form, form_of
-from paredown.formats.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
-from paredown.formats.section import damaged, refuse_others, unsupported
+from paredown.formats.stored.compressed_tensors import CompressedForm, Form, form_of
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
+from paredown.formats.stored.section import damaged, refuse_others, unsupported
 from paredown.spec.kv import KVDType
 from paredown.spec.weight import BITS, INTEGERS, ActivationDType, WeightDType, WeightSpec
 
@@ -87,7 +87,7 @@ class ConfigGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedTensorsConfig:
-    """Which linear modules are compressed, and how (formats/stored_form.py)."""
+    """Which linear modules are compressed, and how (formats/stored/stored_form.py)."""
 
     groups: tuple[ConfigGroup, ...]
     ignore: tuple[str, ...]

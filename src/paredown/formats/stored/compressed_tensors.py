@@ -26,12 +26,11 @@ import numpy.typing as npt
 
 from paredown.errors import CheckpointError
 from paredown.formats.bits import num_words, pack_bits, unpack_bits
-from paredown.formats.column_order import settle_order
 from paredown.formats.floating import cast as cast_floats
 from paredown.formats.fp8 import has_nan
-from paredown.formats.stored_form import StoredForm
-from paredown.formats.tensor import StoredTensor
-from paredown.formats.tensor_checks import (
+from paredown.formats.stored.column_order import settle_order
+from paredown.formats.stored.stored_form import StoredForm
+from paredown.formats.stored.tensor_checks import (
     SCALE_DTYPES,
     Tensors,
     bad_tensor,
@@ -40,6 +39,7 @@ from paredown.formats.tensor_checks import (
     take_scales,
     take_words,
 )
+from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 
@@ -57,7 +57,7 @@ INPUT_SCALE = "input_scale"
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedForm:
-    """How one module is stored (formats/stored_form.py).
+    """How one module is stored (formats/stored/stored_form.py).
 
     `block`            rows and columns that share a scale; None: as the group size of `spec` says
     `per_tensor`       one scale for all

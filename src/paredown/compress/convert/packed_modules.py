@@ -1,9 +1,5 @@
 """The linear layers of a checkpoint that are stored as codes, found by name."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.contents import linear_modules
@@ -40,15 +36,3 @@ class PackedModules:
         if module not in self._places:
             return self._source.output()
         return self._source.linear(*self._places[module])
-
-
-@contextmanager
-def naming(module: str) -> Iterator[None]:
-    """Puts the module's name before what is wrong with it."""
-    try:
-        yield
-    except (CheckpointError, UnsupportedError) as error:
-        if module in error.what:
-            raise
-        what = f"{module}: {error.what}"
-        raise type(error)(what, seen=error.seen, remedy=error.remedy) from error

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.formats.floating import round_to, to_weight
-from paredown.formats.stored_form import StoredForm
-from paredown.formats.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor, take
+from paredown.formats.stored.stored_form import StoredForm
+from paredown.formats.stored.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor, take
 from paredown.formats.weight import Weight
 from paredown.spec.weight import ScaleDType, WeightSpec
 

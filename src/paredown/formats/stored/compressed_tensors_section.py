@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from paredown.errors import UnsupportedError
-from paredown.formats.compressed_tensors import form_of
-from paredown.formats.compressed_tensors_config import LINEAR, METHOD
-from paredown.formats.kv_scheme import KV_SCHEMES
+from paredown.formats.stored.compressed_tensors import form_of
+from paredown.formats.stored.compressed_tensors_config import LINEAR, METHOD
+from paredown.formats.stored.kv_scheme import KV_SCHEMES
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import WeightSpec
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from paredown.compress.float_folder import write_floats
-from paredown.compress.quantized_folder import OnProgress, write_quantized
-from paredown.compress.quantized_targets import AWQ, COMPRESSED_TENSORS, GPTQ, GPTQ_V2
+from paredown.compress.convert.float_folder import write_floats
+from paredown.compress.convert.quantized_folder import write_quantized
+from paredown.compress.convert.quantized_targets import AWQ, COMPRESSED_TENSORS, GPTQ, GPTQ_V2
+from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.compress.size import checkpoint_bits_per_weight
-from paredown.compress.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
+from paredown.progress import OnProgress
 
 GGUF_SUFFIX = ".gguf"
 

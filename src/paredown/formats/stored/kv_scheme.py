@@ -7,7 +7,7 @@ checkpoint brings (k_scale and v_scale of an attention module) are not used.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paredown.formats.section import damaged, refuse_others, unsupported
+from paredown.formats.stored.section import damaged, refuse_others, unsupported
 from paredown.spec.kv import KVDType, KVFormat
 
 STATIC_INT = (

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from paredown.errors import UnsupportedError
-from paredown.formats.awq import BITS, CODES, AWQForm
-from paredown.formats.section import (
+from paredown.formats.stored.awq import BITS, CODES, AWQForm
+from paredown.formats.stored.section import (
     check_any_codes,
     damaged,
     flag,
@@ -29,23 +30,15 @@ _BACKENDS = (None, "autoawq", "auto", "gemm")
 
 @dataclass(frozen=True, kw_only=True)
 class AWQConfig:
-    """Which linear modules are quantized (formats/stored_form.py): those that have codes in the
-    files."""
+    """Which linear modules are quantized (formats/stored/stored_form.py): those that have codes in
+    the files."""
+
+    notes: ClassVar[tuple[str, ...]] = ()
+    unread: ClassVar[tuple[str, ...]] = ()
+    kv_dtype: ClassVar[KVDType | None] = None
 
     spec: WeightSpec
     tensor_names: Collection[str]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def kv_dtype(self) -> KVDType | None:
-        return None
 
     def form_for(self, module: str) -> AWQForm | None:
         return AWQForm(spec=self.spec) if f"{module}.{CODES}" in self.tensor_names else None

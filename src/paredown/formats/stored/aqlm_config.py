@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.aqlm import (
+from paredown.formats.floating import to_weight
+from paredown.formats.stored.aqlm import (
     CODEBOOKS,
     CODES,
     SCALES,
@@ -12,9 +14,8 @@ from paredown.formats.aqlm import (
     decode,
     dequantize,
 )
-from paredown.formats.floating import to_weight
-from paredown.formats.section import check_any_codes, damaged, refuse_others, whole_number
-from paredown.formats.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor
+from paredown.formats.stored.section import check_any_codes, damaged, refuse_others, whole_number
+from paredown.formats.stored.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor
 from paredown.formats.weight import Weight
 from paredown.spec.kv import KVDType
 from paredown.spec.weight import ScaleDType, WeightSpec
@@ -33,7 +34,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class AdditiveForm:
-    """How one module is stored (formats/stored_form.py)."""
+    """How one module is stored (formats/stored/stored_form.py)."""
 
     additive: AdditiveSpec
     float_dtype: ScaleDType = "fp16"
@@ -69,23 +70,15 @@ class AdditiveForm:
 
 @dataclass(frozen=True, kw_only=True)
 class AQLMConfig:
-    """Which linear modules are stored in codebooks (formats/stored_form.py): those that have codes
-    in the files, all in one form."""
+    """Which linear modules are stored in codebooks (formats/stored/stored_form.py): those that have
+    codes in the files, all in one form."""
+
+    notes: ClassVar[tuple[str, ...]] = ()
+    unread: ClassVar[tuple[str, ...]] = ()
+    kv_dtype: ClassVar[KVDType | None] = None
 
     form: AdditiveForm
     tensor_names: Collection[str]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def kv_dtype(self) -> KVDType | None:
-        return None
 
     def form_for(self, module: str) -> AdditiveForm | None:
         return self.form if f"{module}.{CODES}" in self.tensor_names else None

@@ -4,9 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from paredown.formats.gptq import CODES, GPTQ_DTYPES, ORDER, GPTQForm, Version
-from paredown.formats.section import (
+from paredown.formats.stored.gptq import CODES, GPTQ_DTYPES, ORDER, GPTQForm, Version
+from paredown.formats.stored.section import (
     check_any_codes,
     damaged,
     flag,
@@ -44,25 +45,17 @@ class GPTQRule:
 
 @dataclass(frozen=True, kw_only=True)
 class GPTQConfig:
-    """Which linear modules are quantized, and how (formats/stored_form.py): those that have codes
-    in the files, in the form of the first rule that matches, else of `spec`."""
+    """Which linear modules are quantized, and how (formats/stored/stored_form.py): those that have
+    codes in the files, in the form of the first rule that matches, else of `spec`."""
+
+    notes: ClassVar[tuple[str, ...]] = ()
+    unread: ClassVar[tuple[str, ...]] = ()
+    kv_dtype: ClassVar[KVDType | None] = None
 
     spec: WeightSpec
     version: Version
     rules: tuple[GPTQRule, ...]
     tensor_names: Collection[str]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def kv_dtype(self) -> KVDType | None:
-        return None
 
     def form_for(self, module: str) -> GPTQForm | None:
         if f"{module}.{CODES}" not in self.tensor_names:

@@ -5,14 +5,14 @@ Q8_0, code for code. Or, a float checkpoint, in other formats, quantized as llam
 and biases are F32, which llama.cpp asks for.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from paredown.compress.size import checkpoint_bits_per_weight
-from paredown.errors import CheckpointError, OutputError, UnsupportedError
+from paredown.errors import OutputError, UnsupportedError, naming
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import to_weight
 from paredown.formats.gguf_blocks import (
@@ -30,22 +30,21 @@ from paredown.formats.gguf_blocks import (
 )
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.gguf_config import metadata_from_spec
-from paredown.models.gguf_file import write_gguf_file
-from paredown.models.gguf_header import NewTensor
-from paredown.models.gguf_names import (
+from paredown.models.gguf.config import metadata_from_spec
+from paredown.models.gguf.file import write_gguf_file
+from paredown.models.gguf.header import NewTensor
+from paredown.models.gguf.names import (
     OUTPUT,
     ROPE_FACTORS,
     GGUFTensor,
     gguf_tensors,
     pair_rows,
 )
-from paredown.models.gguf_rope import rope_factors
-from paredown.models.gguf_vocabulary import Vocabulary, read_vocabulary
+from paredown.models.gguf.rope import rope_factors
+from paredown.models.gguf.vocabulary import Vocabulary, read_vocabulary
+from paredown.progress import OnProgress
 from paredown.spec.model import Rotary
 
-# Called with what is being done and the share of the whole that is done.
-OnProgress = Callable[[str, float], None]
 # Values converted at once: bounds the float temporaries to some tens of megabytes.
 _CHUNK_VALUES = 1 << 22
 # llama.cpp's numbers for what most of a file is.
@@ -160,10 +159,8 @@ class _Job:
     def rows(self, on_progress: OnProgress) -> Iterator[Bytes]:
         for done, (tensor, new) in enumerate(self.tensors):
             on_progress("writing", done / len(self.tensors))
-            try:
+            with naming(tensor.our_name):
                 yield self._rows(tensor, new.block)
-            except (CheckpointError, UnsupportedError) as error:
-                raise _in_tensor(tensor, error) from error
         on_progress("writing", 1.0)
 
     def _list(self, formats: GGUFFormats | None) -> Iterator[GGUFTensor]:
@@ -188,10 +185,8 @@ class _Job:
         if len(tensor.shape) == 1:
             return F32
         if formats is None:
-            try:
+            with naming(tensor.our_name):
                 return exact_format(self._specs[tensor.our_name.removesuffix(".weight")])
-            except UnsupportedError as error:
-                raise _in_tensor(tensor, error) from error
         by_role = {"embedding": formats.embedding, "output": formats.output}
         block = by_role.get(tensor.role, formats.linear)
         if tensor.shape[1] % block.block_columns:
@@ -267,10 +262,3 @@ def _check_output(output: Path, overwrite: bool) -> None:
 def _num_matrices(blocks: list[BlockFormat], block: BlockFormat) -> int:
     """F32 is every vector's too, so it counts last."""
     return -1 if block is F32 and set(blocks) != {F32} else blocks.count(block)
-
-
-def _in_tensor(
-    tensor: GGUFTensor, error: CheckpointError | UnsupportedError
-) -> CheckpointError | UnsupportedError:
-    what = f"{tensor.our_name}: {error.what}"
-    return type(error)(what, seen=error.seen, remedy=error.remedy)

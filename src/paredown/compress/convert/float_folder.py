@@ -1,18 +1,18 @@
 """A checkpoint folder with every tensor in one float dtype."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from paredown.compress.copied_files import copy_files, name_dtype
-from paredown.compress.packed_modules import PackedModules, naming
-from paredown.compress.quantized_folder import OnProgress
+from paredown.compress.convert.packed_modules import PackedModules
+from paredown.compress.folder_files import copy_files, name_dtype, write_config
 from paredown.compress.shards import write_shards
+from paredown.errors import naming
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import output_folder
+from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
 
@@ -50,7 +50,7 @@ def write_floats(
     with output_folder(output) as folder:
         copy_files(source.path, folder)
         write_shards(folder, tensors())
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        write_config(folder, config)
         Checkpoint.open(folder)
     on_progress("writing", 1.0)
     return clamped

@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from paredown.errors import UnsupportedError
 from paredown.models.families.fields import Fields
-from paredown.models.gguf_header import Value
-from paredown.models.gguf_names import EMBEDDING, OUTPUT, ROPE_FACTORS
-from paredown.models.gguf_rope import rotary_from_factors
+from paredown.models.gguf.header import Value
+from paredown.models.gguf.names import EMBEDDING, OUTPUT, ROPE_FACTORS
+from paredown.models.gguf.rope import rotary_from_factors
 from paredown.spec.model import ModelSpec, Rotary
 
 ARCHITECTURE = "general.architecture"

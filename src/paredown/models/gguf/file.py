@@ -2,15 +2,13 @@
 
 import mmap
 import os
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import CheckpointError, OutputError
-from paredown.models.gguf_header import (
+from paredown.models.gguf.header import (
     GGUFHeader,
     GGUFPlace,
     NewTensor,
@@ -20,7 +18,7 @@ from paredown.models.gguf_header import (
     padding,
     parse_header,
 )
-from paredown.models.safetensors_file import WRITE_BYTES, sync_folder
+from paredown.models.whole_file import unreadable, whole_file, write_array
 
 
 class MappedGGUF:
@@ -61,11 +59,7 @@ def read_gguf(path: Path) -> MappedGGUF:
                 raise damaged(path, "it is empty", "0 bytes")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
-        raise CheckpointError(
-            f"{path} cannot be read",
-            seen=error.strerror or error,
-            remedy="Check that the file exists and that you may read it.",
-        ) from error
+        raise unreadable(path, error) from error
     return MappedGGUF(path, mapped, parse_header(path, memoryview(mapped)), stat)
 
 
@@ -78,26 +72,9 @@ def write_gguf_file(
     """Writes beside `path`, then renames: on any failure `path` is as it was and nothing else is
     left. `rows` gives each tensor's bytes in the order of `tensors`, so one at a time is in memory.
     Raises OutputError when the system cannot write (disk full, no permission, ...)."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with partial.open("xb") as file:
-            file.write(build_header(metadata, tensors))
-            for tensor, one in zip(tensors, rows, strict=True):
-                assert one.nbytes == tensor.num_bytes, tensor.name
-                flat = np.ascontiguousarray(one).reshape(-1)
-                for start in range(0, flat.size, WRITE_BYTES):
-                    file.write(flat[start : start + WRITE_BYTES].data)
-                file.write(bytes(padding(tensor.num_bytes)))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync_folder(path.parent)
-    except BaseException as error:
-        partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OutputError(
-                f"{path} could not be written",
-                seen=error.strerror or error,
-                remedy="Free some space or choose another place; nothing was left behind.",
-            ) from error
-        raise
+    with whole_file(path) as file:
+        file.write(build_header(metadata, tensors))
+        for tensor, one in zip(tensors, rows, strict=True):
+            assert one.nbytes == tensor.num_bytes, tensor.name
+            write_array(file, one)
+            file.write(bytes(padding(tensor.num_bytes)))

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from paredown.compress.quantized_folder import QuantizedTarget
-from paredown.formats import awq, awq_config, compressed_tensors, gptq, gptq_config
-from paredown.formats.quantization_config import quantization_config
+from paredown.compress.convert.quantized_folder import QuantizedTarget
+from paredown.formats.stored import awq, awq_config, compressed_tensors, gptq, gptq_config
+from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.spec.weight import WeightSpec
 
 

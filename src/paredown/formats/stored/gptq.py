@@ -20,11 +20,17 @@ import numpy.typing as npt
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.bits import pack_bits, unpack_bits
-from paredown.formats.column_order import settle_order
-from paredown.formats.half_scales import half_scales
-from paredown.formats.stored_form import StoredForm
+from paredown.formats.stored.column_order import settle_order
+from paredown.formats.stored.half_scales import half_scales
+from paredown.formats.stored.stored_form import StoredForm
+from paredown.formats.stored.tensor_checks import (
+    Tensors,
+    bad_tensor,
+    present,
+    take_scales,
+    take_words,
+)
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.tensor_checks import Tensors, bad_tensor, present, take_scales, take_words
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightDType, WeightSpec
 
@@ -44,7 +50,7 @@ WRAPPED = (
 
 @dataclass(frozen=True, kw_only=True)
 class GPTQForm:
-    """How one module is stored (formats/stored_form.py)."""
+    """How one module is stored (formats/stored/stored_form.py)."""
 
     spec: WeightSpec
     version: Version

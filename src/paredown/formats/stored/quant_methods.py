@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from paredown.formats import aqlm_config, awq_config, compressed_tensors_config, gptq_config
-from paredown.formats.section import unsupported
-from paredown.formats.stored_form import Quantization
+from paredown.formats.stored import aqlm_config, awq_config, compressed_tensors_config, gptq_config
+from paredown.formats.stored.section import unsupported
+from paredown.formats.stored.stored_form import Quantization
 
 # Called with the section of config.json and the names of all tensors.
 QUANT_METHODS: dict[str, Callable[[Mapping[str, object], Collection[str]], Quantization]] = {

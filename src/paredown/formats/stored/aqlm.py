@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.floating import cast, round_to
+from paredown.formats.stored.tensor_checks import Tensors, bad_tensor, present, take, take_scales
 from paredown.formats.tensor import StoredDType, StoredTensor
-from paredown.formats.tensor_checks import Tensors, bad_tensor, present, take, take_scales
 from paredown.spec.weight import ScaleDType
 
 CODES = "codes"

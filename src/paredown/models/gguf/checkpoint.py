@@ -11,9 +11,9 @@ from paredown.errors import CheckpointError
 from paredown.formats.gguf_blocks import BlockFormat, decode
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.config import family_from_config, spec_from_config
-from paredown.models.gguf_config import config_from_metadata
-from paredown.models.gguf_file import MappedGGUF, read_gguf
-from paredown.models.gguf_names import ROPE_FACTORS, GGUFTensor, gguf_tensors, unpair_rows
+from paredown.models.gguf.config import config_from_metadata
+from paredown.models.gguf.file import MappedGGUF, read_gguf
+from paredown.models.gguf.names import ROPE_FACTORS, GGUFTensor, gguf_tensors, unpair_rows
 from paredown.models.names import Names
 from paredown.spec.model import ModelSpec
 

@@ -6,18 +6,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.compress.copied_files import copy_files
-from paredown.compress.packed_modules import PackedModules, naming
+from paredown.compress.convert.packed_modules import PackedModules
+from paredown.compress.folder_files import copy_files, write_config
 from paredown.compress.shards import write_shards
-from paredown.errors import UnsupportedError
+from paredown.errors import UnsupportedError, naming
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.progress import OnProgress
 from paredown.spec.weight import WeightSpec
-
-# Called with what is being done and the share of the whole that is done.
-OnProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +47,7 @@ def write_quantized(
         copy_files(source.path, folder)
         write_shards(folder, _tensors(target, source, modules, on_progress))
         config = {**source.config, "quantization_config": section}
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        write_config(folder, config)
         if target.file is not None:
             (folder / target.file).write_text(json.dumps(section, indent=2) + "\n", "utf-8")
         Checkpoint.open(folder)

@@ -13,9 +13,9 @@ import numpy as np
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.fields import Fields
-from paredown.models.gguf_config import BOS, EOS, EOT, plain_value
-from paredown.models.gguf_header import Value
-from paredown.models.gguf_words import WORD_RULES
+from paredown.models.gguf.config import BOS, EOS, EOT, plain_value
+from paredown.models.gguf.header import Value
+from paredown.models.gguf.words import WORD_RULES
 
 JSON = "tokenizer.huggingface.json"
 CHAT_TEMPLATE = "tokenizer.chat_template"

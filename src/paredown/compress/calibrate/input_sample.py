@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paredown.compress.calibrate.moments import inputs_not_finite
 from paredown.compress.quantize.method import Block
-from paredown.errors import CheckpointError, ConfigError
+from paredown.errors import ConfigError
 from paredown.models.decoder import LAYER_POINTS
 
 # A sampled sequence gives its first tokens only: what causal attention says of them depends on
@@ -72,12 +73,8 @@ class _Sums:
 
     def observation(self, point: str) -> Observation:
         if not bool(torch.isfinite(self.absmax_I).all()):
-            raise CheckpointError(
-                "the inputs of a linear layer are not finite numbers",
-                seen=f"{point}, channel {int(torch.isfinite(self.absmax_I).int().argmin())}",
-                remedy="The checkpoint is damaged or its activations pass the largest float; "
-                "use another one.",
-            )
+            channel = int(torch.isfinite(self.absmax_I).int().argmin())
+            raise inputs_not_finite(f"{point}, channel {channel}")
         return Observation(
             absmax_I=self.absmax_I,
             absmean_I=self.abssum_I / self.num_rows,

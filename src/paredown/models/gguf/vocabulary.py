@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from paredown.errors import UnsupportedError
-from paredown.models.gguf_checkpoint import is_gguf
-from paredown.models.gguf_config import BOS, EOS, EOT
-from paredown.models.gguf_file import read_gguf
-from paredown.models.gguf_header import Value
-from paredown.models.gguf_tokenizer import (
+from paredown.models.gguf.checkpoint import is_gguf
+from paredown.models.gguf.config import BOS, EOS, EOT
+from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.header import Value
+from paredown.models.gguf.tokenizer import (
     ADD_BOS,
     BYTE,
     CHAT_TEMPLATE,
@@ -32,7 +32,7 @@ from paredown.models.gguf_tokenizer import (
     UNUSED,
     USER_DEFINED,
 )
-from paredown.models.gguf_words import GPT2_PATTERN, LLAMA_CPP_RULES, LlamaCppRule
+from paredown.models.gguf.words import GPT2_PATTERN, LLAMA_CPP_RULES, LlamaCppRule
 from paredown.models.json_file import read_json_object, read_optional_json_object
 from paredown.models.tokenizer import Tokenizer, chat_template_source
 

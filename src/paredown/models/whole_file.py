@@ -1,0 +1,64 @@
+"""Files that are either whole or not there."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import CheckpointError, OutputError
+
+# Bytes given to the system in one write, so that an interrupt is noticed between two of them.
+WRITE_BYTES = 16 << 20
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file beside `path`, which takes its place when the block ends: on any failure `path` is as
+    it was and nothing else is left. Raises OutputError when the system cannot write (disk full, no
+    permission, ...)."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OutputError(
+                f"{path} could not be written",
+                seen=error.strerror or error,
+                remedy="Free some space or choose another place; nothing was left behind.",
+            ) from error
+        raise
+
+
+def write_array(file: BinaryIO, array: npt.NDArray[np.generic]) -> None:
+    """Its bytes, a stretch at a time."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    for start in range(0, flat.size, WRITE_BYTES):
+        file.write(flat[start : start + WRITE_BYTES].data)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes a rename inside `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def unreadable(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"{path} cannot be read",
+        seen=error.strerror or error,
+        remedy="Check that the file exists and that you may read it.",
+    )
