@@ -1,5 +1,6 @@
 """Recipes by name and from files, and the table they resolve to."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
-from paredown.compress.recipe_file import parse_recipe, read_recipe
+from paredown.compress.recipe_file import parse_recipe, read_recipe, write_recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
 from paredown.errors import ConfigError, UnsupportedError
@@ -177,3 +178,24 @@ def test_a_file_that_is_no_yaml(tmp_path: Path) -> None:
     for name in ("x.yaml", "nosuch.yaml"):
         with pytest.raises(ConfigError, match="cannot be read"):
             read_recipe(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *(f"{transform}-{quantizer}-w4a8" for transform in TRANSFORMS for quantizer in ("gptq",)),
+        "rtn-int3-g64-asym-head-int8-kv-int8",
+        "smoothquant-o3",
+        "bf16",
+    ],
+)
+def test_what_is_written_reads_to_the_same(recipe: str, tmp_path: Path) -> None:
+    made = replace(find_recipe(recipe), name="again")
+    write_recipe(made, tmp_path / "again.yaml")
+    assert read_recipe(tmp_path / "again.yaml") == made
+    odd = QuantizeStep(
+        quantizer=RTN(range="mse"), spec=WeightSpec(dtype="int5", group_size=96), targets=("down",)
+    )
+    write_recipe(replace(made, steps=(*made.steps, odd)), tmp_path / "odd.yaml")
+    assert read_recipe(tmp_path / "odd.yaml").steps[-1] == odd
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.yaml", "odd.yaml"]

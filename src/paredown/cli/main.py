@@ -20,6 +20,7 @@ VERBS: dict[str, str] = {
     "convert": "write a checkpoint in another format, with the same weights",
     "eval": "perplexity, KL divergence and top-1 agreement",
     "sensitivity": "which parts suffer most from being quantized, in a table and a picture",
+    "mixed": "a width for each linear layer under a budget, as a recipe file",
     "generate": "continue prompts",
     "chat": "talk to a model that has a chat template",
     "serve": "answer over HTTP as the OpenAI API does",

@@ -16,7 +16,7 @@ A step's other keys are its method's options. An unknown key or method is an err
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -26,7 +26,7 @@ import yaml
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
-from paredown.errors import ConfigError
+from paredown.errors import ConfigError, OutputError
 from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
@@ -60,6 +60,58 @@ def parse_recipe(document: object, name: str) -> Recipe:
         floats=_checked(parts["floats"], ScaleDType, "floats") if "floats" in parts else None,
         kv_cache=_checked(parts["kv_cache"], KVFormat, "kv_cache") if "kv_cache" in parts else None,
     )
+
+
+def write_recipe(recipe: Recipe, path: Path) -> None:
+    """A file that `read_recipe` reads to the same recipe. Raises OutputError."""
+    document: dict[str, object] = {"steps": [_step_document(step) for step in recipe.steps]}
+    if recipe.floats is not None:
+        document["floats"] = recipe.floats
+    if recipe.kv_cache is not None:
+        document["kv_cache"] = recipe.kv_cache
+    text = yaml.safe_dump(document, sort_keys=False)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, "utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(
+            f"the recipe {path} could not be written",
+            seen=error.strerror or error,
+            remedy="Choose another place, or free some space.",
+        ) from error
+
+
+def _step_document(step: QuantizeStep | TransformStep) -> dict[str, object]:
+    if isinstance(step, TransformStep):
+        return {"method": _name_of(step.transform), **_options(step.transform)}
+    return {
+        "method": _name_of(step.quantizer),
+        "format": _format_document(step.spec),
+        "targets": list(step.targets),
+        **_options(step.quantizer),
+    }
+
+
+def _name_of(method: Quantizer | Transform) -> str:
+    known: dict[str, type] = {**QUANTIZERS, **TRANSFORMS}
+    return next(name for name, kind in known.items() if kind is type(method))
+
+
+def _options(method: Quantizer | Transform) -> dict[str, object]:
+    """Those that are not the defaults."""
+    return {
+        field.name: getattr(method, field.name)
+        for field in fields(method)  # type: ignore[arg-type]
+        if getattr(method, field.name) != field.default
+    }
+
+
+def _format_document(spec: WeightSpec) -> object:
+    if (FORMATS | STATIC_FORMATS).get(spec.name) == spec:
+        return spec.name
+    return asdict(spec)
 
 
 def _step(document: object, where: str) -> QuantizeStep | TransformStep:
