@@ -57,7 +57,6 @@ LINES = (
     Line(recipe="hqq-int3", baseline="int3"),
     Line(recipe="aqlm-1x8-g4", baseline="gptq-int2-g64-asym"),
     Line(recipe="aqlm-2x8-g8", baseline="gptq-int2-g64-asym"),
-    Line(recipe="aqlm-2x8-g8", baseline="gptq-int2-g32-asym"),
 )
 
 

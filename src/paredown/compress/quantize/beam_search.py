@@ -16,8 +16,8 @@ vectors.
 import torch
 from torch import Tensor
 
-# Values in one of the beam's tensors: a few of them fit a cache, whatever the layer. Of 2^16 to 2^22
-# the fastest on 1024 x 1024 (one core of a Xeon with AMX).
+# Values in one of the tensors of a beam. Of 2^16 to 2^22 the fastest on a weight of
+# 1024 x 1024 (one core of a Xeon with AMX).
 _CHUNK_VALUES = 1 << 20
 
 
