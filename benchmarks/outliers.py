@@ -1,6 +1,7 @@
 """What outlier channels cost in 8 bits, and what SmoothQuant and LLM.int8() save of it.
 
-    python -m benchmarks.outliers [--channels 4] [--factor 256] [--tokens 16384] [--json OUT]
+    python -m benchmarks.outliers [--channels 4] [--factor 256] [--tokens 16384] [--samples 128]
+        [--json OUT]
 
 The built-in model gets outlier channels that change nothing it computes (checkpoints/outliers.py).
 Then it is quantized to 8-bit weights and inputs. Perplexity is that of the classic books' held-out
@@ -153,7 +154,12 @@ class Bench:
         """O1 to O3 of SmoothQuant: weights per tensor; inputs dynamic per token, dynamic per
         tensor, static per tensor; then with the attention in int8."""
         windows_NT = self._calibration.windows_NT[:NUM_ATTENTION_WINDOWS]
-        attention = partial(use_int8_attention, windows_NT=windows_NT)
+        attentions = {
+            "int8 attention": partial(use_int8_attention, windows_NT=windows_NT),
+            "int8 attention, static": partial(
+                use_int8_attention, windows_NT=windows_NT, static_probabilities=True
+            ),
+        }
         for level, inputs in LEVELS.items():
             spec = W8A8 if inputs == "int8_row" else W8A8_STATIC
             naive, name = f"naive {level}", f"SmoothQuant-{level}"
@@ -164,8 +170,9 @@ class Bench:
             made = self.make(name, _recipe(spec, quantizer=PER_TENSOR, smooth=smooth))
             rounded = partial(round_inputs, made, inputs)
             self.compare(name, "PyTorch", naive, SQ_BAR, self.pytorch(made, rounded))
-            value = self.pytorch(made, rounded, attention)
-            self.compare(f"{name} + int8 attention", "PyTorch", naive, SQ_BAR, value)
+            for how, attention in attentions.items():
+                value = self.pytorch(made, rounded, attention)
+                self.compare(f"{name} + {how}", "PyTorch", naive, SQ_BAR, value)
 
 
 def round_inputs(checkpoint: Checkpoint, inputs: Inputs, decoder: Decoder) -> None:
@@ -190,12 +197,12 @@ def _recipe(
     return Recipe(name=spec.name, steps=steps)
 
 
-def measure(channels: int, factor: float, num_tokens: int) -> Iterator[Row]:
+def measure(channels: int, factor: float, num_tokens: int, num_samples: int) -> Iterator[Row]:
     source = Checkpoint.open(resolve_model(None))
     tokenizer = Tokenizer.open(source.path)
     text = choose_text(None, tokenizer, num_tokens, _refuse, source.spec.max_positions)
     calibration = choose_calibration(
-        CalibrationConfig(), tokenizer, _refuse, source.spec.max_positions
+        CalibrationConfig(num_samples=num_samples), tokenizer, _refuse, source.spec.max_positions
     )
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         model = Path(folder) / "outliers"
@@ -231,9 +238,10 @@ def main() -> None:
     parser.add_argument("--channels", type=int, default=4, help="of each norm (default 4)")
     parser.add_argument("--factor", type=float, default=256, help="a power of two (default 256)")
     parser.add_argument("--tokens", type=int, default=16384)
+    parser.add_argument("--samples", type=int, default=128, help="of calibration (default 128)")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    rows = list(measure(args.channels, args.factor, args.tokens))
+    rows = list(measure(args.channels, args.factor, args.tokens, args.samples))
     show(rows, f"{args.channels} channels of each norm times {args.factor:g}")
     if args.json is not None:
         result = {"machine": processor_name(), "rows": [asdict(row) for row in rows]}

@@ -170,11 +170,12 @@ def tiny_decoder(variant: str, folder: Path) -> Decoder:
     return Decoder.from_checkpoint(Checkpoint.open(folder))
 
 
-def test_the_attention_in_int8_is_the_product_of_integers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("static", [False, True])
+def test_the_attention_in_int8_is_the_product_of_integers(static: bool, tmp_path: Path) -> None:
     decoder = tiny_decoder("llama-gqa", tmp_path)
     spec, layer = decoder.spec, decoder.layers[0]
     windows_NT = np.random.default_rng(0).integers(2, VOCAB_SIZE, (3, 24))
-    use_int8_attention(decoder, windows_NT)
+    use_int8_attention(decoder, windows_NT=windows_NT, static_probabilities=static)
     rounding = layer.tap
     seen: dict[str, torch.Tensor] = {}
 
@@ -185,7 +186,7 @@ def test_the_attention_in_int8_is_the_product_of_integers(tmp_path: Path) -> Non
     layer.tap = tap
     decoder(torch.from_numpy(windows_NT))
     codes = {
-        point: rounding.codes(point, seen[point]).long()
+        point: rounding.codes(point, seen[point])[0].long()
         for point in ("q", "k", "probabilities", "v")
     }
     # The calibration windows themselves reach the largest code, but for probabilities below 1.
@@ -195,7 +196,8 @@ def test_the_attention_in_int8_is_the_product_of_integers(tmp_path: Path) -> Non
     folded = rounding.scales["q"] * rounding.scales["k"] * spec.head_dim**-0.5
     exact = (codes["q"] @ k.transpose(-1, -2)).double() * folded
     torch.testing.assert_close(seen["scores"].double(), exact, rtol=1e-5, atol=1e-5)
-    mixed = (codes["probabilities"] @ v).double() * rounding.scales["v"] / 127
+    step = 1 / 127 if static else seen["probabilities"].amax(-1, keepdim=True).double() / 127
+    mixed = (codes["probabilities"] @ v).double() * rounding.scales["v"] * step
     exact_BTD = mixed.transpose(1, 2).flatten(2)
     torch.testing.assert_close(seen["o_input"].double(), exact_BTD, rtol=1e-5, atol=1e-5)
 
@@ -215,9 +217,9 @@ def test_the_scales_of_the_attention_reach_its_largest_values(tmp_path: Path) ->
     decoder(torch.from_numpy(windows_NT))
     for layer in decoder.layers:
         layer.tap = untouched
-    use_int8_attention(decoder, windows_NT)
+    use_int8_attention(decoder, windows_NT=windows_NT)
     for layer, own in zip(decoder.layers, largest, strict=True):
-        assert layer.tap.scales["probabilities"] * 127 == 1
+        assert set(layer.tap.scales) == {"q", "k", "v"}
         for point in ("q", "k", "v"):
             assert layer.tap.scales[point] * 127 == pytest.approx(own[point], rel=1e-5)
 
