@@ -1,11 +1,19 @@
 """The on-disk form of load_in_8bit checkpoints."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BitsAndBytesConfig
 
+from paredown.compress.quantize.llm_int8 import LLMInt8
+from paredown.compress.quantize.method import Target
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import unrounded
 from paredown.formats.quantize import quantize
@@ -16,13 +24,18 @@ from paredown.formats.stored.bitsandbytes import (
     SPEC,
     decode,
     encode,
-    parse_quantization_config,
-    quantization_config,
     tensor_shapes,
 )
+from paredown.formats.stored.bitsandbytes_config import write_bitsandbytes
+from paredown.formats.stored.quant_methods import read_quantization
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder import Decoder
+from paredown.models.roles import linear_roles
+from paredown.models.safetensors_file import write_safetensors
+from tiny_models import VARIANTS, VOCAB_SIZE
 
 
 def stored(seed: int, num_rows: int = 5, num_columns: int = 24) -> dict[str, StoredTensor]:
@@ -54,10 +67,8 @@ def test_there_and_back(seed: int) -> None:
     assert again[FORMAT] == tensors[FORMAT]
 
 
-def test_an_older_file_may_lack_the_order() -> None:
+def test_an_older_order_is_refused() -> None:
     tensors = stored(1)
-    del tensors[FORMAT]
-    assert decode(tensors).shape == (5, 24)
     tensors[FORMAT] = StoredTensor(dtype="U8", array=np.array(2, np.uint8))
     with pytest.raises(UnsupportedError, match="order"):
         decode(tensors)
@@ -68,6 +79,7 @@ def test_an_older_file_may_lack_the_order() -> None:
     [
         (CODES, None, "missing"),
         (ROW_MAXIMA, None, "missing"),
+        (FORMAT, None, "missing"),
         (CODES, StoredTensor(dtype="U8", array=np.zeros((5, 24), np.uint8)), "wrong dtype"),
         (CODES, StoredTensor(dtype="I8", array=np.zeros(120, np.int8)), "wrong dtype or shape"),
         (ROW_MAXIMA, StoredTensor(dtype="F32", array=np.ones(4, np.float32)), "one value per row"),
@@ -97,21 +109,51 @@ def test_what_it_cannot_hold_is_refused() -> None:
 
 
 def test_the_config_is_transformers_own() -> None:
-    ours = quantization_config(["lm_head"])
+    ours = write_bitsandbytes(["lm_head"])
     theirs = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["lm_head"]).to_dict()
     assert {name: theirs[name] for name in ours} == ours
-    assert parse_quantization_config(theirs) == ("lm_head",)
-    assert parse_quantization_config(ours | {"llm_int8_skip_modules": None}) == ()
+    read = read_quantization(theirs, ["a.SCB", "a.weight", "lm_head.weight"])
+    assert read.form_for("lm_head") is None
+    form = read.form_for("a")
+    assert form is not None
+    assert form.tensor_shapes((5, 24)) == tensor_shapes((5, 24))
 
 
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"load_in_8bit": False, "load_in_4bit": True}, UnsupportedError),
-        ({"quant_method": "gptq"}, UnsupportedError),
-        ({"llm_int8_skip_modules": "lm_head"}, CheckpointError),
-    ],
-)
-def test_other_configs_are_refused(change: dict[str, object], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        parse_quantization_config(quantization_config([]) | change)
+def test_other_configs_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="load_in_8bit"):
+        read_quantization(BitsAndBytesConfig(load_in_4bit=True).to_dict(), ["a.SCB"])
+    with pytest.raises(CheckpointError, match="no tensor is"):
+        read_quantization(write_bitsandbytes([]), ["a.weight"])
+
+
+def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
+    VARIANTS["llama-gqa"](tmp_path / "plain", torch.float32, 0)
+    plain = Checkpoint.open(tmp_path / "plain")
+    tensors: dict[str, StoredTensor] = {}
+    state = dict(plain.tensors.items())
+    for layer in range(plain.spec.num_layers):
+        for role in linear_roles(plain.spec):
+            name = plain.linear_name(role, layer)
+            values = torch.from_numpy(state.pop(f"{name}.weight").array.copy())
+            target = Target(spec=SPEC, scale_dtype="fp32")
+            weight = LLMInt8().quantize(values, target, None).weight
+            tensors |= {f"{name}.{suffix}": one for suffix, one in encode(weight).items()}
+    folder = tmp_path / "int8"
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", tensors | state)
+    config = dict(plain.config) | {"quantization_config": write_bitsandbytes(["lm_head"])}
+    (folder / "config.json").write_text(json.dumps(config))
+    read = Checkpoint.open(folder)
+    ids = torch.randint(2, VOCAB_SIZE, (1, 20), generator=torch.Generator().manual_seed(0))
+    expected = Decoder.from_checkpoint(plain)
+    for layer, module in enumerate(expected.layers):
+        for role in linear_roles(plain.spec):
+            name = plain.linear_name(role, layer)
+            maxima = torch.from_numpy(tensors[f"{name}.{ROW_MAXIMA}"].array)
+            codes = torch.from_numpy(tensors[f"{name}.{CODES}"].array.copy()).float()
+            module.get_submodule(role).weight.data = codes * maxima[:, None] * (1 / 127)
+    logits_TV = expected(ids)[0].numpy()
+    np.testing.assert_allclose(Decoder.from_checkpoint(read)(ids)[0], logits_TV, atol=1e-4)
+    executor = load_executor(read, num_pages=2, kv_dtype="fp32")
+    part = SequenceSlice(token_ids=ids[0].tolist(), start=0, pages=[0, 1], num_logits=20)
+    np.testing.assert_allclose(executor.step([part]), logits_TV, atol=1e-4)

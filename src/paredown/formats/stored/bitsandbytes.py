@@ -7,7 +7,7 @@ A module's tensors, after its name and a dot; O rows, I columns:
     weight_format  U8 []        0, "row": the only form that is written today
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
@@ -18,7 +18,6 @@ from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 
-METHOD = "bitsandbytes"
 CODES = "weight"
 ROW_MAXIMA = "SCB"
 FORMAT = "weight_format"
@@ -67,14 +66,13 @@ def decode(tensors: Mapping[str, StoredTensor]) -> Weight:
     missing or contradict each other, UnsupportedError for an older order of the codes."""
     codes = _take(tensors, CODES, "I8", 2)
     maxima = _take(tensors, ROW_MAXIMA, "F32", 1)
-    if FORMAT in tensors:
-        form = int(_take(tensors, FORMAT, "U8", 0).array)
-        if form != _ROW_FORMAT:
-            raise UnsupportedError(
-                "the int8 codes are in an order that bitsandbytes no longer writes",
-                seen=f"{FORMAT} {form}",
-                remedy="Load and save the model once with a current bitsandbytes.",
-            )
+    form = int(_take(tensors, FORMAT, "U8", 0).array)
+    if form != _ROW_FORMAT:
+        raise UnsupportedError(
+            "the int8 codes are in an order that bitsandbytes no longer writes",
+            seen=f"{FORMAT} {form}",
+            remedy="Load and save the model once with a current bitsandbytes.",
+        )
     maxima_O = cast("npt.NDArray[np.float32]", maxima.array)
     if maxima.shape[0] != codes.shape[0]:
         raise _bad(ROW_MAXIMA, "has not one value per row", f"{maxima.shape} for {codes.shape}")
@@ -87,45 +85,6 @@ def decode(tensors: Mapping[str, StoredTensor]) -> Weight:
         scales_OG=(maxima_O / np.float32(_LARGEST_CODE))[:, None],
         scale_dtype="fp32",
     )
-
-
-def quantization_config(skipped: Iterable[str], threshold: float = 6.0) -> dict[str, object]:
-    """For config.json: every linear module but `skipped` is stored so. The output layer, when it
-    stays in floats, must be named."""
-    return {
-        "quant_method": METHOD,
-        "load_in_8bit": True,
-        "load_in_4bit": False,
-        "llm_int8_threshold": threshold,
-        "llm_int8_skip_modules": list(skipped),
-        "llm_int8_has_fp16_weight": False,
-        "llm_int8_enable_fp32_cpu_offload": False,
-    }
-
-
-def parse_quantization_config(config: Mapping[str, object]) -> tuple[str, ...]:
-    """Names of the modules that stay in floats, as Transformers matches them: a whole name or one
-    of its last parts. Raises UnsupportedError for bitsandbytes' 4-bit forms, which we do not read.
-
-    Fields of the 4-bit forms mean nothing in an 8-bit folder, and the threshold none where inputs
-    are not rounded."""
-    if config.get("quant_method") != METHOD or config.get("load_in_8bit") is not True:
-        raise UnsupportedError(
-            "quantization_config asks for a form of bitsandbytes that cannot be read here",
-            seen=", ".join(f"{name} {config[name]}" for name in sorted(config) if "load_in" in name)
-            or config.get("quant_method"),
-            remedy="Known is load_in_8bit. Use another compressed form, or the original.",
-        )
-    skipped = config.get("llm_int8_skip_modules")
-    if skipped is None:
-        return ()
-    if not isinstance(skipped, list) or not all(isinstance(name, str) for name in skipped):
-        raise CheckpointError(
-            "quantization_config.llm_int8_skip_modules makes no sense",
-            seen=str(skipped)[:200],
-            remedy="Download config.json again.",
-        )
-    return tuple(skipped)
 
 
 def _take(

@@ -2,7 +2,13 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from paredown.formats.stored import aqlm_config, awq_config, compressed_tensors_config, gptq_config
+from paredown.formats.stored import (
+    aqlm_config,
+    awq_config,
+    bitsandbytes_config,
+    compressed_tensors_config,
+    gptq_config,
+)
 from paredown.formats.stored.section import unsupported
 from paredown.formats.stored.stored_form import Quantization
 
@@ -12,6 +18,7 @@ QUANT_METHODS: dict[str, Callable[[Mapping[str, object], Collection[str]], Quant
     gptq_config.METHOD: gptq_config.read_gptq,
     awq_config.METHOD: awq_config.read_awq,
     aqlm_config.METHOD: aqlm_config.read_aqlm,
+    bitsandbytes_config.METHOD: bitsandbytes_config.read_bitsandbytes,
 }
 
 
