@@ -6,9 +6,9 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -203,6 +203,25 @@ def test_another_recipe_begins_anew(
     compress(llama, tmp_path / "plain", "int4-g32-asym")
     written, plain = output / "model.safetensors", tmp_path / "plain" / "model.safetensors"
     assert written.read_bytes() == plain.read_bytes()
+
+
+@pytest.mark.parametrize("changes", [{"floats": "fp16"}, {"kv_cache": "int8-static"}])
+def test_a_recipe_with_the_same_steps_is_another(
+    llama: Checkpoint, calibration: Calibration, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    def interrupt(what: str, share: float) -> None:
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    output, whole = tmp_path / "out", tmp_path / "whole"
+    with pytest.raises(KeyboardInterrupt):
+        compress(llama, output, recipe(), calibration=calibration, on_progress=interrupt)
+    changed = replace(recipe(), **changes)
+    result = compress(llama, output, changed, calibration=calibration)
+    assert result.notes == ()
+    compress(llama, whole, changed, calibration=calibration)
+    for name in ("model.safetensors", "config.json"):
+        assert (output / name).read_bytes() == (whole / name).read_bytes()
 
 
 def test_a_damaged_workspace_is_not_trusted(

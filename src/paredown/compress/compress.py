@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -307,7 +307,7 @@ def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -
     parts = [
         content_digest(source, default_num_threads()),
         json.dumps(source.config, sort_keys=True),
-        repr(recipe.steps),
+        repr(replace(recipe, name="")),
         calibration.digest,
         torch.__version__,
     ]
