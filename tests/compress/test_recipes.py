@@ -1,5 +1,6 @@
 """Recipes by name and from files, and the table they resolve to."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,8 @@ def test_transforms_go_before_quantizers(transform: str, quantizer: str) -> None
 def test_names_that_make_no_sense() -> None:
     for name, what in {
         "rtn-bf16": "needs a quantized format",
-        "rtn-rtn-int4-g128": "one quantizer",
+        "rtn-gptq-int4-g128": "one quantizer",
+        "awq-awq-int4-g128": "named twice",
         "nosuch-int4-g128": "no such format",
         "int8-kv-int3": "keys and values",
         "bf16-kv-int8": "there are none",
@@ -97,6 +99,7 @@ def test_the_table_names_what_stays(source: Checkpoint) -> None:
         ((step("int8", "re:model.layers.1"),), "matches no linear layer"),
         ((step("int8", "re:("),), "not a regular expression"),
         ((step("int8", "down"), step("int4-g128", "layers")), "takes every module"),
+        ((step("bf16", "down"),), "quantizes to a float format"),
     ],
 )
 def test_targets_that_do_nothing(
@@ -151,6 +154,25 @@ kv_cache: int8
         ({"step": []}, "the recipe has an unknown key.*step.*steps"),
         ({"steps": {}}, "steps makes no sense.*list"),
         ({"steps": [{"method": "nosuch"}]}, "step 1 names no known method.*nosuch"),
+        ({"steps": [{"method": ["rtn"]}]}, "step 1 names no known method.*rtn"),
+        *(
+            (
+                {"steps": [{"method": "rtn", "format": {"dtype": "int4", "group_size": size}}]},
+                "step 1, format, group_size makes no sense",
+            )
+            for size in (0, -32)
+        ),
+        (
+            {"steps": [{"method": "rtn", "format": {"dtype": "fp8", "symmetric": False}}]},
+            "step 1, format, symmetric.*no zero points",
+        ),
+        (
+            {"steps": [{"method": "rtn", "format": "int8"}, {"method": "awq"}]},
+            "a transform stands after.*step 2",
+        ),
+        ({"kv_cache": "int8"}, "there are none"),
+        ({"steps": [{"method": "hqq", "format": "int4", "norm": math.nan}]}, "HQQ's norm"),
+        ({"steps": [{"method": "hqq", "format": "int4", "num_iterations": -1}]}, "iterations"),
         ({"steps": [{"method": "rtn"}]}, "does not say what its targets become"),
         ({"steps": [{"method": "rtn", "format": "int9"}]}, "step 1, format.*int9"),
         ({"steps": [{"method": "rtn", "format": {"bits": 4}}]}, "unknown key.*bits"),

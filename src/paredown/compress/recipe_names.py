@@ -79,12 +79,6 @@ def find_recipe(name: str) -> Recipe:
         steps.append(QuantizeStep(quantizer=quantizer, spec=spec))
     if separator:
         steps.append(_head_step(head, quantizer, name))
-    if kv_cache is not None and not steps:
-        raise ConfigError(
-            f"{KV_MARK} is stored beside quantized weights, and there are none",
-            seen=name,
-            remedy="Choose a quantized format, or give --kv-dtype to the verb that runs the model.",
-        )
     floats = None if spec.is_quantized else cast("ScaleDType", spec.dtype)
     return Recipe(name=name, steps=tuple(steps), floats=floats, kv_cache=kv_cache)
 
@@ -123,12 +117,14 @@ def _split_methods(name: str) -> tuple[list[str], str]:
             break
         methods.append(method)
         rest = after
+    if len(set(methods)) < len(methods):
+        raise ConfigError("a method is named twice", seen=name, remedy="Name it once.")
     quantizers = [method for method in methods if method in QUANTIZERS]
     if len(quantizers) > 1 or (quantizers and methods[-1] != quantizers[0]):
         raise ConfigError(
             "a recipe has one quantizer, after its transforms",
             seen=name,
-            remedy="Write awq-gptq-int4-g128, for one; other orders need a recipe file.",
+            remedy="Write awq-gptq-int4-g128, for one; several quantizers need a recipe file.",
         )
     return methods, rest
 
