@@ -60,6 +60,12 @@ def test_no_verify_measures_nothing_and_says_so(words, tmp_path, capsys) -> None
         (["--tokens", "0"], "--tokens"),
         (["--recipe", "int9"], "no such format"),
         (["-o", "."], "exists already"),
+        (["--threads", "0"], "number of threads"),
+        (["--recipe", "gptq-int4-g128"], "do not divide"),
+        (["--recipe", "gptq-int4-g32", "--samples", "0"], "--samples"),
+        (["--recipe", "gptq-int4-g32", "--samples", "99999999999"], "more text than"),
+        (["--recipe", "gptq-int4-g32", "--calibration-tokens", "1"], "--calibration-tokens"),
+        (["--recipe", "gptq-int4-g32", "--seed", "-1"], "--seed"),
     ],
 )
 def test_bad_input_is_told_before_any_work(words, tmp_path, capsys, monkeypatch, extra, says):

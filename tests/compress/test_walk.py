@@ -251,8 +251,17 @@ def test_bad_input_is_named(calibration: Calibration, tmp_path: Path) -> None:
         model.model.layers[1].mlp.gate_proj.weight[0, 0] = float("inf")
     model.save_pretrained(tmp_path / "infinite")
     infinite = Checkpoint.open(tmp_path / "infinite")
+    told: list[str] = []
     with pytest.raises(CheckpointError, match=r"layers\.1\.mlp\.gate_proj"):
-        compress(infinite, tmp_path / "out", recipe(), calibration=calibration)
+        compress(
+            infinite,
+            tmp_path / "out",
+            recipe(),
+            calibration=calibration,
+            on_progress=lambda what, share: told.append(what),
+        )
+    # Before any layer was calibrated.
+    assert told == []
     with torch.no_grad():
         model.model.layers[1].mlp.gate_proj.weight[0, 0] = 1.0
         model.model.layers[0].mlp.down_proj.weight[:] = 3e38

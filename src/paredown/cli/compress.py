@@ -16,10 +16,11 @@ from paredown.cli.verification import (
     print_verification,
     verification_json,
 )
-from paredown.compress.compress import CompressResult, compress
+from paredown.compress.compress import CompressResult, check_recipe, compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import read_recipe
 from paredown.compress.recipe_names import SYNTAX, find_recipe
+from paredown.kernels.probe import resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import check_output_folder
 from paredown.models.resolve import resolve_model
@@ -61,7 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     recipe = _recipe(args.recipe)
     check_output_folder(args.output)
+    resolve_num_threads(args.threads)
     source = Checkpoint.open(resolve_model(args.model))
+    # Reading a text may mean to have the model write one: what cannot work is told before.
+    check_recipe(source, recipe)
     calibration = read_calibration(source, args) if recipe.needs_calibration else None
     with _progress() as progress:
         task = progress.add_task(recipe.name, total=1.0)

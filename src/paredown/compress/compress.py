@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.compress.stored_weight import stored_tensors
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.aqlm_config import write_aqlm
-from paredown.formats.floating import cast
+from paredown.formats.floating import cast, check_finite
 from paredown.formats.quantization_config import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.kernels.probe import default_num_threads
@@ -104,8 +105,7 @@ def compress(
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
     report = on_progress or (lambda what, share: None)
-    _check_source(source)
-    schemes = resolve_schemes(recipe, source)
+    schemes = check_recipe(source, recipe)
     job = _Job(source, recipe, schemes, finish or (lambda folder: None))
     if not recipe.needs_calibration:
         return job.write(output, overwrite, report)
@@ -118,6 +118,7 @@ def compress(
         has_transforms=bool(recipe.transforms),
     )
     memory.require()
+    check_values(source)
     plan = Plan(
         source=source,
         schemes=schemes,
@@ -138,6 +139,29 @@ def compress(
             report(what, _WALK_SHARE + (1 - _WALK_SHARE) * share)
 
         return job.write(output, overwrite, rest, calibration.source, memory.total)
+
+
+def check_recipe(source: Checkpoint, recipe: Recipe) -> dict[str, Scheme]:
+    """What each linear layer becomes; for a caller with long work to do first. Raises as `compress`
+    does for a source or a recipe that does not do."""
+    _check_source(source)
+    return resolve_schemes(recipe, source)
+
+
+def check_values(source: Checkpoint) -> None:
+    """Reads all weights. Raises CheckpointError naming the tensor that is not finite."""
+    for name, tensor in source.tensors.items():
+        with _naming(name):
+            check_finite(tensor.to_float32())
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (CheckpointError, UnsupportedError) as error:
+        what = f"tensor {name}: {error.what}"
+        raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
 
 
 def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
@@ -211,11 +235,8 @@ class _Job:
         names = list(self._source.tensors)
         for done, name in enumerate(names):
             on_progress("writing", done / len(names))
-            try:
+            with _naming(name):
                 yield from self._convert(name, self._source.tensors[name])
-            except (CheckpointError, UnsupportedError) as error:
-                what = f"tensor {name}: {error.what}"
-                raise type(error)(what, seen=error.seen, remedy=error.remedy) from error
         yield from self._added(names)
         on_progress("writing", 1.0)
 
@@ -260,6 +281,7 @@ class _Job:
         elif name in self.finished:
             yield name, self.finished[name]
         elif self._recipe.floats is None or tensor.dtype not in FLOATS:
+            check_finite(tensor.to_float32())
             self._kept.append(name)
             yield name, tensor
         else:
