@@ -10,7 +10,7 @@ from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.compress.recipe_file import parse_recipe, read_recipe
-from paredown.compress.recipe_names import find_recipe
+from paredown.compress.recipe_names import NAMED, find_recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.table import FORMATS
@@ -51,6 +51,15 @@ def test_transforms_go_before_quantizers(transform: str, quantizer: str) -> None
     assert type(recipe.quantize_steps[0].quantizer) is QUANTIZERS[quantizer]
     with pytest.raises(ConfigError, match="after its transforms"):
         find_recipe(f"{quantizer}-{transform}-int4-g128")
+
+
+def test_whole_recipes_have_names_that_can_be_added_to() -> None:
+    for name, whole in NAMED.items():
+        assert find_recipe(name) == whole
+        assert whole.name == name
+        longer = find_recipe(f"{name}-head-int8-kv-int8")
+        assert longer.steps[:-1] == whole.steps
+        assert (longer.head, longer.kv_cache) == (FORMATS["int8"], "int8")
 
 
 def test_names_that_make_no_sense() -> None:
