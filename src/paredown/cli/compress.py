@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from paredown.cli.calibration import add_calibration_arguments, read_calibration
+from paredown.cli.notes import join_notes
 from paredown.cli.verification import (
     Verifier,
     add_verification_arguments,
@@ -109,7 +110,7 @@ def _print(console: Console, result: CompressResult, source: Checkpoint) -> None
         console.print("the output layer was tied to the embedding and is now stored beside it")
     for name, count in result.clamped.items():
         console.print(f"clamped: {count} values of {name} are beyond the range of {result.name}")
-    for note in result.notes:
+    for note in join_notes(result.notes):
         console.print(f"note: {note}", style="yellow")
 
 
