@@ -10,6 +10,7 @@ from byte_tokenizer import write_byte_tokenizer
 from paredown.cli import compress as verb
 from paredown.cli import verification
 from paredown.cli.main import main
+from paredown.cli.notes import join_notes
 from paredown.errors import CapacityError, CheckpointError
 from paredown.evaluate.verification_file import NAME, read_fingerprint
 from tiny_models import make_model
@@ -60,6 +61,12 @@ def test_no_verify_measures_nothing_and_says_so(words, tmp_path, capsys) -> None
         (["--tokens", "0"], "--tokens"),
         (["--recipe", "int9"], "no such format"),
         (["-o", "."], "exists already"),
+        (["--threads", "0"], "number of threads"),
+        (["--recipe", "gptq-int4-g128"], "do not divide"),
+        (["--recipe", "gptq-int4-g32", "--samples", "0"], "--samples"),
+        (["--recipe", "gptq-int4-g32", "--samples", "99999999999"], "more text than"),
+        (["--recipe", "gptq-int4-g32", "--calibration-tokens", "1"], "--calibration-tokens"),
+        (["--recipe", "gptq-int4-g32", "--seed", "-1"], "--seed"),
     ],
 )
 def test_bad_input_is_told_before_any_work(words, tmp_path, capsys, monkeypatch, extra, says):
@@ -91,3 +98,14 @@ def test_what_fails_to_verify_leaves_nothing_behind(words, tmp_path, monkeypatch
     monkeypatch.setattr(verification, "verify", fail)
     assert main(words) == (2 if error is CheckpointError else 130)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "text.txt"]
+
+
+def test_notes_that_say_the_same_are_one() -> None:
+    notes = ["a: damp grew", "went on", "b: damp grew", "c: alpha: 0.5", "d: damp grew", "end"]
+    joined = ["a and 2 more: damp grew", "went on", "c: alpha: 0.5", "end"]
+    assert join_notes(notes) == joined
+
+
+def test_a_note_about_every_layer_is_printed_once(words, capsys) -> None:
+    assert main([*words, "--recipe", "llm-int8"]) == 0
+    assert capsys.readouterr().out.count("note:") == 1

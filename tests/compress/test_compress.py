@@ -228,3 +228,13 @@ def test_one_tensor_makes_one_file(tmp_path: Path) -> None:
     write_shards(tmp_path, [("a", tensor)], shard_bytes=1)
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
     write_safetensors(tmp_path / "b.safetensors", {"a": tensor})
+
+
+def test_nan_in_what_stays_in_floats_is_named(tmp_path: Path) -> None:
+    model = make_model("llama", torch.bfloat16, 0)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[3, 5] = float("nan")
+    model.save_pretrained(tmp_path / "nan")
+    with pytest.raises(CheckpointError, match=r"embed_tokens.*nan at \[3, 5\]"):
+        compress(Checkpoint.open(tmp_path / "nan"), tmp_path / "out", "int8")
+    assert [path.name for path in tmp_path.iterdir()] == ["nan"]

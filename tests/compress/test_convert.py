@@ -316,3 +316,13 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             convert(Checkpoint.open(tmp_path / "in"), tmp_path / "out", target, interrupt)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+@pytest.mark.parametrize("target", ["gptq", "compressed-tensors", "bf16"])
+def test_a_kv_cache_that_is_not_written_is_told(tmp_path: Path, target: str) -> None:
+    make_model("llama", torch.bfloat16, 0).save_pretrained(tmp_path / "in")
+    for kv, told in (("", 0), ("-kv-int8", 1)):
+        small, out = tmp_path / f"small{kv}", tmp_path / f"out{kv}"
+        compress(Checkpoint.open(tmp_path / "in"), small, f"int4-g32{kv}")
+        notes = convert(Checkpoint.open(small), out, target).notes
+        assert sum("--kv-dtype int8" in note for note in notes) == told

@@ -93,7 +93,7 @@ def test_gpt2_can_have_a_quantized_output_layer(tmp_path: Path) -> None:
 )
 def test_mixtures_that_transformers_would_confuse_are_refused(recipe: str, tmp_path: Path) -> None:
     source = write_source(tmp_path / "in", "llama-tied")
-    with pytest.raises(UnsupportedError, match=recipe):
+    with pytest.raises(UnsupportedError, match=recipe.replace("-head-", ", ")):
         compress(source, tmp_path / "out", recipe)
     assert not (tmp_path / "out").exists()
 

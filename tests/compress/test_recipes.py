@@ -1,5 +1,6 @@
 """Recipes by name and from files, and the table they resolve to."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.compress.recipe_file import parse_recipe, read_recipe, write_recipe
-from paredown.compress.recipe_names import find_recipe
+from paredown.compress.recipe_names import NAMED, find_recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.table import FORMATS
@@ -53,10 +54,20 @@ def test_transforms_go_before_quantizers(transform: str, quantizer: str) -> None
         find_recipe(f"{quantizer}-{transform}-int4-g128")
 
 
+def test_whole_recipes_have_names_that_can_be_added_to() -> None:
+    for name, whole in NAMED.items():
+        assert find_recipe(name) == whole
+        assert whole.name == name
+        longer = find_recipe(f"{name}-head-int8-kv-int8")
+        assert longer.steps[:-1] == whole.steps
+        assert (longer.head, longer.kv_cache) == (FORMATS["int8"], "int8")
+
+
 def test_names_that_make_no_sense() -> None:
     for name, what in {
         "rtn-bf16": "needs a quantized format",
-        "rtn-rtn-int4-g128": "one quantizer",
+        "rtn-gptq-int4-g128": "one quantizer",
+        "awq-awq-int4-g128": "named twice",
         "nosuch-int4-g128": "no such format",
         "int8-kv-int3": "keys and values",
         "bf16-kv-int8": "there are none",
@@ -98,6 +109,7 @@ def test_the_table_names_what_stays(source: Checkpoint) -> None:
         ((step("int8", "re:model.layers.1"),), "matches no linear layer"),
         ((step("int8", "re:("),), "not a regular expression"),
         ((step("int8", "down"), step("int4-g128", "layers")), "takes every module"),
+        ((step("bf16", "down"),), "quantizes to a float format"),
     ],
 )
 def test_targets_that_do_nothing(
@@ -152,6 +164,25 @@ kv_cache: int8
         ({"step": []}, "the recipe has an unknown key.*step.*steps"),
         ({"steps": {}}, "steps makes no sense.*list"),
         ({"steps": [{"method": "nosuch"}]}, "step 1 names no known method.*nosuch"),
+        ({"steps": [{"method": ["rtn"]}]}, "step 1 names no known method.*rtn"),
+        *(
+            (
+                {"steps": [{"method": "rtn", "format": {"dtype": "int4", "group_size": size}}]},
+                "step 1, format, group_size makes no sense",
+            )
+            for size in (0, -32)
+        ),
+        (
+            {"steps": [{"method": "rtn", "format": {"dtype": "fp8", "symmetric": False}}]},
+            "step 1, format, symmetric.*no zero points",
+        ),
+        (
+            {"steps": [{"method": "rtn", "format": "int8"}, {"method": "awq"}]},
+            "a transform stands after.*step 2",
+        ),
+        ({"kv_cache": "int8"}, "there are none"),
+        ({"steps": [{"method": "hqq", "format": "int4", "norm": math.nan}]}, "HQQ's norm"),
+        ({"steps": [{"method": "hqq", "format": "int4", "num_iterations": -1}]}, "iterations"),
         ({"steps": [{"method": "rtn"}]}, "does not say what its targets become"),
         ({"steps": [{"method": "rtn", "format": "int9"}]}, "step 1, format.*int9"),
         ({"steps": [{"method": "rtn", "format": {"bits": 4}}]}, "unknown key.*bits"),

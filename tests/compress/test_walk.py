@@ -6,9 +6,9 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -205,6 +205,25 @@ def test_another_recipe_begins_anew(
     assert written.read_bytes() == plain.read_bytes()
 
 
+@pytest.mark.parametrize("changes", [{"floats": "fp16"}, {"kv_cache": "int8-static"}])
+def test_a_recipe_with_the_same_steps_is_another(
+    llama: Checkpoint, calibration: Calibration, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    def interrupt(what: str, share: float) -> None:
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    output, whole = tmp_path / "out", tmp_path / "whole"
+    with pytest.raises(KeyboardInterrupt):
+        compress(llama, output, recipe(), calibration=calibration, on_progress=interrupt)
+    changed = replace(recipe(), **changes)
+    result = compress(llama, output, changed, calibration=calibration)
+    assert result.notes == ()
+    compress(llama, whole, changed, calibration=calibration)
+    for name in ("model.safetensors", "config.json"):
+        assert (output / name).read_bytes() == (whole / name).read_bytes()
+
+
 def test_a_damaged_workspace_is_not_trusted(
     llama: Checkpoint, calibration: Calibration, tmp_path: Path
 ) -> None:
@@ -232,8 +251,17 @@ def test_bad_input_is_named(calibration: Calibration, tmp_path: Path) -> None:
         model.model.layers[1].mlp.gate_proj.weight[0, 0] = float("inf")
     model.save_pretrained(tmp_path / "infinite")
     infinite = Checkpoint.open(tmp_path / "infinite")
+    told: list[str] = []
     with pytest.raises(CheckpointError, match=r"layers\.1\.mlp\.gate_proj"):
-        compress(infinite, tmp_path / "out", recipe(), calibration=calibration)
+        compress(
+            infinite,
+            tmp_path / "out",
+            recipe(),
+            calibration=calibration,
+            on_progress=lambda what, share: told.append(what),
+        )
+    # Before any layer was calibrated.
+    assert told == []
     with torch.no_grad():
         model.model.layers[1].mlp.gate_proj.weight[0, 0] = 1.0
         model.model.layers[0].mlp.down_proj.weight[:] = 3e38

@@ -10,33 +10,37 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from paredown.cli.calibration import add_calibration_arguments, read_calibration
+from paredown.cli.notes import join_notes
 from paredown.cli.verification import (
     Verifier,
     add_verification_arguments,
     print_verification,
     verification_json,
 )
-from paredown.compress.compress import CompressResult, compress
+from paredown.compress.compress import CompressResult, check_recipe, compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_file import read_recipe
-from paredown.compress.recipe_names import SYNTAX, find_recipe
+from paredown.compress.recipe_names import EXPLAINED, SYNTAX, find_recipe
+from paredown.kernels.probe import resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.output_folder import check_output_folder
 from paredown.models.resolve import resolve_model
 from paredown.units import format_bytes
 
-EXAMPLES = """examples:
+EXAMPLES = f"""{EXPLAINED}
+examples:
   paredown compress -o small
   paredown compress my-model -o my-model-int8 --recipe int8
   paredown compress my-model -o my-model-int4 --recipe int4-g32-asym --json
-  paredown compress my-model -o my-model-small --recipe int4-g128-head-int8   # output layer too
+  paredown compress my-model -o my-model-small --recipe llm-int8
   paredown compress my-model -o my-model-gptq --recipe gptq-int4-g128
-  paredown compress my-model -o my-model-awq --recipe awq-gptq-int4-g128 --calibration-text my.txt
-  paredown compress my-model -o my-model-mixed --recipe mixed.yaml            # docs/recipes.md
+  paredown compress my-model -o my-model-awq --recipe awq-gptq-int4-g128 \\
+      --calibration-text my.txt
+  paredown compress my-model -o my-model-mixed --recipe mixed.yaml
   paredown compress my-model -o my-model-int4 --text novel.txt --tokens 65536
 
-What was written is measured beside the original. verification.json in the folder keeps the figures,
-and what `paredown serve` checks when it loads the checkpoint.
+What was written is measured beside the original. verification.json in the folder
+keeps the figures, and what `paredown serve` checks when it loads the checkpoint.
 """
 
 
@@ -51,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         default="int4-g128",
-        help=f"a YAML file, or {SYNTAX} (default: int4-g128)",
+        help=f"a YAML file (docs/recipes.md), or a name: {SYNTAX} (default: int4-g128)",
     )
     add_calibration_arguments(parser)
     add_verification_arguments(parser)
@@ -61,7 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     recipe = _recipe(args.recipe)
     check_output_folder(args.output)
+    resolve_num_threads(args.threads)
     source = Checkpoint.open(resolve_model(args.model))
+    # Reading a text may mean to have the model write one: what cannot work is told before.
+    check_recipe(source, recipe)
     calibration = read_calibration(source, args) if recipe.needs_calibration else None
     with _progress() as progress:
         task = progress.add_task(recipe.name, total=1.0)
@@ -103,7 +110,7 @@ def _print(console: Console, result: CompressResult, source: Checkpoint) -> None
         console.print("the output layer was tied to the embedding and is now stored beside it")
     for name, count in result.clamped.items():
         console.print(f"clamped: {count} values of {name} are beyond the range of {result.name}")
-    for note in result.notes:
+    for note in join_notes(result.notes):
         console.print(f"note: {note}", style="yellow")
 
 

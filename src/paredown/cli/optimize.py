@@ -47,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-quality-loss", default="1%", help="perplexity that may be lost (default 1%%)"
     )
-    parser.add_argument("--formats", help=f"comma-separated (default: a search): {SYNTAX}")
+    parser.add_argument(
+        "--formats",
+        help=f"comma-separated recipes (default: a search): {SYNTAX}, as `paredown compress "
+        "--help` has",
+    )
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"

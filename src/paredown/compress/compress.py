@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -31,7 +31,7 @@ from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.compress.stored_weight import stored_tensors
 from paredown.errors import ConfigError, UnsupportedError, naming
-from paredown.formats.floating import cast
+from paredown.formats.floating import cast, check_finite
 from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
@@ -103,8 +103,7 @@ def compress(
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
     report = on_progress or (lambda what, share: None)
-    _check_source(source)
-    schemes = resolve_schemes(recipe, source)
+    schemes = check_recipe(source, recipe)
     job = _Job(source, recipe, schemes, finish or (lambda folder: None))
     if not recipe.needs_calibration:
         return job.write(output, overwrite, report)
@@ -117,6 +116,7 @@ def compress(
         has_transforms=bool(recipe.transforms),
     )
     memory.require()
+    check_values(source)
     plan = Plan(
         source=source,
         schemes=schemes,
@@ -137,6 +137,20 @@ def compress(
             report(what, _WALK_SHARE + (1 - _WALK_SHARE) * share)
 
         return job.write(output, overwrite, rest, calibration.source, memory.total)
+
+
+def check_recipe(source: Checkpoint, recipe: Recipe) -> dict[str, Scheme]:
+    """What each linear layer becomes; for a caller with long work to do first. Raises as `compress`
+    does for a source or a recipe that does not do."""
+    _check_source(source)
+    return resolve_schemes(recipe, source)
+
+
+def check_values(source: Checkpoint) -> None:
+    """Reads all weights. Raises CheckpointError naming the tensor that is not finite."""
+    for name, tensor in source.tensors.items():
+        with naming(f"tensor {name}"):
+            check_finite(tensor.to_float32())
 
 
 def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
@@ -255,6 +269,7 @@ class _Job:
         elif name in self.finished:
             yield name, self.finished[name]
         elif self._recipe.floats is None or tensor.dtype not in FLOATS:
+            check_finite(tensor.to_float32())
             self._kept.append(name)
             yield name, tensor
         else:
@@ -302,7 +317,7 @@ def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -
     parts = [
         content_digest(source, default_num_threads()),
         json.dumps(source.config, sort_keys=True),
-        repr(recipe.steps),
+        repr(replace(recipe, name="")),
         calibration.digest,
         torch.__version__,
     ]

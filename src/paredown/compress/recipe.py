@@ -7,6 +7,7 @@ its targets become. Where two quantize steps name the same module the later one 
 from dataclasses import dataclass
 
 from paredown.compress.quantize.method import Quantizer, Transform
+from paredown.errors import ConfigError
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -36,12 +37,31 @@ class TransformStep:
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """`floats` casts every tensor that is not quantized (None keeps them as they are). `kv_cache`
-    is what a server should keep keys and values in (None: its default)."""
+    is what a server should keep keys and values in (None: its default).
+
+    Raises ConfigError for a transform after a quantize step, and for a `kv_cache` without one.
+    """
 
     name: str
     steps: tuple[QuantizeStep | TransformStep, ...] = ()
     floats: ScaleDType | None = None
     kv_cache: KVFormat | None = None
+
+    def __post_init__(self) -> None:
+        kinds = [isinstance(step, QuantizeStep) for step in self.steps]
+        if kinds != sorted(kinds):
+            raise ConfigError(
+                "a transform stands after what quantizes",
+                seen=f"step {len(kinds) - kinds[::-1].index(False)} of recipe {self.name}",
+                remedy="Put the transforms first: they change the floats that are quantized.",
+            )
+        if self.kv_cache is not None and not any(kinds):
+            raise ConfigError(
+                "the form of keys and values stands beside quantized weights, and there are none",
+                seen=f"{self.kv_cache} in recipe {self.name}",
+                remedy="Choose a quantized format, or give --kv-dtype to the verb that runs the "
+                "model.",
+            )
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

@@ -117,9 +117,9 @@ def _format_document(spec: WeightSpec) -> object:
 def _step(document: object, where: str) -> QuantizeStep | TransformStep:
     parts = dict(_mapping(document, where))
     method = parts.pop("method", None)
-    if method in TRANSFORMS:
+    if isinstance(method, str) and method in TRANSFORMS:
         return TransformStep(transform=_configured(TRANSFORMS[method], parts, where))
-    if method not in QUANTIZERS:
+    if not isinstance(method, str) or method not in QUANTIZERS:
         known = ", ".join([*TRANSFORMS, *QUANTIZERS])
         raise ConfigError(
             f"{where} names no known method", seen=method, remedy=f"Known methods: {known}."
@@ -167,6 +167,10 @@ def _format(document: object, where: str) -> WeightSpec:
     }
     if "dtype" not in checked:
         raise _wrong(where, document, "fields with a dtype")
+    if checked.get("group_size") is not None and checked["group_size"] < 1:
+        raise _wrong(f"{where}, group_size", parts["group_size"], "a number of columns")
+    if checked["dtype"] == "fp8" and not checked.get("symmetric", True):
+        raise _wrong(f"{where}, symmetric", False, "true: fp8 has no zero points")
     possible = WeightSpec(**{**checked, "activations": "fp32"}).possible_activations
     if checked.get("activations", possible[0]) not in possible:
         raise _wrong(f"{where}, activations", parts["activations"], f"one of {', '.join(possible)}")

@@ -1,9 +1,11 @@
-"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-kv-FORMAT], as in gptq-int4-g128-head-int8."""
+"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-kv-DTYPE], as in gptq-int4-g128-head-int8; the
+names of whole recipes (llm-int8) stand in the place of [METHOD-]...FORMAT."""
 
 from typing import cast, get_args
 
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.aqlm import AQLM
+from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
@@ -36,6 +38,9 @@ def _codebooks(quantizer: AQLM) -> Recipe:
 
 # Recipes that are more than methods and a format.
 NAMED: dict[str, Recipe] = {
+    "llm-int8": Recipe(
+        name="llm-int8", steps=(QuantizeStep(quantizer=LLMInt8(), spec=FORMATS["int8"]),)
+    ),
     "smoothquant-o1": _smoothquant_level("o1", FORMATS["w8a8"]),
     "smoothquant-o3": _smoothquant_level("o3", STATIC_FORMATS["w8a8-static"]),
     # The paper's setting for CPUs, and one whose codebooks weigh less beside small layers.
@@ -44,14 +49,19 @@ NAMED: dict[str, Recipe] = {
 }
 
 # For the help of every verb that takes recipes.
-SYNTAX = (
-    "[METHOD-]FORMAT, where FORMAT is bf16, fp16, fp32, fp8, fp8-g128, w8a8, w8a8-static, w4a8 or "
-    "w4a8-g128 (8-bit activations too), or int8 to int1 with one scale per row or group of "
-    f"{', '.join(map(str, GROUP_SIZES))}: int8, int4-g128, int3-g32-asym; METHOD is one or more of "
-    f"{', '.join([*TRANSFORMS, *QUANTIZERS])}; {HEAD_MARK}FORMAT adds the output layer: "
-    f"int4-g128{HEAD_MARK}int8; {KV_MARK}FORMAT says how keys and values are kept; or one of "
-    f"{', '.join(NAMED)}"
-)
+SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-kv-DTYPE]"
+EXPLAINED = f"""recipes by name: {SYNTAX}
+  FORMAT  integers of 1 to 8 bits, one scale per row or per group of columns
+          ({", ".join(map(str, GROUP_SIZES))}): int8, int4-g128, int3-g32-asym (with zero points);
+          with inputs in 8 bits too: w8a8, w8a8-static, w4a8, w4a8-g128;
+          floats: fp8, fp8-g128, bf16, fp16, fp32
+  METHOD  how codes are found: rtn (where none is named), gptq, hqq;
+          what goes before: awq, smoothquant, as in awq-gptq-int4-g128
+  -head-  the output layer too: gptq-int4-g128-head-int8
+  -kv-    how a server keeps keys and values: {", ".join(get_args(KVFormat))}
+  whole recipes, in the place of [METHOD-]FORMAT:
+          {", ".join(NAMED)}
+"""
 
 
 def find_recipe(name: str) -> Recipe:
@@ -60,33 +70,34 @@ def find_recipe(name: str) -> Recipe:
         return NAMED[name]
     body, kv_cache = _split_kv(name)
     linear, separator, head = body.partition(HEAD_MARK)
-    methods, format_name = _split_methods(linear)
-    spec = _find_format(format_name)
-    steps: list[QuantizeStep | TransformStep] = [
-        TransformStep(transform=TRANSFORMS[method]()) for method in methods if method in TRANSFORMS
-    ]
-    quantizer: Quantizer = RTN()
-    for method in methods:
-        if method in QUANTIZERS:
-            quantizer = QUANTIZERS[method]()
-    if methods and not spec.is_quantized:
-        raise ConfigError(
-            "a method needs a quantized format",
-            seen=name,
-            remedy=f"{methods[0]}-int4-g128, for one.",
-        )
-    if spec.is_quantized:
-        steps.append(QuantizeStep(quantizer=quantizer, spec=spec))
+    base = NAMED[linear] if linear in NAMED else _methods_and_format(linear)
+    steps = base.steps
     if separator:
-        steps.append(_head_step(head, quantizer, name))
-    if kv_cache is not None and not steps:
-        raise ConfigError(
-            f"{KV_MARK} is stored beside quantized weights, and there are none",
-            seen=name,
-            remedy="Choose a quantized format, or give --kv-dtype to the verb that runs the model.",
-        )
-    floats = None if spec.is_quantized else cast("ScaleDType", spec.dtype)
-    return Recipe(name=name, steps=tuple(steps), floats=floats, kv_cache=kv_cache)
+        quantizers = [step.quantizer for step in steps if isinstance(step, QuantizeStep)]
+        steps += (_head_step(head, quantizers[-1] if quantizers else RTN(), name),)
+    return Recipe(name=name, steps=steps, floats=base.floats, kv_cache=kv_cache)
+
+
+def _methods_and_format(name: str) -> Recipe:
+    methods, format_name = _split_methods(name)
+    spec = _find_format(format_name)
+    if not spec.is_quantized:
+        if methods:
+            raise ConfigError(
+                "a method needs a quantized format",
+                seen=name,
+                remedy=f"{methods[0]}-int4-g128, for one.",
+            )
+        return Recipe(name=name, floats=cast("ScaleDType", spec.dtype))
+    transforms = [TRANSFORMS[method]() for method in methods if method in TRANSFORMS]
+    quantizers: list[Quantizer] = [QUANTIZERS[one]() for one in methods if one in QUANTIZERS]
+    return Recipe(
+        name=name,
+        steps=(
+            *(TransformStep(transform=transform) for transform in transforms),
+            QuantizeStep(quantizer=quantizers[0] if quantizers else RTN(), spec=spec),
+        ),
+    )
 
 
 def _head_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
@@ -123,12 +134,14 @@ def _split_methods(name: str) -> tuple[list[str], str]:
             break
         methods.append(method)
         rest = after
+    if len(set(methods)) < len(methods):
+        raise ConfigError("a method is named twice", seen=name, remedy="Name it once.")
     quantizers = [method for method in methods if method in QUANTIZERS]
     if len(quantizers) > 1 or (quantizers and methods[-1] != quantizers[0]):
         raise ConfigError(
             "a recipe has one quantizer, after its transforms",
             seen=name,
-            remedy="Write awq-gptq-int4-g128, for one; other orders need a recipe file.",
+            remedy="Write awq-gptq-int4-g128, for one; several quantizers need a recipe file.",
         )
     return methods, rest
 
@@ -136,5 +149,10 @@ def _split_methods(name: str) -> tuple[list[str], str]:
 def _find_format(name: str) -> WeightSpec:
     known = FORMATS | STATIC_FORMATS
     if name not in known:
-        raise ConfigError("there is no such format", seen=name, remedy=f"Known recipes: {SYNTAX}.")
+        raise ConfigError(
+            "there is no such format",
+            seen=name,
+            remedy=f"Name one as {SYNTAX}: int4-g128, gptq-int3-g64, or "
+            f"{', '.join(NAMED)} (paredown compress --help).",
+        )
     return known[name]

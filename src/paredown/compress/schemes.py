@@ -138,7 +138,7 @@ def _matching(step: QuantizeStep, modules: list[_Module]) -> list[str]:
             raise ConfigError(
                 "a target of the recipe matches no linear layer",
                 seen=target,
-                remedy=f"Targets are {LAYERS}, {HEAD}, a role "
+                remedy=f"Targets are {LAYERS}, a role "
                 f"({', '.join(dict.fromkeys(module.role for module in modules))}), the whole name "
                 f"of a module ({modules[0].name}) or {REGEX} and an expression that matches one.",
             )
@@ -168,6 +168,12 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
             "transposed modules, which compressed-tensors does not know",
             seen=f"transposed: {module.role}",
             remedy="Use a float format (bf16, fp16).",
+        )
+    if scheme.codebooks is None and not scheme.spec.is_quantized:
+        raise ConfigError(
+            "a step of the recipe quantizes to a float format",
+            seen=f"{scheme.method} to {scheme.format} for {module.name}",
+            remedy="Give a quantized format (int8); floats: casts what is left in floats.",
         )
     with naming(f"tensor {module.name}.weight"):
         if scheme.codebooks is None:

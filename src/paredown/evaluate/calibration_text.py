@@ -26,6 +26,8 @@ DATA_TEXT = Path("text") / "classic-books" / "train.txt.xz"
 _READ_BYTES = 32 * MEBI
 # Bytes cut out for a window: enough for its tokens in most languages; more are taken if not.
 _BYTES_PER_TOKEN = 8
+# In all windows: a thousand times the usual. Token ids are in memory.
+_MOST_TOKENS = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +52,23 @@ def choose_calibration(
     than one window, CheckpointError for one that cannot be read."""
     path, num_samples = config.text, config.num_samples
     num_tokens = min(config.num_tokens, max_positions)
-    for option, value in (("--samples", num_samples), ("--calibration-tokens", num_tokens - 1)):
-        if value < 1:
+    for option, value, least in (
+        ("--samples", num_samples, 1),
+        ("--calibration-tokens", config.num_tokens, 2),
+        ("--seed", config.seed, 0),
+    ):
+        if value < least:
             raise ConfigError(
-                f"{option} is too small to calibrate on", seen=value, remedy="Give more."
+                f"{option} is too small to calibrate with",
+                seen=value,
+                remedy=f"Give at least {least}.",
             )
+    if num_samples * num_tokens > _MOST_TOKENS:
+        raise ConfigError(
+            "that is more text than a calibration can hold",
+            seen=f"--samples {num_samples} of {num_tokens} tokens",
+            remedy=f"Give fewer: up to {_MOST_TOKENS:,} tokens in all.",
+        )
     if path is None and DATA_VARIABLE in os.environ:
         books = Path(os.environ[DATA_VARIABLE]) / DATA_TEXT
         path = books if books.is_file() else None

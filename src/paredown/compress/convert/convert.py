@@ -53,7 +53,7 @@ TARGETS: dict[str, Callable[[Checkpoint, Path, OnProgress], Clamped]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertResult:
-    """`notes`    what the source asks for and has not here, so that it is not in the target either
+    """`notes`    what the source asks for that is not in the target
     `clamped`  see Clamped
     """
 
@@ -83,6 +83,15 @@ def convert(
         path=output,
         bits_per_weight=checkpoint_bits_per_weight(written, source.spec),
         file_bytes=written.file_bytes,
-        notes=source.notes,
+        notes=(*source.notes, *_dropped(source, written)),
         clamped=clamped,
     )
+
+
+def _dropped(source: Checkpoint, written: Checkpoint) -> list[str]:
+    if source.kv_dtype == written.kv_dtype:
+        return []
+    return [
+        f"that keys and values are kept in {source.kv_dtype} is not written; what runs the "
+        f"checkpoint has to be told (--kv-dtype {source.kv_dtype})"
+    ]

@@ -18,6 +18,7 @@ of the weights, of which beta = 10 forgives only those above 0.17: none, in a la
 Of all grids that were tried, as they are stored, each group keeps that of the least mean |error|.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -34,12 +35,13 @@ from paredown.compress.grid import (
     to_weight,
 )
 from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
 class HQQ:
     """`norm` is p; `range` is how the first grid is found. Fewer iterations when one helped no
-    group."""
+    group. Raises ConfigError for options out of their range."""
 
     needs_hessian: ClassVar[bool] = False
 
@@ -48,6 +50,18 @@ class HQQ:
     kappa: float = 1.01
     num_iterations: int = 20
     range: RangeEstimator = "mse"
+
+    def __post_init__(self) -> None:
+        for name, value, fits, range_ in (
+            ("norm", self.norm, 0 < self.norm < 1, "between 0 and 1"),
+            ("beta", self.beta, 0 < self.beta < math.inf, "above 0"),
+            ("kappa", self.kappa, 1 <= self.kappa < math.inf, "from 1"),
+            ("num_iterations", self.num_iterations, self.num_iterations >= 0, "from 0"),
+        ):
+            if not fits:
+                raise ConfigError(
+                    f"HQQ's {name} is out of its range", seen=value, remedy=f"Give one {range_}."
+                )
 
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         values_OGC = grouped(weight_OI, target.spec.group_size)
