@@ -91,7 +91,7 @@ def test_later_steps_override(source: Checkpoint) -> None:
     assert found["0, 2", "v", "int4-g128"] == 2
     assert found["1, 3", "v", "int8"] == 2
     assert found["0-3", "down", "int8"] == 4
-    assert found["0-3", "k, o, up, gate", "int4-g128"] == 16
+    assert found["0-3", "k, o, gate, up", "int4-g128"] == 16
     assert found["", "head", "int6-g128"] == 1
     assert sum(row.num_modules for row in rows) == 4 * 7 + 1
 
@@ -160,6 +160,7 @@ kv_cache: int8
 @pytest.mark.parametrize(
     ("document", "what"),
     [
+        ({"steps": [{"method": "awq"}]}, "would change nothing"),
         ([], "the recipe makes no sense"),
         ({"step": []}, "the recipe has an unknown key.*step.*steps"),
         ({"steps": {}}, "steps makes no sense.*list"),

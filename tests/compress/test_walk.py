@@ -237,6 +237,21 @@ def test_a_damaged_workspace_is_not_trusted(
         folder.mkdir()
 
 
+def test_a_full_disk_at_the_end_costs_no_layer(
+    llama: Checkpoint, calibration: Calibration, tmp_path: Path
+) -> None:
+    def full(folder: Path) -> None:
+        raise OutputError("the disk is full", seen=folder, remedy="Free some space.")
+
+    output = tmp_path / "out"
+    with pytest.raises(OutputError, match="disk is full"):
+        compress(llama, output, recipe(), calibration=calibration, finish=full)
+    assert not output.exists()
+    seen = len(SeenByRTN.seen)
+    compress(llama, output, recipe(), calibration=calibration)
+    assert len(SeenByRTN.seen) == seen
+
+
 def test_one_process_at_a_time(llama: Checkpoint, calibration: Calibration, tmp_path: Path) -> None:
     def again(what: str, share: float) -> None:
         compress(llama, tmp_path / "out", recipe(), calibration=calibration)

@@ -55,6 +55,12 @@ class Recipe:
                 seen=f"step {len(kinds) - kinds[::-1].index(False)} of recipe {self.name}",
                 remedy="Put the transforms first: they change the floats that are quantized.",
             )
+        if kinds and not any(kinds):
+            raise ConfigError(
+                "a recipe transforms layers and quantizes none, which would change nothing",
+                seen=f"recipe {self.name}",
+                remedy="Add a step that quantizes (method: rtn, format: int4-g128).",
+            )
         if self.kv_cache is not None and not any(kinds):
             raise ConfigError(
                 "the form of keys and values stands beside quantized weights, and there are none",

@@ -16,6 +16,8 @@ from paredown.models.roles import linear_roles
 from paredown.spec.weight import WeightSpec
 
 REGEX = "re:"
+# As people write them, in the order of the data.
+_ROLES = ("q", "k", "v", "o", "gate", "up", "down", HEAD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,8 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
         if module.layer is not None:
             layers.append(module.layer)
     rows: dict[tuple[str, str, str], SchemeRow] = {}
-    for (role, method, form), layers in layers_of.items():
+    ordered = sorted(layers_of.items(), key=lambda item: _ROLES.index(item[0][0]))
+    for (role, method, form), layers in ordered:
         key = _ranges(layers), method, form
         before = rows.get(key)
         rows[key] = SchemeRow(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paredown.compress.calibrate.activation_file import ActivationFile
-from paredown.errors import OutputError
+from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.formats.tensor import StoredTensor
 from paredown.models.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.whole_file import sync_folder
@@ -87,8 +87,8 @@ class Workspace:
 @contextmanager
 def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
     """Goes on with what a run of the same fingerprint left, else begins anew. The folder is removed
-    at the end and on every error that would come again; an interrupt or a kill leaves it. Raises
-    OutputError when another process works there or it cannot be made."""
+    at the end and on errors that would come again; a kill, an interrupt or a full disk leaves it.
+    Raises OutputError when another process works there or it cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT)
@@ -103,7 +103,7 @@ def open_workspace(path: Path, fingerprint: str) -> Iterator[Workspace]:
         workspace = _read(path, fingerprint)
         try:
             yield workspace
-        except Exception:
+        except (CheckpointError, ConfigError, UnsupportedError):
             shutil.rmtree(path, ignore_errors=True)
             raise
         shutil.rmtree(path)
