@@ -31,13 +31,11 @@ from paredown.compress.shards import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.compress.stored_weight import stored_tensors
 from paredown.errors import ConfigError, UnsupportedError, naming
-from paredown.formats.floating import cast, check_finite
+from paredown.formats.floating import cast, check_stored
 from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
-from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.content import content_digest
 from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.roles import linear_roles
 from paredown.progress import OnProgress
@@ -47,6 +45,8 @@ FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "
 
 # Called with the folder when all is written and checked, before it appears under its name.
 Finish = Callable[[Path], None]
+# Bytes of the source hashed at once.
+_HASHED_BYTES = 16 << 20
 # The part of a calibrated run that its walk takes.
 _WALK_SHARE = 0.95
 
@@ -150,7 +150,8 @@ def check_values(source: Checkpoint) -> None:
     """Reads all weights. Raises CheckpointError naming the tensor that is not finite."""
     for name, tensor in source.tensors.items():
         with naming(f"tensor {name}"):
-            check_finite(tensor.to_float32())
+            check_stored(tensor)
+        source.release()
 
 
 def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
@@ -225,6 +226,7 @@ class _Job:
             on_progress("writing", done / len(names))
             with naming(f"tensor {name}"):
                 yield from self._convert(name, self._source.tensors[name])
+            self._source.release()
         yield from self._added(names)
         on_progress("writing", 1.0)
 
@@ -269,7 +271,7 @@ class _Job:
         elif name in self.finished:
             yield name, self.finished[name]
         elif self._recipe.floats is None or tensor.dtype not in FLOATS:
-            check_finite(tensor.to_float32())
+            check_stored(tensor)
             self._kept.append(name)
             yield name, tensor
         else:
@@ -315,13 +317,23 @@ def _module_of(name: str) -> str:
 def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -> str:
     """Of all that the bytes of a calibrated run follow from."""
     parts = [
-        content_digest(source, default_num_threads()),
+        _content(source),
         json.dumps(source.config, sort_keys=True),
         repr(replace(recipe, name="")),
         calibration.digest,
         torch.__version__,
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _content(source: Checkpoint) -> str:
+    """A digest of the files, of which a stretch at a time is in memory."""
+    digest = hashlib.sha256()
+    for file in source.files:
+        for start in range(0, file.file_bytes, _HASHED_BYTES):
+            digest.update(file.raw[start : start + _HASHED_BYTES].data)
+            file.release()
+    return digest.hexdigest()
 
 
 def _check_source(source: Checkpoint) -> None:

@@ -17,6 +17,9 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 
 STORED_FLOATS: dict[ScaleDType, StoredDType] = {"fp32": "F32", "bf16": "BF16", "fp16": "F16"}
 
+# Values looked at together: bounds the float32 copies to a few megabytes.
+_CHECKED_VALUES = 1 << 20
+
 # The largest finite value of each.
 MAX_FINITE: dict[ScaleDType, float] = {
     "fp32": float(np.finfo(np.float32).max),
@@ -63,6 +66,15 @@ def to_weight(values_OI: npt.NDArray[np.float32], dtype: ScaleDType) -> tuple[We
     result = cast(values_OI, dtype)
     weight = Weight(spec=WeightSpec(dtype=dtype), values_OI=result.tensor.array)
     return weight, result.num_clamped
+
+
+def check_stored(tensor: StoredTensor) -> None:
+    """As `check_finite`, a stretch of the values at a time."""
+    flat = tensor.array.reshape(-1)
+    for start in range(0, flat.size, _CHECKED_VALUES):
+        part = StoredTensor(dtype=tensor.dtype, array=flat[start : start + _CHECKED_VALUES])
+        if not np.isfinite(part.to_float32()).all():
+            check_finite(tensor.to_float32())
 
 
 def check_finite(values: npt.NDArray[np.float32]) -> None:

@@ -114,6 +114,11 @@ class Checkpoint:
         block = self.blocks.get(f"{module}.weight")
         return module in self.forms or (block is not None and block.is_quantized)
 
+    def release(self) -> None:
+        """Gives the memory of what was read so far back to the system (models/mapped_file.py)."""
+        for file in self.files:
+            file.release()
+
     def linear_name(self, role: str, layer: int) -> str:
         """The module's name in the checkpoint; GPT-2's q, k and v share one."""
         return self.names.linear(role, layer)

@@ -22,3 +22,7 @@ class MappedFile(Protocol):
     @property
     def raw(self) -> npt.NDArray[np.uint8]:
         """The whole file."""
+
+    def release(self) -> None:
+        """Gives the memory of pages that were read back to the system; what is used again is read
+        again."""

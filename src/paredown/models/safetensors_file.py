@@ -40,6 +40,10 @@ class MappedTensors(Mapping[str, StoredTensor]):
         """The whole file."""
         return np.frombuffer(self._mapped, np.uint8)
 
+    def release(self) -> None:
+        """See MappedFile."""
+        self._mapped.madvise(mmap.MADV_DONTNEED)
+
     def __getitem__(self, name: str) -> StoredTensor:
         place = self.places[name]
         if place.dtype not in get_args(StoredDType):

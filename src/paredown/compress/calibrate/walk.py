@@ -87,6 +87,7 @@ def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
             on_progress(f"{what}: {doing}", (index + share) / num_steps)
 
         block = load_block(plan.source, index, workspace.inputs(index, shape))
+        plan.source.release()
         tensors, notes = _LayerWork(plan, block, index, report).run()
         report("passing on", 0.85)
         workspace.inputs(index + 1, shape).write(block.outputs())

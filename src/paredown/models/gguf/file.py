@@ -40,6 +40,10 @@ class MappedGGUF:
         """The whole file."""
         return np.frombuffer(self._mapped, np.uint8)
 
+    def release(self) -> None:
+        """See MappedFile."""
+        self._mapped.madvise(mmap.MADV_DONTNEED)
+
     def rows(self, name: str) -> npt.NDArray[np.uint8]:
         """A tensor's rows as they are stored, [rows, bytes]; a vector is one row."""
         place = self.places[name]
