@@ -2,7 +2,7 @@
 
 Added up is what is alive at once in the worst moment of the worst layer: its float32 weights, the
 second moments and their factors for the widest input, a batch's values between operations, and the
-tables before the layers. What PyTorch itself takes was measured once (benchmarks/calibration.py).
+tables before the layers. What PyTorch itself takes was measured once (benchmarks/calibration/).
 """
 
 from dataclasses import asdict, dataclass
