@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from paredown.compress.compress import compress
 from paredown.compress.shards import write_shards
+from paredown.compress.size import weight_bytes
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
@@ -122,7 +123,8 @@ def test_float_formats_cast_every_tensor(family: str, name: str, tmp_path: Path)
     assert model.dtype == TORCH_DTYPES[name]
     for key, value in model.state_dict().items():
         assert torch.equal(value, original[key].to(TORCH_DTYPES[name])), key
-    assert result.bits_per_weight == pytest.approx(FORMATS[name].bits)
+    written = Checkpoint.open(tmp_path / "out")
+    assert 8 * weight_bytes(written) == FORMATS[name].bits * written.spec.num_parameters()
 
 
 def test_what_fp16_clamps_is_told(tmp_path: Path) -> None:
@@ -141,8 +143,10 @@ def test_bits_per_weight_count_everything(sources, tmp_path: Path) -> None:
     # 4 of the code, 16 of the scale and 4 of the zero point over 64, and 128 bits of weight_shape.
     bits = linear * (4 + 20 / 64) + (spec.num_parameters() - linear) * 16
     shapes = 128 * spec.num_layers * len(linear_roles(spec))
-    assert result.bits_per_weight == pytest.approx((bits + shapes) / spec.num_parameters())
-    assert result.file_bytes == (tmp_path / "out" / "model.safetensors").stat().st_size
+    assert 8 * weight_bytes(Checkpoint.open(tmp_path / "out")) == bits + shapes
+    file_bytes = (tmp_path / "out" / "model.safetensors").stat().st_size
+    assert result.file_bytes == file_bytes
+    assert result.bits_per_weight == 8 * file_bytes / spec.num_parameters()
 
 
 def test_config_and_tokenizer_files_come_along(sources, tmp_path: Path) -> None:

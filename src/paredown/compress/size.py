@@ -10,8 +10,8 @@ def weight_bytes(checkpoint: Checkpoint) -> int:
 
 
 def checkpoint_bits_per_weight(checkpoint: Checkpoint, original: ModelSpec | None = None) -> float:
-    """Bits of all stored tensors over the number of parameters of the whole model, embeddings and
-    norms counted in both; a tied output layer counts once. Parameters are those of the `original`
-    where it is known: an output layer untied to be quantized is no new parameter."""
+    """Bits of the files that hold the weights over the number of parameters of the whole model,
+    embeddings and norms counted in both; a tied output layer counts once. Parameters are those of
+    the `original` where it is known: an output layer untied to be quantized is no new parameter."""
     spec = checkpoint.spec if original is None else original
-    return 8 * weight_bytes(checkpoint) / spec.num_parameters()
+    return 8 * checkpoint.file_bytes / spec.num_parameters()
