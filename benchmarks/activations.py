@@ -25,7 +25,7 @@ from paredown.compress.quantize.kv_cache import (
     StaticTaps,
     dynamic_taps,
 )
-from paredown.engine.native_executor import NativeExecutor
+from paredown.engine.native.native_executor import NativeExecutor
 from paredown.evaluate.simulated import PointTap, Variant, applied, measure_variants
 from paredown.evaluate.text import DATA_TEXT, EvalText, choose_text
 from paredown.models.checkpoint import Checkpoint

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.compress.compress import compress
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.fingerprint import make_fingerprint
 from paredown.evaluate.golden import (
     GOLDEN_KV,

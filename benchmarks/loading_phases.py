@@ -24,8 +24,8 @@ def phases(folder: Path, num_threads: int) -> dict[str, float]:
         start = now
 
     from paredown.engine.executor import SequenceSlice
-    from paredown.engine.native_executor import load_executor
-    from paredown.engine.packed_cache import CacheConfig
+    from paredown.engine.native.native_executor import load_executor
+    from paredown.engine.native.packed_cache import CacheConfig
     from paredown.models.checkpoint import Checkpoint
     from paredown.models.tokenizer import Tokenizer
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from paredown.compress.quantize.rtn import RTN
-from paredown.engine.native_executor import NativeExecutor
+from paredown.engine.native.native_executor import NativeExecutor
 from paredown.evaluate.quality import Quality
 from paredown.evaluate.simulated import Values, Variant, measure_variants
 from paredown.evaluate.text import DATA_TEXT, EvalText, choose_text

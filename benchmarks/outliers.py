@@ -35,7 +35,7 @@ from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.perplexity import negative_log_likelihoods, perplexity
 from paredown.evaluate.quality import measure_quality, num_pages_for

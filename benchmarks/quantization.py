@@ -22,7 +22,7 @@ from rich.table import Table
 
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, choose_text

@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, num_cores

@@ -10,7 +10,7 @@ import pytest
 from gguf_tokenizers import TEXTS, write_byte_level, write_sentence_piece
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.file import write_gguf_file
 from paredown.models.gguf.tokenizer import JSON, PRE

@@ -1,6 +1,6 @@
 """The slow, obvious engine: one request, its whole sequence computed anew for every token."""
 
-from paredown.engine.sampler import sample_token
+from paredown.engine.sampling.sampler import sample_token
 from sampling_reference import reference_logprobs
 from toy_executor import ToyTokenizer, reference_logits
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from linear_reference import random_case
-from paredown.engine.native_executor import NativeExecutor
+from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.spec.kv import KVDType, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from paredown.engine.engine import Engine
-from paredown.engine.schedule import ScheduleConfig
+from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, make_server
 from paredown.serve.state import ServerState

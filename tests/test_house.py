@@ -38,7 +38,7 @@ def test_serving_never_imports_torch(module: str) -> None:
 def test_serving_the_default_model_never_imports_torch() -> None:
     statement = (
         "from paredown.engine.llm import LLM\n"
-        "from paredown.engine.sampling_params import SamplingParams\n"
+        "from paredown.engine.sampling.sampling_params import SamplingParams\n"
         "assert LLM(None).generate(['Once'], SamplingParams(max_tokens=2))"
     )
     assert not modules_after(statement) & {"torch", "transformers", "matplotlib"}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.peers.peer import LoadOptions, PeerInfo
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import UnsupportedError
 from paredown.kernels.isa import chosen_isa
 from paredown.models.checkpoint import Checkpoint

@@ -13,11 +13,11 @@ _EXPORTS = {
     "Completion": ("paredown.engine.llm", "Completion"),
     "LLM": ("paredown.engine.llm", "LLM"),
     "ParedownError": ("paredown.errors", "ParedownError"),
-    "SamplingParams": ("paredown.engine.sampling_params", "SamplingParams"),
+    "SamplingParams": ("paredown.engine.sampling.sampling_params", "SamplingParams"),
     # The rooms `compress` and `optimize` have the short names.
     "compress_checkpoint": ("paredown.compress.compress", "compress"),
     "optimize_checkpoint": ("paredown.optimize.optimize", "optimize"),
-    "load_executor": ("paredown.engine.native_executor", "load_executor"),
+    "load_executor": ("paredown.engine.native.native_executor", "load_executor"),
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from benchmarks.checkpoints.outliers import write_outliers
 from benchmarks.outliers import W8A8, Bench, Row
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.text import prepare_text, sample_text, sampling_pages
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder

@@ -7,7 +7,7 @@ import pytest
 
 from paredown.cli.main import main
 from paredown.engine.llm import LLM
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import RequestError
 
 GREEDY = ["--temperature", "0", "--max-tokens", "12"]

@@ -14,7 +14,7 @@ import pytest
 
 from paredown.cli.main import main
 from paredown.engine.llm import LLM
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 
 COMMAND = [sys.executable, "-m", "paredown.cli.main", "serve", "--port", "0", "--json"]
 

@@ -17,7 +17,7 @@ from paredown.compress.recipe_file import parse_recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.dequantize import dequantize as dequantize_floats
 from paredown.formats.stored.aqlm import decode, dequantize

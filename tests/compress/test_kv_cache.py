@@ -17,7 +17,7 @@ from paredown.compress.quantize.kv_cache import (
     round_static,
 )
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError
 from paredown.evaluate.simulated import Variant, applied
 from paredown.models.checkpoint import Checkpoint

@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.engine.engine import Engine
-from paredown.engine.sampling_params import ParameterError, SamplingParams
-from paredown.engine.schedule import QueueFullError, ScheduleConfig
+from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
+from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE
 from plain_loop import plain_loop

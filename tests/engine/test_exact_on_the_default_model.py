@@ -4,8 +4,8 @@ the same tokens and log-probabilities whatever runs beside it and however it is 
 import pytest
 
 from paredown.engine.llm import LLM, Completion
-from paredown.engine.sampling_params import SamplingParams
-from paredown.engine.schedule import ScheduleConfig
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import ScheduleConfig
 
 PROMPTS = [
     "The old house stood at the end of the lane, and",

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paredown.engine.pages import PagePool
+from paredown.engine.memory.pages import PagePool
 
 
 @given(

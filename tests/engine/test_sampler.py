@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paredown.engine.sampler import (
+from paredown.engine.sampling.sampler import (
     NonFiniteLogitsError,
     compute_logprobs,
     distribution,
     sample_token,
 )
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 from sampling_reference import reference_logprobs, reference_probabilities
 
 # Quarters, so that ties are common and every value is exact in float32.

@@ -1,6 +1,6 @@
 import pytest
 
-from paredown.engine.sampling_params import ParameterError, SamplingParams
+from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
 from paredown.errors import RequestError
 
 BAD = [

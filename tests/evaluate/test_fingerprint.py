@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from byte_tokenizer import write_byte_tokenizer
 from paredown.compress.compress import compress
-from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.engine.packed_cache import CacheConfig
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import CheckpointError
 from paredown.evaluate import fingerprint as fingerprint_module
 from paredown.evaluate.fingerprint import Fingerprint, make_fingerprint

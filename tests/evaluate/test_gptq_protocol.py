@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from byte_tokenizer import write_byte_tokenizer
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.gptq_protocol import gptq_text, join_ptb, join_wikitext
 from paredown.evaluate.quality import measure_quality, num_pages_for

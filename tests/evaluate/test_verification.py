@@ -9,7 +9,7 @@ import torch
 
 from byte_tokenizer import write_byte_tokenizer
 from paredown.compress.compress import compress
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError
 from paredown.evaluate.layer_error import layer_errors
 from paredown.evaluate.quality import measure_quality, num_pages_for

@@ -13,7 +13,7 @@ from transformers import BitsAndBytesConfig
 from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import Target
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import unrounded
 from paredown.formats.quantize import quantize

@@ -10,7 +10,7 @@ import torch
 
 from packing_reference import awq_values, gptq_values
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize, unrounded
 from paredown.formats.stored.column_order import NOTE

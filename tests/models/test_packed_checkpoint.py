@@ -17,7 +17,7 @@ from compressed_tensors.quantization.utils.helpers import calculate_qparams
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import NativeExecutor
+from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType
 from paredown.spec.model import LearnedPositions, ModelSpec

@@ -9,8 +9,8 @@ import torch
 
 from paredown.compress.compress import compress
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory_plan import plan_memory
-from paredown.engine.native_executor import load_executor
+from paredown.engine.memory.memory_plan import plan_memory
+from paredown.engine.native.native_executor import load_executor
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor

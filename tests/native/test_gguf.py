@@ -8,9 +8,9 @@ import torch
 
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory_plan import plan_memory
-from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.engine.packed_cache import CacheConfig
+from paredown.engine.memory.memory_plan import plan_memory
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.packed_cache import CacheConfig
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder

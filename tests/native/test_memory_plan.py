@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory_plan import (
+from paredown.engine.memory.memory_plan import (
     PLANNED_STEP_TOKENS,
     MemoryPlan,
     default_num_pages,
     plan_memory,
 )
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, ConfigError
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint

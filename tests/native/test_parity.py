@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from tiny_models import VARIANTS, VOCAB_SIZE

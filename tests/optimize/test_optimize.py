@@ -15,8 +15,8 @@ from paredown.cli import compress as compress_verb
 from paredown.cli import eval as eval_verb
 from paredown.cli import optimize as optimize_verb
 from paredown.compress.compress import compress
-from paredown.engine import native_executor
-from paredown.engine.memory_plan import plan_memory
+from paredown.engine.native import native_executor
+from paredown.engine.memory.memory_plan import plan_memory
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.calibration_text import CalibrationConfig
 from paredown.evaluate.measurement import linear_format

@@ -5,7 +5,7 @@ import asyncio
 import openai
 import pytest
 
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 from plain_loop import plain_loop
 from running_server import SPEC, running_server
 from toy_executor import ToyTokenizer

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.notes import tell_notes
-from paredown.engine.native_executor import load_executor
-from paredown.engine.packed_cache import CacheConfig
+from paredown.engine.native.native_executor import load_executor
+from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import ConfigError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.speed import PREFILL_TOKENS, Trial, run_rounds, speed_pages

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.calibration_text import (
     DEFAULT_SAMPLES,
     DEFAULT_TOKENS,

@@ -7,7 +7,7 @@ import sys
 from paredown.cli.notes import tell_notes
 from paredown.cli.sampling import add_sampling_arguments, sampling_params
 from paredown.engine.llm import LLM
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError, RequestError, UnsupportedError
 
 EXAMPLES = """examples:

@@ -9,7 +9,7 @@ from pathlib import Path
 from paredown.cli.notes import tell_notes
 from paredown.cli.sampling import add_sampling_arguments, sampling_params
 from paredown.engine.llm import LLM, Completion
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError
 
 EXAMPLES = """examples:

@@ -13,7 +13,7 @@ from rich.table import Table
 from paredown.compress.methods import QUANTIZERS
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe_file import write_recipe
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError
 from paredown.evaluate.text import DATA_TEXT, DATA_VARIABLE, EvalText, choose_text, sampling_pages
 from paredown.models.checkpoint import Checkpoint

@@ -3,7 +3,7 @@
 import argparse
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 
 
 def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) -> None:

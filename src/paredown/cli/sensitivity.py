@@ -11,8 +11,8 @@ from rich.table import Table
 
 from paredown.compress.activations import parse_grid
 from paredown.compress.quantize.rtn import RTN
-from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.engine.packed_cache import CacheConfig
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.packed_cache import CacheConfig
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model

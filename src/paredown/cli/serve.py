@@ -8,9 +8,9 @@ import sys
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.notes import tell_notes
 from paredown.engine.engine import Engine
-from paredown.engine.native_executor import NativeExecutor, load_executor
-from paredown.engine.packed_cache import CacheConfig
-from paredown.engine.schedule import ScheduleConfig
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.packed_cache import CacheConfig
+from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.errors import ParedownError
 from paredown.evaluate.fingerprint import Fingerprint
 from paredown.evaluate.verification_file import NAME, read_fingerprint

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
 from paredown.evaluate.verification import Verification, verify

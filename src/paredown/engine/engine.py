@@ -15,14 +15,14 @@ import numpy.typing as npt
 from paredown.engine.detokenize import Detokenizer, StopMatcher
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.request import FinishReason, Request
-from paredown.engine.sampler import (
+from paredown.engine.sampling.sampler import (
     Logprobs,
     NonFiniteLogitsError,
     compute_logprobs,
     sample_token,
 )
-from paredown.engine.sampling_params import ParameterError, SamplingParams
-from paredown.engine.schedule import Chunk, ScheduleConfig, Scheduler
+from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
+from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
 from paredown.errors import RequestError
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paredown.engine.engine import Engine, RequestOutput
-from paredown.engine.native_executor import start_loading
-from paredown.engine.packed_cache import CacheConfig
+from paredown.engine.native.native_executor import start_loading
+from paredown.engine.native.packed_cache import CacheConfig
 from paredown.engine.prompt import encode_chat, encode_prompt
 from paredown.engine.request import FinishReason
-from paredown.engine.sampler import Logprobs
-from paredown.engine.sampling_params import SamplingParams
-from paredown.engine.schedule import ScheduleConfig
+from paredown.engine.sampling.sampler import Logprobs
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.errors import RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model

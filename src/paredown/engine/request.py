@@ -7,7 +7,7 @@ the scheduler gives it steps, and when they meet a new token is sampled, which m
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paredown.engine.native_executor import NativeExecutor
+from paredown.engine.native.native_executor import NativeExecutor
 from paredown.errors import CheckpointError
 from paredown.evaluate.golden import (
     GOLDEN_KV,

@@ -14,7 +14,7 @@ import numpy
 import tokenizers
 import torch
 
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.fingerprint import Fingerprint, make_fingerprint
 from paredown.evaluate.layer_error import LayerError, layer_errors
 from paredown.evaluate.measurement import Measurement, make_measurement

@@ -9,7 +9,7 @@ from pathlib import Path
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality import Quality, measure_quality, num_pages_for

@@ -10,7 +10,7 @@ from pathlib import Path
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.measurement import Measurement

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from paredown.engine.engine import RequestOutput
-from paredown.engine.sampler import Logprobs
+from paredown.engine.sampling.sampler import Logprobs
 from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
 from paredown.serve.sse import EventStream

@@ -6,8 +6,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from paredown.engine.sampling_params import ParameterError
-from paredown.engine.schedule import QueueFullError
+from paredown.engine.sampling.sampling_params import ParameterError
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.errors import ParedownError
 
 RETRY_AFTER_S = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from paredown.engine.prompt import PromptTokenizer
-from paredown.engine.sampling_params import SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.serve.errors import HttpError
 from paredown.serve.worker import Job, Worker
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from paredown.engine.engine import Engine, RequestOutput
-from paredown.engine.sampling_params import SamplingParams
-from paredown.engine.schedule import QueueFullError
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.errors import ParedownError
 from paredown.serve.errors import UnavailableError
 

@@ -13,7 +13,7 @@ request can always have every page, so each step moves it on and no request wait
 from collections import deque
 from dataclasses import dataclass
 
-from paredown.engine.pages import PagePool
+from paredown.engine.memory.pages import PagePool
 from paredown.engine.request import FinishReason, Request
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.native_form import to_native
+from paredown.engine.native.native_form import to_native
 from paredown.errors import ConfigError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import to_weight

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from paredown.engine.native_form import native_bits_per_weight
+from paredown.engine.native.native_form import native_bits_per_weight
 from paredown.errors import CapacityError
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory_plan import MemoryPlan, default_num_pages, plan_memory
-from paredown.engine.pack_weights import pack_weights
-from paredown.engine.packed_cache import CacheConfig, PackedCache
+from paredown.engine.memory.memory_plan import MemoryPlan, default_num_pages, plan_memory
+from paredown.engine.native.pack_weights import pack_weights
+from paredown.engine.native.packed_cache import CacheConfig, PackedCache
 from paredown.errors import ConfigError
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import PackedFileError
