@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 from rich import box
@@ -13,12 +12,10 @@ from rich.table import Table
 from paredown.compress.methods import QUANTIZERS
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe_file import write_recipe
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError
-from paredown.evaluate.text import DATA_TEXT, DATA_VARIABLE, EvalText, choose_text, sampling_pages
+from paredown.evaluate.validation_text import choose_validation_text
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
 from paredown.optimize.mixed_precision import (
     Assignment,
     assign_average_bits,
@@ -40,8 +37,6 @@ the budget are written as a recipe (docs/mixed_precision.md).
 """
 DEFAULT_BITS = 4.0
 DEFAULT_TOKENS = 2048
-# Shares no author with the text that quality is measured on.
-VALIDATION = DATA_TEXT.with_name("valid.txt")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,9 +79,8 @@ def run(args: argparse.Namespace) -> int:
             f"{args.output} exists already", seen="a file", remedy="Choose another name."
         )
     specs = formats_of_widths(args.group_size)
-    folder = resolve_model(args.model)
-    checkpoint = Checkpoint.open(folder)
-    text = _text(checkpoint, args)
+    checkpoint = Checkpoint.open(resolve_model(args.model))
+    text = choose_validation_text(checkpoint, args.text, args.tokens, WINDOW_TOKENS)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring losses", total=None)
         found = measure_choices(
@@ -107,18 +101,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _print(assignment, args.output)
     return 0
-
-
-def _text(checkpoint: Checkpoint, args: argparse.Namespace) -> EvalText:
-    def sampler() -> NativeExecutor:
-        return load_executor(checkpoint, num_pages=sampling_pages(checkpoint.spec))
-
-    path = args.text
-    if path is None and DATA_VARIABLE in os.environ:
-        books = Path(os.environ[DATA_VARIABLE]) / VALIDATION
-        path = books if books.is_file() else None
-    window = min(checkpoint.spec.max_positions, WINDOW_TOKENS)
-    return choose_text(path, Tokenizer.open(checkpoint.path), args.tokens, sampler, window)
 
 
 def _as_json(assignment: Assignment, output: Path) -> dict[str, object]:

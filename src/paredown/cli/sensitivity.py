@@ -11,12 +11,9 @@ from rich.table import Table
 
 from paredown.compress.activations import parse_grid
 from paredown.compress.quantize.rtn import RTN
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
-from paredown.evaluate.text import EvalText, choose_text, sampling_pages
+from paredown.evaluate.validation_text import choose_validation_text
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
 from paredown.optimize.model_parts import PART_KINDS
 from paredown.optimize.sensitivity import (
     WINDOW_TOKENS,
@@ -74,9 +71,8 @@ def run(args: argparse.Namespace) -> int:
     grid = parse_grid(args.grid) if args.activations else None
     if args.report is not None:
         check_report(args.report)
-    folder = resolve_model(args.model)
-    checkpoint = Checkpoint.open(folder)
-    text = _text(checkpoint, folder, args)
+    checkpoint = Checkpoint.open(resolve_model(args.model))
+    text = choose_validation_text(checkpoint, args.text, args.tokens, WINDOW_TOKENS)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=None)
         result = measure_sensitivity(
@@ -95,18 +91,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _print(result, args.report)
     return 0
-
-
-def _text(checkpoint: Checkpoint, folder: Path, args: argparse.Namespace) -> EvalText:
-    def sampler() -> NativeExecutor:
-        return load_executor(
-            checkpoint,
-            num_pages=sampling_pages(checkpoint.spec),
-            cache=CacheConfig.from_environment(),
-        )
-
-    window = min(checkpoint.spec.max_positions, WINDOW_TOKENS)
-    return choose_text(args.text, Tokenizer.open(folder), args.tokens, sampler, window)
 
 
 def _print(result: SensitivityResult, report: Path | None) -> None:

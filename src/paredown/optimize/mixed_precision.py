@@ -11,7 +11,7 @@ or stored bytes, scales and zero points among them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -182,30 +182,20 @@ def assign_average_bits(found: Sequence[PartChoices], average_bits: float) -> As
     """The least loss with at most that many bits of codes per weight of the linear layers. Raises
     ConfigError when nothing is that small."""
     num_weights = sum(map(_num_weights, found))
+
+    def words(code_bits: int) -> str:
+        # Rounded up, so that asking for it helps.
+        return f"{math.ceil(100 * code_bits / num_weights) / 100:.2f} bits on average"
+
     costs = [[choice.code_bits for choice in one.choices] for one in found]
-    budget = math.floor(average_bits * num_weights)
-    least = sum(map(min, costs))
-    if least > budget:
-        raise ConfigError(
-            "no choice of formats has so few bits on average",
-            seen=f"{average_bits} bits",
-            remedy=f"Ask for at least {least / num_weights:.2f}, or offer narrower formats.",
-        )
-    return _assign(found, costs, budget)
+    return _assign(found, costs, math.floor(average_bits * num_weights), words)
 
 
 def assign_bytes(found: Sequence[PartChoices], max_bytes: int) -> Assignment:
     """The least loss with at most that many bytes for the linear layers, scales and zero points
     counted. Raises ConfigError when nothing is that small."""
     costs = [[choice.stored_bytes for choice in one.choices] for one in found]
-    least = sum(map(min, costs))
-    if least > max_bytes:
-        raise ConfigError(
-            "no choice of formats is that small",
-            seen=f"{max_bytes} bytes",
-            remedy=f"Ask for at least {least} bytes, or offer narrower formats.",
-        )
-    return _assign(found, costs, max_bytes)
+    return _assign(found, costs, max_bytes, lambda num_bytes: f"{num_bytes:,} bytes")
 
 
 def reverse_assignment(found: Sequence[PartChoices], average_bits: float) -> Assignment:
@@ -262,8 +252,19 @@ def solve(
 
 
 def _assign(
-    found: Sequence[PartChoices], costs: Sequence[Sequence[int]], budget: int
+    found: Sequence[PartChoices],
+    costs: Sequence[Sequence[int]],
+    budget: int,
+    words: Callable[[int], str],
 ) -> Assignment:
+    """`words` tells a sum of costs to people."""
+    least = sum(map(min, costs))
+    if least > budget:
+        raise ConfigError(
+            "no choice of formats is that small",
+            seen=words(budget),
+            remedy=f"Ask for at least {words(least)}, or offer narrower formats.",
+        )
     losses = [[choice.loss for choice in one.choices] for one in found]
     chosen = solve(costs, losses, budget)
     return Assignment(
