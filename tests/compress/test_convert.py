@@ -2,6 +2,7 @@
 values; and what a target cannot hold."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AwqConfig, GPTQConfig
 
+from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import TARGETS, convert
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.stored.column_order import NOTE
+from paredown.formats.stored.kv_scheme import KV_SCHEMES
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.safetensors_file import read_safetensors
@@ -29,7 +32,7 @@ from quantized_folders import (
     write_folder,
     write_gptq,
 )
-from tiny_models import make_model
+from tiny_models import VOCAB_SIZE, make_model
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 SPECS = [
@@ -318,11 +321,50 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 
-@pytest.mark.parametrize("target", ["gptq", "compressed-tensors", "bf16"])
-def test_a_kv_cache_that_is_not_written_is_told(tmp_path: Path, target: str) -> None:
-    make_model("llama", torch.bfloat16, 0).save_pretrained(tmp_path / "in")
-    for kv, told in (("", 0), ("-kv-int8", 1)):
-        small, out = tmp_path / f"small{kv}", tmp_path / f"out{kv}"
-        compress(Checkpoint.open(tmp_path / "in"), small, f"int4-g32{kv}")
-        notes = convert(Checkpoint.open(small), out, target).notes
-        assert sum("--kv-dtype int8" in note for note in notes) == told
+def write_with_kv(folder: Path, form: str) -> Checkpoint:
+    make_model("llama", torch.bfloat16, 0).save_pretrained(folder / "in")
+    windows_NT = np.random.default_rng(5).integers(0, VOCAB_SIZE, (4, 24))
+    compress(
+        Checkpoint.open(folder / "in"),
+        folder / "small",
+        f"int4-g32{form}",
+        calibration=Calibration(windows_NT=windows_NT, source="random tokens"),
+    )
+    return Checkpoint.open(folder / "small")
+
+
+@pytest.mark.parametrize("form", ["int8", "int8-static", "fp8-static"])
+def test_how_keys_and_values_are_kept_is_kept(tmp_path: Path, form: str) -> None:
+    source = write_with_kv(tmp_path, f"-kv-{form}")
+    result = convert(source, tmp_path / "out", "compressed-tensors")
+    assert file_bytes(tmp_path / "out") == file_bytes(tmp_path / "small")
+    written = Checkpoint.open(tmp_path / "out")
+    section = written.config["quantization_config"]
+    assert section["kv_cache_scheme"] == source.kv.section == KV_SCHEMES[form]
+    assert written.kv_dtype == source.kv_dtype
+    assert len(written.kv_scales) == (4 if form.endswith("-static") else 0)
+    assert result.notes == source.notes
+
+
+@pytest.mark.parametrize("target", ["gptq", "bf16", "fp32"])
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("-kv-int8", "kv_cache_scheme: they are not written; .*--kv-dtype int8"),
+        ("-kv-int8-static", "kv_cache_scheme and its 4 stored scales: .*--kv-dtype int8"),
+        ("-kv-fp8-static", "kv_cache_scheme and its 4 stored scales: they are not written$"),
+        ("", None),
+    ],
+)
+def test_a_kv_cache_that_is_not_written_is_told(
+    tmp_path: Path, target: str, form: str, words: str | None
+) -> None:
+    source = write_with_kv(tmp_path, form)
+    *others, last = ("", *convert(source, tmp_path / "out", target).notes)
+    if words is None:
+        assert not last
+    else:
+        assert last.startswith(target)
+        assert re.search(words, last)
+        assert others == ["", *source.notes]
+    assert Checkpoint.open(tmp_path / "out").kv.section is None

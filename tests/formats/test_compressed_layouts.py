@@ -241,5 +241,6 @@ def test_weights_that_are_not_known_are_refused(weights: dict, words: str) -> No
 def test_schemes_of_keys_and_values(scheme, int8: bool, notes) -> None:
     section = section_of("pack-quantized", GROUP | {"num_bits": 4}, None)
     config = read_compressed_tensors(section | {"kv_cache_scheme": scheme}, [])
-    assert (config.kv_dtype, config.notes) == ("int8" if int8 else None, notes)
-    assert bool(config.unread) == (scheme is not None and not scheme["dynamic"])
+    assert (config.kv.dtype, config.notes) == ("int8" if int8 else None, notes)
+    assert config.kv.section == scheme
+    assert bool(config.kv.tensors) == (scheme is not None and not scheme["dynamic"])

@@ -12,6 +12,7 @@ from paredown.errors import CheckpointError, naming
 from paredown.formats import gguf_blocks
 from paredown.formats.gguf_blocks import BlockFormat
 from paredown.formats.stored import gptq_config
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.quant_methods import read_quantization
 from paredown.formats.stored.stored_form import Quantization, StoredForm
 from paredown.formats.tensor import StoredTensor
@@ -47,7 +48,8 @@ class Checkpoint:
     `forms`       how each quantized linear module of a folder is stored, by its name
     `blocks`      the formats of a GGUF file's tensors, by name; nothing for a folder
     `notes`       all that runs otherwise than the files ask
-    `kv_dtype`    what keys and values are kept in unless the user says otherwise
+    `kv`          what the files ask keys and values to be kept in
+    `kv_scales`   the scales stored for that, by name; they are not used (formats/stored/kv_scheme)
     """
 
     path: Path
@@ -60,7 +62,8 @@ class Checkpoint:
     forms: Mapping[str, StoredForm] = field(default_factory=dict)
     blocks: Mapping[str, BlockFormat] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    kv_dtype: KVDType = "bf16"
+    kv: KVScheme = NO_SCHEME
+    kv_scales: Mapping[str, StoredTensor] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -86,7 +89,8 @@ class Checkpoint:
             names=names,
             forms=contents.forms,
             notes=_notes(quantization, contents.forms, spec, names),
-            kv_dtype=(None if quantization is None else quantization.kv_dtype) or "bf16",
+            kv=NO_SCHEME if quantization is None else quantization.kv,
+            kv_scales=FolderTensors(tensors.files, contents.kv_scales),
         )
 
     @classmethod
@@ -103,6 +107,11 @@ class Checkpoint:
             blocks=model.blocks,
             notes=model.notes,
         )
+
+    @property
+    def kv_dtype(self) -> KVDType:
+        """What keys and values are kept in unless the user says otherwise."""
+        return self.kv.dtype or "bf16"
 
     @property
     def is_quantized(self) -> bool:

@@ -39,9 +39,11 @@ class Module:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """`used` names the tensors that the model uses, `forms` are those of its quantized modules."""
+    """`used` names the tensors that the model uses, `kv_scales` the stored scales of keys and
+    values, `forms` are those of its quantized modules."""
 
     used: set[str]
+    kv_scales: set[str]
     forms: dict[str, StoredForm]
 
 
@@ -63,7 +65,9 @@ def check_contents(
             forms[module.name] = check_packed(tensors, module, form)
             used |= {f"{module.name}.{suffix}" for suffix in form.suffixes}
     check_nothing_extra(tensors, used, spec, names, quantization)
-    return Contents(used=used, forms=forms)
+    patterns = () if quantization is None else quantization.kv.tensors
+    scales = {name for name in tensors if any(re.fullmatch(one, name) for one in patterns)}
+    return Contents(used=used, kv_scales=scales, forms=forms)
 
 
 def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
@@ -177,7 +181,7 @@ def check_nothing_extra(
     """Refuses tensors that nobody will read: they mean that config and weights do not belong
     together. Known leftovers pass, a second copy of a tied embedding, and biases of zero, which
     AutoGPTQ gives to every module."""
-    unread = () if quantization is None else quantization.unread
+    unread = () if quantization is None else quantization.kv.tensors
     ignorable = re.compile("|".join((*names.family.ignorable, *unread)) or r"(?!)")
     for name in tensors:
         if name in used or ignorable.fullmatch(name):

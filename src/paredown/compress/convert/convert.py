@@ -83,15 +83,17 @@ def convert(
         path=output,
         bits_per_weight=checkpoint_bits_per_weight(written, source.spec),
         file_bytes=written.file_bytes,
-        notes=(*source.notes, *_dropped(source, written)),
+        notes=(*source.notes, *_dropped(source, written, target)),
         clamped=clamped,
     )
 
 
-def _dropped(source: Checkpoint, written: Checkpoint) -> list[str]:
-    if source.kv_dtype == written.kv_dtype:
+def _dropped(source: Checkpoint, written: Checkpoint, target: str) -> list[str]:
+    """How keys and values are kept is no part of most formats."""
+    if source.kv.section is None or written.kv.section is not None:
         return []
-    return [
-        f"that keys and values are kept in {source.kv_dtype} is not written; what runs the "
-        f"checkpoint has to be told (--kv-dtype {source.kv_dtype})"
-    ]
+    scales = f" and its {len(source.kv_scales)} stored scales" if source.kv_scales else ""
+    note = f"{target} has no place for kv_cache_scheme{scales}: they are not written"
+    if source.kv.dtype is not None:
+        note += f"; what runs the checkpoint has to be told (--kv-dtype {source.kv.dtype})"
+    return [note]

@@ -27,12 +27,14 @@ class QuantizedTarget:
     `section`  of config.json, from the specs of the quantized modules, the names of the other
                linear modules and that of the output layer
     `file`     repeats the section under this name, where a reader looks for it there
+    `kv_field` the section's field for how keys and values are kept; None where it has none
     """
 
     check: Callable[[WeightSpec, tuple[int, int]], None]
     encode: Callable[[Weight], dict[str, StoredTensor]]
     section: Callable[[Mapping[str, WeightSpec], Collection[str], str], dict[str, object]]
     file: str | None = None
+    kv_field: str | None = None
 
 
 def write_quantized(
@@ -81,7 +83,10 @@ def _section(
                     remedy="Convert to a float format (bf16, fp16, fp32).",
                 )
             target.check(spec, modules.shapes[module])
-    return target.section(specs, modules.floats, source.names.output)
+    section = target.section(specs, modules.floats, source.names.output)
+    if target.kv_field is not None:
+        section[target.kv_field] = source.kv.section
+    return section
 
 
 def _tensors(
@@ -100,3 +105,5 @@ def _tensors(
                 tensors = target.encode(modules.weight(owner))
             for suffix, tensor in tensors.items():
                 yield f"{owner}.{suffix}", tensor
+    if target.kv_field is not None:
+        yield from source.kv_scales.items()

@@ -33,7 +33,10 @@ def _gptq(version: gptq.Version) -> QuantizedTarget:
 
 
 COMPRESSED_TENSORS = QuantizedTarget(
-    check=_takes_all, encode=compressed_tensors.encode, section=_compressed_section
+    check=_takes_all,
+    encode=compressed_tensors.encode,
+    section=_compressed_section,
+    kv_field="kv_cache_scheme",
 )
 GPTQ = _gptq(1)
 GPTQ_V2 = _gptq(2)

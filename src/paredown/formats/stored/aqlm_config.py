@@ -14,10 +14,10 @@ from paredown.formats.stored.aqlm import (
     decode,
     dequantize,
 )
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import check_any_codes, damaged, refuse_others, whole_number
 from paredown.formats.stored.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor
 from paredown.formats.weight import Weight
-from paredown.spec.kv import KVDType
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 METHOD = "aqlm"
@@ -74,8 +74,7 @@ class AQLMConfig:
     codes in the files, all in one form."""
 
     notes: ClassVar[tuple[str, ...]] = ()
-    unread: ClassVar[tuple[str, ...]] = ()
-    kv_dtype: ClassVar[KVDType | None] = None
+    kv: ClassVar[KVScheme] = NO_SCHEME
 
     form: AdditiveForm
     tensor_names: Collection[str]

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from paredown.errors import UnsupportedError
 from paredown.formats.stored.awq import BITS, CODES, AWQForm
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import (
     check_any_codes,
     damaged,
@@ -14,7 +15,6 @@ from paredown.formats.stored.section import (
     unsupported,
     whole_number,
 )
-from paredown.spec.kv import KVDType
 from paredown.spec.weight import WeightSpec
 
 METHOD = "awq"
@@ -34,8 +34,7 @@ class AWQConfig:
     the files."""
 
     notes: ClassVar[tuple[str, ...]] = ()
-    unread: ClassVar[tuple[str, ...]] = ()
-    kv_dtype: ClassVar[KVDType | None] = None
+    kv: ClassVar[KVScheme] = NO_SCHEME
 
     spec: WeightSpec
     tensor_names: Collection[str]

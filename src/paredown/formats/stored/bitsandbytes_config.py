@@ -10,10 +10,10 @@ from paredown.formats.stored.bitsandbytes import (
     decode,
     tensor_shapes,
 )
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import check_any_codes, unsupported
 from paredown.formats.stored.tensor_checks import Tensors
 from paredown.formats.weight import Weight
-from paredown.spec.kv import KVDType
 from paredown.spec.weight import WeightSpec
 
 METHOD = "bitsandbytes"
@@ -47,8 +47,7 @@ class BitsAndBytesConfig:
     maxima in the files."""
 
     notes: ClassVar[tuple[str, ...]] = ()
-    unread: ClassVar[tuple[str, ...]] = ()
-    kv_dtype: ClassVar[KVDType | None] = None
+    kv: ClassVar[KVScheme] = NO_SCHEME
 
     tensor_names: Collection[str]
 

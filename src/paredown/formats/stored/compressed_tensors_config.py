@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from paredown.formats.stored.compressed_tensors import CompressedForm, Form, form_of
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
 from paredown.formats.stored.section import damaged, refuse_others, unsupported
-from paredown.spec.kv import KVDType
 from paredown.spec.weight import BITS, INTEGERS, ActivationDType, WeightDType, WeightSpec
 
 METHOD = "compressed-tensors"
@@ -96,14 +95,6 @@ class CompressedTensorsConfig:
     @property
     def notes(self) -> tuple[str, ...]:
         return self.kv.notes
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        return self.kv.tensors
-
-    @property
-    def kv_dtype(self) -> KVDType | None:
-        return self.kv.dtype
 
     def form_for(self, module: str) -> CompressedForm | None:
         """As in the library, a name goes before a regular expression and that before a class

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paredown.formats.stored.gptq import CODES, GPTQ_DTYPES, ORDER, GPTQForm, Version
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import (
     check_any_codes,
     damaged,
@@ -15,7 +16,6 @@ from paredown.formats.stored.section import (
     unsupported,
     whole_number,
 )
-from paredown.spec.kv import KVDType
 from paredown.spec.weight import WeightSpec
 
 METHOD = "gptq"
@@ -49,8 +49,7 @@ class GPTQConfig:
     codes in the files, in the form of the first rule that matches, else of `spec`."""
 
     notes: ClassVar[tuple[str, ...]] = ()
-    unread: ClassVar[tuple[str, ...]] = ()
-    kv_dtype: ClassVar[KVDType | None] = None
+    kv: ClassVar[KVScheme] = NO_SCHEME
 
     spec: WeightSpec
     version: Version

@@ -33,11 +33,13 @@ KV_SCHEMES: dict[KVFormat, dict[str, object]] = {
 @dataclass(frozen=True, kw_only=True)
 class KVScheme:
     """`dtype` is that of our pages, None for the default. `tensors`: regular expressions for names
-    of the scales that come along."""
+    of the scales that come along. `section` is what config.json says, None where it says
+    nothing."""
 
     dtype: KVDType | None = None
     notes: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
+    section: Mapping[str, object] | None = None
 
 
 NO_SCHEME = KVScheme()
@@ -63,6 +65,6 @@ def parse_kv_scheme(scheme: object) -> KVScheme:
         raise damaged(f"{where}.dynamic", dynamic)
     tensors = () if dynamic else (r".*\.self_attn\.[kv]_scale",)
     if kind == "float":
-        return KVScheme(notes=(FP8,), tensors=tensors)
+        return KVScheme(notes=(FP8,), tensors=tensors, section=scheme)
     notes = () if dynamic else (STATIC_INT,)
-    return KVScheme(dtype=_PAGES[int(bits)], notes=notes, tensors=tensors)
+    return KVScheme(dtype=_PAGES[int(bits)], notes=notes, tensors=tensors, section=scheme)

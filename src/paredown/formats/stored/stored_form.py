@@ -7,9 +7,9 @@ codes. A `StoredForm` is how one of them is stored: the tensors it has, and the 
 from collections.abc import Mapping
 from typing import Protocol
 
+from paredown.formats.stored.kv_scheme import KVScheme
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
-from paredown.spec.kv import KVDType
 from paredown.spec.weight import WeightSpec
 
 
@@ -48,12 +48,8 @@ class Quantization(Protocol):
         """What is done otherwise than the file asks, for the model as a whole."""
 
     @property
-    def unread(self) -> tuple[str, ...]:
-        """Regular expressions for names of tensors that may be there and are not needed."""
-
-    @property
-    def kv_dtype(self) -> KVDType | None:
-        """What keys and values are meant to be kept in; None leaves it to the executor."""
+    def kv(self) -> KVScheme:
+        """What keys and values are meant to be kept in."""
 
     def form_for(self, module: str) -> StoredForm | None:
         """None for a module stored in floats."""
