@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AwqConfig, GPTQConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AwqConfig,
+    BitsAndBytesConfig,
+    GPTQConfig,
+)
+from transformers.quantizers.quantizers_utils import should_convert_module
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
@@ -192,6 +199,38 @@ def test_awqs_config_says_what_its_tools_look_for(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("head", ["", "-head-int8"])
+def test_llm_int8_becomes_what_bitsandbytes_reads(
+    dtype: torch.dtype, head: str, tmp_path: Path
+) -> None:
+    make_model("llama", dtype, 0, **WIDE).save_pretrained(tmp_path / "float")
+    compress(Checkpoint.open(tmp_path / "float"), tmp_path / "in", f"llm-int8{head}")
+    source = Checkpoint.open(tmp_path / "in")
+    convert(source, tmp_path / "out", "bitsandbytes")
+    written = Checkpoint.open(tmp_path / "out")
+    weights = [
+        (both.output() if role is None else both.linear(role, layer))
+        for layer in range(2)
+        for role in (None, *source.spec.linear_shapes())
+        for both in (source, written)
+    ]
+    for theirs, ours in zip(weights[::2], weights[1::2], strict=True):
+        assert np.array_equal(ours.values_OI, theirs.values_OI)
+        assert (ours.scales_OG is None) == (theirs.scales_OG is None)
+        assert ours.scales_OG is None or np.array_equal(ours.scales_OG, theirs.scales_OG)
+    theirs = AutoConfig.from_pretrained(tmp_path / "out").quantization_config
+    library = BitsAndBytesConfig.from_dict(theirs)
+    assert library.quantization_method() == "llm_int8"
+    skipped = library.llm_int8_skip_modules
+    codes = {name for name in source.weight_specs() if should_convert_module(name, skipped)}
+    assert codes - {source.names.embedding} == set(written.forms)
+    convert(written, tmp_path / "back", "compressed-tensors")
+    back = Checkpoint.open(tmp_path / "back")
+    assert np.array_equal(back.linear("down", 1).values_OI, source.linear("down", 1).values_OI)
+    assert np.array_equal(back.linear("down", 1).scales_OG, source.linear("down", 1).scales_OG)
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 def test_floats_are_the_dequantized_weights(dtype: str, tmp_path: Path) -> None:
     write_gptq(tmp_path / "in", INT4, edit=reorder())
@@ -234,6 +273,9 @@ def compressed(folder: Path, recipe: str, **changes: object) -> Checkpoint:
         ("w8a8", "gptq", r"q_proj: GPTQ holds.*w8a8"),
         ("fp8", "gptq", r"q_proj: GPTQ holds.*fp8"),
         ("int8", "awq", r"q_proj: AWQ holds.*int8"),
+        ("int8", "bitsandbytes", r"_proj: bitsandbytes' codes end at -127"),
+        ("int4-g64", "bitsandbytes", r"q_proj: bitsandbytes holds int8 rows.*int4-g64"),
+        ("w8a8", "bitsandbytes", r"q_proj: bitsandbytes holds int8 rows.*w8a8"),
         ("int4-g64-head-int4-g64", "awq", "output layer in floats"),
         ("int4-g64-head-int8", "awq", "lm_head: AWQ holds"),
         ("bf16", "compressed-tensors", "no quantized linear layers"),

@@ -35,6 +35,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
 from paredown.models.roles import linear_roles
 from paredown.models.safetensors_file import write_safetensors
+from paredown.spec.weight import ScaleDType
 from tiny_models import VARIANTS, VOCAB_SIZE
 
 
@@ -65,6 +66,39 @@ def test_there_and_back(seed: int) -> None:
     np.testing.assert_array_equal(again[CODES].array, tensors[CODES].array)
     np.testing.assert_allclose(again[ROW_MAXIMA].array, tensors[ROW_MAXIMA].array, rtol=2e-7)
     assert again[FORMAT] == tensors[FORMAT]
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), scale_dtype=st.sampled_from(["bf16", "fp16", "fp32"]))
+def test_what_llm_int8_makes_comes_back_the_same(seed: int, scale_dtype: ScaleDType) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    values_OI = torch.randn(33, 16, generator=generator) * torch.rand(1, generator=generator)
+    values_OI[5] = 0
+    target = Target(spec=SPEC, scale_dtype=scale_dtype)
+    weight = LLMInt8().quantize(values_OI, target, None).weight
+    again = decode(encode(weight))
+    assert np.array_equal(again.values_OI, weight.values_OI)
+    assert np.array_equal(again.scales_OG, weight.scales_OG)
+
+
+def _with_scales(scales_O: np.ndarray) -> Weight:
+    codes_OI = np.full((len(scales_O), 8), 130, np.uint8)
+    return Weight(spec=SPEC, values_OI=codes_OI, scales_OG=scales_O.astype(np.float32)[:, None])
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25, 1e-45, 0.0])
+def test_scales_that_some_magnitude_gives_come_back(scale: float) -> None:
+    """Of the first 200 fp32 numbers from there: magnitudes lie twice as dense between 2^n and
+    2^n * 128/127."""
+    weight = _with_scales((np.float32(scale).view(np.int32) + np.arange(200)).view(np.float32))
+    assert np.array_equal(decode(encode(weight)).scales_OG, weight.scales_OG)
+
+
+@pytest.mark.parametrize("scale", [1.9, 1e37])
+def test_scales_that_no_magnitude_gives_are_refused(scale: float) -> None:
+    weight = _with_scales((np.float32(scale).view(np.int32) + np.arange(200)).view(np.float32))
+    with pytest.raises(UnsupportedError, match="no row's largest magnitude"):
+        encode(weight)
 
 
 def test_an_older_order_is_refused() -> None:
@@ -99,7 +133,7 @@ def test_bad_tensors_are_refused(suffix: str, array: StoredTensor | None, proble
 
 def test_what_it_cannot_hold_is_refused() -> None:
     values = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
-    for name in ("int4-g32", "int8-asym", "fp8"):
+    for name in ("int4-g32", "int8-asym", "fp8", "w8a8"):
         with pytest.raises(UnsupportedError, match="int8 rows"):
             encode(quantize(values, FORMATS[name], "fp32"))
     codes = np.full((1, 32), 0, np.uint8)

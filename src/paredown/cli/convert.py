@@ -16,6 +16,7 @@ from paredown.units import format_bytes
 EXAMPLES = """examples:
   paredown convert my-model-gptq -o my-model --to compressed-tensors
   paredown convert my-model-int4 -o my-model-gptq --to gptq
+  paredown convert my-model-llm-int8 -o my-model-bnb --to bitsandbytes
   paredown convert my-model-awq -o my-model-bf16 --to bf16 --json
   paredown convert my-model-int4-g32 -o my-model.gguf --to gguf     # Q4_0, code for code
   paredown convert my-model -o my-model.gguf --to gguf-q8_0         # floats, as llama.cpp rounds

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from paredown.compress.convert.float_folder import write_floats
 from paredown.compress.convert.quantized_folder import write_quantized
-from paredown.compress.convert.quantized_targets import AWQ, COMPRESSED_TENSORS, GPTQ, GPTQ_V2
+from paredown.compress.convert.quantized_targets import (
+    AWQ,
+    BITSANDBYTES,
+    COMPRESSED_TENSORS,
+    GPTQ,
+    GPTQ_V2,
+)
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import ConfigError
@@ -43,6 +49,7 @@ TARGETS: dict[str, Callable[[Checkpoint, Path, OnProgress], Clamped]] = {
     "gptq": partial(write_quantized, GPTQ),
     "gptq-v2": partial(write_quantized, GPTQ_V2),
     "awq": partial(write_quantized, AWQ),
+    "bitsandbytes": partial(write_quantized, BITSANDBYTES),
     "gguf": partial(_gguf, None),
     **{name: partial(_gguf, formats) for name, formats in GGUF_FORMATS.items()},
     "bf16": partial(write_floats, "bf16"),

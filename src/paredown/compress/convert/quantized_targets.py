@@ -5,7 +5,15 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from paredown.compress.convert.quantized_folder import QuantizedTarget
-from paredown.formats.stored import awq, awq_config, compressed_tensors, gptq, gptq_config
+from paredown.formats.stored import (
+    awq,
+    awq_config,
+    bitsandbytes,
+    bitsandbytes_config,
+    compressed_tensors,
+    gptq,
+    gptq_config,
+)
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.spec.weight import WeightSpec
 
@@ -21,6 +29,13 @@ def _compressed_section(
     common = Counter(specs.values()).most_common(1)[0][0]
     named = {module: spec for module, spec in specs.items() if spec != common}
     return quantization_config(common, ignore=floats, named=named)
+
+
+def _bitsandbytes_section(
+    specs: Mapping[str, WeightSpec], floats: Collection[str], output: str
+) -> dict[str, object]:
+    """One form for all, so only the modules without it are named."""
+    return bitsandbytes_config.write_bitsandbytes(floats)
 
 
 def _gptq(version: gptq.Version) -> QuantizedTarget:
@@ -41,3 +56,6 @@ COMPRESSED_TENSORS = QuantizedTarget(
 GPTQ = _gptq(1)
 GPTQ_V2 = _gptq(2)
 AWQ = QuantizedTarget(check=awq.check_spec, encode=awq.encode_awq, section=awq_config.write_awq)
+BITSANDBYTES = QuantizedTarget(
+    check=bitsandbytes.check_spec, encode=bitsandbytes.encode, section=_bitsandbytes_section
+)

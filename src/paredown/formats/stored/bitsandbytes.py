@@ -33,16 +33,22 @@ def tensor_shapes(shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
     return {CODES: shape, ROW_MAXIMA: (shape[0],), FORMAT: ()}
 
 
-def encode(weight: Weight) -> dict[str, StoredTensor]:
-    """An int8 weight with one symmetric scale per row, by suffix. Raises UnsupportedError for
-    another form, and for codes of -128, which bitsandbytes never writes."""
-    spec = weight.spec
-    if spec.dtype != "int8" or spec.group_size is not None or not spec.symmetric:
+def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
+    """Raises UnsupportedError for a weight that has no form here."""
+    plain = spec.dtype == "int8" and spec.group_size is None and spec.symmetric
+    if not plain or spec.activations in ("int8_row", "int8_static"):
         raise UnsupportedError(
-            "bitsandbytes stores int8 rows with symmetric scales",
+            "bitsandbytes holds int8 rows with symmetric scales, for inputs as they are",
             seen=spec.name,
-            remedy="Write this format as compressed-tensors.",
+            remedy="Convert to compressed-tensors, or compress the original with llm-int8.",
         )
+
+
+def encode(weight: Weight) -> dict[str, StoredTensor]:
+    """A weight's tensors, by suffix, which `decode` makes the same weight of. Raises
+    UnsupportedError for codes of -128, which bitsandbytes never writes, and for scales that no
+    largest magnitude gives."""
+    check_spec(weight.spec, weight.shape)
     assert weight.scales_OG is not None
     codes_OI = cast("npt.NDArray[np.uint8]", weight.values_OI)
     # The difference wraps around within a byte, and its bits are the signed code's.
@@ -51,14 +57,40 @@ def encode(weight: Weight) -> dict[str, StoredTensor]:
         raise UnsupportedError(
             "bitsandbytes' codes end at -127",
             seen=f"{int((signed_OI < -_LARGEST_CODE).sum())} codes of -128",
-            remedy="Quantize with LLM.int8(), or write compressed-tensors.",
+            remedy="Compress the original with llm-int8, or write compressed-tensors.",
         )
-    maxima_O = weight.scales_OG[:, 0] * np.float32(_LARGEST_CODE)
     return {
         CODES: StoredTensor(dtype="I8", array=signed_OI),
-        ROW_MAXIMA: StoredTensor(dtype="F32", array=maxima_O),
+        ROW_MAXIMA: StoredTensor(dtype="F32", array=_row_maxima(weight.scales_OG[:, 0])),
         FORMAT: StoredTensor(dtype="U8", array=np.array(_ROW_FORMAT, np.uint8)),
     }
+
+
+def _row_maxima(scales_O: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """What `decode` divides back to these scales. 127 times a bf16 or fp16 number is an fp32
+    number; of other scales, those that were a magnitude over 127 have it beside the rounded
+    product."""
+    with np.errstate(over="ignore"):
+        product_O = scales_O * np.float32(_LARGEST_CODE)
+        found_O = product_O.copy()
+        for towards in (0.0, np.inf):
+            neighbour_O = np.nextafter(product_O, np.float32(towards))
+            wrong_O = _scales(found_O) != scales_O
+            found_O[wrong_O] = neighbour_O[wrong_O]
+    wrong_O = _scales(found_O) != scales_O
+    if wrong_O.any():
+        raise UnsupportedError(
+            "scales are no row's largest magnitude / 127 in fp32, which is how bitsandbytes has "
+            "them",
+            seen=f"{int(wrong_O.sum())} of {wrong_O.size} scales, {scales_O[wrong_O][0]} among "
+            "them",
+            remedy="Compress the original with llm-int8, or write compressed-tensors.",
+        )
+    return found_O
+
+
+def _scales(maxima_O: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    return maxima_O / np.float32(_LARGEST_CODE)
 
 
 def decode(tensors: Mapping[str, StoredTensor]) -> Weight:
@@ -82,7 +114,7 @@ def decode(tensors: Mapping[str, StoredTensor]) -> Weight:
     return Weight(
         spec=SPEC,
         values_OI=signed_OI.view(np.uint8) + np.uint8(128),
-        scales_OG=(maxima_O / np.float32(_LARGEST_CODE))[:, None],
+        scales_OG=_scales(maxima_O)[:, None],
         scale_dtype="fp32",
     )
 
