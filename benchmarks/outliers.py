@@ -37,7 +37,7 @@ from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
-from paredown.evaluate.perplexity import negative_log_likelihoods, perplexity
+from paredown.evaluate.perplexity import Predictions, negative_log_likelihoods, perplexity
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, choose_text
 from paredown.kernels.probe import processor_name
@@ -104,8 +104,8 @@ class Bench:
         nll = 0.0
         with torch.inference_mode():
             for window in self._text.windows:
-                logits_TV = decoder(torch.tensor([window.inputs]))[0].numpy()
-                nll += float(negative_log_likelihoods(logits_TV, window.targets).sum())
+                found = Predictions.of(decoder(torch.tensor([window.inputs]))[0].numpy())
+                nll += float(negative_log_likelihoods(found, window.targets).sum())
         return perplexity(nll, self._text.num_tokens)
 
     def add(self, row: Row) -> None:

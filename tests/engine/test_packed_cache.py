@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from paredown.compress.compress import compress
-from paredown.engine.native import native_executor, packed_cache
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.memory_plan import plan_memory
+from paredown.engine.native import native_executor, packed_cache
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import FOLDER_NAME, CacheConfig, drop_oldest
 from paredown.errors import CapacityError, ConfigError

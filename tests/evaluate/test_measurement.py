@@ -9,6 +9,7 @@ from paredown.evaluate.measurement import Measurement
 def test_what_is_not_finite_is_null_so_that_the_json_is_valid() -> None:
     measured = Measurement(
         name="broken",
+        linear_dtype="int4",
         bits_per_weight=4.5,
         file_bytes=10,
         perplexity=math.inf,

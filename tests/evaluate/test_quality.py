@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.divergence import kl_divergences, num_agreeing
-from paredown.evaluate.perplexity import log_normalizers, perplexity
+from paredown.evaluate.perplexity import Predictions, log_normalizers, perplexity
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, first_token, prepare_text
 from toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
@@ -154,7 +154,7 @@ def test_first_token_is_bos_or_endoftext() -> None:
 @settings(max_examples=100, deadline=None)
 def test_rows_equal_float64_and_divergence_is_never_negative(rows: np.ndarray) -> None:
     p, q = rows
-    kl = kl_divergences(p, q)
+    kl = kl_divergences(Predictions.of(p), Predictions.of(q))
     assert np.all(kl >= 0)
     for t in range(len(p)):
         log_p, log_q = log_softmax(p[t]), log_softmax(q[t])
@@ -170,7 +170,7 @@ def test_small_divergences_are_resolved() -> None:
     rng = np.random.default_rng(0)
     p = rng.normal(size=(8, 5000)).astype(np.float32) * 3
     q = p + (rng.normal(size=p.shape) * 1e-3).astype(np.float32)
-    for t, value in enumerate(kl_divergences(p, q)):
+    for t, value in enumerate(kl_divergences(Predictions.of(p), Predictions.of(q))):
         log_p, log_q = log_softmax(p[t]), log_softmax(q[t])
         assert value == pytest.approx(float(np.sum(np.exp(log_p) * (log_p - log_q))), rel=0.01)
 

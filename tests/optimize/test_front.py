@@ -23,6 +23,7 @@ def measurement(name: str, values) -> Measurement:
     perplexity, size, speed = values
     return Measurement(
         name=name,
+        linear_dtype="int4",
         bits_per_weight=4.0,
         file_bytes=size,
         perplexity=float(perplexity),

@@ -15,8 +15,9 @@ from paredown.cli import compress as compress_verb
 from paredown.cli import eval as eval_verb
 from paredown.cli import optimize as optimize_verb
 from paredown.compress.compress import compress
-from paredown.engine.native import native_executor
+from paredown.compress.recipe_names import find_recipe
 from paredown.engine.memory.memory_plan import plan_memory
+from paredown.engine.native import native_executor
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.calibration_text import CalibrationConfig
 from paredown.evaluate.measurement import linear_format
@@ -159,7 +160,9 @@ def test_bad_options_are_refused(model: Path, tmp_path: Path) -> None:
             optimize(model, config(tmp_path, None, **changes), lambda what, share: None)
     with pytest.raises(ConfigError, match="int9"):
         parse_formats("int8, int9")
-    assert parse_formats("int8, bf16,int8") == ("int8", "bf16")
+    with pytest.raises(ConfigError, match="mixed-9"):
+        parse_formats("int8, mixed-9")
+    assert parse_formats("int8, bf16,int8,mixed-4") == ("int8", "bf16", "mixed-4")
 
 
 def test_what_does_not_fit_together_is_measured_in_turns(
@@ -167,7 +170,8 @@ def test_what_does_not_fit_together_is_measured_in_turns(
 ) -> None:
     monkeypatch.setattr("paredown.optimize.candidates._MEMORY_SHARE", 1e-9)
     source = Checkpoint.open(model)
-    assert _batches(source, ["bf16", "int8", "int4-g32"]) == [["bf16"], ["int8"], ["int4-g32"]]
+    recipes = [find_recipe(name) for name in ("bf16", "int8", "int4-g32")]
+    assert _batches(source, recipes) == [[recipe] for recipe in recipes]
     calls = []
 
     def counted(models, *args):
@@ -301,6 +305,41 @@ def test_a_model_that_can_have_no_format_is_refused_with_the_reasons(
     with pytest.raises(UnsupportedError, match=why):
         optimize(source, config(tmp_path, text, formats=("int4-g128",)), lambda what, share: None)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_mixed_widths_are_a_candidate(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_model("llama", torch.bfloat16, 0, hidden_size=128, intermediate_size=256).save_pretrained(
+        tmp_path / "wide"
+    )
+    write_byte_tokenizer(tmp_path / "wide")
+    monkeypatch.setattr("paredown.optimize.mixed_recipes.NUM_TOKENS", 32)
+    seen: list[float] = []
+    options = config(
+        tmp_path,
+        text,
+        formats=("int8", "mixed-4", "mixed-3.5"),
+        report=None,
+        max_quality_loss=9.0,
+        calibration=CalibrationConfig(text=text, num_samples=4, num_tokens=32),
+    )
+    result = optimize(tmp_path / "wide", options, lambda what, share: seen.append(share))
+    assert seen == sorted(seen)
+    assert not result.skipped
+    int8, four, less = result.candidates
+    assert (four.name, less.name) == ("mixed-4", "mixed-3.5")
+    assert int8.file_bytes > four.file_bytes > less.file_bytes
+
+
+def test_a_mixture_that_the_model_cannot_have_is_skipped(
+    model: Path, text: Path, tmp_path: Path
+) -> None:
+    options = config(tmp_path, text, formats=("int8", "mixed-4"), report=None)
+    result = optimize(model, options, lambda what, share: None)
+    assert [one.name for one in result.candidates] == ["int8"]
+    assert [one.name for one in result.skipped] == ["mixed-4"]
+    assert "128" in result.skipped[0].reason
 
 
 def test_a_calibrated_candidate_is_made_once(

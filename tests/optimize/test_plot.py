@@ -43,6 +43,7 @@ def candidates(seed: int = 0) -> list[Measurement]:
         [
             Measurement(
                 name=name,
+                linear_dtype=spec.dtype,
                 bits_per_weight=float(spec.bits),
                 file_bytes=int(1e6 * (spec.bits + rng.uniform(0, 1))),
                 perplexity=20 * (1 + rng.uniform(0, 0.3) / spec.bits),
@@ -64,6 +65,7 @@ def candidates(seed: int = 0) -> list[Measurement]:
 def reference() -> Measurement:
     return Measurement(
         name="original",
+        linear_dtype="bf16",
         bits_per_weight=16.0,
         file_bytes=20_000_000,
         perplexity=20.0,

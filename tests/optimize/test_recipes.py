@@ -6,8 +6,8 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.optimize.recipes import (
-    CALIBRATED,
     DEFAULT_FORMATS,
+    METHODS,
     MIN_HEAD_SHARE,
     default_search,
     head_share,
@@ -21,7 +21,7 @@ def test_the_output_layer_of_the_default_model_is_worth_quantizing() -> None:
     linear = spec.num_linear_parameters() * 4.125 / 8
     assert search.head_share == head_share(spec) == head / (head + linear)
     assert 0.6 < search.head_share < 0.7
-    first = DEFAULT_FORMATS + CALIBRATED
+    first = DEFAULT_FORMATS + METHODS
     assert search.recipes[: len(first)] == first
     heads = [find_recipe(name) for name in search.recipes[len(first) :]]
     assert "int4-g128-head-int8" in [recipe.name for recipe in heads]
@@ -43,5 +43,5 @@ def test_a_small_output_layer_is_left_alone() -> None:
     )
     search = default_search(spec)
     assert search.head_share < MIN_HEAD_SHARE
-    assert search.recipes == DEFAULT_FORMATS + CALIBRATED
+    assert search.recipes == DEFAULT_FORMATS + METHODS
     assert "was not tried" in search.note

@@ -9,15 +9,17 @@ from paredown.evaluate.quality import Quality
 from paredown.evaluate.speed import Speed
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_roles
-from paredown.spec.weight import WeightSpec
+from paredown.spec.weight import WeightDType, WeightSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
     """Rates are tokens per second, `kl_divergence` nats per token, the others shares; None is what
-    was not measured. `bits_per_weight` counts all tensors over all parameters."""
+    was not measured. `linear_dtype` is that of most linear layers; `bits_per_weight` is 8
+    `file_bytes` over all parameters."""
 
     name: str
+    linear_dtype: WeightDType
     bits_per_weight: float
     file_bytes: int
     perplexity: float | None = None
@@ -51,6 +53,7 @@ def make_measurement(
     """Puts together what is known of one checkpoint; `original` is what it was compressed from."""
     return Measurement(
         name=name,
+        linear_dtype=linear_format(checkpoint).dtype,
         bits_per_weight=checkpoint_bits_per_weight(
             checkpoint, None if original is None else original.spec
         ),

@@ -5,6 +5,7 @@ perplexity = exp(NLL / N), bits per byte = NLL / (B ln 2).
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +23,24 @@ def log_normalizers(logits_TV: Logits) -> npt.NDArray[np.float64]:
     return normalizers_T
 
 
-def negative_log_likelihoods(logits_TV: Logits, targets: list[int]) -> npt.NDArray[np.float64]:
+@dataclass(frozen=True)
+class Predictions:
+    """Rows of logits, each with its log_normalizer: ln p is their difference."""
+
+    logits_TV: Logits
+    normalizers_T: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, logits_TV: Logits) -> "Predictions":
+        return cls(logits_TV, log_normalizers(logits_TV))
+
+
+def negative_log_likelihoods(
+    predictions: Predictions, targets: list[int]
+) -> npt.NDArray[np.float64]:
     """-ln p of each row's target, in nats."""
-    chosen = logits_TV[np.arange(len(targets)), targets].astype(np.float64)
-    nll_T: npt.NDArray[np.float64] = log_normalizers(logits_TV) - chosen
+    chosen_T = predictions.logits_TV[np.arange(len(targets)), targets].astype(np.float64)
+    nll_T: npt.NDArray[np.float64] = predictions.normalizers_T - chosen_T
     return nll_T
 
 

@@ -10,7 +10,7 @@ from paredown.engine.executor import Executor, SequenceSlice
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.divergence import kl_divergences, num_agreeing
 from paredown.evaluate.perplexity import (
-    Logits,
+    Predictions,
     bits_per_byte,
     negative_log_likelihoods,
     perplexity,
@@ -52,12 +52,14 @@ class QualitySums:
     kl: float = 0.0
     agreeing: int = 0
 
-    def add(self, logits: Logits, targets: list[int], reference: Logits | None) -> None:
-        """Rows of logits and the token that followed each; `reference` predicted the same."""
-        self.nll += float(np.sum(negative_log_likelihoods(logits, targets)))
+    def add(
+        self, predictions: Predictions, targets: list[int], reference: Predictions | None
+    ) -> None:
+        """The token that followed each row; `reference` predicted the same."""
+        self.nll += float(np.sum(negative_log_likelihoods(predictions, targets)))
         if reference is not None:
-            self.kl += float(np.sum(kl_divergences(reference, logits)))
-            self.agreeing += num_agreeing(reference, logits)
+            self.kl += float(np.sum(kl_divergences(reference, predictions)))
+            self.agreeing += num_agreeing(reference.logits_TV, predictions.logits_TV)
 
     def quality(self, text: EvalText, compared: bool) -> Quality:
         return Quality(
@@ -91,12 +93,12 @@ def measure_quality(
     done = 0
     for window in text.windows:
         for inputs, targets in _chunks(window):
-            expected = None if reference is None else reference.step([inputs])
+            expected = None if reference is None else Predictions.of(reference.step([inputs]))
             for model, own in zip(executors, sums, strict=True):
                 is_reference = expected is not None and model is reference
-                logits = expected if is_reference else model.step([inputs])
-                assert logits is not None
-                own.add(logits, targets, None if is_reference else expected)
+                found = expected if is_reference else Predictions.of(model.step([inputs]))
+                assert found is not None
+                own.add(found, targets, None if is_reference else expected)
             done += len(targets)
             if on_progress is not None:
                 on_progress(done, text.num_tokens)

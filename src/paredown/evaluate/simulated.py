@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from paredown.evaluate.perplexity import Predictions
 from paredown.evaluate.quality import Quality, QualitySums
 from paredown.evaluate.text import EvalText, Window
 from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder, Layer, Tap, position_inputs
@@ -69,13 +70,13 @@ def measure_variants(
     with torch.inference_mode():
         for window in text.windows:
             plain = _Plain(reference or decoder, window)
-            for first, expected_TV in plain.logits.items():
+            for first, expected in plain.predictions.items():
                 targets = window.targets[first : first + CHUNK_TOKENS]
-                reference_sums.add(expected_TV.numpy(), targets, None)
+                reference_sums.add(expected, targets, None)
             step()
             for variant, own in zip(variants, sums, strict=True):
                 start_TD = plain.before if reference is None else None
-                _measure(decoder, variant, window, plain.logits, start_TD, own)
+                _measure(decoder, variant, window, plain.predictions, start_TD, own)
                 step()
     qualities = [own.quality(text, compared=True) for own in sums]
     return qualities, reference_sums.quality(text, compared=False)
@@ -108,7 +109,7 @@ def applied(decoder: Decoder, variant: Variant) -> Iterator[None]:
 
 class _Plain:
     """What the reference has of one window: `before` each layer and after the last one, [1, T, D],
-    and its `logits` by their first token."""
+    and its `predictions` by their first token."""
 
     def __init__(self, decoder: Decoder, window: Window) -> None:
         ids_BT = torch.tensor([window.inputs])
@@ -116,14 +117,17 @@ class _Plain:
         self.before = [decoder.embed(ids_BT)]
         for layer in decoder.layers:
             self.before.append(layer(self.before[-1], table, mask_TT))
-        self.logits = dict(_logits(decoder, self.before[-1], Variant()))
+        self.predictions = {
+            first: Predictions.of(logits_TV.numpy())
+            for first, logits_TV in _logits(decoder, self.before[-1], Variant())
+        }
 
 
 def _measure(
     decoder: Decoder,
     variant: Variant,
     window: Window,
-    expected: Mapping[int, Tensor],
+    expected: Mapping[int, Predictions],
     before: Sequence[Tensor] | None,
     own: QualitySums,
 ) -> None:
@@ -137,7 +141,7 @@ def _measure(
             x_BTD = layer(x_BTD, table, mask_TT)
         for first, logits_TV in _logits(decoder, x_BTD, variant):
             targets = window.targets[first : first + CHUNK_TOKENS]
-            own.add(logits_TV.numpy(), targets, expected[first].numpy())
+            own.add(Predictions.of(logits_TV.numpy()), targets, expected[first])
 
 
 def _logits(decoder: Decoder, x_BTD: Tensor, variant: Variant) -> Iterator[tuple[int, Tensor]]:

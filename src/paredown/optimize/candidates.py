@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
-from paredown.compress.recipe_names import find_recipe
+from paredown.compress.recipe import Recipe
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
@@ -59,52 +59,54 @@ class Plan:
     num_threads: int | None
 
 
-def measure_candidates(plan: Plan, formats: Sequence[str], on_progress: OnProgress) -> Candidates:
-    """Batches of formats that fit in memory together; a batch's models run alternately. Without any
-    candidate the reference is not measured either."""
+def measure_candidates(
+    plan: Plan, recipes: Sequence[Recipe], on_progress: OnProgress
+) -> Candidates:
+    """Recipes whose results fit in memory together are a batch, whose models run alternately.
+    Without any candidate the reference is not measured either."""
     result = Candidates()
-    batches = _batches(plan.source, formats)
-    for number, names in enumerate(batches):
+    batches = _batches(plan.source, recipes)
+    for number, batch in enumerate(batches):
 
         def report(what: str, share: float, number: int = number) -> None:
             on_progress(what, (number + share) / len(batches))
 
-        _measure_batch(plan, names, result, report)
+        _measure_batch(plan, batch, result, report)
     return result
 
 
-def _batches(source: Checkpoint, formats: Sequence[str]) -> list[list[str]]:
+def _batches(source: Checkpoint, recipes: Sequence[Recipe]) -> list[list[Recipe]]:
     budget = _MEMORY_SHARE * available_memory_bytes()
-    batches: list[list[str]] = []
+    batches: list[list[Recipe]] = []
     used = 0.0
-    for name in formats:
-        size = _estimated_bytes(source, name)
+    for recipe in recipes:
+        size = _estimated_bytes(source, recipe)
         if not batches or used + size > budget:
             batches.append([])
             used = 0.0
-        batches[-1].append(name)
+        batches[-1].append(recipe)
         used += size
     return batches
 
 
-def _estimated_bytes(source: Checkpoint, name: str) -> float:
+def _estimated_bytes(source: Checkpoint, recipe: Recipe) -> float:
     """Of the loaded weights; embeddings are kept twice where they are tied to the output layer."""
     spec = source.spec
     linear = spec.num_linear_parameters()
-    bits = bits_per_weight(find_recipe(name).linear, spec.hidden_size)
+    bits = bits_per_weight(recipe.linear, spec.hidden_size)
     return linear * bits / 8 + 4 * (spec.num_parameters() - linear) * 2
 
 
 def _measure_batch(
-    plan: Plan, names: Sequence[str], result: Candidates, on_progress: OnProgress
+    plan: Plan, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
 ) -> None:
     """Compressing, predicting and timing take about 10, 75 and 15 of 100 parts of the time."""
     built: list[tuple[str, Checkpoint, NativeExecutor]] = []
-    for done, name in enumerate(names):
-        on_progress(f"compressing {name}", 0.1 * done / len(names))
-        with _built(plan, name, result) as candidate:
+    for done, recipe in enumerate(recipes):
+        on_progress(f"compressing {recipe.name}", 0.1 * done / len(recipes))
+        with _built(plan, recipe, result) as candidate:
             if candidate is not None:
-                built.append((name, *candidate))
+                built.append((recipe.name, *candidate))
     if not built:
         return
     qualities, own = measure_quality(
@@ -133,12 +135,12 @@ def _measure_batch(
 
 @contextmanager
 def _built(
-    plan: Plan, name: str, result: Candidates
+    plan: Plan, recipe: Recipe, result: Candidates
 ) -> Iterator[tuple[Checkpoint, NativeExecutor] | None]:
     """The source compressed and loaded; None, and a line in `skipped`, when it cannot have the
     format or does not fit. What is made quickly is gone afterwards; what is mapped stays readable.
     """
-    recipe = find_recipe(name)
+    name = recipe.name
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         place = plan.folder if recipe.needs_calibration else Path(folder)
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
+from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
@@ -25,6 +26,7 @@ from paredown.models.tokenizer import Tokenizer
 from paredown.optimize.candidates import Candidates, Plan, Skipped, measure_candidates
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
 from paredown.optimize.front import mark_front
+from paredown.optimize.mixed_recipes import is_mixed, mixed_recipes
 from paredown.optimize.plot import draw_front, require_matplotlib
 from paredown.optimize.recipes import default_search
 from paredown.optimize.report import render_report
@@ -33,6 +35,8 @@ from paredown.spec.machine import Machine
 
 DEFAULT_TOKENS = 16384
 DEFAULT_ROUNDS = 11
+# Of the time that a search takes, what finding widths for mixed recipes takes.
+_MIXED_SHARE = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +111,13 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
     on_progress("measuring this machine", 0.0)
     machine = measure_machine(config.num_threads)
     search = default_search(source.spec) if config.formats is None else None
-    recipes = config.formats or () if search is None else search.recipes
+    names = config.formats or () if search is None else search.recipes
+    start = _MIXED_SHARE if any(map(is_mixed, names)) else 0.0
+    recipes, skipped = _recipes(source, names, on_progress)
+
+    def rest(what: str, share: float) -> None:
+        on_progress(what, start + (1 - start) * share)
+
     text = _text(source, folder, config)
     pages = max(num_pages_for(text), speed_pages(source.spec))
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
@@ -121,7 +131,7 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
             num_rounds=config.num_rounds,
             num_threads=config.num_threads,
         )
-        result = _search(plan, recipes, config, on_progress)
+        result = _search(plan, recipes, skipped, config, rest)
     result = replace(result, model=folder.name, note=None if search is None else search.note)
     if config.report is not None:
         on_progress("drawing", 1.0)
@@ -130,9 +140,14 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
 
 
 def _search(
-    plan: Plan, recipes: Sequence[str], config: OptimizeConfig, on_progress: OnProgress
+    plan: Plan,
+    recipes: Sequence[Recipe],
+    skipped: Sequence[Skipped],
+    config: OptimizeConfig,
+    on_progress: OnProgress,
 ) -> OptimizeResult:
     measured = measure_candidates(plan, recipes, on_progress)
+    measured.skipped += skipped
     _require_candidates(measured)
     assert measured.reference is not None
     assert measured.reference.perplexity is not None
@@ -140,7 +155,8 @@ def _search(
     verification = None
     if chosen is not None and config.output is not None:
         on_progress(f"writing {chosen.name}", 1.0)
-        verification = _write(plan, config.output, chosen.name)
+        recipe = next(recipe for recipe in recipes if recipe.name == chosen.name)
+        verification = _write(plan, config.output, recipe)
     return OptimizeResult(
         model=plan.source.path.name,
         candidates=mark_front(measured.measurements),
@@ -159,10 +175,33 @@ def _search(
     )
 
 
+def _recipes(
+    source: Checkpoint, names: Sequence[str], on_progress: OnProgress
+) -> tuple[list[Recipe], list[Skipped]]:
+    """Those behind the names, in their order; mixed ones that the model cannot have are skipped."""
+    found: dict[str, Recipe] = {}
+    skipped = []
+    if mixed := [name for name in names if is_mixed(name)]:
+        try:
+            recipes = mixed_recipes(
+                source,
+                mixed,
+                lambda done, total: on_progress(
+                    f"finding widths for {', '.join(mixed)}", _MIXED_SHARE * done / total
+                ),
+            )
+            found = {recipe.name: recipe for recipe in recipes}
+        except UnsupportedError as error:
+            reason = f"{error.what} ({error.seen})"
+            skipped = [Skipped(name=name, reason=reason) for name in mixed]
+    left = [name for name in names if name in found or not is_mixed(name)]
+    return [found.get(name) or find_recipe(name) for name in left], skipped
+
+
 def _calibration(
-    source: Checkpoint, recipes: Sequence[str], config: OptimizeConfig
+    source: Checkpoint, recipes: Sequence[Recipe], config: OptimizeConfig
 ) -> Calibration | None:
-    if not any(find_recipe(name).needs_calibration for name in recipes):
+    if not any(recipe.needs_calibration for recipe in recipes):
         return None
     return choose_calibration(
         config.calibration,
@@ -190,14 +229,17 @@ def write_report(result: OptimizeResult, folder: Path) -> None:
 
 
 def parse_formats(text: str | None) -> tuple[str, ...] | None:
-    """'int8,int4-g32' to names; None for None. Raises ConfigError for unknown ones."""
+    """'int8,mixed-4' to names; None for None. Raises ConfigError for unknown ones."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
-    return tuple(dict.fromkeys(find_recipe(name).name for name in names))
+    for name in names:
+        if not is_mixed(name):
+            find_recipe(name)
+    return tuple(dict.fromkeys(names))
 
 
-def _write(plan: Plan, output: Path, recipe: str) -> Verification:
+def _write(plan: Plan, output: Path, recipe: Recipe) -> Verification:
     """The checkpoint with its verification.json: what was written is measured once more."""
     verifications = []
 
@@ -206,14 +248,14 @@ def _write(plan: Plan, output: Path, recipe: str) -> Verification:
             plan.source,
             Checkpoint.open(folder),
             plan.text,
-            recipe=recipe,
+            recipe=recipe.name,
             reference=plan.executor,
             num_threads=plan.num_threads,
         )
         verification.write(folder)
         verifications.append(verification)
 
-    made = plan.folder / recipe
+    made = plan.folder / recipe.name
     if made.is_dir():
         with output_folder(output) as partial:
             shutil.copytree(made, partial, dirs_exist_ok=True)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paredown.compress.recipe_names import find_recipe
 from paredown.errors import UnsupportedError
 from paredown.evaluate.measurement import Measurement
 from paredown.optimize.choose import quality_loss
@@ -203,7 +202,7 @@ def _draw_staircase(panel: Any, axis: _Axis, losses: Sequence[float], theme: The
 def _draw_point(
     panel: Any, one: Measurement, point: tuple[float, float], chosen: bool, theme: Theme
 ) -> None:
-    colour, shape = _FAMILIES[_family(one.name)]
+    colour, shape = _FAMILIES[_family(one)]
     if chosen:
         panel.plot(
             *point,
@@ -226,9 +225,8 @@ def _draw_point(
     )
 
 
-def _family(name: str) -> str:
-    dtype = find_recipe(name).linear.dtype
-    return next((family for family in _FAMILIES if dtype in family), "float")
+def _family(one: Measurement) -> str:
+    return next((family for family in _FAMILIES if one.linear_dtype in family), "float")
 
 
 def _legend(figure: Any, theme: Theme) -> None:

@@ -19,8 +19,16 @@ DEFAULT_FORMATS = (
     "int4-g128",
     "int3-g32-asym",
 )
-# Methods that look at a text, where they win most over round to nearest.
-CALIBRATED = ("gptq-int4-g128", "gptq-int3-g64-asym")
+# Methods, each where it wins most over round to nearest. Not among them: AQLM, which takes minutes
+# even for small models, and LLM.int8(), whose mixed product the native core does not have.
+METHODS = (
+    "smoothquant-w8a8",
+    "awq-int4-g128",
+    "gptq-int4-g128",
+    "mixed-4",
+    "hqq-int3-g64-asym",
+    "gptq-int3-g64-asym",
+)
 HEAD_FORMAT = "int8"
 # Rounding an output layer to 8 bits halves it, so that decoding wins at least half of this share.
 MIN_HEAD_SHARE = 0.1
@@ -49,10 +57,10 @@ class Search:
 
 
 def default_search(spec: ModelSpec) -> Search:
-    """Every default format, the calibrated recipes, and the symmetric integers with a quantized
+    """Every default format, the methods, and the symmetric integers with a quantized
     output layer where that layer is a large part of what a decode step reads."""
     share = head_share(spec)
-    recipes: tuple[str, ...] = DEFAULT_FORMATS + CALIBRATED
+    recipes: tuple[str, ...] = DEFAULT_FORMATS + METHODS
     if share >= MIN_HEAD_SHARE:
         formats = ((name, FORMATS[name]) for name in DEFAULT_FORMATS)
         names = (name for name, spec in formats if spec.is_integer and spec.symmetric)

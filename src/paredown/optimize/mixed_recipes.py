@@ -1,0 +1,53 @@
+"""Recipes of mixed widths by name: mixed-BITS, as in mixed-4 or mixed-3.5. What is behind such a
+name depends on the model: the widths that lose least at that many bits per weight on average."""
+
+import re
+from collections.abc import Sequence
+
+from paredown.compress.quantize.gptq import GPTQ
+from paredown.compress.quantize.rtn import RTN
+from paredown.compress.recipe import Recipe
+from paredown.errors import ConfigError
+from paredown.evaluate.validation_text import choose_validation_text
+from paredown.models.checkpoint import Checkpoint
+from paredown.optimize.mixed_precision import (
+    WIDTHS,
+    assign_average_bits,
+    formats_of_widths,
+    measure_choices,
+)
+from paredown.optimize.sensitivity import WINDOW_TOKENS
+from paredown.progress import OnCount
+
+GROUP_SIZE = 128
+# Of the validation text, for each width of each part; docs/mixed_precision.md says what fewer cost.
+NUM_TOKENS = 1024
+_NAME = re.compile(r"mixed-(\d+(?:\.\d+)?)")
+
+
+def is_mixed(name: str) -> bool:
+    """Whether it is such a name. Raises ConfigError for one with too few or too many bits."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return False
+    if not WIDTHS[0] <= float(match[1]) <= WIDTHS[-1]:
+        raise ConfigError(
+            "no mixture of widths has so many bits on average",
+            seen=name,
+            remedy=f"Ask for {WIDTHS[0]} to {WIDTHS[-1]}: mixed-4, for one.",
+        )
+    return True
+
+
+def mixed_recipes(source: Checkpoint, names: Sequence[str], on_progress: OnCount) -> list[Recipe]:
+    """Losses are those of rounding to nearest, measured once for all names; the recipes round with
+    GPTQ. Raises UnsupportedError when groups do not divide the layers' columns."""
+    text = choose_validation_text(source, None, NUM_TOKENS, WINDOW_TOKENS)
+    found = measure_choices(source, text, formats_of_widths(GROUP_SIZE), RTN(), on_progress)
+    recipes = []
+    for name in names:
+        match = _NAME.fullmatch(name)
+        assert match is not None
+        assignment = assign_average_bits(found, float(match[1]))
+        recipes.append(assignment.recipe(source, GPTQ(), name))
+    return recipes
