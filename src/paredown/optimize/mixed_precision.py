@@ -102,11 +102,13 @@ class Assignment:
         return Recipe(name=name, steps=steps)
 
 
-def formats_of_widths(group_size: int, *, symmetric: bool = True) -> tuple[WeightSpec, ...]:
-    """Integer formats of all widths with groups of that size. Raises ConfigError for one that no
+def formats_of_widths(
+    group_size: int, widths: Sequence[int] = WIDTHS, *, symmetric: bool = True
+) -> tuple[WeightSpec, ...]:
+    """Integer formats of those widths with groups of that size. Raises ConfigError for one that no
     format has."""
     ending = f"-g{group_size}" + ("" if symmetric else "-asym")
-    names = [f"int{bits}{ending}" for bits in WIDTHS]
+    names = [f"int{bits}{ending}" for bits in widths]
     if names[0] not in FORMATS:
         raise ConfigError(
             "no format has such groups", seen=group_size, remedy="Use groups of 32, 64 or 128."

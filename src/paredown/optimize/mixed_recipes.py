@@ -1,6 +1,7 @@
 """Recipes of mixed widths by name: mixed-BITS, as in mixed-4 or mixed-3.5. What is behind such a
 name depends on the model: the widths that lose least at that many bits per weight on average."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -20,8 +21,10 @@ from paredown.optimize.sensitivity import WINDOW_TOKENS
 from paredown.progress import OnCount
 
 GROUP_SIZE = 128
-# Of the validation text, for each width of each part; docs/mixed_precision.md says what fewer cost.
-NUM_TOKENS = 1024
+# Of the validation text, for each width of each part.
+NUM_TOKENS = 512
+# Around the average, widths from so many bits less to so many more are offered.
+_NARROWER, _WIDER = 1, 2
 _NAME = re.compile(r"mixed-(\d+(?:\.\d+)?)")
 
 
@@ -42,12 +45,19 @@ def is_mixed(name: str) -> bool:
 def mixed_recipes(source: Checkpoint, names: Sequence[str], on_progress: OnCount) -> list[Recipe]:
     """Losses are those of rounding to nearest, measured once for all names; the recipes round with
     GPTQ. Raises UnsupportedError when groups do not divide the layers' columns."""
+    averages = [_average_bits(name) for name in names]
+    least = math.floor(min(averages)) - _NARROWER
+    most = math.ceil(max(averages)) + _WIDER
+    specs = formats_of_widths(GROUP_SIZE, [bits for bits in WIDTHS if least <= bits <= most])
     text = choose_validation_text(source, None, NUM_TOKENS, WINDOW_TOKENS)
-    found = measure_choices(source, text, formats_of_widths(GROUP_SIZE), RTN(), on_progress)
-    recipes = []
-    for name in names:
-        match = _NAME.fullmatch(name)
-        assert match is not None
-        assignment = assign_average_bits(found, float(match[1]))
-        recipes.append(assignment.recipe(source, GPTQ(), name))
-    return recipes
+    found = measure_choices(source, text, specs, RTN(), on_progress)
+    return [
+        assign_average_bits(found, average).recipe(source, GPTQ(), name)
+        for name, average in zip(names, averages, strict=True)
+    ]
+
+
+def _average_bits(name: str) -> float:
+    match = _NAME.fullmatch(name)
+    assert match is not None
+    return float(match[1])
