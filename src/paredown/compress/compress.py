@@ -12,7 +12,7 @@ embedding, of which a step reads single rows, stays in float beside it.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,15 +36,13 @@ from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.models.output_folder import Finish, check_output_folder, output_folder
 from paredown.models.roles import linear_roles
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
 FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
-# Called with the folder when all is written and checked, before it appears under its name.
-Finish = Callable[[Path], None]
 # Bytes of the source hashed at once.
 _HASHED_BYTES = 16 << 20
 # The part of a calibrated run that its walk takes.
