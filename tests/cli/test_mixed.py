@@ -56,6 +56,8 @@ def test_bytes_are_a_budget_too(
     assert json.loads(capsys.readouterr().out)["stored_bytes"] <= 150_000
     words[3] = str(tmp_path / "n.yaml")
     assert main([*words, "--megabytes", "0.001"]) == 2
+    words[3] = str(tmp_path / "n.yaml")
+    assert main([*words, "--method", "llm_int8"]) == 2
     words[3] = str(tmp_path / "n.txt")
     assert main(words) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "m.yaml", "text.txt"]

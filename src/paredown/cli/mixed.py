@@ -78,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
         raise OutputError(
             f"{args.output} exists already", seen="a file", remedy="Choose another name."
         )
-    specs = formats_of_widths(args.group_size)
+    specs, quantizer = formats_of_widths(args.group_size), QUANTIZERS[args.method]()
+    for spec in specs:
+        quantizer.check(spec)
     checkpoint = Checkpoint.open(resolve_model(args.model))
     text = choose_validation_text(checkpoint, args.text, args.tokens, WINDOW_TOKENS)
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -94,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         assignment = assign_bytes(found, int(args.megabytes * MEGA))
     else:
         assignment = assign_average_bits(found, args.average_bits)
-    recipe = assignment.recipe(checkpoint, QUANTIZERS[args.method](), args.output.stem)
+    recipe = assignment.recipe(checkpoint, quantizer, args.output.stem)
     write_recipe(recipe, args.output)
     if args.json:
         print(json.dumps(_as_json(assignment, args.output), indent=2))
