@@ -21,8 +21,8 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 THRESHOLD = 6.0
 _LARGEST_CODE = 127
 _NO_SPLIT = (
-    "outlier inputs are not kept apart when it runs: with activations fp32 no input is rounded, "
-    "which is closer than LLM.int8(), with others all are"
+    "LLM.int8() multiplies large inputs in 16 bits and rounds the others to int8; here all inputs "
+    "are rounded to int8, or with --activations fp32 none, which is more exact"
 )
 
 
