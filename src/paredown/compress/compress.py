@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.disk import CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.walk import Plan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
@@ -63,6 +64,7 @@ class CompressResult:
     `notes`            of the methods: a damping that had to grow, a fallback, ...
     `calibration`      the text that was looked at; None where none was needed
     `predicted_bytes`  of memory at the peak of the calibration
+    `predicted_disk_bytes`  of activations on disk at that of theirs
     """
 
     name: str
@@ -77,6 +79,7 @@ class CompressResult:
     notes: tuple[str, ...] = ()
     calibration: str | None = None
     predicted_bytes: int | None = None
+    predicted_disk_bytes: int | None = None
 
 
 def compress(
@@ -96,7 +99,7 @@ def compress(
     A calibrated run that was killed goes on where it was when it is started again. Raises
     ConfigError for an unknown recipe or a missing calibration, UnsupportedError for a recipe that
     this model cannot have (the groups do not divide its columns, ...), CapacityError when it would
-    not fit in memory, OutputError when `output` cannot be written.
+    not fit in memory or on the disk, OutputError when `output` cannot be written.
     """
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
@@ -107,13 +110,7 @@ def compress(
         return job.write(output, overwrite, report)
     calibration = _required(calibration, recipe)
     check_output_folder(output, overwrite)
-    memory = predict_memory(
-        source.spec,
-        calibration.num_tokens,
-        needs_hessian=any(scheme.quantizer.needs_hessian for scheme in schemes.values()),
-        has_transforms=bool(recipe.transforms),
-    )
-    memory.require()
+    memory_bytes, disk_bytes = _require_room(source, recipe, schemes, calibration, output)
     check_values(source)
     plan = Plan(
         source=source,
@@ -134,7 +131,12 @@ def compress(
         def rest(what: str, share: float) -> None:
             report(what, _WALK_SHARE + (1 - _WALK_SHARE) * share)
 
-        return job.write(output, overwrite, rest, calibration.source, memory.total)
+        return replace(
+            job.write(output, overwrite, rest),
+            calibration=calibration.source,
+            predicted_bytes=memory_bytes,
+            predicted_disk_bytes=disk_bytes,
+        )
 
 
 def check_recipe(source: Checkpoint, recipe: Recipe) -> dict[str, Scheme]:
@@ -150,6 +152,30 @@ def check_values(source: Checkpoint) -> None:
         with naming(f"tensor {name}"):
             check_stored(tensor)
         source.release()
+
+
+def _require_room(
+    source: Checkpoint,
+    recipe: Recipe,
+    schemes: Mapping[str, Scheme],
+    calibration: Calibration,
+    output: Path,
+) -> tuple[int, int]:
+    """Bytes of memory and of disk at the peaks of the calibration. Raises CapacityError."""
+    memory = predict_memory(
+        source.spec,
+        calibration.num_tokens,
+        needs_hessian=any(scheme.quantizer.needs_hessian for scheme in schemes.values()),
+        has_transforms=bool(recipe.transforms),
+    )
+    memory.require()
+    disk = CalibrationDisk(
+        num_sequences=calibration.num_sequences,
+        num_tokens=calibration.num_tokens,
+        hidden_size=source.spec.hidden_size,
+    )
+    disk.require(workspace_path(output))
+    return memory.total, disk.total
 
 
 def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
@@ -187,14 +213,7 @@ class _Job:
     def _unties(self) -> bool:
         return self._source.names.output in self._schemes and self._source.spec.tied_embeddings
 
-    def write(
-        self,
-        output: Path,
-        overwrite: bool,
-        on_progress: OnProgress,
-        calibration: str | None = None,
-        predicted_bytes: int | None = None,
-    ) -> CompressResult:
+    def write(self, output: Path, overwrite: bool, on_progress: OnProgress) -> CompressResult:
         source = self._source
         with output_folder(output, overwrite) as folder:
             copy_files(source.path, folder)
@@ -214,8 +233,6 @@ class _Job:
             clamped=self._clamped,
             schemes=tuple(scheme_rows(self._schemes, source)),
             notes=tuple(self.notes),
-            calibration=calibration,
-            predicted_bytes=predicted_bytes,
         )
 
     def _tensors(self, on_progress: OnProgress) -> Iterator[tuple[str, StoredTensor]]:
