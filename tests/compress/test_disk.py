@@ -56,7 +56,8 @@ def test_it_is_refused_before_work_with_the_arithmetic(
     llama: Checkpoint, calibration: Calibration, tmp_path: Path, set_free
 ) -> None:
     asked = set_free(NEEDED - 1)
-.*73.73 kB of 73.73 kB free in .*--samples"):
+    words = r"2 files of 6 x 24 x 64 .*73\.73 kB of 73\.73 kB free in .*--samples"
+    with pytest.raises(CapacityError, match=words):
         compress(llama, tmp_path / "not" / "there" / "out", RECIPE, calibration=calibration)
     assert asked == [tmp_path]
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
