@@ -60,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="gptq",
         help="that the recipe names (default gptq); losses are those of rounding to nearest",
     )
+    parser.add_argument(
+        "--head", action="store_true", help="the output layer too (it is left in floats otherwise)"
+    )
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
@@ -91,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
             specs,
             RTN(),
             lambda done, total: progress.update(task, completed=done, total=total),
+            head=args.head,
         )
     if args.megabytes is not None:
         assignment = assign_bytes(found, int(args.megabytes * MEGA))
