@@ -30,15 +30,17 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("head", [[], ["--head"]])
 def test_the_recipe_runs(
-    model: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], head: list[str]
 ) -> None:
     recipe, out = tmp_path / "mixed.yaml", tmp_path / "out"
-    words = ["mixed", str(model), "-o", str(recipe), "--text", str(text), *OPTIONS]
+    words = ["mixed", str(model), "-o", str(recipe), "--text", str(text), *OPTIONS, *head]
     assert main([*words, "--average-bits", "3.5", "--method", "rtn"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert 3 < result["average_bits"] <= 3.5
     assert len(set(result["formats"].values())) > 1
+    assert ("output layer" in result["formats"]) == bool(head)
     assert main([*words]) == 2
     words = ["compress", str(model), "-o", str(out), "--recipe", str(recipe), "--no-verify"]
     capsys.readouterr()
@@ -56,6 +58,8 @@ def test_bytes_are_a_budget_too(
     assert json.loads(capsys.readouterr().out)["stored_bytes"] <= 150_000
     words[3] = str(tmp_path / "n.yaml")
     assert main([*words, "--megabytes", "0.001"]) == 2
+    words[3] = str(tmp_path / "n.yaml")
+    assert main([*words, "--method", "llm_int8"]) == 2
     words[3] = str(tmp_path / "n.txt")
     assert main(words) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "m.yaml", "text.txt"]

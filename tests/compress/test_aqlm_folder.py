@@ -1,12 +1,15 @@
 """A whole checkpoint in AQLM's codebooks: written by a recipe, read back, run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from byte_tokenizer import write_byte_tokenizer
+from paredown.cli import main as cli
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
@@ -173,3 +176,19 @@ def test_damaged_configs_are_refused(written: Checkpoint, tmp_path: Path) -> Non
     path.write_text(json.dumps(config | {"quantization_config": section}))
     with pytest.raises(UnsupportedError, match="residual"):
         Checkpoint.open(tmp_path)
+
+
+def test_eval_names_the_codebooks_and_tells_the_notes(
+    written: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(written.path, tmp_path / "out"))
+    write_byte_tokenizer(folder)
+    (tmp_path / "text.txt").write_text("It was the best of times, it was the worst of times. ")
+    words = ["eval", str(folder), "--text", str(tmp_path / "text.txt")]
+    assert cli.main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["format"] == "aqlm-2x4-g4"
+    assert told["notes"] == list(written.notes)
+    assert NOTE in told["notes"][0]
+    assert cli.main(words) == 0
+    assert "aqlm-2x4-g4" in capsys.readouterr().out

@@ -21,6 +21,7 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import TARGETS, convert
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
+from paredown.evaluate.measurement import linear_format_name
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.stored.column_order import NOTE
@@ -288,6 +289,15 @@ def test_what_a_target_cannot_hold_is_refused_by_name(
     with pytest.raises(UnsupportedError, match=words):
         convert(source, tmp_path / "out", target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["float", "in"]
+
+
+def test_codes_in_an_order_of_their_own_are_named_as_stored(tmp_path: Path) -> None:
+    """Though they run dequantized."""
+    write_gptq(tmp_path / "in", INT4, edit=reorder())
+    source = Checkpoint.open(tmp_path / "in")
+    assert source.forms[MODULE].spec.name == "fp16"
+    assert source.forms[MODULE].name == "int4-g32"
+    assert linear_format_name(source) == "int4-g32"
 
 
 @pytest.mark.parametrize("target", ["compressed-tensors", "gptq", "awq"])

@@ -170,6 +170,20 @@ def test_the_recipe_writes_what_was_assigned(checkpoint, found, tmp_path) -> Non
             assert torch.equal(make().bfloat16().float(), decoder.get_parameter(key))
 
 
+def test_the_output_layer_gets_a_width_where_it_is_asked_for(checkpoint, tmp_path) -> None:
+    found = measure_choices(checkpoint, random_text(), SPECS, RTN(), head=True)
+    assert [one.part.name for one in found][-1] == "output layer"
+    assert all(choice.loss > 0 for choice in found[-1].choices)
+    assignment = assign_average_bits(found, 4.0)
+    recipe = assignment.recipe(checkpoint, RTN(), "searched")
+    assert recipe.head == assignment.chosen[-1].spec
+    compress(checkpoint, tmp_path / "out", recipe)
+    written = Checkpoint.open(tmp_path / "out")
+    assert written.output().spec == assignment.chosen[-1].spec
+    num_weights = math.prod(written.output().shape)
+    assert [choice.code_bits / num_weights for choice in found[-1].choices] == list(WIDTHS)
+
+
 def test_a_budget_of_bytes(found) -> None:
     uniform = [one.choices[WIDTHS.index(4)] for one in found]
     limit = sum(choice.stored_bytes for choice in uniform)

@@ -86,6 +86,30 @@ def test_weights_are_quantized_alone_and_left_out(checkpoint, result) -> None:
         assert recovered(rows[name], result.weights) == gain
 
 
+@pytest.mark.parametrize("name", ["llama-tied", "llama-gqa"])
+def test_the_output_layer_is_a_part_where_it_is_asked_for(name: str, tmp_path) -> None:
+    VARIANTS[name](tmp_path, torch.bfloat16, 0)
+    checkpoint = Checkpoint.open(tmp_path)
+    found = measure_sensitivity(checkpoint, random_text(), SPEC, ["layer"], RTN(), head=True)
+    *_, row = found.weights.rows
+    assert [one.name for one in found.weights.rows] == ["layer 0", "layer 1", "output layer"]
+    output = checkpoint.names.embedding if name == "llama-tied" else checkpoint.names.output
+    values = checkpoint.tensors[f"{output}.weight"].to_float32()
+    assert row.num_weights == values.size
+    head = torch.from_numpy(unrounded(quantize(values, SPEC, "bf16")))
+    layers = rounded(checkpoint, lambda layer, role: True)
+    decoder = Decoder.from_checkpoint(checkpoint)
+    variants = [
+        Variant(weights={"output.weight": head}),
+        Variant(weights=layers),
+        Variant(weights={**layers, "output.weight": head}),
+    ]
+    (alone, all_but, everything), _ = measure_variants(decoder, variants, random_text())
+    assert (row.alone, row.all_but) == (alone, all_but)
+    assert found.weights.everything == everything
+    assert alone.kl_divergence > 0
+
+
 def test_points_are_rounded_alone_and_left_out(checkpoint, result) -> None:
     table = result.activations
     assert [row.name for row in table.rows] == [POINT_NAMES[point] for point in points()]

@@ -105,7 +105,13 @@ def _print(console: Console, result: CompressResult, source: Checkpoint) -> None
             "(embeddings, norms, what the recipe leaves out)"
         )
     if result.calibration is not None:
-        console.print(f"calibrated on {result.calibration}")
+        assert result.predicted_bytes is not None
+        assert result.predicted_disk_bytes is not None
+        console.print(
+            f"calibrated on {result.calibration}; predicted at the peak: "
+            f"{format_bytes(result.predicted_bytes)} of memory, "
+            f"{format_bytes(result.predicted_disk_bytes)} of activations on disk"
+        )
     if result.untied:
         console.print("the output layer was tied to the embedding and is now stored beside it")
     for name, count in result.clamped.items():

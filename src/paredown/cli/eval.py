@@ -16,7 +16,7 @@ from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import ConfigError
 from paredown.evaluate.gptq_protocol import DATASETS, gptq_text
-from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
+from paredown.evaluate.measurement import Measurement, linear_format_name, make_measurement
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
 from paredown.models.checkpoint import Checkpoint
@@ -90,9 +90,14 @@ def run(args: argparse.Namespace) -> int:
     text = _choose_text(args, tokenizer, sampler, checkpoint.spec.max_positions)
     result = _measure(checkpoint, reference, text, args)
     if args.json:
-        print(json.dumps(result.as_json() | {"protocol": text.protocol}, indent=2))
+        more = {
+            "format": linear_format_name(checkpoint),
+            "protocol": text.protocol,
+            "notes": list(checkpoint.notes),
+        }
+        print(json.dumps(result.as_json() | more, indent=2))
         return 0
-    _print(result, text, linear_format(checkpoint).name)
+    _print(result, text, linear_format_name(checkpoint))
     return 0
 
 

@@ -60,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="gptq",
         help="that the recipe names (default gptq); losses are those of rounding to nearest",
     )
+    parser.add_argument(
+        "--head", action="store_true", help="the output layer too (it is left in floats otherwise)"
+    )
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
@@ -78,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
         raise OutputError(
             f"{args.output} exists already", seen="a file", remedy="Choose another name."
         )
-    specs = formats_of_widths(args.group_size)
+    specs, quantizer = formats_of_widths(args.group_size), QUANTIZERS[args.method]()
+    for spec in specs:
+        quantizer.check(spec)
     checkpoint = Checkpoint.open(resolve_model(args.model))
     text = choose_validation_text(checkpoint, args.text, args.tokens, WINDOW_TOKENS)
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -89,12 +94,13 @@ def run(args: argparse.Namespace) -> int:
             specs,
             RTN(),
             lambda done, total: progress.update(task, completed=done, total=total),
+            head=args.head,
         )
     if args.megabytes is not None:
         assignment = assign_bytes(found, int(args.megabytes * MEGA))
     else:
         assignment = assign_average_bits(found, args.average_bits)
-    recipe = assignment.recipe(checkpoint, QUANTIZERS[args.method](), args.output.stem)
+    recipe = assignment.recipe(checkpoint, quantizer, args.output.stem)
     write_recipe(recipe, args.output)
     if args.json:
         print(json.dumps(_as_json(assignment, args.output), indent=2))

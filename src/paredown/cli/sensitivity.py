@@ -48,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"comma-separated parts: {', '.join(PART_KINDS)} (default %(default)s)",
     )
     parser.add_argument(
+        "--head", action="store_true", help="the output layer too, as a part of its own"
+    )
+    parser.add_argument(
         "--activations",
         action="store_true",
         help="the decoder's points too, in --grid",
@@ -83,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
             RTN(),
             grid,
             lambda done, total: progress.update(task, completed=done, total=total),
+            head=args.head,
         )
     if args.report is not None:
         write_report(result, args.report)

@@ -13,7 +13,7 @@ from paredown.engine.native.packed_cache import CacheConfig
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.errors import ParedownError
 from paredown.evaluate.fingerprint import Fingerprint
-from paredown.evaluate.verification_file import NAME, read_fingerprint
+from paredown.evaluate.verification_file import read_fingerprint, verification_path
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
@@ -131,11 +131,12 @@ def _check(
     checkpoint: Checkpoint, executor: NativeExecutor, fingerprint: Fingerprint | None
 ) -> None:
     """One line about it. Raises CheckpointError."""
+    name = verification_path(checkpoint.path).name
     if fingerprint is None:
-        line = f"not verified: {checkpoint.path} has no {NAME}"
+        line = f"not verified: {checkpoint.path} has no {name}"
     else:
         fingerprint.check_files(checkpoint, executor)
-        line = f"verified: the logits of {NAME}, {fingerprint.check_logits(checkpoint, executor)}"
+        line = f"verified: the logits of {name}, {fingerprint.check_logits(checkpoint, executor)}"
     print(line, file=sys.stderr)
 
 

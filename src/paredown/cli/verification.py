@@ -1,7 +1,8 @@
-"""What a verb that compresses measures at its end, and how it is told."""
+"""What a verb that writes checkpoints measures at its end, and how it is told."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -9,8 +10,15 @@ from rich.table import Table
 
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
+from paredown.evaluate.carried_verification import (
+    CarriedVerification,
+    VerifiedSource,
+    carry_verification,
+    check_verified,
+)
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
 from paredown.evaluate.verification import Verification, verify
+from paredown.evaluate.verification_file import verification_path
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.tokenizer import Tokenizer
 
@@ -66,6 +74,36 @@ class Verifier:
             self.skipped = f"{error.what} ({error.seen})"
             return
         self.verification.write(folder)
+
+
+class Carrier:
+    """Gives what it is called with the proof of the source that is converted, which is checked
+    before any work starts. `carried` is the result; `skipped` says why there is none. Raises
+    CheckpointError for a source that is not what was verified."""
+
+    def __init__(self, source: Checkpoint, *, keeps_codes: bool) -> None:
+        self.carried: CarriedVerification | None = None
+        self.skipped: str | None = None
+        self._verified: VerifiedSource | None = None
+        if not verification_path(source.path).exists():
+            self.skipped = f"{source.path} has no {verification_path(source.path).name}"
+        elif not keeps_codes:
+            self.skipped = "the target holds other numbers than those that were verified"
+        else:
+            with self._skipping():
+                self._verified = check_verified(source)
+
+    def __call__(self, path: Path) -> None:
+        if self._verified is not None:
+            with self._skipping():
+                self.carried = carry_verification(self._verified, Checkpoint.open(path))
+
+    @contextmanager
+    def _skipping(self) -> Iterator[None]:
+        try:
+            yield
+        except (CapacityError, UnsupportedError) as error:
+            self.skipped = f"{error.what} ({error.seen})"
 
 
 def print_verification(console: Console, verifier: Verifier | None) -> None:

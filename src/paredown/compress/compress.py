@@ -12,13 +12,14 @@ embedding, of which a step reads single rows, stays in float beside it.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.disk import CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.walk import Plan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
@@ -36,15 +37,13 @@ from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.models.output_folder import Finish, check_output_folder, output_folder
 from paredown.models.roles import linear_roles
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
 FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
-# Called with the folder when all is written and checked, before it appears under its name.
-Finish = Callable[[Path], None]
 # Bytes of the source hashed at once.
 _HASHED_BYTES = 16 << 20
 # The part of a calibrated run that its walk takes.
@@ -65,6 +64,7 @@ class CompressResult:
     `notes`            of the methods: a damping that had to grow, a fallback, ...
     `calibration`      the text that was looked at; None where none was needed
     `predicted_bytes`  of memory at the peak of the calibration
+    `predicted_disk_bytes`  of activations on disk at that of theirs
     """
 
     name: str
@@ -79,6 +79,7 @@ class CompressResult:
     notes: tuple[str, ...] = ()
     calibration: str | None = None
     predicted_bytes: int | None = None
+    predicted_disk_bytes: int | None = None
 
 
 def compress(
@@ -98,7 +99,7 @@ def compress(
     A calibrated run that was killed goes on where it was when it is started again. Raises
     ConfigError for an unknown recipe or a missing calibration, UnsupportedError for a recipe that
     this model cannot have (the groups do not divide its columns, ...), CapacityError when it would
-    not fit in memory, OutputError when `output` cannot be written.
+    not fit in memory or on the disk, OutputError when `output` cannot be written.
     """
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
@@ -109,13 +110,7 @@ def compress(
         return job.write(output, overwrite, report)
     calibration = _required(calibration, recipe)
     check_output_folder(output, overwrite)
-    memory = predict_memory(
-        source.spec,
-        calibration.num_tokens,
-        needs_hessian=any(scheme.quantizer.needs_hessian for scheme in schemes.values()),
-        has_transforms=bool(recipe.transforms),
-    )
-    memory.require()
+    memory_bytes, disk_bytes = _require_room(source, recipe, schemes, calibration, output)
     check_values(source)
     plan = Plan(
         source=source,
@@ -136,7 +131,12 @@ def compress(
         def rest(what: str, share: float) -> None:
             report(what, _WALK_SHARE + (1 - _WALK_SHARE) * share)
 
-        return job.write(output, overwrite, rest, calibration.source, memory.total)
+        return replace(
+            job.write(output, overwrite, rest),
+            calibration=calibration.source,
+            predicted_bytes=memory_bytes,
+            predicted_disk_bytes=disk_bytes,
+        )
 
 
 def check_recipe(source: Checkpoint, recipe: Recipe) -> dict[str, Scheme]:
@@ -152,6 +152,30 @@ def check_values(source: Checkpoint) -> None:
         with naming(f"tensor {name}"):
             check_stored(tensor)
         source.release()
+
+
+def _require_room(
+    source: Checkpoint,
+    recipe: Recipe,
+    schemes: Mapping[str, Scheme],
+    calibration: Calibration,
+    output: Path,
+) -> tuple[int, int]:
+    """Bytes of memory and of disk at the peaks of the calibration. Raises CapacityError."""
+    memory = predict_memory(
+        source.spec,
+        calibration.num_tokens,
+        needs_hessian=any(scheme.quantizer.needs_hessian for scheme in schemes.values()),
+        has_transforms=bool(recipe.transforms),
+    )
+    memory.require()
+    disk = CalibrationDisk(
+        num_sequences=calibration.num_sequences,
+        num_tokens=calibration.num_tokens,
+        hidden_size=source.spec.hidden_size,
+    )
+    disk.require(workspace_path(output))
+    return memory.total, disk.total
 
 
 def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
@@ -189,14 +213,7 @@ class _Job:
     def _unties(self) -> bool:
         return self._source.names.output in self._schemes and self._source.spec.tied_embeddings
 
-    def write(
-        self,
-        output: Path,
-        overwrite: bool,
-        on_progress: OnProgress,
-        calibration: str | None = None,
-        predicted_bytes: int | None = None,
-    ) -> CompressResult:
+    def write(self, output: Path, overwrite: bool, on_progress: OnProgress) -> CompressResult:
         source = self._source
         with output_folder(output, overwrite) as folder:
             copy_files(source.path, folder)
@@ -216,8 +233,6 @@ class _Job:
             clamped=self._clamped,
             schemes=tuple(scheme_rows(self._schemes, source)),
             notes=tuple(self.notes),
-            calibration=calibration,
-            predicted_bytes=predicted_bytes,
         )
 
     def _tensors(self, on_progress: OnProgress) -> Iterator[tuple[str, StoredTensor]]:

@@ -20,11 +20,15 @@ HEAD = "head"
 @dataclass(frozen=True, kw_only=True)
 class QuantizeStep:
     """`targets`: "layers", "head", a role ("down"), a module's whole name, or "re:" and a regular
-    expression that matches a module's whole name."""
+    expression that matches a module's whole name. Raises ConfigError or UnsupportedError for a
+    format that the quantizer does not make."""
 
     quantizer: Quantizer
     spec: WeightSpec
     targets: tuple[str, ...] = (LAYERS,)
+
+    def __post_init__(self) -> None:
+        self.quantizer.check(self.spec)
 
 
 @dataclass(frozen=True, kw_only=True)

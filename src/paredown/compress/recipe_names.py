@@ -65,7 +65,8 @@ EXPLAINED = f"""recipes by name: {SYNTAX}
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of that name. Raises ConfigError."""
+    """The recipe of that name. Raises ConfigError, or UnsupportedError for a format that its method
+    does not make."""
     if name in NAMED:
         return NAMED[name]
     body, kv_cache = _split_kv(name)
@@ -86,7 +87,8 @@ def _methods_and_format(name: str) -> Recipe:
             raise ConfigError(
                 "a method needs a quantized format",
                 seen=name,
-                remedy=f"{methods[0]}-int4-g128, for one.",
+                remedy="gptq-int4-g128, for one; floats are named alone (bf16), codebooks as "
+                "aqlm-2x8-g8.",
             )
         return Recipe(name=name, floats=cast("ScaleDType", spec.dtype))
     transforms = [TRANSFORMS[method]() for method in methods if method in TRANSFORMS]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paredown.compress.quantize.aqlm import AQLM, half_dtype
+from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import HEAD, LAYERS, QuantizeStep, Recipe
 from paredown.errors import ConfigError, UnsupportedError, naming
@@ -172,17 +172,10 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
             seen=f"transposed: {module.role}",
             remedy="Use a float format (bf16, fp16).",
         )
-    if scheme.codebooks is None and not scheme.spec.is_quantized:
-        raise ConfigError(
-            "a step of the recipe quantizes to a float format",
-            seen=f"{scheme.method} to {scheme.format} for {module.name}",
-            remedy="Give a quantized format (int8); floats: casts what is left in floats.",
-        )
     with naming(f"tensor {module.name}.weight"):
         if scheme.codebooks is None:
             group_columns(scheme.spec, module.shape[1])
         else:
-            half_dtype(scheme.spec)
             scheme.codebooks.tensor_shapes(module.shape)
 
 

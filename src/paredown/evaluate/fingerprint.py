@@ -25,16 +25,18 @@ from paredown.kernels.arithmetic import arithmetic
 from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.content import file_digests, joint_digest
+from paredown.models.gguf.checkpoint import is_gguf
 
 # What a model predicts depends on these beside the weights. Others (chat template, generation
 # defaults) may be edited.
 SMALL_FILES = ("config.json", "tokenizer.json")
-REMEDY = "Download or compress the checkpoint again, or serve it all the same with --no-verify."
+REMEDY = "Download or compress the checkpoint again, or go on all the same with --no-verify."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """Digests by file name: of config.json and the tokenizer, and of the safetensors files."""
+    """Digests by file name: of config.json and the tokenizer, and of the safetensors files or the
+    GGUF file."""
 
     small_files: dict[str, str]
     weight_files: dict[str, str]
@@ -63,13 +65,16 @@ class Fingerprint:
         """Raises CheckpointError for a file that is not the one that was verified. The weights are
         read only where loading did not have to know their digest."""
         _compare(checkpoint, self.small_files, _digest_small_files(checkpoint))
-        if executor.known_content != joint_digest(self.weight_files):
-            seen = file_digests(checkpoint, executor.num_threads)
-            _compare(checkpoint, self.weight_files, seen)
+        verified = self.weight_files
+        if is_gguf(checkpoint.path):
+            # One file, whatever it is called by now.
+            verified = dict(zip([checkpoint.path.name], verified.values(), strict=False))
+        if executor.known_content != joint_digest(verified):
+            _compare(checkpoint, verified, file_digests(checkpoint, executor.num_threads))
 
     def check_logits(self, checkpoint: Checkpoint, executor: NativeExecutor) -> str:
         """How they agree, in a few words. Raises CheckpointError with the difference."""
-        logits_TV = _golden_logits(executor)
+        logits_TV = golden_logits(executor)
         if hash_logits(logits_TV) == self.golden.sha256:
             return "bit for bit"
         difference = self._difference(logits_TV)
@@ -95,7 +100,7 @@ class Fingerprint:
 def make_fingerprint(checkpoint: Checkpoint, executor: NativeExecutor) -> Fingerprint:
     """Of a checkpoint, loaded with the defaults that it will be served with. Raises CheckpointError
     for logits that are not numbers."""
-    logits_TV = _golden_logits(executor)
+    logits_TV = golden_logits(executor)
     if not np.isfinite(logits_TV).all():
         raise CheckpointError(
             f"the predictions of {checkpoint.path} are not numbers",
@@ -109,8 +114,9 @@ def make_fingerprint(checkpoint: Checkpoint, executor: NativeExecutor) -> Finger
     )
 
 
-def _golden_logits(executor: NativeExecutor) -> Logits:
-    """With pages of their own: whatever the executor keeps keys and values in, and however few."""
+def golden_logits(executor: NativeExecutor) -> Logits:
+    """[T, V], with pages of their own: whatever the executor keeps keys and values in, and however
+    few."""
     return run_golden(executor.sharing_weights(GOLDEN_KV))
 
 

@@ -64,11 +64,21 @@ def make_measurement(
 
 
 def linear_format(checkpoint: Checkpoint) -> WeightSpec:
-    """The form of most linear layers of the transformer layers."""
+    """What most linear layers of the transformer layers are multiplied as."""
     specs = checkpoint.weight_specs()
+    return Counter(specs[name] for name in _linear_names(checkpoint)).most_common(1)[0][0]
+
+
+def linear_format_name(checkpoint: Checkpoint) -> str:
+    """What most of them are stored as, codebooks too (aqlm-2x8-g8)."""
+    specs, forms = checkpoint.weight_specs(), checkpoint.forms
     names = (
-        checkpoint.linear_name(role, layer)
-        for layer in range(checkpoint.spec.num_layers)
-        for role in linear_roles(checkpoint.spec)
+        forms[module].name if module in forms else specs[module].name
+        for module in _linear_names(checkpoint)
     )
-    return Counter(specs[name] for name in names).most_common(1)[0][0]
+    return Counter(names).most_common(1)[0][0]
+
+
+def _linear_names(checkpoint: Checkpoint) -> list[str]:
+    layers, roles = range(checkpoint.spec.num_layers), linear_roles(checkpoint.spec)
+    return [checkpoint.linear_name(role, layer) for layer in layers for role in roles]

@@ -61,7 +61,7 @@ class Verification:
         }
 
     def write(self, folder: Path) -> None:
-        """verification.json in `folder`. Raises OSError."""
+        """verification.json in `folder`. Raises OutputError."""
         write_verification(folder, self.figures(), self.fingerprint)
 
 

@@ -1,4 +1,7 @@
-"""verification.json beside the weights: written when a recipe ends, read when the server loads."""
+"""verification.json beside the weights: written when a recipe ends, read when the server loads.
+
+In a folder it is a file of that name; that of NAME.gguf is NAME.gguf.verification.json.
+"""
 
 import hashlib
 import json
@@ -7,27 +10,43 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.evaluate.fingerprint import REMEDY, Fingerprint
+from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.json_file import read_json_object
+from paredown.models.whole_file import whole_file
 
 NAME = "verification.json"
 FORMAT = 1
 
 
+def verification_path(checkpoint: Path) -> Path:
+    """Where a checkpoint's verification lies, or would."""
+    if is_gguf(checkpoint):
+        return checkpoint.with_name(f"{checkpoint.name}.{NAME}")
+    return checkpoint / NAME
+
+
 def write_verification(
-    folder: Path, figures: Mapping[str, object], fingerprint: Fingerprint
+    checkpoint: Path, figures: Mapping[str, object], fingerprint: Fingerprint
 ) -> None:
-    """`figures` are for people; they must be JSON. Raises OSError."""
+    """`figures` are for people; they must be JSON. Raises OutputError."""
     fields = {"format": FORMAT, **figures, "fingerprint": fingerprint.as_json()}
     fields["sha256"] = _digest(fields)
     # A line for each field: an indented table of logits would hide the figures.
     lines = (f"{json.dumps(name)}: {json.dumps(fields[name], allow_nan=False)}" for name in fields)
-    (folder / NAME).write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    with whole_file(verification_path(checkpoint)) as file:
+        file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
-def read_fingerprint(folder: Path) -> Fingerprint | None:
-    """What the checkpoint in `folder` must reproduce; None where it has no verification.json.
-    Raises CheckpointError for one that is damaged, or of another format."""
-    path = folder / NAME
+def read_fingerprint(checkpoint: Path) -> Fingerprint | None:
+    """What the checkpoint must reproduce; None where it has no verification. Raises CheckpointError
+    for one that is damaged, or of another format."""
+    found = read_verification(checkpoint)
+    return None if found is None else found[1]
+
+
+def read_verification(checkpoint: Path) -> tuple[dict[str, object], Fingerprint] | None:
+    """The figures for people too. Raises as `read_fingerprint` does."""
+    path = verification_path(checkpoint)
     if not path.exists():
         return None
     fields = read_json_object(path)
@@ -41,8 +60,9 @@ def read_fingerprint(folder: Path) -> Fingerprint | None:
         raise CheckpointError(
             f"{path} is damaged", seen="its sha256 is not that of its fields", remedy=REMEDY
         )
+    del fields["format"]
     try:
-        return Fingerprint.from_json(_object(fields["fingerprint"]))
+        return fields, Fingerprint.from_json(_object(fields.pop("fingerprint")))
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged", seen=error, remedy=REMEDY) from error
 

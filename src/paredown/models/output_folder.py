@@ -4,12 +4,15 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from paredown.errors import OutputError
 from paredown.models.whole_file import sync_folder
+
+# Called with a folder when all is written and checked, before it appears under its name.
+Finish = Callable[[Path], None]
 
 
 @contextmanager

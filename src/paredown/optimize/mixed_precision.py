@@ -20,16 +20,17 @@ import numpy.typing as npt
 from torch import Tensor
 
 from paredown.compress.quantize.method import Quantizer, Target
-from paredown.compress.recipe import QuantizeStep, Recipe
+from paredown.compress.recipe import HEAD, QuantizeStep, Recipe
 from paredown.errors import ConfigError
 from paredown.evaluate.simulated import Values, Variant, measure_variants
 from paredown.evaluate.text import EvalText
 from paredown.formats.table import FORMATS, bits_per_weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
-from paredown.optimize.model_parts import Part, find_parts
+from paredown.optimize.model_parts import HEAD_PART, Part, find_parts
 from paredown.optimize.sensitivity import (
     check_source,
+    own_weight,
     quantized_weight,
     scale_dtype_of,
     weight_name,
@@ -82,7 +83,7 @@ class Assignment:
     def stored_bytes(self) -> int:
         return sum(choice.stored_bytes for choice in self.chosen)
 
-    def by_module(self) -> dict[tuple[int, str], WeightSpec]:
+    def by_module(self) -> dict[tuple[int | None, str], WeightSpec]:
         """The format of each (layer, role)."""
         return {
             pair: choice.spec
@@ -94,7 +95,8 @@ class Assignment:
         """A step for each format, with the names of its modules in the checkpoint."""
         targets: dict[WeightSpec, list[str]] = {}
         for (layer, role), spec in self.by_module().items():
-            targets.setdefault(spec, []).append(checkpoint.linear_name(role, layer))
+            target = HEAD if layer is None else checkpoint.linear_name(role, layer)
+            targets.setdefault(spec, []).append(target)
         steps = tuple(
             QuantizeStep(quantizer=quantizer, spec=spec, targets=tuple(names))
             for spec, names in targets.items()
@@ -122,13 +124,16 @@ def measure_choices(
     specs: Sequence[WeightSpec],
     quantizer: Quantizer,
     on_progress: OnCount | None = None,
+    *,
+    head: bool = False,
 ) -> list[PartChoices]:
-    """What each fused part loses in each format: the decoder runs the text once for each of them.
-    Weights are rounded as they are needed, one part at a time."""
+    """What each fused part, and with `head` the output layer, loses in each format: the decoder
+    runs the text once for each of them. Weights are rounded as they are needed, one part at a
+    time."""
     check_source(checkpoint)
     decoder = Decoder.from_checkpoint(checkpoint)
     scale_dtype = scale_dtype_of(checkpoint)
-    parts = find_parts(decoder.spec, "fused")
+    parts = find_parts(decoder.spec, "fused") + ([HEAD_PART] if head else [])
     variants = [
         Variant(weights=rounded_when_needed(decoder, part, quantizer, spec, scale_dtype))
         for part in parts
@@ -156,14 +161,13 @@ def rounded_when_needed(
 ) -> dict[str, Values]:
     """The part's weights for a `Variant`, made from the decoder's each time it runs."""
 
-    def values(layer: int, role: str, weight_OI: Tensor) -> Tensor:
-        return quantized_weight(weight_OI, weight_name(layer, role), quantizer, target)
+    def values(name: str, weight_OI: Tensor) -> Tensor:
+        return quantized_weight(weight_OI, name, quantizer, target)
 
     target = Target(spec=spec, scale_dtype=scale_dtype)
     return {
-        name: partial(values, layer, role, decoder.get_parameter(name).data)
-        for layer, role in part.modules
-        for name in [weight_name(layer, role)]
+        name: partial(values, name, own_weight(decoder, name))
+        for name in (weight_name(*module) for module in part.modules)
     }
 
 
@@ -171,10 +175,8 @@ def make_choice(
     checkpoint: Checkpoint, part: Part, spec: WeightSpec, loss: float, scale_dtype: ScaleDType
 ) -> Choice:
     """With what it costs to store."""
-    shapes = checkpoint.spec.linear_shapes()
     stored = 0
-    for _, role in part.modules:
-        rows, columns = shapes[role]
+    for rows, columns in part.shapes(checkpoint.spec):
         stored += math.ceil(rows * columns * bits_per_weight(spec, columns, scale_dtype) / 8)
     code_bits = part.num_weights(checkpoint.spec) * spec.bits
     return Choice(spec=spec, loss=loss, code_bits=code_bits, stored_bytes=stored)

@@ -7,6 +7,7 @@ format, which vLLM needs; "fused" parts are those of one layer.
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from paredown.compress.recipe import HEAD
 from paredown.models.roles import MLP_ROLES, QKV_ROLES, linear_roles
 from paredown.spec.model import ModelSpec
 
@@ -16,19 +17,27 @@ PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """`modules` are (layer, role) pairs."""
+    """`modules` are (layer, role) pairs; that of the output layer is (None, "head")."""
 
     kind: PartKind
     name: str
-    modules: tuple[tuple[int, str], ...]
+    modules: tuple[tuple[int | None, str], ...]
+
+    def shapes(self, spec: ModelSpec) -> list[tuple[int, int]]:
+        """(out, in) of each module."""
+        known = {**spec.linear_shapes(), HEAD: (spec.vocab_size, spec.hidden_size)}
+        return [known[role] for _, role in self.modules]
 
     def num_weights(self, spec: ModelSpec) -> int:
-        shapes = spec.linear_shapes()
-        return sum(shapes[role][0] * shapes[role][1] for _, role in self.modules)
+        return sum(rows * columns for rows, columns in self.shapes(spec))
+
+
+HEAD_PART = Part(kind="module", name="output layer", modules=((None, HEAD),))
 
 
 def find_parts(spec: ModelSpec, kind: PartKind) -> list[Part]:
-    """All parts of that kind; each linear layer of the transformer layers is in one of them."""
+    """All parts of that kind; each linear layer of the transformer layers is in one of them. The
+    output layer is in none: see HEAD_PART."""
     layers, groups = range(spec.num_layers), fused_roles(spec)
     if kind == "layer":
         return [_part(kind, f"layer {layer}", [layer], linear_roles(spec)) for layer in layers]

@@ -18,13 +18,13 @@ from paredown.compress.quantize.method import Quantizer, Target
 from paredown.compress.stored_weight import values_at_work
 from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.evaluate.quality import Quality
-from paredown.evaluate.simulated import Variant, measure_variants
+from paredown.evaluate.simulated import OUTPUT, Variant, measure_variants
 from paredown.evaluate.text import EvalText
 from paredown.formats.integer import group_columns
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
-from paredown.optimize.model_parts import PART_KINDS, Part, PartKind, find_parts
+from paredown.optimize.model_parts import HEAD_PART, PART_KINDS, Part, PartKind, find_parts
 from paredown.progress import OnCount
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
@@ -97,16 +97,21 @@ def measure_sensitivity(
     quantizer: Quantizer,
     grid: ActivationGrid | None = None,
     on_progress: OnCount | None = None,
+    *,
+    head: bool = False,
 ) -> SensitivityResult:
-    """Weights in `spec` by `quantizer` (one that needs no calibration), activations on `grid`.
+    """Weights in `spec` by `quantizer` (one that needs no calibration), activations on `grid`; the
+    output layer too where `head` says so.
 
     Raises UnsupportedError for a checkpoint that is compressed already or that cannot have the
     format, CheckpointError for predictions that are no numbers.
     """
     check_source(checkpoint)
     decoder = Decoder.from_checkpoint(checkpoint)
-    rounded = quantized_weights(decoder, spec, quantizer, scale_dtype_of(checkpoint))
-    parts = [part for kind in kinds for part in find_parts(decoder.spec, kind)]
+    more = [HEAD_PART] if head else []
+    every = [*find_parts(decoder.spec, "module"), *more]
+    rounded = quantized_weights(decoder, every, spec, quantizer, scale_dtype_of(checkpoint))
+    parts = [part for kind in kinds for part in find_parts(decoder.spec, kind)] + more
     everything = Variant(weights=rounded)
     variants = [everything]
     for part in parts:
@@ -148,14 +153,18 @@ def measure_sensitivity(
 
 
 def quantized_weights(
-    decoder: Decoder, spec: WeightSpec, quantizer: Quantizer, scale_dtype: ScaleDType
+    decoder: Decoder,
+    parts: Sequence[Part],
+    spec: WeightSpec,
+    quantizer: Quantizer,
+    scale_dtype: ScaleDType,
 ) -> dict[str, Tensor]:
-    """The values of all linear layers after rounding, by their names in the decoder. Raises
+    """The values of the parts' linear layers after rounding, by their names in the decoder. Raises
     UnsupportedError, naming the module, when the groups do not fit."""
     target = Target(spec=spec, scale_dtype=scale_dtype)
     return {
-        name: quantized_weight(decoder.get_parameter(name).data, name, quantizer, target)
-        for part in find_parts(decoder.spec, "module")
+        name: quantized_weight(own_weight(decoder, name), name, quantizer, target)
+        for part in parts
         for name in part_names(part)
     }
 
@@ -214,9 +223,15 @@ def points() -> tuple[str, ...]:
     return (MODEL_POINTS[0], *LAYER_POINTS, *MODEL_POINTS[1:])
 
 
-def weight_name(layer: int, role: str) -> str:
+def weight_name(layer: int | None, role: str) -> str:
     """In the decoder's state."""
-    return f"layers.{layer}.{role}.weight"
+    return OUTPUT if layer is None else f"layers.{layer}.{role}.weight"
+
+
+def own_weight(decoder: Decoder, name: str) -> Tensor:
+    """The values of that name; those of a tied output layer are the embedding's."""
+    is_tied = name == OUTPUT and decoder.spec.tied_embeddings
+    return decoder.get_parameter("embedding.weight" if is_tied else name).data
 
 
 def part_names(part: Part) -> set[str]:

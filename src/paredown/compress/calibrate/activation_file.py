@@ -15,7 +15,7 @@ from torch import Tensor
 
 from paredown.errors import OutputError
 
-_ITEM_BYTES = 4
+ITEM_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class ActivationFile:
 
     @property
     def num_bytes(self) -> int:
-        return self.num_sequences * self.num_tokens * self.num_columns * _ITEM_BYTES
+        return self.num_sequences * self.num_tokens * self.num_columns * ITEM_BYTES
 
     def is_whole(self) -> bool:
         return self.path.is_file() and self.path.stat().st_size == self.num_bytes
@@ -41,7 +41,7 @@ class ActivationFile:
         for start in range(0, self.num_sequences, batch_size):
             count = min(batch_size, self.num_sequences - start) * sequence
             values = np.fromfile(
-                self.path, np.float32, count=count, offset=start * sequence * _ITEM_BYTES
+                self.path, np.float32, count=count, offset=start * sequence * ITEM_BYTES
             )
             assert values.size == count, self.path
             yield torch.from_numpy(values.reshape(shape))

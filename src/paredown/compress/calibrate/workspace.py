@@ -25,6 +25,8 @@ from paredown.models.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.whole_file import sync_folder
 
 STATE = "state.json"
+# What the names of the activations begin with.
+INPUTS = "inputs-"
 LOCK = "lock"
 
 
@@ -46,7 +48,7 @@ class Workspace:
     def inputs(self, layer: int, shape: tuple[int, int, int]) -> ActivationFile:
         """What enters `layer`; `shape` is (sequences, tokens, columns)."""
         return ActivationFile(
-            path=self.path / f"inputs-{layer:05d}.f32",
+            path=self.path / f"{INPUTS}{layer:05d}.f32",
             num_sequences=shape[0],
             num_tokens=shape[1],
             num_columns=shape[2],
@@ -58,7 +60,7 @@ class Workspace:
         self.notes += notes
         self.num_finished += 1
         self._write_state()
-        stale = self.path / f"inputs-{self.num_finished - 1:05d}.f32"
+        stale = self.path / f"{INPUTS}{self.num_finished - 1:05d}.f32"
         stale.unlink(missing_ok=True)
 
     def tensors(self) -> dict[str, StoredTensor]:

@@ -1,8 +1,9 @@
 """From one format of checkpoints to another: between quantized ones codes, scales and zero points
 stay what they are; a float target gets the dequantized weights.
 
-A target is a function of a checkpoint, the place to write and a report of progress. It raises
-UnsupportedError, naming the module, for what it cannot express, before anything appears.
+A target is a function of a checkpoint, the place to write, a report of progress and what is to
+follow before a folder appears. It raises UnsupportedError, naming the module, for what it cannot
+express, before anything appears.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,34 +24,52 @@ from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, writ
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.output_folder import Finish
 from paredown.progress import OnProgress
 
 GGUF_SUFFIX = ".gguf"
 
 
 def _gguf(
-    formats: GGUFFormats | None, source: Checkpoint, output: Path, on_progress: OnProgress
+    formats: GGUFFormats | None,
+    source: Checkpoint,
+    output: Path,
+    on_progress: OnProgress,
+    finish: Finish,
 ) -> Mapping[str, int]:
-    """`formats` None keeps every code; the others quantize floats as llama.cpp does."""
+    """`formats` None keeps every code; the others quantize floats as llama.cpp does. `finish` is
+    called when the file stands there; what it raises takes the file away."""
     if output.suffix != GGUF_SUFFIX:
         raise ConfigError(
             "a GGUF checkpoint is one file, whose name ends so",
             seen=output,
             remedy=f"Name it {output.with_suffix(GGUF_SUFFIX)}.",
         )
-    return write_gguf(source, output, on_progress, formats=formats).clamped
+    clamped = write_gguf(source, output, on_progress, formats=formats).clamped
+    try:
+        finish(output)
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
+    return clamped
 
 
 # What a target returns: values beyond its range that became its largest, by tensor.
 Clamped = Mapping[str, int]
 
-TARGETS: dict[str, Callable[[Checkpoint, Path, OnProgress], Clamped]] = {
+Target = Callable[[Checkpoint, Path, OnProgress, Finish], Clamped]
+
+# Those that have the codes of a quantized source.
+CODE_TARGETS: dict[str, Target] = {
     "compressed-tensors": partial(write_quantized, COMPRESSED_TENSORS),
     "gptq": partial(write_quantized, GPTQ),
     "gptq-v2": partial(write_quantized, GPTQ_V2),
     "awq": partial(write_quantized, AWQ),
     "bitsandbytes": partial(write_quantized, BITSANDBYTES),
     "gguf": partial(_gguf, None),
+}
+TARGETS: dict[str, Target] = {
+    **CODE_TARGETS,
     **{name: partial(_gguf, formats) for name, formats in GGUF_FORMATS.items()},
     "bf16": partial(write_floats, "bf16"),
     "fp16": partial(write_floats, "fp16"),
@@ -73,9 +92,14 @@ class ConvertResult:
 
 
 def convert(
-    source: Checkpoint, output: Path, target: str, on_progress: OnProgress | None = None
+    source: Checkpoint,
+    output: Path,
+    target: str,
+    on_progress: OnProgress | None = None,
+    finish: Finish | None = None,
 ) -> ConvertResult:
     """Writes `source` in the format `target` to `output`, which appears whole or not at all.
+    `finish` may add to it, and what it raises leaves nothing behind.
 
     Raises ConfigError for an unknown target, UnsupportedError for weights that it cannot express,
     CheckpointError for damaged ones, OutputError when `output` exists or cannot be written.
@@ -83,7 +107,9 @@ def convert(
     if target not in TARGETS:
         known = ", ".join(TARGETS)
         raise ConfigError("there is no such format", seen=target, remedy=f"Known are {known}.")
-    clamped = TARGETS[target](source, output, on_progress or (lambda what, share: None))
+    clamped = TARGETS[target](
+        source, output, on_progress or (lambda what, share: None), finish or (lambda path: None)
+    )
     written = Checkpoint.open(output)
     return ConvertResult(
         target=target,
@@ -93,6 +119,11 @@ def convert(
         notes=(*source.notes, *_dropped(source, written, target)),
         clamped=clamped,
     )
+
+
+def keeps_codes(source: Checkpoint, target: str) -> bool:
+    """Whether what is written has the codes of `source`, and so computes what it computes."""
+    return source.is_quantized and target in CODE_TARGETS
 
 
 def _dropped(source: Checkpoint, written: Checkpoint, target: str) -> list[str]:

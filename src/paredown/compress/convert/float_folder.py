@@ -11,13 +11,13 @@ from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import output_folder
+from paredown.models.output_folder import Finish, output_folder
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
 
 def write_floats(
-    dtype: ScaleDType, source: Checkpoint, output: Path, on_progress: OnProgress
+    dtype: ScaleDType, source: Checkpoint, output: Path, on_progress: OnProgress, finish: Finish
 ) -> dict[str, int]:
     """Linear layers dequantized, all tensors rounded to `dtype`. Returns how many values of which
     tensors lay beyond its range and became its largest. Raises CheckpointError or OutputError."""
@@ -52,5 +52,6 @@ def write_floats(
         write_shards(folder, tensors())
         write_config(folder, config)
         Checkpoint.open(folder)
+        finish(folder)
     on_progress("writing", 1.0)
     return clamped

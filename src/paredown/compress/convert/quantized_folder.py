@@ -13,7 +13,7 @@ from paredown.errors import UnsupportedError, naming
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.models.output_folder import Finish, check_output_folder, output_folder
 from paredown.progress import OnProgress
 from paredown.spec.weight import WeightSpec
 
@@ -38,7 +38,11 @@ class QuantizedTarget:
 
 
 def write_quantized(
-    target: QuantizedTarget, source: Checkpoint, output: Path, on_progress: OnProgress
+    target: QuantizedTarget,
+    source: Checkpoint,
+    output: Path,
+    on_progress: OnProgress,
+    finish: Finish,
 ) -> dict[str, int]:
     """Nothing is rounded, so nothing is clamped. Raises UnsupportedError, naming the module, for
     what the target cannot express, CheckpointError or OutputError."""
@@ -53,6 +57,7 @@ def write_quantized(
         if target.file is not None:
             (folder / target.file).write_text(json.dumps(section, indent=2) + "\n", "utf-8")
         Checkpoint.open(folder)
+        finish(folder)
     on_progress("writing", 1.0)
     return {}
 

@@ -86,6 +86,9 @@ class AQLM:
             in_group_size=self.in_group_size,
         )
 
+    def check(self, spec: WeightSpec) -> None:
+        half_dtype(spec)
+
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         assert moments is not None
         float_dtype = half_dtype(target.spec)
@@ -156,9 +159,11 @@ def half_dtype(spec: WeightSpec) -> ScaleDType:
     if spec.dtype == "fp16" or spec.dtype == "bf16":
         return spec.dtype
     raise ConfigError(
-        "AQLM stores codebooks, in a 16-bit float; how many bits a weight takes is in its options",
-        seen=f"format {spec.name}",
-        remedy="Give format: fp16, and num_codebooks, nbits_per_codebook and in_group_size.",
+        f"aqlm cannot make {spec.name}: it stores codebooks, in a 16-bit float, and how many bits "
+        "a weight takes is in its options",
+        seen=f"method aqlm with format {spec.name}",
+        remedy="Name the recipe aqlm-2x8-g8 or aqlm-1x8-g4; or, in a recipe file, give format: "
+        "fp16, and num_codebooks, nbits_per_codebook and in_group_size.",
     )
 
 

@@ -31,7 +31,7 @@ from paredown.compress.grid import (
     grouped,
     to_weight,
 )
-from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.compress.quantize.method import Moments, Quantized, Target, check_grid
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.integer import group_columns
@@ -73,6 +73,9 @@ class GPTQ:
                 seen=self.damp,
                 remedy=f"Choose a number from 0 to {_MOST_DAMP:g}; 0.01 is usual.",
             )
+
+    def check(self, spec: WeightSpec) -> None:
+        check_grid("gptq", spec)
 
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         """Everything is computed in the dtype of `weight_OI`. Columns that were 0 in all inputs

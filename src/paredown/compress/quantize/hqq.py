@@ -34,8 +34,9 @@ from paredown.compress.grid import (
     storable_scales,
     to_weight,
 )
-from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.compress.quantize.method import Moments, Quantized, Target, check_grid
 from paredown.errors import ConfigError
+from paredown.spec.weight import WeightSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,9 @@ class HQQ:
                 raise ConfigError(
                     f"HQQ's {name} is out of its range", seen=value, remedy=f"Give one {range_}."
                 )
+
+    def check(self, spec: WeightSpec) -> None:
+        check_grid("hqq", spec)
 
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         values_OGC = grouped(weight_OI, target.spec.group_size)

@@ -15,14 +15,14 @@ from paredown.compress.quantize.method import Moments, Quantized, Target
 from paredown.errors import UnsupportedError
 from paredown.models.decoder import Decoder
 from paredown.models.roles import linear_roles
-from paredown.spec.weight import ScaleDType
+from paredown.spec.weight import ScaleDType, WeightSpec
 
 # An input column with a magnitude from here on is an outlier (section 3.2 of the paper).
 THRESHOLD = 6.0
 _LARGEST_CODE = 127
 _NO_SPLIT = (
-    "outlier inputs are not kept apart when it runs: with activations fp32 no input is rounded, "
-    "which is closer than LLM.int8(), with others all are"
+    "LLM.int8() multiplies large inputs in 16 bits and rounds the others to int8; here all inputs "
+    "are rounded to int8, or with --activations fp32 none, which is more exact"
 )
 
 
@@ -33,15 +33,19 @@ class LLMInt8:
 
     needs_hessian: ClassVar[bool] = False
 
+    def check(self, spec: WeightSpec) -> None:
+        if spec.dtype != "int8" or spec.group_size is not None or not spec.symmetric:
+            raise UnsupportedError(
+                f"llm_int8 cannot make {spec.name}: LLM.int8() stores symmetric int8 with one "
+                "scale per row",
+                seen=f"method llm_int8 with format {spec.name}",
+                remedy="Give format int8 (recipe llm-int8), or another method: gptq, for one.",
+            )
+
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         """Raises UnsupportedError for a form other than int8 rows."""
         spec = target.spec
-        if spec.dtype != "int8" or spec.group_size is not None or not spec.symmetric:
-            raise UnsupportedError(
-                "LLM.int8() stores symmetric int8 with one scale per row",
-                seen=spec.name,
-                remedy="Ask for int8.",
-            )
+        self.check(spec)
         codes_OI, scales_O = row_codes(weight_OI, target.scale_dtype)
         grid = Grid(
             spec=spec,

@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from paredown.errors import ConfigError
 from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.weight import Weight
 from paredown.models.decoder import Layer, Tap
@@ -53,10 +54,25 @@ class Quantizer(Protocol):
 
     needs_hessian: ClassVar[bool]
 
+    def check(self, spec: WeightSpec) -> None:
+        """Called when a recipe is put together. Raises ConfigError or UnsupportedError for a format
+        that the method does not make."""
+        ...
+
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         """`weight_OI` [O, I] float32 or float64, which stays as it is; `moments` is there when
         `needs_hessian` says so."""
         ...
+
+
+def check_grid(method: str, spec: WeightSpec) -> None:
+    """For methods that make codes on a grid. Raises ConfigError for a float format."""
+    if not spec.is_quantized:
+        raise ConfigError(
+            f"{method} cannot make {spec.name}: a step of a recipe makes codes",
+            seen=f"method {method} with format {spec.name}",
+            remedy="Give a quantized format (int8); floats: casts what is left in floats.",
+        )
 
 
 class Block(Protocol):

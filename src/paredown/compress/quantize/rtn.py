@@ -13,8 +13,9 @@ from paredown.compress.grid import (
     grouped,
     to_weight,
 )
-from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.compress.quantize.method import Moments, Quantized, Target, check_grid
 from paredown.formats.quantize import quantize
+from paredown.spec.weight import WeightSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,9 @@ class RTN:
 
     range: RangeEstimator = "minmax"
     per_tensor: bool = False
+
+    def check(self, spec: WeightSpec) -> None:
+        check_grid("rtn", spec)
 
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         spec = target.spec

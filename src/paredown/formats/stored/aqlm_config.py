@@ -44,6 +44,10 @@ class AdditiveForm:
         return WeightSpec(dtype=self.float_dtype)
 
     @property
+    def name(self) -> str:
+        return self.additive.name
+
+    @property
     def suffixes(self) -> tuple[str, ...]:
         return (CODES, CODEBOOKS, SCALES)
 

@@ -46,6 +46,10 @@ class AWQForm:
     spec: WeightSpec
 
     @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
     def suffixes(self) -> tuple[str, ...]:
         return CODES, ZEROS, SCALES
 

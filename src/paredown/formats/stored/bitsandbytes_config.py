@@ -28,6 +28,7 @@ class Int8Form:
     """How a module is stored (formats/stored/stored_form.py): one form for all."""
 
     spec: WeightSpec = SPEC
+    name: str = SPEC.name
     suffixes: tuple[str, ...] = tuple(tensor_shapes((1, 1)))
     notes: tuple[str, ...] = (NOTE,)
 

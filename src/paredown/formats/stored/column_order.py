@@ -32,6 +32,10 @@ class Reordered:
         return WeightSpec(dtype=self.scale_dtype)
 
     @property
+    def name(self) -> str:
+        return self.stored.name
+
+    @property
     def suffixes(self) -> tuple[str, ...]:
         return self.stored.suffixes
 

@@ -74,6 +74,10 @@ class CompressedForm:
     notes: tuple[str, ...] = ()
 
     @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
     def suffixes(self) -> tuple[str, ...]:
         return tuple(self.tensor_shapes((1, self.spec.group_size or 1)))
 

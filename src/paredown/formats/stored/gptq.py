@@ -58,6 +58,10 @@ class GPTQForm:
     notes: tuple[str, ...] = ()
 
     @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
     def suffixes(self) -> tuple[str, ...]:
         return (CODES, ZEROS, SCALES, *([ORDER] if self.has_order else []))
 

@@ -21,6 +21,10 @@ class StoredForm(Protocol):
         """Of the weight that `decode` gives."""
 
     @property
+    def name(self) -> str:
+        """Of what is stored, for people: that of `spec`, where the form has no name of its own."""
+
+    @property
     def suffixes(self) -> tuple[str, ...]:
         """Of all tensors that belong to the module's weight."""
 
