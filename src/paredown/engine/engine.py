@@ -162,10 +162,12 @@ class Engine:
             return outputs + [self._end(one.request, "error", message) for one in chunks]
         row = 0
         for chunk, one in zip(chunks, slices, strict=True):
-            chunk.request.num_computed_tokens += chunk.num_tokens
+            self.scheduler.advance(
+                chunk.request, chunk.num_tokens - len(chunk.request.draft_token_ids)
+            )
             if one.num_logits:
-                outputs.append(self._extend(chunk.request, logits[row]))
-                row += 1
+                outputs.append(self._extend(chunk.request, logits[row : row + one.num_logits]))
+                row += one.num_logits
         return outputs
 
     def check_integrity(self) -> None:
@@ -179,16 +181,20 @@ class Engine:
         start, end = request.num_computed_tokens, request.num_computed_tokens + chunk.num_tokens
         if request.first_step_s is None:
             request.first_step_s = time.monotonic()
+        drafts = request.draft_token_ids
         return SequenceSlice(
-            token_ids=request.token_ids[start:end],
+            token_ids=request.token_ids[start:end] + drafts,
             start=start,
             pages=request.pages,
-            num_logits=1 if end == len(request.token_ids) else 0,
+            # After the last certain token and after each draft.
+            num_logits=1 + len(drafts) if end == request.num_wanted_tokens else 0,
         )
 
-    def _extend(self, request: Request, logits_V: npt.NDArray[np.float32]) -> RequestOutput:
-        """Samples the next token of a request whose tokens are all computed."""
-        params, position = request.params, len(request.token_ids)
+    def _extend(self, request: Request, logits_DV: npt.NDArray[np.float32]) -> RequestOutput:
+        """Samples the next token of a request whose tokens are all computed. Row 0 follows the last
+        certain token, row d the d-th draft; the drafts are dropped."""
+        params, position, logits_V = request.params, len(request.token_ids), logits_DV[0]
+        request.draft_token_ids.clear()
         try:
             token_id = sample_token(logits_V, params, seed=request.seed, position=position)
         except NonFiniteLogitsError as error:

@@ -1,7 +1,9 @@
 """Request: one sequence that is being answered, and how far it has come.
 
-There is no phase. A request has `num_computed_tokens` and `num_tokens`; while the first is smaller
-the scheduler gives it steps, and when they meet a new token is sampled, which moves the second.
+There is no phase. A request has tokens computed and tokens wanted; while the first are fewer the
+scheduler gives it steps, and when they meet a new token is sampled, which moves the second. Wanted
+are the tokens that are certain (`token_ids`) and those that somebody proposes to follow them
+(`draft_token_ids`), which are computed beside them and then accepted or dropped.
 """
 
 from dataclasses import dataclass, field
@@ -14,12 +16,17 @@ FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
-    """Times are `time.monotonic()` seconds. `token_ids` is the prompt and what was generated."""
+    """Times are `time.monotonic()` seconds. `token_ids` is the prompt and what was generated.
+
+    `draft_token_ids` may be set between two steps; the scheduler drops from their end what a step
+    has no room for, and after a step none are left. Computed tokens are always certain ones.
+    """
 
     id: int
     params: SamplingParams
     num_prompt_tokens: int
     token_ids: list[int]
+    draft_token_ids: list[int] = field(default_factory=list)
     # The request ends with "length" when `token_ids` has grown to this.
     max_total_tokens: int
     seed: int = 0
@@ -35,6 +42,10 @@ class Request:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def num_wanted_tokens(self) -> int:
+        return len(self.token_ids) + len(self.draft_token_ids)
 
     @property
     def num_generated_tokens(self) -> int:

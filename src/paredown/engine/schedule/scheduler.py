@@ -42,7 +42,7 @@ class ScheduleConfig:
 
 @dataclass(slots=True)
 class Chunk:
-    """`num_tokens` tokens of `request` from its `num_computed_tokens` on."""
+    """`num_tokens` tokens of `request` from its `num_computed_tokens` on, drafts included."""
 
     request: Request
     num_tokens: int
@@ -111,9 +111,12 @@ class Scheduler:
             request = running[index]
             index += 1
             num_tokens = min(len(request.token_ids) - request.num_computed_tokens, budget)
-            while not self._grow(request) and len(running) > index:
+            while not self._grow(request, len(request.token_ids)) and len(running) > index:
                 self._preempt_newest()
                 was_preempted = True
+            if request.draft_token_ids:
+                # Each request behind this one gets a token before this one gets a draft.
+                num_tokens += self._fit_drafts(request, budget - num_tokens - len(running) + index)
             if len(request.pages) * PAGE_SIZE >= request.num_computed_tokens + num_tokens:
                 chunks.append(Chunk(request, num_tokens))
                 budget -= num_tokens
@@ -121,6 +124,12 @@ class Scheduler:
         if not was_preempted:
             self._admit(chunks, budget)
         return chunks
+
+    def advance(self, request: Request, num_tokens: int) -> None:
+        """Notes that `num_tokens` more of `token_ids` are computed: those of a chunk, drafts apart,
+        and after them the drafts that were accepted and are certain now."""
+        request.num_computed_tokens += num_tokens
+        assert request.num_computed_tokens <= len(request.token_ids)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """Takes a live request out and frees its pages."""
@@ -144,14 +153,15 @@ class Scheduler:
             assert request.num_computed_tokens == 0
         for request in [*self.running, *self.waiting]:
             assert request.finish_reason is None
-            assert request.num_computed_tokens < request.num_tokens < request.max_total_tokens
+            assert request.num_computed_tokens < request.num_tokens
+            assert request.num_wanted_tokens < request.max_total_tokens
         for request in self.running:
             assert request.num_computed_tokens <= len(request.pages) * PAGE_SIZE
         assert len(self.running) <= self.config.max_running
 
-    def _grow(self, request: Request) -> bool:
-        """Makes the pages of a running request cover all its tokens; False when none is free."""
-        missing = -(-len(request.token_ids) // PAGE_SIZE) - len(request.pages)
+    def _grow(self, request: Request, num_tokens: int) -> bool:
+        """Makes the pages of a request cover `num_tokens`; False when too few are free."""
+        missing = -(-num_tokens // PAGE_SIZE) - len(request.pages)
         if missing <= 0:
             return True
         pages = self.pool.allocate(missing)
@@ -160,10 +170,20 @@ class Scheduler:
         request.pages += pages
         return True
 
+    def _fit_drafts(self, request: Request, room: int) -> int:
+        """Drops the drafts that have no room in the step or no free page, from the last on; returns
+        how many are left. They take no page from anyone."""
+        drafts, num_certain = request.draft_token_ids, len(request.token_ids)
+        del drafts[max(room, 0) :]
+        if not self._grow(request, num_certain + len(drafts)):
+            del drafts[max(len(request.pages) * PAGE_SIZE - num_certain, 0) :]
+        return len(drafts)
+
     def _preempt_newest(self) -> None:
         request = self.running.pop()
         self._release(request)
         request.num_computed_tokens = 0
+        request.draft_token_ids.clear()
         request.num_preemptions += 1
         self.waiting.appendleft(request)
 
@@ -174,7 +194,7 @@ class Scheduler:
     def _admit(self, chunks: list[Chunk], budget: int) -> None:
         while self.waiting and budget and len(self.running) < self.config.max_running:
             request = self.waiting[0]
-            if not self._grow(request):
+            if not self._grow(request, request.num_tokens):
                 return
             self.running.append(self.waiting.popleft())
             num_tokens = min(request.num_tokens, budget)
