@@ -23,6 +23,7 @@ from paredown.engine.sampling.sampler import (
 )
 from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
 from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
+from paredown.engine.schedule.service import Service
 from paredown.errors import RequestError
 
 
@@ -90,7 +91,12 @@ class Engine:
     def num_unfinished(self) -> int:
         return len(self._requests)
 
-    def submit(self, prompt_token_ids: list[int], params: SamplingParams) -> Request:
+    def submit(
+        self,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        service: Service | None = None,
+    ) -> Request:
         """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
         was queued and no output will come."""
         self.check(prompt_token_ids, params)
@@ -105,6 +111,7 @@ class Engine:
             token_ids=list(prompt_token_ids),
             max_total_tokens=num_prompt_tokens + max_tokens,
             seed=secrets.randbits(64) if params.seed is None else params.seed,
+            service=Service() if service is None else service,
             arrival_s=time.monotonic(),
         )
         self.scheduler.submit(request)
@@ -149,11 +156,14 @@ class Engine:
         """Runs one step. A failure of the executor ends the requests of this step with "error";
         the engine and all other requests live on."""
         outputs, self._ended = self._ended, []
-        chunks = self.scheduler.schedule()
+        plan = self.scheduler.schedule()
+        chunks = plan.chunks
         if not chunks:
             return outputs
         slices = [self._slice(chunk) for chunk in chunks]
         try:
+            if plan.page_copies:
+                self.executor.copy_pages(plan.page_copies)
             logits = self.executor.step(slices)
             num_rows = sum(one.num_logits for one in slices)
             assert logits.shape[0] == num_rows, f"{logits.shape[0]} rows of logits, not {num_rows}"
