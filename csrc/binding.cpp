@@ -467,6 +467,9 @@ NB_MODULE(_core, m) {
                                    offset);
           },
           nb::arg("kind"), nb::arg("bytes"), nb::arg("offset"), nb::keep_alive<1, 3>())
+      .def(
+          "copy_pages", [](Model& model, Ints pairs) { model.copy_pages(ints(pairs)); },
+          nb::arg("pairs"))
       .def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
            nb::arg("num_logits"), nb::arg("page_offsets"), nb::arg("pages"), nb::arg("logits"));
 }

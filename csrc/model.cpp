@@ -132,6 +132,21 @@ void Model::check(const StepInput& input) const {
   }
 }
 
+void Model::copy_pages(std::span<const int32_t> pairs) {
+  if (pairs.size() % 2 != 0) fail("a page to copy has no target");
+  for (int32_t page : pairs) {
+    if (page < 0 || page >= config_.num_pages) fail("page " + std::to_string(page) + " is unknown");
+  }
+  const int64_t page_bytes = config_.num_kv_heads * kv_head_bytes(config_.kv, config_.head_dim);
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    uint8_t* pages = kv_view(layer).data;
+    for (size_t i = 0; i < pairs.size(); i += 2) {
+      std::memmove(pages + pairs[i + 1] * page_bytes, pages + pairs[i] * page_bytes,
+                   static_cast<size_t>(page_bytes));
+    }
+  }
+}
+
 void Model::reserve(int64_t num_tokens) {
   if (num_tokens > max_tokens_) {
     max_tokens_ = num_tokens;

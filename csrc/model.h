@@ -110,6 +110,9 @@ class Model {
   // Bytes of working memory that steps have taken so far: at most `step_bytes` of the largest.
   int64_t step_bytes() const;
 
+  // pairs[2i] is copied to pairs[2i + 1], over all layers, in order. Throws std::invalid_argument
+  // before touching anything.
+  void copy_pages(std::span<const int32_t> pairs);
   // Checks everything before touching anything; throws std::invalid_argument.
   void check(const StepInput& input) const;
   // logits: [sum of num_logits][vocab_size]. The input must have passed `check`.

@@ -81,6 +81,10 @@ class ToyExecutor:
         self.failing_steps = failing_steps
         self._states = np.zeros((num_pages, PAGE_SIZE), np.uint64)
 
+    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
+        for source, target in pairs:
+            self._states[target] = self._states[source]
+
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         self.num_steps += 1
         if self.delay_s:

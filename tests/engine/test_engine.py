@@ -39,12 +39,13 @@ def make_engine(*, num_pages=64, config=None, failing_steps=frozenset(), spec=SP
     return Engine(executor, ToyTokenizer(), config)
 
 
-def run_to_end(engine, max_steps=20_000):
+def run_to_end(engine, max_steps=20_000, before_step=lambda: None):
     """Outputs by request id, integrity checked after every step."""
     outputs = {}
     for _ in range(max_steps):
         if not engine.has_work:
             return outputs
+        before_step()
         for output in engine.step():
             outputs.setdefault(output.request.id, []).append(output)
         engine.check_integrity()
@@ -79,6 +80,47 @@ def test_every_batch_chunk_and_preemption_gives_the_plain_loops_answer(work, con
         assert request.token_ids == prompt + tokens
         assert request.arrival_s <= request.first_step_s <= request.first_token_s
         assert request.first_token_s <= request.finish_s
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(PROMPTS, PARAMS), min_size=1, max_size=5),
+    CONFIGS,
+    st.integers(4, 12),
+    st.randoms(use_true_random=False),
+)
+def test_dropped_drafts_change_no_answer(work, config, num_pages, random):
+    engine = make_engine(num_pages=num_pages, config=config)
+    requests = [engine.submit(prompt, params) for prompt, params in work]
+
+    def draft():
+        for one in engine.scheduler.running:
+            room = one.max_total_tokens - one.num_tokens - 1
+            one.draft_token_ids = random.choices(range(512), k=min(random.randrange(20), room))
+
+    outputs = run_to_end(engine, before_step=draft)
+    assert engine.scheduler.pool.num_free == num_pages
+    for (prompt, params), request in zip(work, requests, strict=True):
+        expected = plain_loop(
+            prompt,
+            params,
+            vocab_size=SPEC.vocab_size,
+            max_total_tokens=min(MAX_POSITIONS, num_pages * PAGE_SIZE),
+        )
+        assert answer(outputs[request.id])[:3] == expected[:3]
+
+
+def test_drafts_are_computed_where_the_step_has_room():
+    engine = make_engine(config=ScheduleConfig(max_step_tokens=8))
+    first, second = engine.submit([5], GREEDY), engine.submit([6], GREEDY)
+    engine.step()
+    first.draft_token_ids, second.draft_token_ids = [1] * 20, [2] * 3
+    chunks = engine.scheduler.schedule().chunks
+    # 1 + 6 drafts leave the second request its one token.
+    assert [one.num_tokens for one in chunks] == [7, 1]
+    assert (first.draft_token_ids, second.draft_token_ids) == ([1] * 6, [])
+    part = engine._slice(chunks[0])
+    assert (part.token_ids, part.num_logits) == ([first.token_ids[-1], *[1] * 6], 7)
 
 
 OPERATIONS = st.lists(

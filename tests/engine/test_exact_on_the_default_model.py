@@ -48,24 +48,26 @@ def test_batch_chunks_and_threads_change_no_bit(
 
 
 @pytest.mark.parametrize("kind", PARAMS)
-def test_preemption_changes_no_bit(
-    kind: str, alone: dict[str, list[tuple[object, ...]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preemption_changes_no_bit(kind: str, alone: dict[str, list[tuple[object, ...]]]) -> None:
     """So few pages that the requests cannot all run at once."""
     llm = LLM(None, num_pages=20, num_threads=2)
-    scheduler = llm.engine.scheduler
-    num_preempted = 0
-    preempt = scheduler._preempt_newest
-
-    def count() -> None:
-        nonlocal num_preempted
-        num_preempted += 1
-        preempt()
-
-    monkeypatch.setattr(scheduler, "_preempt_newest", count)
     together = llm.generate(PROMPTS, PARAMS[kind])
     assert [answer(completion) for completion in together] == alone[kind]
-    assert num_preempted > 0
+    assert llm.engine.scheduler.num_preemptions > 0
+
+
+@pytest.mark.parametrize("kind", PARAMS)
+@pytest.mark.parametrize("max_step_tokens", [7, 512])
+def test_a_warm_prefix_changes_no_bit(
+    kind: str, max_step_tokens: int, alone: dict[str, list[tuple[object, ...]]]
+) -> None:
+    llm = LLM(None, num_threads=2, config=ScheduleConfig(max_step_tokens=max_step_tokens))
+    for prompt, expected in zip(PROMPTS, alone[kind], strict=True):
+        assert answer(llm.generate(prompt, PARAMS[kind])[0]) == expected
+    cold = llm.engine.scheduler.cache.stats.num_hit_tokens
+    together = llm.generate(PROMPTS, PARAMS[kind])
+    assert [answer(completion) for completion in together] == alone[kind]
+    assert llm.engine.scheduler.cache.stats.num_hit_tokens > cold + 100
 
 
 def test_a_batch_of_33_changes_no_bit(alone: dict[str, list[tuple[object, ...]]]) -> None:

@@ -4,32 +4,59 @@ from hypothesis import strategies as st
 
 from paredown.engine.memory.pages import PagePool
 
-
-@given(
-    st.integers(1, 40),
-    st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=60),
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["allocate", "hold", "release", "keep"]), st.integers(0, 12)),
+    max_size=80,
 )
+
+
+@given(st.integers(1, 40), OPERATIONS)
 def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
-    pool, held = PagePool(num_pages), []
-    for is_allocation, count in operations:
-        if is_allocation:
-            free_before = pool.num_free
-            pages = pool.allocate(count)
-            assert (pages is None) == (count > free_before)
-            if pages is not None:
-                assert len(pages) == count
-                held.append(pages)
-        elif held:
-            pool.free(held.pop(count % len(held)))
-        pool.check_integrity()
-        owned = [page for pages in held for page in pages]
-        assert len(owned) == len(set(owned)) == num_pages - pool.num_free
-        assert all(0 <= page < num_pages for page in owned)
+    """Against a model: who holds what, which pages are kept, and in which order they became idle."""
+    evicted: list[int] = []
+    pool = PagePool(num_pages, on_evict=evicted.append)
+    held: list[list[int]] = []
+    kept: set[int] = set()
+    idle: list[int] = []
+    for operation, number in operations:
+        if operation == "allocate":
+            num_free, num_empty = pool.num_free, pool.num_free - pool.num_idle
+            evicted.clear()
+            pages = pool.allocate(number)
+            assert (pages is None) == (number > num_free)
+            if pages is None:
+                assert not evicted
+                continue
+            assert len(set(pages)) == len(pages) == number
+            assert evicted == idle[: max(number - num_empty, 0)], "the longest idle first"
+            del idle[: len(evicted)]
+            kept -= set(evicted)
+            held.append(pages)
+        elif operation == "hold" and (held or idle):
+            pages = [*(held[number % len(held)] if held else []), *idle[:number]]
+            pool.hold(pages)
+            idle = [page for page in idle if page not in pages]
+            held.append(pages)
+        elif operation == "release" and held:
+            pages = held.pop(number % len(held))
+            pool.release(pages)
+            others = {page for one in held for page in one}
+            idle += [page for page in pages if page in kept and page not in others]
+        elif operation == "keep" and held:
+            for page in held[number % len(held)][:number]:
+                pool.keep(page)
+                kept.add(page)
+        pool.check_integrity(held)
+        owners = [page for pages in held for page in pages]
+        assert pool.num_free == num_pages - len(set(owners))
+        assert list(pool._idle) == idle
+        for page in set(owners):
+            assert pool.is_shared(page) == (owners.count(page) > 1)
 
 
 def test_freeing_twice_is_caught():
     pool = PagePool(2)
     pages = pool.allocate(1)
-    pool.free(pages)
+    pool.release(pages)
     with pytest.raises(AssertionError, match="twice"):
-        pool.free(pages)
+        pool.release(pages)

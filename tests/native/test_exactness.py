@@ -158,6 +158,31 @@ def test_what_a_page_held_before_does_not_leak() -> None:
     assert np.array_equal(alone_and_whole(poisoned, token_ids), clean)
 
 
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_a_copied_page_holds_the_same_keys_and_values(kv_dtype: KVDType) -> None:
+    executor = random_executor(TINY, WEIGHT_SPECS["fp32"], num_pages=8, kv_dtype=kv_dtype)
+    token_ids = random_tokens(np.random.default_rng(6), 40)
+    expected = alone_and_whole(executor, token_ids)
+    first = Sequence(token_ids=token_ids[:25], pages=[4, 6], chunks=[25])
+    run_together(executor, [first])
+    # A chain of copies is made in order; then the source is written by somebody else.
+    executor.copy_pages([(6, 2), (2, 5)])
+    run_together(executor, [Sequence(token_ids=token_ids[:16], pages=[6], chunks=[16])])
+    rest = Sequence(token_ids=token_ids, pages=[4, 5, 7], chunks=[15], num_done=25)
+    run_together(executor, [rest])
+    assert np.array_equal(rest.logits(), expected[25:])
+
+
+@pytest.mark.parametrize("pair", [(0, 8), (-1, 0), (8, 0)])
+def test_copying_a_page_that_is_not_there_is_refused(pair: tuple[int, int]) -> None:
+    executor = random_executor(TINY, WEIGHT_SPECS["bf16"], num_pages=8)
+    before = alone_and_whole(executor, [1] * 16)
+    with pytest.raises(ValueError, match="is unknown"):
+        executor.copy_pages([(7, 0), pair])
+    follow = SequenceSlice(token_ids=[1], start=15, pages=[0], num_logits=1)
+    assert np.array_equal(executor.step([follow]), before[-1:])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -23,6 +23,7 @@ from paredown.engine.sampling.sampler import (
 )
 from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
 from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
+from paredown.engine.schedule.service import Service
 from paredown.errors import RequestError
 
 
@@ -90,7 +91,12 @@ class Engine:
     def num_unfinished(self) -> int:
         return len(self._requests)
 
-    def submit(self, prompt_token_ids: list[int], params: SamplingParams) -> Request:
+    def submit(
+        self,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        service: Service | None = None,
+    ) -> Request:
         """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
         was queued and no output will come."""
         self.check(prompt_token_ids, params)
@@ -105,6 +111,7 @@ class Engine:
             token_ids=list(prompt_token_ids),
             max_total_tokens=num_prompt_tokens + max_tokens,
             seed=secrets.randbits(64) if params.seed is None else params.seed,
+            service=Service() if service is None else service,
             arrival_s=time.monotonic(),
         )
         self.scheduler.submit(request)
@@ -149,11 +156,14 @@ class Engine:
         """Runs one step. A failure of the executor ends the requests of this step with "error";
         the engine and all other requests live on."""
         outputs, self._ended = self._ended, []
-        chunks = self.scheduler.schedule()
+        plan = self.scheduler.schedule()
+        chunks = plan.chunks
         if not chunks:
             return outputs
         slices = [self._slice(chunk) for chunk in chunks]
         try:
+            if plan.page_copies:
+                self.executor.copy_pages(plan.page_copies)
             logits = self.executor.step(slices)
             num_rows = sum(one.num_logits for one in slices)
             assert logits.shape[0] == num_rows, f"{logits.shape[0]} rows of logits, not {num_rows}"
@@ -162,10 +172,12 @@ class Engine:
             return outputs + [self._end(one.request, "error", message) for one in chunks]
         row = 0
         for chunk, one in zip(chunks, slices, strict=True):
-            chunk.request.num_computed_tokens += chunk.num_tokens
+            self.scheduler.advance(
+                chunk.request, chunk.num_tokens - len(chunk.request.draft_token_ids)
+            )
             if one.num_logits:
-                outputs.append(self._extend(chunk.request, logits[row]))
-                row += 1
+                outputs.append(self._extend(chunk.request, logits[row : row + one.num_logits]))
+                row += one.num_logits
         return outputs
 
     def check_integrity(self) -> None:
@@ -179,16 +191,20 @@ class Engine:
         start, end = request.num_computed_tokens, request.num_computed_tokens + chunk.num_tokens
         if request.first_step_s is None:
             request.first_step_s = time.monotonic()
+        drafts = request.draft_token_ids
         return SequenceSlice(
-            token_ids=request.token_ids[start:end],
+            token_ids=request.token_ids[start:end] + drafts,
             start=start,
             pages=request.pages,
-            num_logits=1 if end == len(request.token_ids) else 0,
+            # After the last certain token and after each draft.
+            num_logits=1 + len(drafts) if end == request.num_wanted_tokens else 0,
         )
 
-    def _extend(self, request: Request, logits_V: npt.NDArray[np.float32]) -> RequestOutput:
-        """Samples the next token of a request whose tokens are all computed."""
-        params, position = request.params, len(request.token_ids)
+    def _extend(self, request: Request, logits_DV: npt.NDArray[np.float32]) -> RequestOutput:
+        """Samples the next token of a request whose tokens are all computed. Row 0 follows the last
+        certain token, row d the d-th draft; the drafts are dropped."""
+        params, position, logits_V = request.params, len(request.token_ids), logits_DV[0]
+        request.draft_token_ids.clear()
         try:
             token_id = sample_token(logits_V, params, seed=request.seed, position=position)
         except NonFiniteLogitsError as error:

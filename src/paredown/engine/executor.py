@@ -34,6 +34,10 @@ class Executor(Protocol):
     @property
     def num_pages(self) -> int: ...
 
+    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
+        """Copies the keys and values of all layers, from page to page, pair after pair."""
+        ...
+
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """Computes all slices in one pass; returns logits [sum of num_logits, vocab_size], in the
         order of the slices. A row's bits depend on its own sequence alone, never on the batch."""

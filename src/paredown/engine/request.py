@@ -1,30 +1,48 @@
 """Request: one sequence that is being answered, and how far it has come.
 
-There is no phase. A request has `num_computed_tokens` and `num_tokens`; while the first is smaller
-the scheduler gives it steps, and when they meet a new token is sampled, which moves the second.
+There is no phase. A request has tokens computed and tokens wanted; while the first are fewer the
+scheduler gives it steps, and when they meet a new token is sampled, which moves the second. Wanted
+are the tokens that are certain (`token_ids`) and those that somebody proposes to follow them
+(`draft_token_ids`), which are computed beside them and then accepted or dropped.
 """
 
+from array import array
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.service import Service
+from paredown.spec.kv import PAGE_SIZE
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
-    """Times are `time.monotonic()` seconds. `token_ids` is the prompt and what was generated."""
+    """Times are `time.monotonic()` seconds. `token_ids` is the prompt and what was generated.
+
+    `draft_token_ids` may be set between two steps; the scheduler drops from their end what a step
+    has no room for, and after a step none are left. Computed tokens are always certain ones.
+    """
 
     id: int
     params: SamplingParams
     num_prompt_tokens: int
     token_ids: list[int]
+    draft_token_ids: list[int] = field(default_factory=list)
     # The request ends with "length" when `token_ids` has grown to this.
     max_total_tokens: int
     seed: int = 0
+    service: Service = field(default_factory=Service)
+    # The policy's: smaller ones go first, equal ones by id.
+    rank: float = 0.0
     num_computed_tokens: int = 0
     pages: list[int] = field(default_factory=list)
+    # Leading pages that are full of computed tokens and known to the prefix cache.
+    num_sealed_pages: int = 0
+    # Tokens that needed no computing when the request first started.
+    num_cached_tokens: int = 0
     finish_reason: FinishReason | None = None
     num_preemptions: int = 0
     arrival_s: float = 0.0
@@ -37,5 +55,15 @@ class Request:
         return len(self.token_ids)
 
     @property
+    def num_wanted_tokens(self) -> int:
+        return len(self.token_ids) + len(self.draft_token_ids)
+
+    @property
     def num_generated_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
+
+    def page_content(self, index: int) -> Hashable:
+        """What the page of this number holds once it is full. As bytes: Python's hashes of those
+        are salted, so nobody can choose prompts whose pages collide."""
+        start = index * PAGE_SIZE
+        return array("i", self.token_ids[start : start + PAGE_SIZE]).tobytes()

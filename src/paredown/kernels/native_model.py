@@ -160,6 +160,10 @@ class NativeModel:
             self._core.tie_embedding()
         self._core.check_weights()
 
+    def copy_pages(self, pairs: Ints) -> None:
+        """Copies pages over all layers, in order: from pairs[0] to pairs[1], from pairs[2] on."""
+        self._core.copy_pages(pairs)
+
     def step(
         self,
         tokens: Ints,

@@ -1,37 +1,107 @@
-"""PagePool: which pages of the key-value storage are free."""
+"""PagePool: who holds which page of the key-value storage, and whose content goes first.
+
+A page is empty, held by one or more sequences, or idle: nobody holds it, but what it holds is kept
+for whoever may ask for it again. Idle pages are free pages: when the empty ones are used up, the
+one that has been idle for longest loses its content. A page may be written only by its one holder;
+with more of them a writer takes a copy first.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 
 
 class PagePool:
-    """`num_pages` pages, numbered from 0; each has at most one owner. O(1) per page."""
+    """`num_pages` pages, numbered from 0. Everything is O(1) per page that is asked for.
 
-    def __init__(self, num_pages: int) -> None:
+    `on_evict` is told of each idle page whose content is lost.
+    """
+
+    __slots__ = ("_counts", "_empty", "_idle", "_is_kept", "_on_evict", "num_pages")
+
+    def __init__(self, num_pages: int, on_evict: Callable[[int], None] | None = None) -> None:
         assert num_pages >= 1
         self.num_pages = num_pages
+        self._on_evict = on_evict
         # A stack: the page freed last is used first, so its bytes may still be in a cache.
-        self._free = list(range(num_pages - 1, -1, -1))
-        self._used = bytearray(num_pages)
+        self._empty = list(range(num_pages - 1, -1, -1))
+        # Longest idle first.
+        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._counts = [0] * num_pages
+        self._is_kept = bytearray(num_pages)
 
     @property
     def num_free(self) -> int:
-        return len(self._free)
+        """Pages that nobody holds."""
+        return len(self._empty) + len(self._idle)
+
+    @property
+    def num_idle(self) -> int:
+        """Of the free ones, those whose content is kept."""
+        return len(self._idle)
+
+    def is_shared(self, page: int) -> bool:
+        """Whether a page has several holders, so that none of them may write it."""
+        return self._counts[page] > 1
 
     def allocate(self, num_pages: int) -> list[int] | None:
-        """`num_pages` pages, or None (and nothing taken) when fewer are free."""
-        if num_pages > len(self._free):
-            return None
-        pages = [self._free.pop() for _ in range(num_pages)]
+        """`num_pages` pages with one holder each, or None when fewer are free."""
+        empty = self._empty
+        if num_pages > len(empty):
+            if num_pages > self.num_free:
+                return None
+            self._evict(num_pages - len(empty))
+        pages = [empty.pop() for _ in range(num_pages)]
         for page in pages:
-            self._used[page] = 1
+            self._counts[page] = 1
         return pages
 
-    def free(self, pages: list[int]) -> None:
+    def hold(self, pages: Iterable[int]) -> None:
+        """One holder more for each page, which must be held or idle."""
+        counts, idle = self._counts, self._idle
         for page in pages:
-            assert self._used[page], f"page {page} was freed twice"
-            self._used[page] = 0
-            self._free.append(page)
+            if counts[page] == 0:
+                del idle[page]
+            counts[page] += 1
 
-    def check_integrity(self) -> None:
-        """Asserts that every page is either free, once, or used."""
-        assert len(set(self._free)) == len(self._free)
-        assert all(not self._used[page] for page in self._free)
-        assert sum(self._used) + len(self._free) == self.num_pages
+    def release(self, pages: Iterable[int]) -> None:
+        """One holder less for each page. Of those that become idle the first is evicted first: give
+        a sequence's pages last to first, since its later ones are of no use without the earlier."""
+        counts = self._counts
+        for page in pages:
+            assert counts[page], f"page {page} was freed twice"
+            counts[page] -= 1
+            if counts[page] == 0:
+                if self._is_kept[page]:
+                    self._idle[page] = None
+                else:
+                    self._empty.append(page)
+
+    def keep(self, page: int) -> None:
+        """The content of this held page is to be kept when nobody holds it."""
+        assert self._counts[page]
+        self._is_kept[page] = 1
+
+    def check_integrity(self, holders: Iterable[list[int]] | None = None) -> None:
+        """Asserts that every page is in one state; and that `holders`, the pages of each sequence,
+        are all who hold one."""
+        unheld = [*self._empty, *self._idle]
+        assert len(set(unheld)) == len(unheld) == self._counts.count(0)
+        assert all(self._counts[page] == 0 for page in unheld)
+        assert all(count >= 0 for count in self._counts)
+        assert all(self._is_kept[page] for page in self._idle)
+        assert not any(self._is_kept[page] for page in self._empty)
+        if holders is not None:
+            counts = [0] * self.num_pages
+            for pages in holders:
+                assert len(set(pages)) == len(pages), "a sequence holds a page once"
+                for page in pages:
+                    counts[page] += 1
+            assert counts == self._counts
+
+    def _evict(self, num_pages: int) -> None:
+        for _ in range(num_pages):
+            page, _ = self._idle.popitem(last=False)
+            self._is_kept[page] = 0
+            self._empty.append(page)
+            if self._on_evict is not None:
+                self._on_evict(page)

@@ -91,6 +91,11 @@ class NativeExecutor:
         page_bytes = self._kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
         return page_bytes * self._kv.num_pages // self._kv.num_tokens
 
+    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
+        """See Executor.copy_pages. Raises ValueError for a page that is not there; nothing is
+        copied then."""
+        self._model.copy_pages(np.array(pairs, dtype=np.int32).reshape(-1))
+
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
         or its pages; nothing is computed then."""

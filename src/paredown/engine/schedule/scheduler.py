@@ -1,20 +1,27 @@
 """Scheduler: which tokens of which requests the next step computes.
 
-One rule for prompts and generated tokens alike: a step has a budget of tokens; running requests,
-oldest first, then waiting ones, first come first served, take from it as many of their uncomputed
-tokens as are left. A long prompt is thereby cut into chunks, and a decode is a chunk of one.
+One rule for prompts, generated tokens and drafts alike: a step has a budget of tokens; running
+requests, in the order in which they started, then waiting ones, in the order of the policy, take
+from it as many of their uncomputed tokens as are left. A long prompt is thereby cut into chunks,
+and a decode is a chunk of one.
 
-Pages for all known tokens are taken when a request starts to run, one more whenever it grows into
-a new page. When none is free the newest running request is preempted: it gives up its pages, goes
-back to the head of the queue with its generated tokens and is computed again later. The oldest
-request can always have every page, so each step moves it on and no request waits for ever.
+A request that starts finds what it can of its tokens in the prefix cache and takes pages for all
+the others, one more whenever it grows into a new page. When none is free the running request of
+the worst rank is preempted: it gives up its pages, goes back to the queue with its generated tokens
+and is computed again later, as far as its pages are not in the cache any more. Ranks never change,
+so the running request of the best rank can always have every page, and each step moves it on.
 """
 
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import get_args
 
 from paredown.engine.memory.pages import PagePool
+from paredown.engine.memory.prefix_cache import PrefixCache
 from paredown.engine.request import FinishReason, Request
+from paredown.engine.schedule.policies.fair_shares import FairShares
+from paredown.engine.schedule.policies.table import POLICIES, PolicyName
+from paredown.engine.schedule.waiting_queue import WaitingQueue
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE
 
@@ -25,11 +32,17 @@ class QueueFullError(CapacityError):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """`max_step_tokens`: tokens computed in one step. A waiting request is not running yet."""
+    """`max_step_tokens`: tokens computed in one step. A waiting request is not running yet.
+
+    `fair_shares`: tenants are served alike, and the policy orders the requests of each.
+    """
 
     max_step_tokens: int = 512
     max_running: int = 64
     max_waiting: int = 256
+    policy: PolicyName = "first-come"
+    fair_shares: bool = False
+    prefix_cache: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_step_tokens", "max_running", "max_waiting"):
@@ -38,14 +51,32 @@ class ScheduleConfig:
                 raise ConfigError(
                     f"{name} must be a positive integer", seen=value, remedy="Use 1 or more."
                 )
+        if self.policy not in POLICIES:
+            raise ConfigError(
+                "there is no such policy",
+                seen=repr(self.policy),
+                remedy=f"Use one of {', '.join(get_args(PolicyName))}.",
+            )
 
 
 @dataclass(slots=True)
 class Chunk:
-    """`num_tokens` tokens of `request` from its `num_computed_tokens` on."""
+    """`num_tokens` tokens of `request` from its `num_computed_tokens` on, drafts included."""
 
     request: Request
     num_tokens: int
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """`page_copies`: (from, to), to be made in this order before anything is computed."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    page_copies: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(chunk.num_tokens for chunk in self.chunks)
 
 
 class Scheduler:
@@ -53,10 +84,18 @@ class Scheduler:
 
     def __init__(self, *, num_pages: int, max_positions: int, config: ScheduleConfig) -> None:
         self.config = config
-        self.pool = PagePool(num_pages)
+        self.cache = PrefixCache(num_pages)
+        self.pool = PagePool(num_pages, on_evict=self.cache.forget)
         self.max_positions = max_positions
-        self.waiting: deque[Request] = deque()
+        self._policy = policy = POLICIES[config.policy]
+        self._shares = None
+        if config.fair_shares:
+            self._shares = FairShares(lambda: policy.make_queue(self.cache))
+        self.waiting: WaitingQueue = self._shares or policy.make_queue(self.cache)
         self.running: list[Request] = []
+        self.num_preemptions = 0
+        # Free pages that were too few for the first of the queue; None when that is not known.
+        self._too_few_pages: int | None = None
 
     @property
     def num_unfinished(self) -> int:
@@ -100,27 +139,66 @@ class Scheduler:
                 remedy="Send the request again later, or raise max_waiting.",
             )
         request.max_total_tokens = min(request.max_total_tokens, self.max_tokens_per_request)
-        self.waiting.append(request)
+        request.rank = self._policy.rank(request)
+        self._push(request)
 
-    def schedule(self) -> list[Chunk]:
-        """The chunks of the next step; empty only when nothing is left to do."""
-        chunks: list[Chunk] = []
-        budget, was_preempted = self.config.max_step_tokens, False
-        running, index = self.running, 0
-        while index < len(running) and budget:
-            request = running[index]
-            index += 1
-            num_tokens = min(len(request.token_ids) - request.num_computed_tokens, budget)
-            while not self._grow(request) and len(running) > index:
-                self._preempt_newest()
-                was_preempted = True
-            if len(request.pages) * PAGE_SIZE >= request.num_computed_tokens + num_tokens:
-                chunks.append(Chunk(request, num_tokens))
-                budget -= num_tokens
-        # After a preemption the free pages are wanted by requests that already ran.
-        if not was_preempted:
-            self._admit(chunks, budget)
-        return chunks
+    def fork(self, parent: Request, child: Request) -> None:
+        """Adds a request that begins with the computed tokens of a running one and wants more: it
+        shares their pages, and whoever first writes into the last of them takes a copy. Where no
+        place is free it waits, beyond `max_waiting`, for it came in with its parent."""
+        num_computed = parent.num_computed_tokens
+        assert num_computed < child.num_tokens
+        assert child.token_ids[:num_computed] == parent.token_ids[:num_computed]
+        child.rank, child.max_total_tokens = parent.rank, parent.max_total_tokens
+        if not num_computed or len(self.running) >= self.config.max_running:
+            self._push(child)
+            return
+        child.pages = parent.pages[: -(-num_computed // PAGE_SIZE)]
+        child.num_computed_tokens = child.num_cached_tokens = num_computed
+        child.num_sealed_pages = parent.num_sealed_pages
+        self.pool.hold(child.pages)
+        self.running.append(child)
+
+    def schedule(self) -> StepPlan:
+        """The next step; without chunks only when nothing is left to do."""
+        plan, pool = StepPlan(), self.pool
+        budget, num_preemptions = self.config.max_step_tokens, self.num_preemptions
+        num_behind, is_short = len(self.running), False
+        for request in tuple(self.running):
+            if budget <= 0:
+                break
+            num_behind -= 1
+            if not request.pages:  # preempted for one before it
+                continue
+            num_certain, computed = len(request.token_ids), request.num_computed_tokens
+            if (
+                num_certain > len(request.pages) * PAGE_SIZE
+                or (computed % PAGE_SIZE and pool.is_shared(request.pages[computed // PAGE_SIZE]))
+            ) and not self._take_pages(request, plan):
+                is_short = True
+                continue
+            if self.num_preemptions != num_preemptions:
+                budget = self.config.max_step_tokens - plan.num_tokens
+            num_tokens = min(num_certain - computed, budget)
+            if request.draft_token_ids:
+                # Each request behind this one gets a token before this one gets a draft.
+                num_tokens += self._fit_drafts(request, budget - num_tokens - num_behind, plan)
+            plan.chunks.append(Chunk(request, num_tokens))
+            budget -= num_tokens
+        # What pages are free now are wanted by requests that already ran.
+        if not is_short and self.num_preemptions == num_preemptions:
+            self._admit(plan, budget)
+        return plan
+
+    def advance(self, request: Request, num_tokens: int) -> None:
+        """Notes that `num_tokens` more of `token_ids` are computed: those of a chunk, drafts apart,
+        and after them the drafts that were accepted and are certain now."""
+        request.num_computed_tokens += num_tokens
+        assert request.num_computed_tokens <= len(request.token_ids)
+        if self._shares is not None:
+            self._shares.charge(request, num_tokens)
+        if request.num_computed_tokens // PAGE_SIZE > request.num_sealed_pages:
+            self._seal(request)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """Takes a live request out and frees its pages."""
@@ -131,52 +209,156 @@ class Scheduler:
             self._release(request)
         else:
             self.waiting.remove(request)
+        self._too_few_pages = None
 
     def check_integrity(self) -> None:
-        """Asserts the invariants: pages have one owner, order is kept, nobody is lost."""
-        self.pool.check_integrity()
-        owned = [page for request in self.running for page in request.pages]
-        assert len(set(owned)) == len(owned) == self.pool.num_pages - self.pool.num_free
-        ids = [request.id for request in [*self.running, *self.waiting]]
-        assert ids == sorted(set(ids)), "first come, first served"
+        """Asserts the invariants: pages are counted right and hold what the cache says, limits are
+        kept, nobody is lost."""
+        self.pool.check_integrity(request.pages for request in self.running)
+        self.cache.check_integrity()
+        alive = [*self.running, *self.waiting]
+        assert len({request.id for request in alive}) == len(alive) == self.num_unfinished
+        assert len(self.running) <= self.config.max_running
         for request in self.waiting:
             assert not request.pages
-            assert request.num_computed_tokens == 0
-        for request in [*self.running, *self.waiting]:
+            assert request.num_computed_tokens == request.num_sealed_pages == 0
+        for request in alive:
             assert request.finish_reason is None
-            assert request.num_computed_tokens < request.num_tokens < request.max_total_tokens
+            assert request.num_computed_tokens < request.num_tokens
+            assert request.num_wanted_tokens < request.max_total_tokens
         for request in self.running:
             assert request.num_computed_tokens <= len(request.pages) * PAGE_SIZE
-        assert len(self.running) <= self.config.max_running
+            assert request.num_sealed_pages == request.num_computed_tokens // PAGE_SIZE
+            if self.config.prefix_cache:
+                content, num_sealed = request.page_content, request.num_sealed_pages
+                known = self.cache.find(request.service.salt, content, num_sealed)
+                assert known == request.pages[:num_sealed]
 
-    def _grow(self, request: Request) -> bool:
-        """Makes the pages of a running request cover all its tokens; False when none is free."""
-        missing = -(-len(request.token_ids) // PAGE_SIZE) - len(request.pages)
-        if missing <= 0:
-            return True
-        pages = self.pool.allocate(missing)
-        if pages is None:
+    def _push(self, request: Request) -> None:
+        self.waiting.push(request)
+        self._too_few_pages = None
+
+    def _admit(self, plan: StepPlan, budget: int) -> None:
+        while budget > 0 and self.waiting:
+            if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
+                return
+            request = self.waiting.first()
+            has_place = len(self.running) < self.config.max_running
+            if has_place and self._start(request):
+                self.waiting.remove(request)
+                self.running.append(request)
+                num_tokens = min(request.num_tokens - request.num_computed_tokens, budget)
+                plan.chunks.append(Chunk(request, num_tokens))
+                budget -= num_tokens
+            elif self._preempt_for(request, plan, has_place=has_place):
+                budget = self.config.max_step_tokens - plan.num_tokens
+            else:
+                self._too_few_pages = self.pool.num_free if has_place else None
+                return
+
+    def _start(self, request: Request) -> bool:
+        """Gives a request its pages, those with its first tokens in them first. The last token is
+        computed in any case, for its logits. False, and nothing done, when too few are free."""
+        num_tokens, pages = request.num_tokens, list[int]()
+        if self.config.prefix_cache:
+            max_pages = (num_tokens - 1) // PAGE_SIZE
+            pages = self.cache.find(request.service.salt, request.page_content, max_pages)
+        self.pool.hold(pages)
+        fresh = self.pool.allocate(-(-num_tokens // PAGE_SIZE) - len(pages))
+        if fresh is None:
+            self.pool.release(reversed(pages))
             return False
-        request.pages += pages
+        request.num_sealed_pages = len(pages)
+        request.num_computed_tokens = len(pages) * PAGE_SIZE
+        request.pages = pages + fresh
+        if self.config.prefix_cache:
+            self.cache.stats.note(num_tokens, request.num_computed_tokens)
+        if not request.num_preemptions:
+            request.num_cached_tokens = request.num_computed_tokens
         return True
 
-    def _preempt_newest(self) -> None:
-        request = self.running.pop()
+    def _take_pages(self, request: Request, plan: StepPlan) -> bool:
+        """Makes the pages of a running request cover its certain tokens and be its own where it
+        will write; preempts requests of worse rank for that. False where there is none."""
+        while not self._grow(request, request.num_tokens, plan):
+            victim = max(self.running, key=_rank)
+            if victim is request:
+                return False
+            self._preempt(victim, plan)
+        return True
+
+    def _grow(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
+        """Takes what pages `num_tokens` ask for and, where the next token goes into a shared page,
+        one for a copy of it. False, and nothing done, when too few are free."""
+        pages, index = request.pages, request.num_computed_tokens // PAGE_SIZE
+        num_missing = max(-(-num_tokens // PAGE_SIZE) - len(pages), 0)
+        is_copied = index < len(pages) and self.pool.is_shared(pages[index])
+        fresh = self.pool.allocate(num_missing + is_copied)
+        if fresh is None:
+            return False
+        if is_copied:
+            page = fresh.pop()
+            plan.page_copies.append((pages[index], page))
+            self.pool.release([pages[index]])
+            pages[index] = page
+        pages += fresh
+        return True
+
+    def _fit_drafts(self, request: Request, room: int, plan: StepPlan) -> int:
+        """Drops the drafts that have no room in the step or no free page, from the last on; returns
+        how many are left. They take no page from anyone."""
+        drafts, num_certain = request.draft_token_ids, request.num_tokens
+        del drafts[max(room, 0) :]
+        if not self._grow(request, num_certain + len(drafts), plan):
+            del drafts[max(len(request.pages) * PAGE_SIZE - num_certain, 0) :]
+        return len(drafts)
+
+    def _preempt_for(self, request: Request, plan: StepPlan, *, has_place: bool) -> bool:
+        """Preempts the running request of the worst rank for a waiting one of a better rank, where
+        the policy says so and enough pages would become free."""
+        if not self._policy.preempts or self._shares is not None:
+            return False
+        worse = [one for one in self.running if _rank(one) > _rank(request)]
+        num_pages = self.pool.num_free + sum(len(one.pages) for one in worse)
+        if not worse or (has_place and num_pages * PAGE_SIZE < request.num_tokens):
+            return False
+        self._preempt(max(worse, key=_rank), plan)
+        return True
+
+    def _preempt(self, request: Request, plan: StepPlan) -> None:
+        """Back to the queue, and out of the step where it was in it already."""
+        plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not request]
+        self.running.remove(request)
         self._release(request)
         request.num_computed_tokens = 0
+        request.draft_token_ids.clear()
         request.num_preemptions += 1
-        self.waiting.appendleft(request)
+        self.num_preemptions += 1
+        self._push(request)
 
     def _release(self, request: Request) -> None:
-        self.pool.free(request.pages)
+        self.pool.release(reversed(request.pages))
         request.pages = []
+        request.num_sealed_pages = 0
 
-    def _admit(self, chunks: list[Chunk], budget: int) -> None:
-        while self.waiting and budget and len(self.running) < self.config.max_running:
-            request = self.waiting[0]
-            if not self._grow(request):
-                return
-            self.running.append(self.waiting.popleft())
-            num_tokens = min(request.num_tokens, budget)
-            chunks.append(Chunk(request, num_tokens))
-            budget -= num_tokens
+    def _seal(self, request: Request) -> None:
+        """Puts the pages that are full now into the cache; where it has the same already, from
+        another request, that page takes the place of this one's."""
+        start, pages = request.num_sealed_pages, request.pages
+        request.num_sealed_pages = end = request.num_computed_tokens // PAGE_SIZE
+        if not self.config.prefix_cache:
+            return
+        parent: Hashable = self.cache.node(pages[start - 1]) if start else request.service.salt
+        for index in range(start, end):
+            page = pages[index]
+            pages[index] = known = self.cache.add(parent, request.page_content(index), page)
+            if known == page:
+                self.pool.keep(page)
+            else:
+                self.pool.hold([known])
+                self.pool.release([page])
+            parent = self.cache.node(known)
+
+
+def _rank(request: Request) -> tuple[float, int]:
+    return request.rank, request.id

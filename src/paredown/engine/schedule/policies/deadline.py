@@ -1,0 +1,15 @@
+"""Earliest deadline first (Liu and Layland 1973).
+
+Bound: a request is overtaken only by requests that arrive before its own deadline.
+"""
+
+from paredown.engine.request import Request
+
+# Of a request that names none.
+DEFAULT_DEADLINE_S = 60.0
+
+
+def deadline(request: Request) -> float:
+    """The time by which it is to be started."""
+    deadline_s = request.service.deadline_s
+    return request.arrival_s + (DEFAULT_DEADLINE_S if deadline_s is None else deadline_s)

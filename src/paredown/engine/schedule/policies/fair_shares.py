@@ -1,0 +1,82 @@
+"""Fair shares between tenants: the Virtual Token Counter (Sheng et al., Fairness in Serving Large
+Language Models, OSDI 2024, algorithm 2). The next request is one of the tenant that has been served
+least; among a tenant's own the policy decides.
+
+Bound (theorem 4.3 there): between two tenants that have requests waiting all the time, the service
+differs by at most 2 * max(longest prompt, GENERATED_WEIGHT * tokens that fit in all pages).
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from paredown.engine.request import Request
+from paredown.engine.schedule.waiting_queue import WaitingQueue
+
+# A computed token of a prompt counts 1, a generated one this much, as in the paper.
+GENERATED_WEIGHT = 2
+_MAX_IDLE_TENANTS = 1024
+
+
+class FairShares:
+    """Implements WaitingQueue over one queue per tenant. Tokens found in the prefix cache cost
+    nothing."""
+
+    def __init__(self, make_queue: Callable[[], WaitingQueue]) -> None:
+        self._make_queue = make_queue
+        self._queues: dict[str, WaitingQueue] = {}
+        # Service received, by tenant; one who is not in it has received `_level`.
+        self._served: dict[str, float] = {}
+        self._level = 0.0
+        self._num_waiting = 0
+
+    def __len__(self) -> int:
+        return self._num_waiting
+
+    def __iter__(self) -> Iterator[Request]:
+        return chain.from_iterable(self._queues.values())
+
+    def push(self, request: Request) -> None:
+        tenant = request.service.tenant
+        queue = self._queues.get(tenant)
+        if queue is None:
+            self._join(tenant)
+            queue = self._queues[tenant] = self._make_queue()
+        queue.push(request)
+        self._num_waiting += 1
+
+    def first(self) -> Request:
+        return self._queues[min(self._queues, key=self._served.__getitem__)].first()
+
+    def remove(self, request: Request) -> None:
+        tenant = request.service.tenant
+        queue = self._queues[tenant]
+        queue.remove(request)
+        self._num_waiting -= 1
+        if not queue:
+            del self._queues[tenant]
+            if not self._queues:
+                self._level = max(self._level, self._served[tenant])
+
+    def charge(self, request: Request, num_tokens: int) -> None:
+        """`num_tokens` more of the request have been computed."""
+        is_generated = request.num_computed_tokens > request.num_prompt_tokens
+        cost = num_tokens * GENERATED_WEIGHT if is_generated else num_tokens
+        tenant = request.service.tenant
+        self._served[tenant] = self._served.get(tenant, self._level) + cost
+
+    def served(self, tenant: str) -> float:
+        """Weighted tokens; a tenant that was away is not owed what it did not ask for."""
+        return self._served.get(tenant, self._level)
+
+    def _join(self, tenant: str) -> None:
+        """A tenant without waiting requests has one: it starts at the least served of the others,
+        or at the last who left."""
+        if self._queues:
+            self._level = max(self._level, min(map(self._served.__getitem__, self._queues)))
+        self._served[tenant] = max(self._level, self._served.get(tenant, self._level))
+        if len(self._served) > _MAX_IDLE_TENANTS + 2 * len(self._queues):
+            self._served = {
+                one: served
+                for one, served in self._served.items()
+                if served > self._level or one in self._queues or one == tenant
+            }

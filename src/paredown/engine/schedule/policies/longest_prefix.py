@@ -1,0 +1,73 @@
+"""Longest prefix match: who finds most of its tokens in the prefix cache goes first (SGLang's
+"lpm"), before that prefix is evicted. A full match is worth a time of waiting, and only the oldest
+requests are looked at.
+
+Bound: a request is overtaken only by requests that arrive less than FULL_MATCH_S after it.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+from paredown.engine.memory.prefix_cache import PrefixCache
+from paredown.engine.request import Request
+from paredown.spec.kv import PAGE_SIZE
+
+FULL_MATCH_S = 10.0
+WINDOW = 64
+
+
+@dataclass(slots=True)
+class _Match:
+    """The prefix that was found when it was last looked for, and the content of the next page."""
+
+    num_pages: int
+    page: int
+    parent: Hashable
+    content: Hashable
+
+
+class LongestPrefixQueue:
+    """Implements WaitingQueue. What is looked up again for a request is one page, not its prefix:
+    as long as the end of a chain is cached, so is all before it."""
+
+    def __init__(self, cache: PrefixCache) -> None:
+        self._cache = cache
+        self._order: list[tuple[int, Request]] = []
+        self._matches: dict[int, _Match] = {}
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Request]:
+        return (request for _, request in self._order)
+
+    def push(self, request: Request) -> None:
+        insort(self._order, (request.id, request))
+
+    def first(self) -> Request:
+        return min(self._order[:WINDOW], key=self._key)[1]
+
+    def remove(self, request: Request) -> None:
+        del self._order[bisect_left(self._order, request.id, key=lambda entry: entry[0])]
+        self._matches.pop(request.id, None)
+
+    def _key(self, entry: tuple[int, Request]) -> tuple[float, int]:
+        request = entry[1]
+        share = self._num_matched_pages(request) * PAGE_SIZE / len(request.token_ids)
+        return request.arrival_s - FULL_MATCH_S * share, request.id
+
+    def _num_matched_pages(self, request: Request) -> int:
+        match = self._matches.get(request.id)
+        if match is None or (match.num_pages and self._cache.node(match.page) != match.parent):
+            match = _Match(0, -1, request.service.salt, request.page_content(0))
+            self._matches[request.id] = match
+        max_pages = (len(request.token_ids) - 1) // PAGE_SIZE
+        while match.num_pages < max_pages:
+            page = self._cache.child(match.parent, match.content)
+            if page is None:
+                break
+            match.num_pages += 1
+            match.page, match.parent = page, self._cache.node(page)
+            match.content = request.page_content(match.num_pages)
+        return match.num_pages

@@ -1,0 +1,34 @@
+"""The policies by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from paredown.engine.memory.prefix_cache import PrefixCache
+from paredown.engine.request import Request
+from paredown.engine.schedule.policies.deadline import deadline
+from paredown.engine.schedule.policies.first_come import first_come
+from paredown.engine.schedule.policies.longest_prefix import LongestPrefixQueue
+from paredown.engine.schedule.policies.priority import priority
+from paredown.engine.schedule.waiting_queue import RankedQueue, WaitingQueue
+
+PolicyName = Literal["first-come", "priority", "deadline", "longest-prefix"]
+POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`rank`: the request of smallest (rank, id) keeps its pages longest. `preempts`: a waiting
+    request takes pages from running ones of larger rank. `make_queue`: by rank, or otherwise."""
+
+    rank: Callable[[Request], float]
+    preempts: bool
+    make_queue: Callable[[PrefixCache], WaitingQueue]
+
+
+POLICIES: dict[PolicyName, Policy] = {
+    "first-come": Policy(first_come, False, lambda cache: RankedQueue()),
+    "priority": Policy(priority, True, lambda cache: RankedQueue()),
+    "deadline": Policy(deadline, True, lambda cache: RankedQueue()),
+    "longest-prefix": Policy(first_come, False, LongestPrefixQueue),
+}

@@ -1,0 +1,59 @@
+"""Service: for whom a request is served, and how urgently. Nothing of it changes an answer."""
+
+import math
+from dataclasses import dataclass
+
+from paredown.engine.sampling.sampling_params import ParameterError
+
+MAX_NAME_CHARS = 256
+MAX_PRIORITY = 10
+MAX_DEADLINE_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Checked when made. Raises ParameterError with the field, the value and the remedy.
+
+    `tenant` names who shares the machine with others (fair shares). `priority` goes from -10 to 10,
+    larger ones first (policy "priority"). `deadline_s`: seconds after its arrival in which the
+    request is to be started (policy "deadline"); None asks for nothing. Only requests of
+    the same `cache_salt` share cached prefixes, so that nobody learns from the time of an answer
+    what others asked; None is the tenant's own.
+    """
+
+    tenant: str = ""
+    priority: int = 0
+    deadline_s: float | None = None
+    cache_salt: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("tenant", "cache_salt"):
+            name = getattr(self, field)
+            if not (name is None and field == "cache_salt") and not (
+                isinstance(name, str) and len(name) <= MAX_NAME_CHARS
+            ):
+                raise ParameterError(
+                    field, seen=repr(name)[:80], remedy=f"Use at most {MAX_NAME_CHARS} characters."
+                )
+        priority, deadline_s = self.priority, self.deadline_s
+        if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+            raise ParameterError(
+                "priority",
+                seen=repr(priority)[:80],
+                remedy=f"Use an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}.",
+            )
+        if deadline_s is not None and (
+            type(deadline_s) not in (int, float)
+            or not math.isfinite(deadline_s)
+            or not 0 < deadline_s <= MAX_DEADLINE_S
+        ):
+            raise ParameterError(
+                "deadline_s",
+                seen=repr(deadline_s)[:80],
+                remedy=f"Use seconds above 0 and at most {MAX_DEADLINE_S:.0f}.",
+            )
+
+    @property
+    def salt(self) -> str:
+        """A tenant's own salt is none that another can name."""
+        return f"tenant {self.tenant}" if self.cache_salt is None else f"salt {self.cache_salt}"

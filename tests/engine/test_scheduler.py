@@ -1,0 +1,362 @@
+"""The scheduler against the toy model, through random operations: whatever is shared, copied,
+preempted, evicted, forked or drafted, every row of logits is that of its sequence alone."""
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.request import Request
+from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
+from paredown.engine.schedule.policies.table import POLICY_NAMES
+from paredown.engine.schedule.scheduler import ScheduleConfig, Scheduler
+from paredown.engine.schedule.service import Service
+from paredown.errors import ConfigError
+from paredown.spec.kv import PAGE_SIZE
+from toy_executor import ToyExecutor, reference_logits, toy_spec
+
+VOCAB_SIZE = 64
+MAX_POSITIONS = 96
+SPEC = toy_spec(vocab_size=VOCAB_SIZE, max_positions=MAX_POSITIONS)
+# Prompts are the beginning of one of these and an end of their own.
+PREFIXES = [[7] * 80, [9, 8] * 40, list(range(60)) + [1] * 20]
+
+
+class Driver:
+    """A small engine: the next token is the likeliest, shifted by the request's own number."""
+
+    def __init__(self, *, num_pages: int, config: ScheduleConfig) -> None:
+        self.executor = ToyExecutor(num_pages=num_pages, spec=SPEC)
+        self.scheduler = Scheduler(num_pages=num_pages, max_positions=MAX_POSITIONS, config=config)
+        self.alive: dict[int, Request] = {}
+        self.num_made = 0
+        self.now_s = 0.0
+        self.finished: list[Request] = []
+
+    def make(self, token_ids: list[int], max_tokens: int, service: Service) -> Request:
+        self.num_made += 1
+        return Request(
+            id=self.num_made,
+            params=SamplingParams(),
+            num_prompt_tokens=len(token_ids),
+            token_ids=list(token_ids),
+            max_total_tokens=len(token_ids) + max_tokens,
+            service=service,
+            arrival_s=self.now_s,
+        )
+
+    def submit(
+        self, token_ids: list[int], max_tokens: int = 4, service: Service | None = None
+    ) -> Request:
+        request = self.make(token_ids, max_tokens, Service() if service is None else service)
+        self.scheduler.submit(request)
+        self.alive[request.id] = request
+        return request
+
+    def fork(self, parent: Request, token_id: int) -> Request:
+        child = self.make(parent.token_ids[: parent.num_computed_tokens], 0, parent.service)
+        child.token_ids.append(token_id)
+        self.scheduler.fork(parent, child)
+        self.alive[child.id] = child
+        return child
+
+    def cancel(self, request: Request) -> None:
+        self.scheduler.finish(request, "cancelled")
+        del self.alive[request.id]
+
+    def step(self) -> list[Request]:
+        """Returns the requests that were computed."""
+        plan = self.scheduler.schedule()
+        assert plan.chunks or not self.alive
+        assert plan.num_tokens <= self.scheduler.config.max_step_tokens
+        self.executor.copy_pages(plan.page_copies)
+        slices = []
+        for chunk in plan.chunks:
+            one, start = chunk.request, chunk.request.num_computed_tokens
+            wanted = one.token_ids + one.draft_token_ids
+            end = start + chunk.num_tokens
+            self._check_pages_are_its_own(one, start, end)
+            num_logits = 1 + len(one.draft_token_ids) if end == len(wanted) else 0
+            slices.append(
+                SequenceSlice(
+                    token_ids=wanted[start:end], start=start, pages=one.pages, num_logits=num_logits
+                )
+            )
+        logits = iter(self.executor.step(slices))
+        for chunk, part in zip(plan.chunks, slices, strict=True):
+            rows = [next(logits) for _ in range(part.num_logits)]
+            self._take(chunk.request, chunk.num_tokens, rows)
+        assert next(logits, None) is None
+        return [chunk.request for chunk in plan.chunks]
+
+    def _take(self, one: Request, num_tokens: int, rows: list[np.ndarray]) -> None:
+        drafts = one.draft_token_ids
+        self.scheduler.advance(one, num_tokens - len(drafts))
+        for row in rows:
+            assert np.array_equal(row, reference_logits(one.token_ids, VOCAB_SIZE))
+            token_id = int(np.argmax(row) + one.id) % VOCAB_SIZE
+            one.token_ids.append(token_id)
+            if len(one.token_ids) >= one.max_total_tokens:
+                self.scheduler.finish(one, "length")
+                self.finished.append(self.alive.pop(one.id))
+                return
+            if not drafts or drafts.pop(0) != token_id:
+                break
+            self.scheduler.advance(one, 1)
+        drafts.clear()
+
+    def _check_pages_are_its_own(self, one: Request, start: int, end: int) -> None:
+        for page in one.pages[start // PAGE_SIZE : -(-end // PAGE_SIZE)]:
+            assert not self.scheduler.pool.is_shared(page)
+
+    def run_to_end(self, max_steps: int = 5000) -> None:
+        for _ in range(max_steps):
+            if not self.alive:
+                return
+            self.step()
+            self.scheduler.check_integrity()
+        raise AssertionError("it does not come to an end")
+
+
+SERVICES = st.builds(
+    Service,
+    tenant=st.sampled_from(["", "a", "b"]),
+    priority=st.sampled_from([-10, 0, 3]),
+    deadline_s=st.sampled_from([None, 0.5, 90.0]),
+    cache_salt=st.sampled_from([None, "s"]),
+)
+CONFIGS = st.builds(
+    ScheduleConfig,
+    max_step_tokens=st.sampled_from([1, 5, 16, 64, 512]),
+    max_running=st.sampled_from([1, 2, 8]),
+    max_waiting=st.just(1000),
+    policy=st.sampled_from(POLICY_NAMES),
+    fair_shares=st.booleans(),
+    prefix_cache=st.sampled_from([True, True, False]),
+)
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    @initialize(num_pages=st.integers(4, 14), config=CONFIGS)
+    def start(self, num_pages, config):
+        self.driver = Driver(num_pages=num_pages, config=config)
+        # Every prefix that was computed, by salt: nothing else may be found in the cache.
+        self.computed: set[tuple[str, tuple[int, ...]]] = set()
+
+    @property
+    def scheduler(self):
+        return self.driver.scheduler
+
+    @rule(
+        prefix=st.sampled_from(PREFIXES),
+        num_shared=st.integers(0, 50),
+        own=st.lists(st.integers(0, VOCAB_SIZE - 1), max_size=6),
+        max_tokens=st.integers(1, 30),
+        service=SERVICES,
+        wait_s=st.sampled_from([0.0, 0.1, 20.0]),
+    )
+    def submit(self, prefix, num_shared, own, max_tokens, service, wait_s):
+        self.driver.now_s += wait_s
+        self.driver.submit(prefix[:num_shared] + own or [3], max_tokens, service)
+
+    @rule(number=st.integers(1, 6))
+    def step(self, number):
+        for _ in range(number):
+            self.note()
+            self.driver.step()
+            self.scheduler.check_integrity()
+
+    @precondition(lambda self: self.driver.alive)
+    @rule(number=st.integers(0, 50))
+    def cancel(self, number):
+        alive = list(self.driver.alive.values())
+        self.driver.cancel(alive[number % len(alive)])
+
+    @precondition(lambda self: self.forkable)
+    @rule(number=st.integers(0, 50), token_id=st.integers(0, VOCAB_SIZE - 1))
+    def fork(self, number, token_id):
+        self.note()
+        parents = self.forkable
+        self.driver.fork(parents[number % len(parents)], token_id)
+
+    @precondition(lambda self: self.scheduler.running)
+    @rule(number=st.integers(0, 50), is_right=st.booleans(), length=st.integers(1, 20))
+    def draft(self, number, is_right, length):
+        running = self.scheduler.running
+        one = running[number % len(running)]
+        one.draft_token_ids, tokens = [], list(one.token_ids)
+        for _ in range(min(length, one.max_total_tokens - one.num_tokens - 1)):
+            guess = int(np.argmax(reference_logits(tokens, VOCAB_SIZE)) + one.id) % VOCAB_SIZE
+            tokens.append(guess if is_right else 0)
+            one.draft_token_ids.append(tokens[-1])
+
+    @property
+    def forkable(self):
+        return [one for one in self.scheduler.running if one.num_computed_tokens]
+
+    def note(self):
+        for one in self.driver.alive.values():
+            for end in range(PAGE_SIZE, len(one.token_ids) + 1, PAGE_SIZE):
+                self.computed.add((one.service.salt, tuple(one.token_ids[:end])))
+
+    @invariant()
+    def nothing_is_broken(self):
+        if not hasattr(self, "driver"):
+            return
+        self.scheduler.check_integrity()
+        pool, cache = self.scheduler.pool, self.scheduler.cache
+        # A chain is given up from its end.
+        idle = {cache.node(page): place for place, page in enumerate(pool._idle)}
+        for page in pool._idle:
+            parent = cache._keys[page][0]
+            assert parent not in idle or idle[cache.node(page)] < idle[parent]
+
+    @invariant()
+    def only_what_was_computed_under_the_same_salt_is_found(self):
+        if not hasattr(self, "driver"):
+            return
+        self.note()
+        for one in self.scheduler.running:
+            assert one.num_cached_tokens < one.num_tokens
+            num_whole = one.num_cached_tokens // PAGE_SIZE * PAGE_SIZE
+            prefix = tuple(one.token_ids[:num_whole])
+            assert not prefix or (one.service.salt, prefix) in self.computed
+
+    def teardown(self):
+        if hasattr(self, "driver"):
+            self.driver.run_to_end()
+            assert self.scheduler.pool.num_free == self.scheduler.pool.num_pages
+
+
+TestSchedulerMachine = SchedulerMachine.TestCase
+TestSchedulerMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+def test_a_repeated_prompt_computes_its_last_page_only():
+    driver = Driver(num_pages=32, config=ScheduleConfig())
+    cold = driver.submit([5] * 64)
+    driver.run_to_end()
+    warm = driver.submit([5] * 64)
+    plan = driver.scheduler.schedule()
+    assert [chunk.num_tokens for chunk in plan.chunks] == [16]
+    assert (cold.num_cached_tokens, warm.num_cached_tokens) == (0, 48)
+    stats = driver.scheduler.cache.stats
+    assert (stats.num_queries, stats.num_hits) == (2, 1)
+    assert (stats.num_queried_tokens, stats.num_hit_tokens) == (128, 48)
+
+
+def test_other_salts_and_no_cache_find_nothing():
+    for config, service in (
+        (ScheduleConfig(), Service(cache_salt="other")),
+        (ScheduleConfig(), Service(tenant="other")),
+        (ScheduleConfig(prefix_cache=False), Service()),
+    ):
+        driver = Driver(num_pages=32, config=config)
+        driver.submit([5] * 64)
+        driver.run_to_end()
+        request = driver.submit([5] * 64, service=service)
+        driver.step()
+        assert request.num_cached_tokens == 0
+    assert driver.scheduler.pool.num_idle == 0
+
+
+def test_a_tenants_own_salt_cannot_be_named_by_another():
+    assert Service(tenant="a").salt != Service(cache_salt="a").salt
+    assert Service(tenant="a").salt != Service(tenant="b", cache_salt="a").salt
+    assert Service(cache_salt="x").salt == Service(tenant="b", cache_salt="x").salt
+
+
+def test_a_preempted_request_finds_its_own_pages_again():
+    driver = Driver(num_pages=12, config=ScheduleConfig())
+    request = driver.submit([5] * 60, 20)
+    driver.step()
+    driver.step()
+    plan = driver.scheduler.schedule()
+    driver.scheduler._preempt(request, plan)
+    assert (request.num_computed_tokens, plan.chunks) == (0, [])
+    chunks = driver.scheduler.schedule().chunks
+    assert [(one.request, one.num_tokens) for one in chunks] == [(request, 62 - 48)]
+    assert request.num_cached_tokens == 0
+
+
+def test_the_same_prompt_computed_twice_at_once_is_kept_once():
+    driver = Driver(num_pages=32, config=ScheduleConfig())
+    first, second = driver.submit([5] * 40, 8), driver.submit([5] * 40, 8)
+    driver.step()
+    assert first.pages[:2] == second.pages[:2]
+    assert first.pages[2] != second.pages[2]
+    assert driver.scheduler.pool.num_free == 32 - 4
+    driver.run_to_end()
+
+
+def test_forks_share_pages_until_they_write():
+    driver = Driver(num_pages=32, config=ScheduleConfig())
+    parent = driver.submit([5] * 40, 8)
+    driver.step()
+    children = [driver.fork(parent, token_id) for token_id in (1, 2)]
+    assert driver.scheduler.pool.num_free == 32 - 3
+    plan = driver.scheduler.schedule()
+    shared = children[0].pages[:2]
+    assert [one.pages[:2] for one in (parent, *children)] == [shared] * 3
+    assert len({one.pages[2] for one in (parent, *children)}) == 3
+    # The last to write finds itself alone.
+    assert [target for _, target in plan.page_copies] == [parent.pages[2], children[0].pages[2]]
+    assert driver.scheduler.pool.num_free == 32 - 5
+
+
+def test_a_fork_without_a_place_waits_and_finds_the_full_pages():
+    driver = Driver(num_pages=32, config=ScheduleConfig(max_running=1))
+    parent = driver.submit([5] * 40, 4)
+    driver.step()
+    child = driver.fork(parent, 9)
+    assert list(driver.scheduler.waiting) == [child]
+    driver.run_to_end()
+    assert child.num_cached_tokens == 32
+
+
+def test_drafts_that_are_right_are_taken_over():
+    driver = Driver(num_pages=32, config=ScheduleConfig())
+    one = driver.submit([5] * 14, 30)
+    driver.step()
+    tokens = list(one.token_ids)
+    for _ in range(20):
+        likeliest = np.argmax(reference_logits(tokens, VOCAB_SIZE))
+        tokens.append(int(likeliest + one.id) % VOCAB_SIZE)
+    one.draft_token_ids = tokens[15:]
+    driver.step()
+    assert one.token_ids[: len(tokens)] == tokens
+    assert one.num_tokens == len(tokens) + 1
+    assert one.num_sealed_pages == 2
+    driver.run_to_end()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tenant", None),
+        ("tenant", "x" * 257),
+        ("cache_salt", 5),
+        ("cache_salt", "x" * 257),
+        ("priority", 11),
+        ("priority", -11),
+        ("priority", 1.0),
+        ("priority", True),
+        ("deadline_s", 0),
+        ("deadline_s", float("nan")),
+        ("deadline_s", float("inf")),
+        ("deadline_s", 3601),
+        ("deadline_s", True),
+        ("deadline_s", "1"),
+    ],
+)
+def test_a_senseless_service_is_refused(field, value):
+    with pytest.raises(ParameterError, match=field) as caught:
+        Service(**{field: value})
+    assert caught.value.field == field
+
+
+def test_a_policy_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match="first-come, priority, deadline, longest-prefix"):
+        ScheduleConfig(policy="lifo")
