@@ -120,8 +120,7 @@ def measure_sensitivity(
         others = {name: values for name, values in rounded.items() if name not in own}
         variants.append(Variant(weights=others))
     num_of_weights = len(variants)
-    if grid is not None:
-        variants += point_variants(decoder.spec, grid)
+    variants += [] if grid is None else point_variants(decoder.spec, grid)
     qualities, plain = measure_variants(decoder, variants, text, on_progress=on_progress)
     plain.require_numbers(str(checkpoint.path))
     for quality in qualities:
