@@ -7,117 +7,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.request import Request
-from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
+from paredown.engine.sampling.sampling_params import ParameterError
 from paredown.engine.schedule.policies.table import POLICY_NAMES
-from paredown.engine.schedule.scheduler import ScheduleConfig, Scheduler
+from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.schedule.service import Service
 from paredown.errors import ConfigError
 from paredown.spec.kv import PAGE_SIZE
-from toy_executor import ToyExecutor, reference_logits, toy_spec
+from scheduler_driver import VOCAB_SIZE, SchedulerDriver
+from toy_executor import reference_logits
 
-VOCAB_SIZE = 64
-MAX_POSITIONS = 96
-SPEC = toy_spec(vocab_size=VOCAB_SIZE, max_positions=MAX_POSITIONS)
 # Prompts are the beginning of one of these and an end of their own.
 PREFIXES = [[7] * 80, [9, 8] * 40, list(range(60)) + [1] * 20]
-
-
-class Driver:
-    """A small engine: the next token is the likeliest, shifted by the request's own number."""
-
-    def __init__(self, *, num_pages: int, config: ScheduleConfig) -> None:
-        self.executor = ToyExecutor(num_pages=num_pages, spec=SPEC)
-        self.scheduler = Scheduler(num_pages=num_pages, max_positions=MAX_POSITIONS, config=config)
-        self.alive: dict[int, Request] = {}
-        self.num_made = 0
-        self.now_s = 0.0
-        self.finished: list[Request] = []
-
-    def make(self, token_ids: list[int], max_tokens: int, service: Service) -> Request:
-        self.num_made += 1
-        return Request(
-            id=self.num_made,
-            params=SamplingParams(),
-            num_prompt_tokens=len(token_ids),
-            token_ids=list(token_ids),
-            max_total_tokens=len(token_ids) + max_tokens,
-            service=service,
-            arrival_s=self.now_s,
-        )
-
-    def submit(
-        self, token_ids: list[int], max_tokens: int = 4, service: Service | None = None
-    ) -> Request:
-        request = self.make(token_ids, max_tokens, Service() if service is None else service)
-        self.scheduler.submit(request)
-        self.alive[request.id] = request
-        return request
-
-    def fork(self, parent: Request, token_id: int) -> Request:
-        child = self.make(parent.token_ids[: parent.num_computed_tokens], 0, parent.service)
-        child.token_ids.append(token_id)
-        self.scheduler.fork(parent, child)
-        self.alive[child.id] = child
-        return child
-
-    def cancel(self, request: Request) -> None:
-        self.scheduler.finish(request, "cancelled")
-        del self.alive[request.id]
-
-    def step(self) -> list[Request]:
-        """Returns the requests that were computed."""
-        plan = self.scheduler.schedule()
-        assert plan.chunks or not self.alive
-        assert plan.num_tokens <= self.scheduler.config.max_step_tokens
-        self.executor.copy_pages(plan.page_copies)
-        slices = []
-        for chunk in plan.chunks:
-            one, start = chunk.request, chunk.request.num_computed_tokens
-            wanted = one.token_ids + one.draft_token_ids
-            end = start + chunk.num_tokens
-            self._check_pages_are_its_own(one, start, end)
-            num_logits = 1 + len(one.draft_token_ids) if end == len(wanted) else 0
-            slices.append(
-                SequenceSlice(
-                    token_ids=wanted[start:end], start=start, pages=one.pages, num_logits=num_logits
-                )
-            )
-        logits = iter(self.executor.step(slices))
-        for chunk, part in zip(plan.chunks, slices, strict=True):
-            rows = [next(logits) for _ in range(part.num_logits)]
-            self._take(chunk.request, chunk.num_tokens, rows)
-        assert next(logits, None) is None
-        return [chunk.request for chunk in plan.chunks]
-
-    def _take(self, one: Request, num_tokens: int, rows: list[np.ndarray]) -> None:
-        drafts = one.draft_token_ids
-        self.scheduler.advance(one, num_tokens - len(drafts))
-        for row in rows:
-            assert np.array_equal(row, reference_logits(one.token_ids, VOCAB_SIZE))
-            token_id = int(np.argmax(row) + one.id) % VOCAB_SIZE
-            one.token_ids.append(token_id)
-            if len(one.token_ids) >= one.max_total_tokens:
-                self.scheduler.finish(one, "length")
-                self.finished.append(self.alive.pop(one.id))
-                return
-            if not drafts or drafts.pop(0) != token_id:
-                break
-            self.scheduler.advance(one, 1)
-        drafts.clear()
-
-    def _check_pages_are_its_own(self, one: Request, start: int, end: int) -> None:
-        for page in one.pages[start // PAGE_SIZE : -(-end // PAGE_SIZE)]:
-            assert not self.scheduler.pool.is_shared(page)
-
-    def run_to_end(self, max_steps: int = 5000) -> None:
-        for _ in range(max_steps):
-            if not self.alive:
-                return
-            self.step()
-            self.scheduler.check_integrity()
-        raise AssertionError("it does not come to an end")
 
 
 SERVICES = st.builds(
@@ -141,7 +41,7 @@ CONFIGS = st.builds(
 class SchedulerMachine(RuleBasedStateMachine):
     @initialize(num_pages=st.integers(4, 14), config=CONFIGS)
     def start(self, num_pages, config):
-        self.driver = Driver(num_pages=num_pages, config=config)
+        self.driver = SchedulerDriver(num_pages=num_pages, config=config)
         # Every prefix that was computed, by salt: nothing else may be found in the cache.
         self.computed: set[tuple[str, tuple[int, ...]]] = set()
 
@@ -235,7 +135,7 @@ TestSchedulerMachine.settings = settings(max_examples=150, stateful_step_count=3
 
 
 def test_a_repeated_prompt_computes_its_last_page_only():
-    driver = Driver(num_pages=32, config=ScheduleConfig())
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
     cold = driver.submit([5] * 64)
     driver.run_to_end()
     warm = driver.submit([5] * 64)
@@ -253,7 +153,7 @@ def test_other_salts_and_no_cache_find_nothing():
         (ScheduleConfig(), Service(tenant="other")),
         (ScheduleConfig(prefix_cache=False), Service()),
     ):
-        driver = Driver(num_pages=32, config=config)
+        driver = SchedulerDriver(num_pages=32, config=config)
         driver.submit([5] * 64)
         driver.run_to_end()
         request = driver.submit([5] * 64, service=service)
@@ -269,7 +169,7 @@ def test_a_tenants_own_salt_cannot_be_named_by_another():
 
 
 def test_a_preempted_request_finds_its_own_pages_again():
-    driver = Driver(num_pages=12, config=ScheduleConfig())
+    driver = SchedulerDriver(num_pages=12, config=ScheduleConfig())
     request = driver.submit([5] * 60, 20)
     driver.step()
     driver.step()
@@ -282,7 +182,7 @@ def test_a_preempted_request_finds_its_own_pages_again():
 
 
 def test_the_same_prompt_computed_twice_at_once_is_kept_once():
-    driver = Driver(num_pages=32, config=ScheduleConfig())
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
     first, second = driver.submit([5] * 40, 8), driver.submit([5] * 40, 8)
     driver.step()
     assert first.pages[:2] == second.pages[:2]
@@ -292,7 +192,7 @@ def test_the_same_prompt_computed_twice_at_once_is_kept_once():
 
 
 def test_forks_share_pages_until_they_write():
-    driver = Driver(num_pages=32, config=ScheduleConfig())
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
     parent = driver.submit([5] * 40, 8)
     driver.step()
     children = [driver.fork(parent, token_id) for token_id in (1, 2)]
@@ -307,7 +207,7 @@ def test_forks_share_pages_until_they_write():
 
 
 def test_a_fork_without_a_place_waits_and_finds_the_full_pages():
-    driver = Driver(num_pages=32, config=ScheduleConfig(max_running=1))
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig(max_running=1))
     parent = driver.submit([5] * 40, 4)
     driver.step()
     child = driver.fork(parent, 9)
@@ -317,7 +217,7 @@ def test_a_fork_without_a_place_waits_and_finds_the_full_pages():
 
 
 def test_drafts_that_are_right_are_taken_over():
-    driver = Driver(num_pages=32, config=ScheduleConfig())
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
     one = driver.submit([5] * 14, 30)
     driver.step()
     tokens = list(one.token_ids)

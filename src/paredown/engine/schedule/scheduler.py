@@ -88,10 +88,10 @@ class Scheduler:
         self.pool = PagePool(num_pages, on_evict=self.cache.forget)
         self.max_positions = max_positions
         self._policy = policy = POLICIES[config.policy]
-        self._shares = None
+        self.waiting: WaitingQueue = policy.make_queue(self.cache)
+        self._shares: FairShares | None = None
         if config.fair_shares:
-            self._shares = FairShares(lambda: policy.make_queue(self.cache))
-        self.waiting: WaitingQueue = self._shares or policy.make_queue(self.cache)
+            self.waiting = self._shares = FairShares(lambda: policy.make_queue(self.cache))
         self.running: list[Request] = []
         self.num_preemptions = 0
         # Free pages that were too few for the first of the queue; None when that is not known.

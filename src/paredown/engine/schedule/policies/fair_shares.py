@@ -27,6 +27,7 @@ class FairShares:
         # Service received, by tenant; one who is not in it has received `_level`.
         self._served: dict[str, float] = {}
         self._level = 0.0
+        self._last_tenant = ""
         self._num_waiting = 0
 
     def __len__(self) -> int:
@@ -54,8 +55,7 @@ class FairShares:
         self._num_waiting -= 1
         if not queue:
             del self._queues[tenant]
-            if not self._queues:
-                self._level = max(self._level, self._served[tenant])
+            self._last_tenant = tenant
 
     def charge(self, request: Request, num_tokens: int) -> None:
         """`num_tokens` more of the request have been computed."""
@@ -71,9 +71,9 @@ class FairShares:
     def _join(self, tenant: str) -> None:
         """A tenant without waiting requests has one: it starts at the least served of the others,
         or at the last who left."""
-        if self._queues:
-            self._level = max(self._level, min(map(self._served.__getitem__, self._queues)))
-        self._served[tenant] = max(self._level, self._served.get(tenant, self._level))
+        others = self._queues or (self._last_tenant,)
+        self._level = max(self._level, min(map(self.served, others)))
+        self._served[tenant] = max(self._level, self.served(tenant))
         if len(self._served) > _MAX_IDLE_TENANTS + 2 * len(self._queues):
             self._served = {
                 one: served

@@ -1,0 +1,112 @@
+"""A small engine over the scheduler and the toy model. Every row of logits is compared with that of
+its sequence alone, and no page is written that somebody else holds."""
+
+import numpy as np
+
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.request import Request
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import ScheduleConfig, Scheduler
+from paredown.engine.schedule.service import Service
+from paredown.spec.kv import PAGE_SIZE
+from toy_executor import ToyExecutor, reference_logits, toy_spec
+
+VOCAB_SIZE = 64
+MAX_POSITIONS = 96
+SPEC = toy_spec(vocab_size=VOCAB_SIZE, max_positions=MAX_POSITIONS)
+
+
+class SchedulerDriver:
+    """The next token is the likeliest, shifted by the request's own number."""
+
+    def __init__(self, *, num_pages: int, config: ScheduleConfig) -> None:
+        self.executor = ToyExecutor(num_pages=num_pages, spec=SPEC)
+        self.scheduler = Scheduler(num_pages=num_pages, max_positions=MAX_POSITIONS, config=config)
+        self.alive: dict[int, Request] = {}
+        self.num_made = 0
+        self.now_s = 0.0
+        self.finished: list[Request] = []
+
+    def make(self, token_ids: list[int], max_tokens: int, service: Service) -> Request:
+        self.num_made += 1
+        return Request(
+            id=self.num_made,
+            params=SamplingParams(),
+            num_prompt_tokens=len(token_ids),
+            token_ids=list(token_ids),
+            max_total_tokens=len(token_ids) + max_tokens,
+            service=service,
+            arrival_s=self.now_s,
+        )
+
+    def submit(
+        self, token_ids: list[int], max_tokens: int = 4, service: Service | None = None
+    ) -> Request:
+        request = self.make(token_ids, max_tokens, Service() if service is None else service)
+        self.scheduler.submit(request)
+        self.alive[request.id] = request
+        return request
+
+    def fork(self, parent: Request, token_id: int) -> Request:
+        child = self.make(parent.token_ids[: parent.num_computed_tokens], 0, parent.service)
+        child.token_ids.append(token_id)
+        self.scheduler.fork(parent, child)
+        self.alive[child.id] = child
+        return child
+
+    def cancel(self, request: Request) -> None:
+        self.scheduler.finish(request, "cancelled")
+        del self.alive[request.id]
+
+    def step(self) -> list[Request]:
+        """Returns the requests that were computed."""
+        plan = self.scheduler.schedule()
+        assert plan.chunks or not self.alive
+        assert plan.num_tokens <= self.scheduler.config.max_step_tokens
+        self.executor.copy_pages(plan.page_copies)
+        slices = []
+        for chunk in plan.chunks:
+            one, start = chunk.request, chunk.request.num_computed_tokens
+            wanted = one.token_ids + one.draft_token_ids
+            end = start + chunk.num_tokens
+            self._check_pages_are_its_own(one, start, end)
+            num_logits = 1 + len(one.draft_token_ids) if end == len(wanted) else 0
+            slices.append(
+                SequenceSlice(
+                    token_ids=wanted[start:end], start=start, pages=one.pages, num_logits=num_logits
+                )
+            )
+        logits = iter(self.executor.step(slices))
+        for chunk, part in zip(plan.chunks, slices, strict=True):
+            rows = [next(logits) for _ in range(part.num_logits)]
+            self._take(chunk.request, chunk.num_tokens, rows)
+        assert next(logits, None) is None
+        return [chunk.request for chunk in plan.chunks]
+
+    def _take(self, one: Request, num_tokens: int, rows: list[np.ndarray]) -> None:
+        drafts = one.draft_token_ids
+        self.scheduler.advance(one, num_tokens - len(drafts))
+        for row in rows:
+            assert np.array_equal(row, reference_logits(one.token_ids, VOCAB_SIZE))
+            token_id = int(np.argmax(row) + one.id) % VOCAB_SIZE
+            one.token_ids.append(token_id)
+            if len(one.token_ids) >= one.max_total_tokens:
+                self.scheduler.finish(one, "length")
+                self.finished.append(self.alive.pop(one.id))
+                return
+            if not drafts or drafts.pop(0) != token_id:
+                break
+            self.scheduler.advance(one, 1)
+        drafts.clear()
+
+    def _check_pages_are_its_own(self, one: Request, start: int, end: int) -> None:
+        for page in one.pages[start // PAGE_SIZE : -(-end // PAGE_SIZE)]:
+            assert not self.scheduler.pool.is_shared(page)
+
+    def run_to_end(self, max_steps: int = 5000) -> None:
+        for _ in range(max_steps):
+            if not self.alive:
+                return
+            self.step()
+            self.scheduler.check_integrity()
+        raise AssertionError("it does not come to an end")
