@@ -12,7 +12,7 @@ OPERATIONS = st.lists(
 
 @given(st.integers(1, 40), OPERATIONS)
 def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
-    """Against a model: who holds what, which pages are kept, and in which order they became idle."""
+    """Against a model: who holds what, which pages are kept, in which order they became idle."""
     evicted: list[int] = []
     pool = PagePool(num_pages, on_evict=evicted.append)
     held: list[list[int]] = []
