@@ -1,4 +1,5 @@
-// The only file that knows Python. Arrays are checked here; nothing below sees a Python object.
+// With binding_sampling.cpp the only file that knows Python. Arrays are checked here; nothing below
+// sees a Python object.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -10,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "binding_sampling.h"
 #include "hash.h"
 #include "isa.h"
 #include "model.h"
@@ -388,6 +390,8 @@ NB_MODULE(_core, m) {
       nb::arg("isa"), nb::arg("num_threads"), nb::arg("num_regions"), nb::arg("num_operations"),
       nb::call_guard<nb::gil_scoped_release>());
 
+  bind_sampling(m);
+
   nb::class_<Linear>(m, "Linear")
       .def(nb::init<const std::string&, int, const std::string&, AnyMatrix, int64_t,
                     std::optional<Array<float, 2>>, std::optional<Array<uint8_t, 2>>,
@@ -426,6 +430,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_threads", &Model::num_threads)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("step_bytes", &Model::step_bytes)
+      .def_prop_ro("sampler", &Model::sampler, nb::rv_policy::reference_internal)
       .def("add_linear", add_linear, nb::arg("role"), nb::arg("layer"), nb::arg("kind"),
            nb::arg("values"), nb::arg("group_size"), nb::arg("scales").none(),
            nb::arg("zero_points").none(), nb::arg("bias").none(), nb::arg("activations"),

@@ -211,6 +211,9 @@ inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
   return (queries + blocks + tiles + state + 15) / 16 * 16;
 }
 
+// Numbers whose least one `block_minima` finds.
+inline constexpr int64_t kMinimaBlock = 64;
+
 struct KernelTable {
   const char* name;
   int64_t bf16_input_bytes;  // of one number in InputRows::codes for a weight with bf16 input
@@ -230,6 +233,15 @@ struct KernelTable {
   void (*merge)(const KvView&, const AttentionRows&, const AttentionTask&);
   void (*activate)(Activation, const float* gate, const float* up, float* output, int64_t size);
   void (*embed)(WeightKind, const void* row, float* output, int64_t size, bool accumulate);
+  // See kernels/weigh.h: what sampling does to every token of the vocabulary.
+  float (*largest)(const float* row, int64_t size, int64_t* index);
+  double (*weigh_floats)(const float* logits, int64_t size, double largest, double temperature,
+                         double* distances, double* weights);
+  double (*weigh_doubles)(const double* logits, int64_t size, double largest, double temperature,
+                          double* distances, double* weights);
+  double (*sum)(const double* numbers, int64_t size);
+  void (*divide)(const double* numbers, int64_t size, double divisor, double* results);
+  void (*block_minima)(const double* numbers, int64_t num_blocks, double* minima);
   // Peak loops for `doctor`: run about `num_operations` multiply-adds in registers; the return
   // value only keeps the work alive.
   float (*peak_fp32)(int64_t num_operations);

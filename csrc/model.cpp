@@ -78,7 +78,8 @@ Model::Model(ModelConfig config, Isa isa, int num_threads)
       kernels_(kernel_table(isa)),
       pool_(num_threads),
       linears_(kernels_, pool_),
-      attention_(kernels_, pool_, attention_shape(config_)) {
+      attention_(kernels_, pool_, attention_shape(config_)),
+      sampler_(kernels_, pool_) {
   const bool lanes_fit = config_.hidden_size % kLanes == 0 && config_.head_dim % kLanes == 0 &&
                          config_.intermediate_size % kLanes == 0;
   if (!lanes_fit) fail("hidden_size, head_dim and intermediate_size must be multiples of 16");

@@ -10,6 +10,7 @@
 #include "kernels.h"
 #include "linear_runner.h"
 #include "packed_linear.h"
+#include "sampler.h"
 #include "thread_pool.h"
 
 namespace paredown {
@@ -86,6 +87,8 @@ class Model {
   const ModelConfig& config() const { return config_; }
   const KernelTable& kernels() const { return kernels_; }
   int num_threads() const { return pool_.num_threads(); }
+  // Draws on the threads that steps run on: not while one runs.
+  Sampler& sampler() { return sampler_; }
 
   void add_linear(const std::string& role, int64_t layer, const LinearSource& source);
   void set_norm(const std::string& role, int64_t layer, std::vector<float> weight,
@@ -148,6 +151,7 @@ class Model {
   ThreadPool pool_;
   LinearRunner linears_;
   AttentionRunner attention_;
+  Sampler sampler_;
   std::vector<Layer> layers_;
   Norm final_norm_;
   LinearGroup output_;

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.executor import SequenceSlice
+from paredown.engine.sampling.sampler import RowSampler
+from paredown.kernels.native_sampler import sampler_with_threads
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec, Rotary
 
@@ -79,6 +81,7 @@ class ToyExecutor:
         self.num_steps = 0
         self.delay_s = delay_s
         self.failing_steps = failing_steps
+        self.sampler = RowSampler(sampler_with_threads(1))
         self._states = np.zeros((num_pages, PAGE_SIZE), np.uint64)
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:

@@ -26,6 +26,10 @@ void check_thread_pool(Outcome& outcome);
 // Packed bytes give back the rows they were made of; impossible shapes are refused.
 void check_packed(Outcome& outcome);
 
+// A row is sampled to the same bits on every instruction set and number of threads, and its token
+// is the draw from the distribution that verification gets.
+void check_sampler(Outcome& outcome);
+
 // A step like the one before it allocates nothing.
 void check_allocations(Outcome& outcome);
 

@@ -14,6 +14,7 @@ int main() {
   Outcome outcome;
   check_thread_pool(outcome);
   check_packed(outcome);
+  check_sampler(outcome);
   check_batches(outcome);
   check_attention(outcome);
   check_sets_agree(outcome);

@@ -20,6 +20,7 @@
 #include "attention.h"
 #include "linear.h"
 #include "peak.h"
+#include "weigh.h"
 
 namespace paredown {
 
@@ -37,6 +38,12 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     merge,
     activate,
     embed,
+    largest,
+    weigh_floats,
+    weigh_doubles,
+    sum,
+    divide,
+    block_minima,
     peak_fp32,
     peak_bf16,
     peak_int8,

@@ -3,7 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.engine.engine import Engine
-from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
+from paredown.engine.sampling.field_rules import ParameterError
+from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE
@@ -24,6 +25,11 @@ PARAMS = st.builds(
     stop_token_ids=st.sampled_from([(), tuple(range(1, 60))]),
     logprobs=st.sampled_from([None, 0, 2]),
     stop=st.sampled_from([(), (" of",), (" the of",)]),
+    repetition_penalty=st.sampled_from([1.0, 1.4]),
+    frequency_penalty=st.sampled_from([0.0, 0.6]),
+    min_tokens=st.sampled_from([0, 1]),
+    min_p=st.sampled_from([0.0, 0.13]),
+    bad_words=st.sampled_from([(), ((3,), (7, 9))]),
 )
 PROMPTS = st.lists(st.integers(1, 511), min_size=1, max_size=50)
 CONFIGS = st.builds(

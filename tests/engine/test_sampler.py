@@ -1,67 +1,166 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.engine.sampling.sampler import (
-    NonFiniteLogitsError,
-    compute_logprobs,
-    distribution,
-    sample_token,
+    FAILURES,
+    RowError,
+    RowSampler,
+    draw_token,
+    make_state,
+    residual,
 )
 from paredown.engine.sampling.sampling_params import SamplingParams
-from sampling_reference import reference_logprobs, reference_probabilities
-
-# Quarters, so that ties are common and every value is exact in float32.
-LOGITS = st.lists(st.integers(-40, 40).map(lambda n: n / 4), min_size=1, max_size=60)
-
-
-@given(
-    LOGITS,
-    st.sampled_from([0.3, 1.0, 2.5]),
-    st.one_of(st.none(), st.integers(0, 70)),
-    st.sampled_from([0.0101, 0.37, 0.777, 0.95, 1.0]),
+from paredown.kernels.native_sampler import RowStatus, draw, sampler_with_threads, uniform
+from sampling_reference import (
+    reference_draw,
+    reference_logprobs,
+    reference_probabilities,
+    reference_uniform,
 )
-def test_distribution_equals_the_reference(logits, temperature, top_k, top_p):
-    params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p)
-    row = np.array(logits, np.float32)
-    ids, weights = distribution(row, params)
-    probs = np.zeros(len(row))
-    probs[np.arange(len(row)) if ids is None else ids] = weights / weights.sum()
-    expected = reference_probabilities(logits, temperature=temperature, top_k=top_k, top_p=top_p)
+
+SAMPLER = RowSampler(sampler_with_threads(1))
+THREADED = RowSampler(sampler_with_threads(2))
+# Quarters, so that ties are common and every value is exact in float32.
+LOGIT = st.integers(-40, 40).map(lambda n: n / 4)
+LOGITS = st.lists(LOGIT, min_size=1, max_size=60)
+# Shares that no sum of the weights of quarters hits, where rounding would decide.
+SHARES = [0.0101, 0.37, 0.777, 0.95, 1.0]
+
+
+@st.composite
+def rows(draw):
+    """(logits, params, prompt, generated, eos): some logits rule their tokens out, never all."""
+    logits = draw(st.lists(st.one_of(LOGIT, st.just(-np.inf)), min_size=2, max_size=40))
+    logits[draw(st.integers(0, len(logits) - 1))] = 0.25
+    token = st.integers(0, len(logits) - 1)
+    tokens = st.lists(token, max_size=12)
+    params = SamplingParams(
+        temperature=draw(st.sampled_from([0.0, 1e-310, 1e-3, 0.3, 1.0, 2.5, 100.0])),
+        top_k=draw(st.one_of(st.none(), st.integers(0, 45))),
+        top_p=draw(st.sampled_from(SHARES)),
+        min_p=draw(st.sampled_from([0.0, 0.0213, 0.51, 1.0])),
+        typical_p=draw(st.sampled_from([0.217, 0.913, 1.0])),
+        repetition_penalty=draw(st.sampled_from([1.0, 0.7, 1.3])),
+        presence_penalty=draw(st.sampled_from([0.0, -0.5, 1.7])),
+        frequency_penalty=draw(st.sampled_from([0.0, -2.0, 0.3])),
+        logit_bias=draw(st.dictionaries(token, st.sampled_from([-100.0, -0.7, 5.0]), max_size=3)),
+        allowed_token_ids=draw(st.one_of(st.none(), tokens.filter(bool).map(tuple))),
+        bad_words=draw(
+            st.lists(st.lists(token, min_size=1, max_size=3).map(tuple), max_size=3).map(tuple)
+        ),
+        min_tokens=draw(st.sampled_from([0, 3])),
+        stop_token_ids=draw(st.sampled_from([(), (1,)])),
+    )
+    return (
+        logits,
+        params,
+        draw(tokens.filter(bool)),
+        draw(tokens),
+        draw(st.sampled_from([(), (0,)])),
+    )
+
+
+def state_of(logits, params, *, prompt=(0,), generated=(), eos=(), seed=0):
+    state = make_state(
+        params, seed=seed, vocab_size=len(logits), prompt_token_ids=prompt, eos_token_ids=eos
+    )
+    for token in generated:
+        state.push(token)
+    return state
+
+
+def distribution(logits, params, **history):
+    row = np.array([logits], np.float32)
+    return SAMPLER.distributions(row, state_of(logits, params, **history))[0]
+
+
+def sample(logits, params, **history):
+    return SAMPLER.sample(np.array([logits], np.float32), [state_of(logits, params, **history)])[0]
+
+
+def reference_or_none(logits, params, **history):
+    try:
+        return reference_probabilities(logits, params, **history)
+    except AssertionError:
+        return None
+
+
+@settings(max_examples=600, deadline=None)
+@given(rows(), st.integers(-(2**63), 2**63 - 1))
+def test_distribution_and_draw_equal_the_reference(case, seed):
+    logits, params, prompt, generated, eos = case
+    history = {"prompt": prompt, "generated": generated, "eos": eos}
+    expected = reference_or_none(logits, params, **history)
+    sampled = sample(logits, params, seed=seed, **history)
+    if expected is None:
+        assert sampled.failure == FAILURES[RowStatus.NOTHING_ALLOWED]
+        with pytest.raises(RowError, match="allow no token"):
+            distribution(logits, params, **history)
+        return
+    probs = distribution(logits, params, **history)
     np.testing.assert_allclose(probs, expected, rtol=1e-9, atol=1e-12)
+    assert sampled.failure is None
+    position = len(prompt) + len(generated)
+    assert sampled.token_id == draw_token(probs, seed=seed, position=position)
+    assert sampled.token_id == reference_draw(expected, seed, position)
 
 
-def test_top_p_over_many_tokens_equals_the_reference():
-    row = np.linspace(0, 1, 3000).astype(np.float32)
-    params = SamplingParams(top_p=0.9)
-    ids, weights = distribution(row, params)
-    expected = reference_probabilities(row.tolist(), top_p=0.9)
-    assert set(ids.tolist()) == {i for i, p in enumerate(expected) if p}
-    np.testing.assert_allclose(weights / weights.sum(), np.array(expected)[ids], rtol=1e-9)
+@pytest.mark.parametrize("vocab_size", [1, 7, 8, 9, 255, 257, 3000, 40_001])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"top_p": 0.9}, {"top_k": 50, "min_p": 0.02}, {"typical_p": 0.9}, {"temperature": 0.01}],
+    ids=str,
+)
+def test_rows_of_every_length_equal_the_reference(vocab_size, options):
+    row = np.random.default_rng(vocab_size).normal(0, 3, vocab_size).astype(np.float32)
+    params = SamplingParams(**options)
+    expected = reference_probabilities(row.tolist(), params)
+    probs = distribution(row.tolist(), params)
+    np.testing.assert_allclose(probs, expected, rtol=1e-9, atol=1e-15)
+    assert probs.sum() == pytest.approx(1, abs=1e-12)
+    for position in (1, 5, 900):
+        found = draw_token(probs, seed=3, position=position)
+        assert found == reference_draw(expected, 3, position)
+
+
+def test_equal_logits_are_kept_from_the_smaller_id_on():
+    for params in (SamplingParams(top_k=3), SamplingParams(top_p=0.29), SamplingParams(top_k=3)):
+        assert np.flatnonzero(distribution([0.5] * 10, params)).tolist() == [0, 1, 2]
 
 
 @given(LOGITS)
 def test_greedy_is_the_first_largest(logits):
-    row = np.array(logits, np.float32)
-    token = sample_token(row, SamplingParams(temperature=0), seed=1, position=2)
-    assert token == logits.index(max(logits))
-    assert token == sample_token(row, SamplingParams(top_k=1), seed=1, position=2)
+    expected = logits.index(max(logits))
+    for params in (SamplingParams(temperature=0), SamplingParams(top_k=1)):
+        assert sample(logits, params).token_id == expected
+        assert distribution(logits, params)[expected] == 1
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}, {"top_k": 7, "top_p": 0.9}],
+    [
+        {},
+        {"temperature": 0.7},
+        {"top_k": 5},
+        {"top_p": 0.8},
+        {"top_k": 7, "top_p": 0.9},
+        {"min_p": 0.2},
+        {"typical_p": 0.7},
+        {"repetition_penalty": 1.5, "presence_penalty": 0.4, "logit_bias": {8: 3.0}},
+    ],
     ids=str,
 )
 def test_samples_follow_the_exact_distribution(options):
-    """Pearson chi-square over 20,000 positions; the seed is fixed, so the result is too."""
+    """Pearson chi-square over 20,000 draws; the seed is fixed, so the result is too."""
     logits = [2.0, 1.5, 1.5, 1.0, 0.5, 0.0, 0.0, -0.5, -1.0, -3.0]
-    row, num_draws = np.array(logits, np.float32), 20_000
-    params = SamplingParams(**options)
-    draws = [sample_token(row, params, seed=11, position=i) for i in range(num_draws)]
+    params, num_draws = SamplingParams(**options), 20_000
+    states = [state_of(logits, params, prompt=[0] * 3 + [1], seed=i) for i in range(num_draws)]
+    rows = np.tile(np.array(logits, np.float32), (num_draws, 1))
+    draws = [one.token_id for one in THREADED.sample(rows, states)]
     counts = np.bincount(draws, minlength=len(logits))
-    expected = num_draws * np.array(reference_probabilities(logits, **options))
+    expected = num_draws * np.array(reference_probabilities(logits, params, prompt=[0, 1]))
     assert not counts[expected == 0].any()
     kept = expected > 0
     chi_square = float(((counts - expected)[kept] ** 2 / expected[kept]).sum())
@@ -70,49 +169,148 @@ def test_samples_follow_the_exact_distribution(options):
     assert chi_square < degrees + 5 * (2 * degrees) ** 0.5
 
 
-def test_a_draw_depends_on_seed_and_position_alone():
-    row = np.zeros(1000, np.float32)
-    params = SamplingParams()
+@given(st.integers(-(2**63), 2**64 - 1), st.integers(0, 2**31), st.integers(0, 3))
+def test_the_random_numbers_are_numpys_philox(seed, position, stream):
+    assert uniform(seed % 2**64, position, stream) == reference_uniform(seed, position, stream)
 
-    def draw(seed, position):
-        return sample_token(row, params, seed=seed, position=position)
 
-    forward = [draw(5, p) for p in range(50)]
-    backward = [draw(5, p) for p in reversed(range(50))][::-1]
-    assert forward == backward
-    assert forward != [draw(6, p) for p in range(50)]
-    assert len(set(forward)) > 30
-    assert draw(-1, 3) == draw(-1, 3)
+def test_the_random_numbers_never_change():
+    golden = [0.011546754286331562, 0.14734579448838703, 0.8773053993686267]
+    assert [uniform(0, 0, 0), uniform(7, 24, 0), uniform(2**64 - 1, 10**6, 1)] == golden
+
+
+def test_a_draw_of_a_number_next_to_1_is_the_last_token_with_weight():
+    weights = np.zeros(700)
+    weights[[3, 300, 650]] = 0.1
+    almost = 1 - 2.0**-53
+    assert [draw(weights, x) for x in (0.0, 0.34, 0.67, almost)] == [3, 300, 650, 650]
+
+
+@pytest.mark.parametrize("weights", [[], [0.0, 0.0], [1.0, -1.0], [np.nan, 1.0], [np.inf, 1.0]])
+def test_weights_that_are_no_weights_are_refused(weights):
+    with pytest.raises(ValueError, match="weights must be finite"):
+        draw_token(np.array(weights, np.float64), seed=0, position=0)
+
+
+def random_batch(num_rows, vocab_size):
+    """Rows, settings, histories of every kind, in a fixed order."""
+    random = np.random.default_rng(5)
+    logits = (4 * random.normal(size=(num_rows, vocab_size))).astype(np.float32)
+    options = [
+        {"temperature": 0},
+        {"top_p": 0.9},
+        {"top_k": 40, "min_p": 0.05},
+        {"typical_p": 0.8, "repetition_penalty": 1.2},
+        {"presence_penalty": 1.0, "frequency_penalty": 0.5},
+        {"allowed_token_ids": tuple(range(0, vocab_size, 7))},
+        {},
+    ]
+    params = [
+        SamplingParams(**options[i % 7], logprobs=[None, 0, 3][i % 3]) for i in range(num_rows)
+    ]
+    prompts = [random.integers(0, vocab_size, 20).tolist() for _ in range(num_rows)]
+    return logits, params, prompts
+
+
+def test_a_row_alone_and_in_33_has_the_same_bits_on_any_number_of_threads():
+    logits, params, prompts = random_batch(33, 4099)
+
+    def states():
+        return [state_of(logits[i], one, prompt=prompts[i], seed=i) for i, one in enumerate(params)]
+
+    alone = [SAMPLER.sample(logits[i : i + 1], [state])[0] for i, state in enumerate(states())]
+    assert SAMPLER.sample(logits, states()) == alone
+    assert THREADED.sample(logits, states()) == alone
+    assert RowSampler(sampler_with_threads(5)).sample(logits, states()) == alone
+    back = THREADED.sample(logits[::-1].copy(), states()[::-1])
+    assert back[::-1] == alone
+
+
+def test_distributions_along_drafts_are_those_of_the_states_that_took_them():
+    params = SamplingParams(repetition_penalty=1.3, frequency_penalty=0.5, bad_words=((4, 5),))
+    logits, drafts = random_batch(4, 50)[0], [4, 9, 4]
+    state = state_of(logits[0], params, prompt=[1, 2])
+    together = SAMPLER.distributions(logits, state, drafts)
+    assert state.num_tokens == 2
+    for i in range(4):
+        single = distribution(logits[i], params, prompt=[1, 2], generated=drafts[:i])
+        assert together[i].tobytes() == single.tobytes()
+    with pytest.raises(ValueError, match="too few drafts"):
+        SAMPLER.distributions(logits, state, drafts[:2])
+    with pytest.raises(ValueError, match="token 50"):
+        SAMPLER.distributions(logits, state, [4, 50, 4])
+    assert state.num_tokens == 2
+
+
+def test_residual_is_what_the_target_has_more_of():
+    target, proposal = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2])
+    assert residual(target, proposal).tolist() == [0.3, 0.0, 0.0]
+    assert draw_token(residual(target, proposal), seed=1, position=5, stream=2) == 0
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_row_that_is_not_finite_is_refused(bad, temperature):
-    row = np.zeros(8, np.float32)
-    row[3] = bad
-    with pytest.raises(NonFiniteLogitsError):
-        sample_token(row, SamplingParams(temperature=temperature), seed=0, position=0)
+def test_a_row_that_is_not_finite_fails_alone(bad, temperature):
+    rows = np.zeros((3, 40), np.float32)
+    rows[1, 37] = bad
+    rows[2] = -np.inf
+    params = SamplingParams(temperature=temperature, logprobs=0)
+    states = [state_of(rows[0], params) for _ in range(3)]
+    good, *failed = SAMPLER.sample(rows, states)
+    assert good.failure is None
+    assert [one.failure for one in failed] == [FAILURES[RowStatus.NOT_FINITE]] * 2
+    assert [one.num_tokens for one in states] == [2, 1, 1]
+    with pytest.raises(RowError, match="not finite"):
+        SAMPLER.logprobs(rows, [0, 0, 0], 2)
 
 
 @given(LOGITS, st.integers(0, 20))
 def test_logprobs_equal_the_reference(logits, num_top):
-    row = np.array(logits, np.float32)
-    found = compute_logprobs(row, len(logits) - 1, num_top)
+    row = np.array([logits], np.float32)
+    found = SAMPLER.logprobs(row, [len(logits) - 1], num_top)[0]
     expected = reference_logprobs(logits)
+    assert found.chosen.token_id == len(logits) - 1
     assert found.chosen.logprob == pytest.approx(expected[-1], rel=1e-12, abs=1e-12)
     order = sorted(range(len(logits)), key=lambda i: (-logits[i], i))[:num_top]
     assert [one.token_id for one in found.top] == order
     assert [one.logprob for one in found.top] == pytest.approx([expected[i] for i in order])
 
 
-def test_a_tiny_temperature_is_greedy():
-    row = np.array([1.0, 3.0, 2.0], np.float32)
-    for params in (SamplingParams(temperature=1e-310), SamplingParams(temperature=1e-9, top_p=0.5)):
-        assert {sample_token(row, params, seed=0, position=i) for i in range(20)} == {1}
+def test_settings_do_not_change_the_reported_logprobs():
+    logits = [1.0, 3.0, 2.0]
+    params = SamplingParams(temperature=0.1, allowed_token_ids=(2,), logit_bias={2: 4}, logprobs=3)
+    sampled = sample(logits, params)
+    assert sampled.token_id == 2
+    assert sampled.logprobs.chosen.logprob == pytest.approx(reference_logprobs(logits)[2])
+    assert [one.token_id for one in sampled.logprobs.top] == [1, 2, 0]
 
 
 def test_a_token_that_the_model_rules_out_is_never_drawn():
-    row = np.array([0.0, -np.inf, 0.0], np.float32)
+    logits = [0.0, -np.inf, 0.0]
     for params in (SamplingParams(), SamplingParams(top_p=0.99), SamplingParams(top_k=2)):
-        assert {sample_token(row, params, seed=0, position=i) for i in range(60)} == {0, 2}
-    assert compute_logprobs(row, 0, 3).top[-1] == (1, -np.inf)
+        assert {sample(logits, params, seed=i).token_id for i in range(60)} == {0, 2}
+    found = SAMPLER.logprobs(np.array([logits], np.float32), [0], 3)[0]
+    assert found.top[-1] == (1, -np.inf)
+
+
+def test_what_a_token_filter_allowed_holds_for_one_token():
+    state = state_of([0.0] * 9, SamplingParams(temperature=0))
+    row = np.arange(9, dtype=np.float32)[None]
+    state.allow_next(np.array([2, 5], np.int32))
+    assert [SAMPLER.sample(row, [state])[0].token_id for _ in range(2)] == [5, 8]
+
+
+def test_states_and_rows_that_do_not_fit_are_refused():
+    row = np.zeros((2, 9), np.float32)
+    state, other = state_of(row[0], SamplingParams()), state_of([0.0] * 8, SamplingParams())
+    with pytest.raises(ValueError, match="same state"):
+        SAMPLER.sample(row, [state, state])
+    with pytest.raises(ValueError, match="another vocabulary"):
+        SAMPLER.sample(row, [state, other])
+    with pytest.raises(ValueError, match="must be"):
+        SAMPLER.sample(row, [state])
+    with pytest.raises(ValueError, match="token 9"):
+        state.push(9)
+    with pytest.raises(ValueError, match="no generated token"):
+        state.pop()
+    assert SAMPLER.sample(row[:0], []) == []

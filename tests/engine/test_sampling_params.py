@@ -1,6 +1,9 @@
+import dataclasses
+
 import pytest
 
-from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
+from paredown.engine.sampling.field_rules import ParameterError
+from paredown.engine.sampling.sampling_params import RULES, SamplingParams
 from paredown.errors import RequestError
 
 BAD = [
@@ -31,6 +34,38 @@ BAD = [
     ("stop_token_ids", [1]),
     ("logprobs", 21),
     ("logprobs", -1),
+    ("prompt_logprobs", 21),
+    ("min_p", -0.1),
+    ("min_p", 1.1),
+    ("min_p", float("nan")),
+    ("typical_p", 0),
+    ("typical_p", float("inf")),
+    ("repetition_penalty", 0),
+    ("repetition_penalty", 101),
+    ("repetition_penalty", None),
+    ("presence_penalty", 2.1),
+    ("frequency_penalty", -2.1),
+    ("frequency_penalty", float("nan")),
+    ("logit_bias", {3: 101.0}),
+    ("logit_bias", {3: float("nan")}),
+    ("logit_bias", {-1: 1.0}),
+    ("logit_bias", {"3": 1.0}),
+    ("logit_bias", dict.fromkeys(range(1025), 1.0)),
+    ("logit_bias", [(3, 1.0)]),
+    ("allowed_token_ids", ()),
+    ("allowed_token_ids", (True,)),
+    ("allowed_token_ids", [3]),
+    ("bad_words", ((),)),
+    ("bad_words", ("word",)),
+    ("bad_words", ((1,) * 65,)),
+    ("bad_words", ((1,),) * 257),
+    ("min_tokens", -1),
+    ("min_tokens", 129),
+    ("n", 0),
+    ("n", 65),
+    ("n", 1.0),
+    ("ignore_eos", 1),
+    ("token_filter", "digits"),
 ]
 
 
@@ -47,6 +82,17 @@ def test_refuses_and_names_the_field(field, value):
 def test_an_unknown_field_is_refused():
     with pytest.raises(TypeError, match="temprature"):
         SamplingParams(temprature=1)
+
+
+def test_every_field_has_a_rule_and_the_default_keeps_it():
+    assert list(RULES) == [one.name for one in dataclasses.fields(SamplingParams)]
+    SamplingParams()
+
+
+def test_a_huge_value_is_not_written_out():
+    with pytest.raises(ParameterError) as caught:
+        SamplingParams(top_k=10**100_000)
+    assert len(str(caught.value)) < 300
 
 
 def test_accepts_the_ends_of_every_range():

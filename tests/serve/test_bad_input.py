@@ -99,9 +99,20 @@ BAD_FIELDS = [
     ({"echo": True}, "echo"),
     ({"suffix": "end"}, "suffix"),
     ({"best_of": 2}, "best_of"),
-    ({"presence_penalty": 0.5}, "presence_penalty"),
+    ({"presence_penalty": 2.5}, "presence_penalty"),
     ({"frequency_penalty": False}, "frequency_penalty"),
-    ({"logit_bias": {"5": 1}}, "logit_bias"),
+    ({"repetition_penalty": 0}, "repetition_penalty"),
+    ({"min_p": -1}, "min_p"),
+    ({"typical_p": 0}, "typical_p"),
+    ({"min_tokens": 10**9}, "min_tokens"),
+    ({"allowed_token_ids": []}, "allowed_token_ids"),
+    ({"allowed_token_ids": [512]}, "allowed_token_ids"),
+    ({"bad_words": [[]]}, "bad_words"),
+    ({"bad_words": ["word"]}, "bad_words"),
+    ({"logit_bias": {"5": 101}}, "logit_bias"),
+    ({"logit_bias": {"five": 1}}, "logit_bias"),
+    ({"logit_bias": {"9" * 10_000: 1}}, "logit_bias"),
+    ({"logit_bias": {"512": 1}}, "logit_bias"),
     ({"tools": [{"type": "function"}]}, "tools"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"temprature": 1}, "temprature"),
@@ -134,6 +145,13 @@ def test_a_bad_chat_field_is_named(server, fields, param):
     check_error(post(server, "chat/completions", GOOD_CHAT | fields), 400, param=param)
 
 
+def test_settings_that_leave_no_token_are_the_clients_fault(server):
+    fields = {"allowed_token_ids": [3, 4], "bad_words": [[3], [4]]}
+    reply = post(server, "completions", GOOD | fields)
+    check_error(reply, 400)
+    assert "allow no token" in reply.json()["error"]["message"]
+
+
 def test_values_that_ask_for_nothing_are_accepted(server):
     no_ops = {
         "echo": False,
@@ -142,6 +160,8 @@ def test_values_that_ask_for_nothing_are_accepted(server):
         "logit_bias": {},
         "presence_penalty": 0,
         "frequency_penalty": 0.0,
+        "repetition_penalty": 1,
+        "min_p": None,
         "user": "u",
         "n": None,
         "temperature": None,

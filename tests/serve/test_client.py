@@ -68,6 +68,36 @@ def test_streamed_completion_adds_up_to_the_whole(client):
     assert len({chunk.id for chunk in chunks}) == 1
 
 
+def test_every_setting_of_sampling_reaches_the_sampler(client):
+    named = {"seed": 5, "temperature": 1.3, "presence_penalty": 0.7, "frequency_penalty": 0.4}
+    extra = {
+        "top_k": 50,
+        "min_p": 0.013,
+        "typical_p": 0.93,
+        "repetition_penalty": 1.3,
+        "min_tokens": 4,
+        "ignore_eos": False,
+    }
+    reply = client.completions.create(
+        model="toy",
+        prompt=PROMPT,
+        max_tokens=30,
+        logit_bias={"70": 9.0, "71": -3},
+        extra_body={**extra, "bad_words": [[70, 70]], "allowed_token_ids": list(range(0, 512, 2))},
+        **named,
+    )
+    wanted = expected(
+        PROMPT,
+        logit_bias={70: 9.0, 71: -3.0},
+        bad_words=((70, 70),),
+        allowed_token_ids=tuple(range(0, 512, 2)),
+        **named,
+        **extra,
+    )
+    assert reply.choices[0].text == wanted[1]
+    assert wanted[1] != expected(PROMPT, **named, **extra)[1]
+
+
 def test_prompts_of_every_kind(client):
     texts = ["alpha", "beta"]
     tokens = [ToyTokenizer().encode(text) for text in texts]

@@ -6,7 +6,7 @@ finish reason, whatever happens to it.
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,15 +16,18 @@ from paredown.engine.detokenize import Detokenizer, StopMatcher
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.sampling.sampler import (
+    FAILURES,
     Logprobs,
-    NonFiniteLogitsError,
-    compute_logprobs,
-    sample_token,
+    RowError,
+    SampledRow,
+    make_state,
 )
-from paredown.engine.sampling.sampling_params import ParameterError, SamplingParams
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.errors import RequestError
+from paredown.kernels.native_sampler import RowStatus, SamplingState
 
 
 class EngineTokenizer(Protocol):
@@ -41,23 +44,29 @@ class RequestOutput:
     """What one step added to one request.
 
     `text` may be empty: a cut character or a possible stop string is held back. `finish_reason` is
-    set in the last output of a request, and `error` when that is "error".
+    set in the last output of a request, and `error` when that is "error"; `is_request_fault` says
+    that the request's own settings or token filter caused it, not the model. `prompt_logprobs` come
+    with the first token, one for each prompt token but the first.
     """
 
     request: Request
     text: str
     token_ids: list[int]
     logprobs: list[Logprobs]
+    prompt_logprobs: list[Logprobs] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     error: str | None = None
+    is_request_fault: bool = False
 
 
 @dataclass(slots=True)
 class _Reply:
-    """The text side of a live request."""
+    """What a live request has beside its tokens and pages."""
 
+    sampling: SamplingState
     detokenizer: Detokenizer
     stops: StopMatcher
+    prompt_logprobs: list[Logprobs] = field(default_factory=list)
 
 
 class Engine:
@@ -118,9 +127,31 @@ class Engine:
         self._num_submitted += 1
         self._requests[request.id] = request
         self._replies[request.id] = _Reply(
-            Detokenizer(self.tokenizer, request.token_ids), StopMatcher(params.stop)
+            make_state(
+                params,
+                seed=request.seed,
+                vocab_size=self.executor.spec.vocab_size,
+                prompt_token_ids=prompt_token_ids,
+                eos_token_ids=self.tokenizer.eos_token_ids,
+            ),
+            Detokenizer(self.tokenizer, request.token_ids),
+            StopMatcher(params.stop),
         )
         return request
+
+    def submit_many(
+        self,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        service: Service | None = None,
+    ) -> list[Request]:
+        """`params.n` requests for the same prompt, whose pages they share where the prefix cache
+        has them; number i has seed + i. All are queued or, when this raises, none."""
+        self.check(prompt_token_ids, params)
+        self.scheduler.check_room(params.n)
+        return [
+            self.submit(prompt_token_ids, params.choice(i), service) for i in range(params.n)
+        ]
 
     def check(self, prompt_token_ids: list[int], params: SamplingParams) -> None:
         """Raises RequestError or CapacityError for a request that can never be served."""
@@ -135,13 +166,7 @@ class Engine:
                 seen=next(one for one in prompt_token_ids if not 0 <= one < vocab_size),
                 remedy=f"Token ids go from 0 to {vocab_size - 1}.",
             )
-        for token_id in params.stop_token_ids:
-            if token_id >= vocab_size:
-                raise ParameterError(
-                    "stop_token_ids",
-                    seen=token_id,
-                    remedy=f"Token ids go from 0 to {vocab_size - 1}.",
-                )
+        params.check_token_ids(vocab_size)
 
     def cancel(self, request_id: int) -> bool:
         """Ends a live request and frees its pages at once; its last output comes with the next
@@ -170,15 +195,27 @@ class Engine:
         except Exception as error:  # the one place where a failing model meets its requests
             message = f"the model failed: {type(error).__name__}: {error}"
             return outputs + [self._end(one.request, "error", message) for one in chunks]
-        row = 0
+        end, ready, rows = 0, [], []
         for chunk, one in zip(chunks, slices, strict=True):
-            self.scheduler.advance(
-                chunk.request, chunk.num_tokens - len(chunk.request.draft_token_ids)
-            )
-            if one.num_logits:
-                outputs.append(self._extend(chunk.request, logits[row : row + one.num_logits]))
-                row += one.num_logits
-        return outputs
+            begin, end = end, end + one.num_logits
+            request, num_drafts = chunk.request, len(chunk.request.draft_token_ids)
+            self.scheduler.advance(request, chunk.num_tokens - num_drafts)
+            request.draft_token_ids.clear()
+            try:
+                self._keep_prompt_logprobs(request, logits[begin:end])
+                if request.num_computed_tokens == len(request.token_ids):
+                    self._filter_tokens(request)
+                    ready.append(request)
+                    # The row after the last certain token; those after drafts follow it.
+                    rows.append(end - 1 - num_drafts)
+            except (RowError, TokenFilterError) as error:
+                output = self._end(request, "error", str(error))
+                output.is_request_fault = isinstance(error, TokenFilterError)
+                outputs.append(output)
+        states = [self._replies[request.id].sampling for request in ready]
+        chosen = logits if len(rows) == len(logits) else logits[rows]
+        sampled = self.executor.sampler.sample(chosen, states)
+        return outputs + list(map(self._extend, ready, sampled))
 
     def check_integrity(self) -> None:
         """Asserts that the engine and its scheduler agree on who is alive."""
@@ -196,40 +233,76 @@ class Engine:
             token_ids=request.token_ids[start:end] + drafts,
             start=start,
             pages=request.pages,
-            # After the last certain token and after each draft.
-            num_logits=1 + len(drafts) if end == request.num_wanted_tokens else 0,
+            num_logits=self._num_logits(request, start, end),
         )
 
-    def _extend(self, request: Request, logits_DV: npt.NDArray[np.float32]) -> RequestOutput:
-        """Samples the next token of a request whose tokens are all computed. Row 0 follows the last
-        certain token, row d the d-th draft; the drafts are dropped."""
-        params, position, logits_V = request.params, len(request.token_ids), logits_DV[0]
-        request.draft_token_ids.clear()
-        try:
-            token_id = sample_token(logits_V, params, seed=request.seed, position=position)
-        except NonFiniteLogitsError as error:
-            return self._end(request, "error", f"the model failed: {error}")
+    def _num_logits(self, request: Request, start: int, end: int) -> int:
+        """The rows after the last certain token and after each draft; every row of a prompt whose
+        tokens are scored, from the first that is not scored yet."""
+        if request.params.prompt_logprobs is not None:
+            start = max(start, len(self._replies[request.id].prompt_logprobs))
+            if start < request.num_prompt_tokens - 1:
+                return max(0, end - start)
+        is_last = end == request.num_wanted_tokens
+        return 1 + len(request.draft_token_ids) if is_last else 0
+
+    def _keep_prompt_logprobs(self, request: Request, logits_RV: npt.NDArray[np.float32]) -> None:
+        """Scores the prompt tokens that stand after the rows just computed. Raises RowError."""
+        num_top = request.params.prompt_logprobs
+        if num_top is None:
+            return
+        known = self._replies[request.id].prompt_logprobs
+        prompt = request.token_ids[: request.num_prompt_tokens]
+        following = prompt[len(known) + 1 : len(known) + 1 + len(logits_RV)]
+        if following:
+            known += self.executor.sampler.logprobs(logits_RV[: len(following)], following, num_top)
+
+    def _filter_tokens(self, request: Request) -> None:
+        """Asks the request's own function what may come next. Raises TokenFilterError."""
+        token_filter = request.params.token_filter
+        if token_filter is None:
+            return
+        generated = request.token_ids[request.num_prompt_tokens :]
+        allowed = allowed_tokens(token_filter, generated, self.executor.spec.vocab_size)
+        if allowed is not None:
+            self._replies[request.id].sampling.allow_next(allowed)
+
+    def _extend(self, request: Request, sampled: SampledRow) -> RequestOutput:
+        """Adds the next token to a request whose tokens are all computed."""
+        if sampled.failure is not None:
+            output = self._end(request, "error", sampled.failure)
+            output.is_request_fault = sampled.failure == FAILURES[RowStatus.NOTHING_ALLOWED]
+            return output
+        params, token_id = request.params, sampled.token_id
         request.token_ids.append(token_id)
         if request.first_token_s is None:
             request.first_token_s = time.monotonic()
-        logprobs = []
-        if params.logprobs is not None:
-            logprobs = [compute_logprobs(logits_V, token_id, params.logprobs)]
+        logprobs = [] if sampled.logprobs is None else [sampled.logprobs]
         reply, text = self._replies[request.id], ""
+        is_first = request.num_generated_tokens == 1
+        prompt_logprobs = reply.prompt_logprobs if is_first else []
         is_eos = not params.ignore_eos and token_id in self.tokenizer.eos_token_ids
         is_stopped = is_eos or token_id in params.stop_token_ids
         if not is_stopped:
-            text = reply.stops.push(reply.detokenizer.push(token_id))
-            is_stopped = reply.stops.is_stopped
+            text = reply.detokenizer.push(token_id)
+            # Up to min_tokens a stop string is text like any other.
+            if request.num_generated_tokens > params.min_tokens:
+                text = reply.stops.push(text)
+                is_stopped = reply.stops.is_stopped
         reason: FinishReason | None = "stop" if is_stopped else None
         if reason is None and len(request.token_ids) >= request.max_total_tokens:
             reason = "length"
         if reason is None:
             return RequestOutput(
-                request=request, text=text, token_ids=[token_id], logprobs=logprobs
+                request=request,
+                text=text,
+                token_ids=[token_id],
+                logprobs=logprobs,
+                prompt_logprobs=prompt_logprobs,
             )
         output = self._end(request, reason)
         output.text, output.token_ids, output.logprobs = text + output.text, [token_id], logprobs
+        output.prompt_logprobs = prompt_logprobs
         return output
 
     def _end(

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from paredown.engine.sampling.sampler import RowSampler
 from paredown.spec.model import ModelSpec
 
 
@@ -36,6 +37,11 @@ class Executor(Protocol):
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
         """Copies the keys and values of all layers, from page to page, pair after pair."""
+        ...
+
+    @property
+    def sampler(self) -> RowSampler:
+        """Draws from the logits of a step, before the next one begins."""
         ...
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:

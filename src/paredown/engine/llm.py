@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from paredown.engine.detokenize import Detokenizer
 from paredown.engine.engine import Engine, RequestOutput
 from paredown.engine.native.native_executor import start_loading
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.engine.prompt import encode_chat, encode_prompt
 from paredown.engine.request import FinishReason
+from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_search
 from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
@@ -32,6 +34,8 @@ class Completion:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[Logprobs] = field(default_factory=list)
+    # One for each prompt token but the first.
+    prompt_logprobs: list[Logprobs] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     error: str | None = None
 
@@ -39,8 +43,20 @@ class Completion:
         self.text += output.text
         self.token_ids += output.token_ids
         self.logprobs += output.logprobs
+        self.prompt_logprobs += output.prompt_logprobs
         self.finish_reason = output.finish_reason
         self.error = output.error
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamCompletion:
+    """One answer of a beam search; see `Beam` (engine/sampling/beam_search.py)."""
+
+    text: str
+    token_ids: list[int]
+    logprob: float
+    score: float
+    finish_reason: FinishReason
 
 
 class LLM:
@@ -77,27 +93,55 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | None = None,
     ) -> list[Completion]:
-        """One completion per prompt, in their order; a text or a list of token ids each.
+        """One completion per prompt, in their order; a text or a list of token ids each. With
+        `params.n` above 1 so many for each prompt, one after the other.
 
         Raises RequestError or CapacityError, before anything is computed, when a prompt can never
         be served.
         """
         params = SamplingParams() if params is None else params
-        completions = [self._prepare(prompt, params) for prompt in as_prompts(prompts)]
+        groups = [self._prepare(prompt, params) for prompt in as_prompts(prompts)]
         self._check_idle()
-        pending, running = deque(completions), dict[int, Completion]()
+        pending, running = deque(groups), dict[int, Completion]()
         scheduler = self.engine.scheduler
+        max_waiting = scheduler.config.max_waiting - params.n
         try:
             while pending or self.engine.has_work:
-                while pending and len(scheduler.waiting) < scheduler.config.max_waiting:
-                    completion = pending.popleft()
-                    request = self.engine.submit(completion.prompt_token_ids, params)
-                    running[request.id] = completion
+                while pending and (
+                    len(scheduler.waiting) <= max_waiting or not self.engine.has_work
+                ):
+                    group = pending.popleft()
+                    requests = self.engine.submit_many(group[0].prompt_token_ids, params)
+                    running |= {one.id: group[i] for i, one in enumerate(requests)}
                 for output in self.engine.step():
                     running[output.request.id]._add(output)
         finally:
             self._abandon(running)
-        return completions
+        return [completion for group in groups for completion in group]
+
+    def beam_search(
+        self, prompt: Prompt, params: BeamSearchParams | None = None
+    ) -> list[BeamCompletion]:
+        """The best answers to one prompt, best first. Raises RequestError or CapacityError."""
+        token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
+        self._check_idle()
+        params = BeamSearchParams() if params is None else params
+        return [
+            self._beam_completion(token_ids, beam)
+            for beam in beam_search(self.engine, list(token_ids), params)
+        ]
+
+    def _beam_completion(self, prompt_token_ids: list[int], beam: Beam) -> BeamCompletion:
+        detokenizer = Detokenizer(self.tokenizer, prompt_token_ids)
+        shown = beam.token_ids[:-1] if beam.finish_reason == "stop" else beam.token_ids
+        text = "".join(map(detokenizer.push, shown)) + detokenizer.flush()
+        return BeamCompletion(
+            text=text,
+            token_ids=list(beam.token_ids),
+            logprob=beam.logprob,
+            score=beam.score,
+            finish_reason=beam.finish_reason,
+        )
 
     def stream(
         self, prompt: Prompt, params: SamplingParams | None = None
@@ -105,7 +149,7 @@ class LLM:
         """The pieces of one answer as they are computed. Take one stream to its end, or close it,
         before the next answer is asked for; raises RequestError otherwise."""
         params = SamplingParams() if params is None else params
-        return self._stream(self._prepare(prompt, params).prompt_token_ids, params)
+        return self._stream(self._prepare(prompt, params)[0].prompt_token_ids, params)
 
     def stream_chat(
         self, messages: list[dict[str, object]], params: SamplingParams | None = None
@@ -119,6 +163,10 @@ class LLM:
 
     def _stream(self, token_ids: list[int], params: SamplingParams) -> Iterator[RequestOutput]:
         self._check_idle()
+        if params.n > 1:
+            raise RequestError(
+                "a stream has one answer", seen=f"n {params.n}", remedy="Use generate, or n 1."
+            )
         request = self.engine.submit(token_ids, params)
         try:
             while request.finish_reason is None:
@@ -126,10 +174,13 @@ class LLM:
         finally:
             self._abandon([request.id])
 
-    def _prepare(self, prompt: Prompt, params: SamplingParams) -> Completion:
+    def _prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
+        """The completions of one prompt, all empty yet."""
         token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
         self.engine.check(token_ids, params)
-        return Completion(prompt=prompt, prompt_token_ids=list(token_ids))
+        return [
+            Completion(prompt=prompt, prompt_token_ids=list(token_ids)) for _ in range(params.n)
+        ]
 
     def _check_idle(self) -> None:
         if self.engine.has_work:

@@ -62,6 +62,11 @@ class Request:
     def num_generated_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
 
+    @property
+    def needs_every_row(self) -> bool:
+        """Whether all its tokens must be computed, for the logits that score them."""
+        return self.params.prompt_logprobs is not None
+
     def page_content(self, index: int) -> Hashable:
         """What the page of this number holds once it is full. As bytes: Python's hashes of those
         are salted, so nobody can choose prompts whose pages collide."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from paredown.errors import UnsupportedError
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
+from paredown.kernels.native_sampler import Sampler
 from paredown.kernels.packed_file import Blob
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
@@ -40,7 +41,7 @@ class LinearArrays:
 
 
 class NativeModel:
-    """Weights in, logits out. Knows nothing of files, requests or sampling."""
+    """Weights in, logits out. Knows nothing of files or requests."""
 
     def __init__(self, spec: ModelSpec, kv: KVSpec, num_threads: int) -> None:
         _check_lanes(spec)
@@ -56,6 +57,11 @@ class NativeModel:
     @property
     def num_threads(self) -> int:
         return self._core.num_threads
+
+    @property
+    def sampler(self) -> Sampler:
+        """Draws on the model's threads; not while a step runs."""
+        return self._core.sampler
 
     @property
     def weight_bytes(self) -> int:

@@ -114,6 +114,8 @@ class Answer:
     def _note(self, output: RequestOutput) -> None:
         """Counts; raises HttpError for a job that did not come to its own end."""
         self._num_generated_tokens += len(output.token_ids)
+        if output.finish_reason == "error" and output.is_request_fault:
+            raise HttpError(400, output.error or "the request failed", code="no_token_allowed")
         if output.finish_reason == "error":
             raise HttpError(500, output.error or "the model failed", code="model_failed")
         if output.finish_reason == "cancelled":

@@ -13,6 +13,22 @@ MAX_PROMPTS = 64
 MAX_STOPS = 4
 MAX_MESSAGES = 4096
 DEFAULT_COMPLETION_TOKENS = 16
+MAX_TOKEN_ID_DIGITS = 10
+
+# Fields that mean to us what they mean to SamplingParams; left out or null is its default.
+SAME_NAMES = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "min_tokens",
+    "seed",
+    "ignore_eos",
+)
 
 # Fields of the OpenAI API (and of clients that extend it) that we do not serve, each with the
 # values that ask for nothing. Equal type and value count.
@@ -20,18 +36,13 @@ NO_OPS: dict[str, tuple[object, ...]] = {
     "audio": (None,),
     "best_of": (None, 1),
     "echo": (None, False),
-    "frequency_penalty": (None, 0, 0.0),
     "function_call": (None, "none"),
     "functions": (None, []),
-    "logit_bias": (None, {}),
     "metadata": (None, {}),
-    "min_p": (None, 0, 0.0),
     "modalities": (None, ["text"]),
     "parallel_tool_calls": (None, True, False),
     "prediction": (None,),
-    "presence_penalty": (None, 0, 0.0),
     "reasoning_effort": (None,),
-    "repetition_penalty": (None, 1, 1.0),
     "response_format": (None, {"type": "text"}),
     "service_tier": (None, "auto", "default"),
     "store": (None, False),
@@ -71,6 +82,15 @@ class Generation(Strict):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[list[int]] | None = None
+    min_tokens: int | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
@@ -104,17 +124,34 @@ class Generation(Strict):
             )
         if self.stream_options is not None and not self.stream:
             raise HttpError(400, "stream_options needs stream to be true", param="stream_options")
+        given: dict[str, Any] = {
+            name: value for name in SAME_NAMES if (value := getattr(self, name)) is not None
+        }
+        if self.allowed_token_ids is not None:
+            given["allowed_token_ids"] = tuple(self.allowed_token_ids)
         return SamplingParams(
-            temperature=1.0 if self.temperature is None else self.temperature,
-            top_k=self.top_k,
-            top_p=1.0 if self.top_p is None else self.top_p,
-            seed=self.seed,
             max_tokens=max_tokens,
+            logit_bias=self._biases(),
+            bad_words=tuple(map(tuple, self.bad_words or ())),
             stop=tuple(stop),
             stop_token_ids=tuple(self.stop_token_ids or ()),
-            ignore_eos=bool(self.ignore_eos),
             logprobs=logprobs,
+            **given,
         )
+
+    def _biases(self) -> dict[int, float]:
+        """JSON has no integers for keys."""
+        biases = {}
+        for key, bias in (self.logit_bias or {}).items():
+            if not (key.isascii() and key.isdigit() and len(key) <= MAX_TOKEN_ID_DIGITS):
+                raise HttpError(
+                    400,
+                    f"logit_bias: {key[:MAX_TOKEN_ID_DIGITS]!r} is no token id",
+                    param="logit_bias",
+                    code="invalid_value",
+                )
+            biases[int(key)] = bias
+        return biases
 
 
 class CompletionRequest(Generation):

@@ -1,7 +1,6 @@
 """ServerState: what every endpoint shares."""
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,9 +57,5 @@ def make_jobs(prompts: list[list[int]], params: SamplingParams, num_choices: int
             f"{len(prompts)} prompts x {num_choices} choices, at most {MAX_JOBS} together",
             param="n",
         )
-    choices = [params]
-    for i in range(1, num_choices):
-        seed = params.seed
-        seed = None if seed is None else (seed + i + 2**63) % 2**64 - 2**63
-        choices.append(dataclasses.replace(params, seed=seed))
+    choices = [params.choice(i) for i in range(num_choices)]
     return [Job(prompt, choice) for prompt in prompts for choice in choices]

@@ -10,6 +10,7 @@ from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.memory_plan import MemoryPlan, default_num_pages, plan_memory
 from paredown.engine.native.pack_weights import pack_weights
 from paredown.engine.native.packed_cache import CacheConfig, PackedCache
+from paredown.engine.sampling.sampler import RowSampler
 from paredown.errors import ConfigError
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import PackedFileError
@@ -38,6 +39,7 @@ class NativeExecutor:
         self._kv = kv
         self._cache = cache
         self.weights_from = weights_from
+        self._sampler = RowSampler(model.sampler)
 
     @property
     def known_content(self) -> str | None:
@@ -60,6 +62,10 @@ class NativeExecutor:
     @property
     def num_pages(self) -> int:
         return self._kv.num_pages
+
+    @property
+    def sampler(self) -> RowSampler:
+        return self._sampler
 
     @property
     def num_threads(self) -> int:

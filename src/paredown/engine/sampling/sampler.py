@@ -1,12 +1,12 @@
-"""Sampler: from one row of logits to one token.
+"""Sampler: from rows of logits to tokens, in the native core (csrc/sampler.h).
 
-Everything here sees a single row, so that a request's tokens cannot depend on its neighbours. The
-random draw is counter-based (Philox, Salmon et al., SC 2011): it is a function of the request's
-seed and the position alone, whatever was computed before it, in whatever order.
-V: vocabulary.
+A row's token depends on that row, its request's state, and the request's seed alone: the draw is
+counter-based (Philox, Salmon et al., SC 2011), a function of the seed and the position. What is
+computed, and in which order, is defined in docs/sampling.md.
+R: rows, V: vocabulary.
 """
 
-import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.kernels.native_sampler import RowStatus, Sampler, SamplingState, draw, uniform
+
+Logits = npt.NDArray[np.float32]
+Probs = npt.NDArray[np.float64]
+
+FAILURES = {
+    RowStatus.NOT_FINITE: "the model failed: its logits are not finite",
+    RowStatus.NOTHING_ALLOWED: "the request's own settings allow no token here",
+}
 
 
 class TokenLogprob(NamedTuple):
@@ -23,94 +32,110 @@ class TokenLogprob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Logprobs:
-    """Natural log-probabilities under the raw logits (temperature and truncation not applied)."""
+    """Natural log-probabilities under the raw logits: nothing of the request's settings applied."""
 
     chosen: TokenLogprob
     top: list[TokenLogprob]
 
 
-class NonFiniteLogitsError(ArithmeticError):
-    """The model gave NaN or infinity where a logit belongs."""
+class SampledRow(NamedTuple):
+    """`failure` says why there is no token; such a row ends its own request only."""
+
+    token_id: int
+    logprobs: Logprobs | None
+    failure: str | None
 
 
-def sample_token(
-    logits_V: npt.NDArray[np.float32], params: SamplingParams, *, seed: int, position: int
-) -> int:
-    """The token that stands at `position`. Ties go to the smaller id.
-
-    Raises NonFiniteLogitsError when the largest logit is not a finite number.
-    """
-    best = int(logits_V.argmax())
-    # argmax finds a NaN when there is one, so this one look covers the row.
-    if not math.isfinite(logits_V[best]):
-        raise NonFiniteLogitsError(f"the largest logit is {logits_V[best]}")
-    if params.temperature == 0 or params.top_k == 1:
-        return best
-    ids, probs = distribution(logits_V, params)
-    cumulative = probs.cumsum()
-    drawn = _uniform(seed, position) * cumulative[-1]
-    index = min(int(cumulative.searchsorted(drawn, side="right")), len(probs) - 1)
-    return index if ids is None else int(ids[index])
+class RowError(ArithmeticError):
+    """A row of logits has no distribution; the message says why."""
 
 
-def distribution(
-    logits_V: npt.NDArray[np.float32], params: SamplingParams
-) -> tuple[npt.NDArray[np.intp] | None, npt.NDArray[np.float64]]:
-    """The candidates (None: every token, by id) and their weights, which need not sum to 1.
-
-    In this order: temperature, then the `top_k` largest, then the smallest set of those, largest
-    first, whose probability reaches `top_p`.
-    """
-    scaled_V = logits_V.astype(np.float64)
-    scaled_V -= scaled_V.max()
-    with np.errstate(over="ignore"):  # a tiny temperature: minus infinity, so probability 0
-        scaled_V /= params.temperature
-    probs_V = np.exp(scaled_V)
-    vocab_size = len(probs_V)
-    num_kept = min(params.top_k or vocab_size, vocab_size)
-    if num_kept == vocab_size and params.top_p == 1:
-        return None, probs_V
-    # Values are sorted, not indices: several times faster, and a threshold is all that is needed.
-    largest = np.partition(probs_V, vocab_size - num_kept)[vocab_size - num_kept :]
-    descending = np.sort(largest)[::-1]
-    if params.top_p < 1:
-        cumulative = descending.cumsum()
-        reached = cumulative.searchsorted(params.top_p * cumulative[-1], side="left")
-        num_kept = min(int(reached) + 1, num_kept)
-    ids = _at_least(probs_V, descending[num_kept - 1], num_kept)
-    return ids, probs_V[ids]
-
-
-def compute_logprobs(logits_V: npt.NDArray[np.float32], token_id: int, num_top: int) -> Logprobs:
-    """The chosen token's log-probability and the `num_top` largest, in float64."""
-    wide_V = logits_V.astype(np.float64)
-    largest = wide_V.max()
-    normalizer = largest + math.log(np.exp(wide_V - largest).sum())
-    top_ids = _largest(wide_V, min(num_top, len(wide_V))) if num_top else ()
-    return Logprobs(
-        chosen=TokenLogprob(token_id, float(wide_V[token_id] - normalizer)),
-        top=[TokenLogprob(int(i), float(wide_V[i] - normalizer)) for i in top_ids],
-    )
+def make_state(
+    params: SamplingParams,
+    *,
+    seed: int,
+    vocab_size: int,
+    prompt_token_ids: Sequence[int],
+    eos_token_ids: Iterable[int] = (),
+) -> SamplingState:
+    """What the core keeps of one request: settings, tokens, counts. Sampling a row adds its token;
+    `push` and `pop` add and take back others. Raises ValueError for an unknown token id."""
+    ending = set(params.stop_token_ids)
+    if not params.ignore_eos:
+        ending |= set(eos_token_ids)
+    settings: dict[str, object] = {
+        "temperature": params.temperature,
+        "top_k": params.top_k or 0,
+        "top_p": params.top_p,
+        "min_p": params.min_p,
+        "typical_p": params.typical_p,
+        "repetition_penalty": params.repetition_penalty,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "logit_bias": list(params.logit_bias.items()),
+        "allowed_tokens": params.allowed_token_ids,
+        "bad_words": params.bad_words,
+        "min_tokens": params.min_tokens,
+        "ending_tokens": sorted(ending),
+        "num_logprobs": -1 if params.logprobs is None else params.logprobs,
+        "seed": seed % 2**64,
+    }
+    return SamplingState(settings, vocab_size, np.array(prompt_token_ids, np.int32))
 
 
-def _largest(values_V: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp]:
-    """Indices of the `count` largest, largest first, equal ones by index."""
-    threshold = np.partition(values_V, len(values_V) - count)[len(values_V) - count]
-    kept = _at_least(values_V, threshold, count)
-    return kept[np.argsort(-values_V[kept], kind="stable")]
+class RowSampler:
+    """Draws tokens for many rows in one call. Not thread-safe: one caller at a time."""
+
+    def __init__(self, core: Sampler) -> None:
+        self._core = core
+
+    def sample(self, logits_RV: Logits, states: list[SamplingState]) -> list[SampledRow]:
+        """One token for each row, pushed onto the row's state unless the row failed."""
+        return [
+            SampledRow(
+                token_id,
+                _as_logprobs(token_id, logprobs) if logprobs else None,
+                FAILURES[RowStatus(status)] if status else None,
+            )
+            for status, token_id, logprobs in self._core.sample(logits_RV, states)
+        ]
+
+    def distributions(
+        self, logits_RV: Logits, state: SamplingState, drafts: Sequence[int] = ()
+    ) -> Probs:
+        """The probabilities [R, V] that `sample` draws from, bit for bit: `sample` gives
+        `draw(row, uniform(seed, position))`. Row i follows drafts[:i], which the state gets for
+        its sake and loses again. A greedy row has a single 1.
+
+        Raises RowError for a row without a distribution, ValueError for too few drafts.
+        """
+        probs_RV = np.empty(logits_RV.shape, np.float64)
+        ids = np.array(drafts, np.int32)
+        for status in self._core.distributions(logits_RV, state, ids, probs_RV):
+            if status:
+                raise RowError(FAILURES[RowStatus(status)])
+        return probs_RV
+
+    def logprobs(self, logits_RV: Logits, token_ids: Sequence[int], num_top: int) -> list[Logprobs]:
+        """Log-probabilities of the tokens that stand after each row. Raises RowError."""
+        rows = self._core.logprobs(logits_RV, np.array(token_ids, np.int32), num_top)
+        if failed := [status for status, _, _ in rows if status]:
+            raise RowError(FAILURES[RowStatus(failed[0])])
+        return [_as_logprobs(token_id, found) for _, token_id, found in rows if found]
 
 
-def _at_least(
-    values_V: npt.NDArray[np.float64], threshold: np.float64, count: int
-) -> npt.NDArray[np.intp]:
-    """Indices of the `count` largest, of which `threshold` is the least; of equal ones the first.
-    Those above it come by index, then those at it."""
-    above = np.flatnonzero(values_V > threshold)
-    at = np.flatnonzero(values_V == threshold)
-    return np.concatenate([above, at[: count - len(above)]])
+def draw_token(weights_V: Probs, *, seed: int, position: int, stream: int = 0) -> int:
+    """The token that `seed` draws at `position` from weights that need not sum to 1; one of weight
+    0 is never drawn. `stream` 0 is what `sample` uses; others are independent of it."""
+    return draw(weights_V, uniform(seed % 2**64, position, stream))
 
 
-def _uniform(seed: int, position: int) -> float:
-    """A number in [0, 1) that depends on (seed, position) only."""
-    bits = np.random.Philox(key=seed % 2**64, counter=position)
-    return float(np.random.Generator(bits).random())
+def residual(target_V: Probs, proposal_V: Probs) -> Probs:
+    """Weights to draw from after a draft token was rejected: max(0, p - q) (Leviathan et al., 2023,
+    arXiv 2211.17192, algorithm 1)."""
+    return np.maximum(target_V - proposal_V, 0.0)
+
+
+def _as_logprobs(token_id: int, found: tuple[float, list[tuple[int, float]]]) -> Logprobs:
+    chosen, top = found
+    return Logprobs(TokenLogprob(token_id, chosen), [TokenLogprob(*one) for one in top])

@@ -1,94 +1,138 @@
-"""SamplingParams: how the tokens of one request are chosen and when it ends."""
+"""SamplingParams: how the tokens of one request are chosen and when it ends.
 
-import math
-from dataclasses import dataclass
+docs/sampling.md defines every step and their order.
+"""
 
-from paredown.errors import RequestError
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from paredown.engine.sampling.field_rules import (
+    Flag,
+    Function,
+    Integer,
+    Number,
+    ParameterError,
+    Rule,
+    Texts,
+    TokenIds,
+    TokenNumbers,
+    TokenSequences,
+)
 
 MAX_LOGPROBS = 20
-MAX_STOPS = 16
-MAX_STOP_CHARS = 256
-MAX_STOP_TOKENS = 256
+MAX_CHOICES = 64
 MAX_TEMPERATURE = 100.0
+MAX_COUNT = 2**31
 
+# Called with the tokens generated so far before each token is drawn: the ids that are allowed next,
+# or a NumPy array of bool over the vocabulary, or None for no limit. It must not keep the list. An
+# exception or nothing allowed ends the request with an error.
+TokenFilter = Callable[[list[int]], Any]
 
-class ParameterError(RequestError):
-    """A sampling parameter out of its range; `field` names it."""
+_PENALTY = Number(low=-2.0, high=2.0, remedy="Use a number from -2 to 2; 0 does nothing.")
+_SHARE = Number(low=0.0, high=1.0, above=True, remedy="Use a number above 0 and at most 1.")
 
-    def __init__(self, field: str, *, seen: object, remedy: str) -> None:
-        self.field = field
-        super().__init__(f"{field} is out of range", seen=seen, remedy=remedy)
+RULES: dict[str, Rule] = {
+    "temperature": Number(low=0.0, high=MAX_TEMPERATURE, remedy="Use 0 (greedy) to 100."),
+    "top_k": Integer(
+        low=0, high=MAX_COUNT, optional=True, remedy="Use 1 or more, or 0 to keep every token."
+    ),
+    "top_p": _SHARE,
+    "min_p": Number(low=0.0, high=1.0, remedy="Use a number from 0 (off) to 1."),
+    "typical_p": _SHARE,
+    "repetition_penalty": Number(low=0.01, high=100.0, remedy="Use 0.01 to 100; 1 does nothing."),
+    "presence_penalty": _PENALTY,
+    "frequency_penalty": _PENALTY,
+    "logit_bias": TokenNumbers(
+        max_count=1024, number=Number(low=-100.0, high=100.0, remedy="Use a bias of -100 to 100.")
+    ),
+    "allowed_token_ids": TokenIds(min_count=1, max_count=2**20, optional=True),
+    "bad_words": TokenSequences(max_count=256, max_tokens=64),
+    "token_filter": Function(),
+    "seed": Integer(
+        low=-(2**63),
+        high=2**63 - 1,
+        optional=True,
+        remedy="Use an integer that fits 64 bits with a sign.",
+    ),
+    "n": Integer(low=1, high=MAX_CHOICES, remedy=f"Use 1 to {MAX_CHOICES}."),
+    "max_tokens": Integer(low=1, high=MAX_COUNT, optional=True, remedy="Use 1 or more."),
+    "min_tokens": Integer(low=0, high=MAX_COUNT, remedy="Use 0 or more."),
+    "stop": Texts(max_count=16, max_chars=256),
+    "stop_token_ids": TokenIds(max_count=256),
+    "ignore_eos": Flag(),
+    "logprobs": Integer(
+        low=0, high=MAX_LOGPROBS, optional=True, remedy=f"Use 0 to {MAX_LOGPROBS}."
+    ),
+    "prompt_logprobs": Integer(
+        low=0, high=MAX_LOGPROBS, optional=True, remedy=f"Use 0 to {MAX_LOGPROBS}."
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
     """Checked when made. Raises ParameterError with the field, the value and the remedy.
 
-    `temperature` 0 is greedy. `top_k` None (or 0) keeps every token. `seed` None lets the engine
-    draw one. `max_tokens` None means as many as the context holds. `logprobs` None asks for none,
-    0 for the chosen token's, n for the n best tokens' as well.
+    `temperature` 0 is greedy. `top_k` None (or 0) keeps every token. Repetition is counted over
+    prompt and answer, presence and frequency over the answer. `bad_words` are sequences of token
+    ids: the last one is forbidden where the others stand before it. `seed` None lets the engine
+    draw one; of `n` answers number i has seed + i. `max_tokens` None means as many as the context
+    holds. Before `min_tokens` no stop ends the answer. `logprobs` None asks for none, 0 for the
+    chosen token's, k for the k best tokens' as well; `prompt_logprobs` the same of the prompt.
     """
 
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] = field(default_factory=dict)
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    token_filter: TokenFilter | None = None
     seed: int | None = None
+    n: int = 1
     max_tokens: int | None = 128
+    min_tokens: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        self._check_number("temperature", self.temperature, "Use 0 (greedy) to 100.")
-        if not 0 <= self.temperature <= MAX_TEMPERATURE:
+        for name, rule in RULES.items():
+            rule.check(name, getattr(self, name))
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ParameterError(
-                "temperature", seen=self.temperature, remedy="Use 0 (greedy) to 100."
+                "min_tokens",
+                seen=f"{self.min_tokens}, max_tokens {self.max_tokens}",
+                remedy="Use at most max_tokens.",
             )
-        self._check_number("top_p", self.top_p, "Use a number above 0 and at most 1.")
-        if not 0 < self.top_p <= 1:
-            raise ParameterError(
-                "top_p", seen=self.top_p, remedy="Use a number above 0 and at most 1."
-            )
-        self._check_int("top_k", self.top_k, 0, 2**31, "Use 1 or more, or 0 to keep every token.")
-        self._check_int(
-            "seed", self.seed, -(2**63), 2**63 - 1, "Use an integer that fits 64 bits with a sign."
-        )
-        self._check_int("max_tokens", self.max_tokens, 1, 2**31, "Use 1 or more.")
-        self._check_int("logprobs", self.logprobs, 0, MAX_LOGPROBS, f"Use 0 to {MAX_LOGPROBS}.")
-        self._check_stops()
 
-    def _check_number(self, field: str, value: object, remedy: str) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ParameterError(field, seen=repr(value), remedy=remedy)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ParameterError(field, seen=value, remedy=remedy)
+    def choice(self, number: int) -> "SamplingParams":
+        """What answer `number` of `n` is asked for with: seed + number, wrapped at 64 bits."""
+        seed = self.seed
+        if seed is not None:
+            seed = (seed + number + 2**63) % 2**64 - 2**63
+        return replace(self, seed=seed, n=1)
 
-    def _check_int(self, field: str, value: object, low: int, high: int, remedy: str) -> None:
-        if value is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ParameterError(field, seen=repr(value), remedy=remedy)
-
-    def _check_stops(self) -> None:
-        if not isinstance(self.stop, tuple) or len(self.stop) > MAX_STOPS:
-            raise ParameterError(
-                "stop", seen=repr(self.stop)[:80], remedy=f"Give a tuple of at most {MAX_STOPS}."
-            )
-        for text in self.stop:
-            if not isinstance(text, str) or not 1 <= len(text) <= MAX_STOP_CHARS:
+    def check_token_ids(self, vocab_size: int) -> None:
+        """Raises ParameterError for a token id that the model does not have."""
+        named = {
+            "stop_token_ids": self.stop_token_ids,
+            "logit_bias": self.logit_bias,
+            "allowed_token_ids": self.allowed_token_ids or (),
+            "bad_words": [token_id for word in self.bad_words for token_id in word],
+        }
+        for name, token_ids in named.items():
+            largest = max(token_ids, default=0)
+            if largest >= vocab_size:
                 raise ParameterError(
-                    "stop",
-                    seen=repr(text)[:80],
-                    remedy=f"A stop string has 1 to {MAX_STOP_CHARS} characters.",
+                    name, seen=largest, remedy=f"Token ids go from 0 to {vocab_size - 1}."
                 )
-        if not isinstance(self.stop_token_ids, tuple) or len(self.stop_token_ids) > MAX_STOP_TOKENS:
-            raise ParameterError(
-                "stop_token_ids",
-                seen=repr(self.stop_token_ids)[:80],
-                remedy=f"Give a tuple of at most {MAX_STOP_TOKENS} token ids.",
-            )
-        for token_id in self.stop_token_ids:
-            self._check_int(
-                "stop_token_ids", token_id, 0, 2**31, "A token id is an integer from 0 on."
-            )

@@ -129,15 +129,19 @@ class Scheduler:
                 remedy="Raise the number of pages, or shorten the prompt.",
             )
 
-    def submit(self, request: Request) -> None:
-        """Queues it. Raises what `check_prompt` raises, and QueueFullError."""
-        self.check_prompt(request.num_prompt_tokens)
-        if len(self.waiting) >= self.config.max_waiting:
+    def check_room(self, num_requests: int) -> None:
+        """Raises QueueFullError unless so many requests can be queued now."""
+        if len(self.waiting) + num_requests > self.config.max_waiting:
             raise QueueFullError(
                 "too many requests are waiting",
                 seen=f"{len(self.waiting)} waiting of at most {self.config.max_waiting}",
                 remedy="Send the request again later, or raise max_waiting.",
             )
+
+    def submit(self, request: Request) -> None:
+        """Queues it. Raises what `check_prompt` raises, and QueueFullError."""
+        self.check_prompt(request.num_prompt_tokens)
+        self.check_room(1)
         request.max_total_tokens = min(request.max_total_tokens, self.max_tokens_per_request)
         request.rank = self._policy.rank(request)
         self._push(request)
@@ -260,7 +264,8 @@ class Scheduler:
         """Gives a request its pages, those with its first tokens in them first. The last token is
         computed in any case, for its logits. False, and nothing done, when too few are free."""
         num_tokens, pages = request.num_tokens, list[int]()
-        if self.config.prefix_cache:
+        is_cached = self.config.prefix_cache and not request.needs_every_row
+        if is_cached:
             max_pages = (num_tokens - 1) // PAGE_SIZE
             pages = self.cache.find(request.service.salt, request.page_content, max_pages)
         self.pool.hold(pages)
@@ -271,7 +276,7 @@ class Scheduler:
         request.num_sealed_pages = len(pages)
         request.num_computed_tokens = len(pages) * PAGE_SIZE
         request.pages = pages + fresh
-        if self.config.prefix_cache:
+        if is_cached:
             self.cache.stats.note(num_tokens, request.num_computed_tokens)
         if not request.num_preemptions:
             request.num_cached_tokens = request.num_computed_tokens

@@ -1,0 +1,180 @@
+// What Python sees of sampling. Arrays are checked here; nothing below sees a Python object.
+#include "binding_sampling.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "isa.h"
+#include "philox.h"
+#include "sampler.h"
+
+namespace nb = nanobind;
+
+namespace paredown {
+namespace {
+
+template <class T, int kDims>
+using Array = nb::ndarray<const T, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
+using Logits = Array<float, 2>;
+using Ints = Array<int32_t, 1>;
+using Doubles = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+std::span<const int32_t> ints(const Ints& array) { return {array.data(), array.size()}; }
+
+template <class T>
+void read(const nb::dict& settings, const char* key, T& value) {
+  if (settings.contains(key)) value = nb::cast<T>(settings[key]);
+}
+
+SamplingConfig make_sampling_config(const nb::dict& settings) {
+  SamplingConfig config;
+  read(settings, "temperature", config.temperature);
+  read(settings, "top_k", config.top_k);
+  read(settings, "top_p", config.top_p);
+  read(settings, "min_p", config.min_p);
+  read(settings, "typical_p", config.typical_p);
+  read(settings, "repetition_penalty", config.repetition_penalty);
+  read(settings, "presence_penalty", config.presence_penalty);
+  read(settings, "frequency_penalty", config.frequency_penalty);
+  read(settings, "logit_bias", config.logit_bias);
+  read(settings, "allowed_tokens", config.allowed_tokens);
+  read(settings, "bad_words", config.bad_words);
+  read(settings, "min_tokens", config.min_tokens);
+  read(settings, "ending_tokens", config.ending_tokens);
+  read(settings, "num_logprobs", config.num_logprobs);
+  read(settings, "seed", config.seed);
+  return config;
+}
+
+// A sampler on threads of its own. The sampler is the first base: Python takes one for the other.
+class PooledSampler : public Sampler {
+ public:
+  PooledSampler(const std::string& isa, int num_threads)
+      : PooledSampler(isa, std::make_unique<ThreadPool>(num_threads)) {}
+
+ private:
+  PooledSampler(const std::string& isa, std::unique_ptr<ThreadPool> pool)
+      : Sampler(kernel_table(choose_isa(isa)), *pool), pool_(std::move(pool)) {}
+
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+// (status, token, None or (log-probability, [(token, log-probability)])) for each row.
+nb::list as_list(const std::vector<SampledRow>& rows) {
+  nb::list found;
+  for (const SampledRow& row : rows) {
+    nb::object logprobs = nb::none();
+    if (row.has_logprobs) logprobs = nb::make_tuple(row.logprobs.chosen, row.logprobs.top);
+    found.append(nb::make_tuple(static_cast<int>(row.status), row.token, logprobs));
+  }
+  return found;
+}
+
+nb::list sample(Sampler& sampler, Logits logits, const std::vector<SamplingState*>& states) {
+  std::vector<SamplingState*> sorted(states);
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    throw std::invalid_argument("two rows have the same state");
+  }
+  for (const SamplingState* state : states) {
+    if (state->vocab_size() != static_cast<int64_t>(logits.shape(1))) {
+      throw std::invalid_argument("a state has another vocabulary than the logits");
+    }
+  }
+  if (logits.shape(0) != states.size()) {
+    throw std::invalid_argument("logits must be [states, vocab_size]");
+  }
+  std::vector<SampledRow> rows(states.size());
+  {
+    nb::gil_scoped_release release;
+    sampler.sample(logits.data(), states, rows);
+  }
+  return as_list(rows);
+}
+
+std::vector<int> distributions(Sampler& sampler, Logits logits, SamplingState& state, Ints drafts,
+                               Doubles probs) {
+  const size_t num_rows = logits.shape(0);
+  if (static_cast<int64_t>(logits.shape(1)) != state.vocab_size() || probs.shape(0) != num_rows ||
+      probs.shape(1) != logits.shape(1)) {
+    throw std::invalid_argument("logits and probs must be [rows, vocab_size]");
+  }
+  if (drafts.size() + 1 < num_rows) throw std::invalid_argument("there are too few drafts");
+  state.check(ints(drafts));
+  std::vector<RowStatus> statuses(num_rows);
+  {
+    nb::gil_scoped_release release;
+    sampler.distributions(logits.data(), state, ints(drafts), probs.data(), statuses);
+  }
+  std::vector<int> codes;
+  for (const RowStatus status : statuses) codes.push_back(static_cast<int>(status));
+  return codes;
+}
+
+nb::list logprobs(Sampler& sampler, Logits logits, Ints tokens, int num_top) {
+  const auto vocab_size = static_cast<int64_t>(logits.shape(1));
+  if (tokens.size() != logits.shape(0)) {
+    throw std::invalid_argument("there must be one token for each row of logits");
+  }
+  for (const int32_t token : ints(tokens)) {
+    if (token < 0 || token >= vocab_size) throw std::invalid_argument("a token is unknown");
+  }
+  std::vector<SampledRow> rows(tokens.size());
+  {
+    nb::gil_scoped_release release;
+    sampler.logprobs(logits.data(), vocab_size, ints(tokens), num_top, rows);
+  }
+  return as_list(rows);
+}
+
+int32_t checked_draw(Array<double, 1> weights, double fraction) {
+  const std::span<const double> values{weights.data(), weights.size()};
+  const bool is_sound = std::all_of(values.begin(), values.end(),
+                                    [](double weight) { return weight >= 0 && weight < 1e300; });
+  const bool has_any = std::any_of(values.begin(), values.end(), [](double w) { return w > 0; });
+  if (!is_sound || !has_any || !(fraction >= 0 && fraction < 1)) {
+    throw std::invalid_argument(
+        "weights must be finite, none negative, one positive; the fraction "
+        "must be in [0, 1)");
+  }
+  return draw(kernel_table(Isa::kGeneric), values, fraction);  // all sets have the same bits
+}
+
+}  // namespace
+
+void bind_sampling(nb::module_& m) {
+  m.def("uniform", uniform, nb::arg("seed"), nb::arg("position"), nb::arg("stream"));
+  m.def("draw", checked_draw, nb::arg("weights"), nb::arg("fraction"));
+
+  nb::class_<SamplingState>(m, "SamplingState")
+      .def(
+          "__init__",
+          [](SamplingState* self, const nb::dict& settings, int64_t vocab_size, Ints prompt) {
+            new (self) SamplingState(make_sampling_config(settings), vocab_size, ints(prompt));
+          },
+          nb::arg("settings"), nb::arg("vocab_size"), nb::arg("prompt"))
+      .def_prop_ro("num_tokens", &SamplingState::num_tokens)
+      .def("push", &SamplingState::push, nb::arg("token"))
+      .def("pop", &SamplingState::pop)
+      .def(
+          "allow_next", [](SamplingState& self, Ints tokens) { self.allow_next(ints(tokens)); },
+          nb::arg("tokens"));
+
+  nb::class_<Sampler>(m, "Sampler")
+      .def("sample", sample, nb::arg("logits"), nb::arg("states"))
+      .def("distributions", distributions, nb::arg("logits"), nb::arg("state"), nb::arg("drafts"),
+           nb::arg("probs"))
+      .def("logprobs", logprobs, nb::arg("logits"), nb::arg("tokens"), nb::arg("num_top"));
+  nb::class_<PooledSampler, Sampler>(m, "PooledSampler")
+      .def(nb::init<const std::string&, int>(), nb::arg("isa"), nb::arg("num_threads"));
+}
+
+}  // namespace paredown

@@ -1,0 +1,160 @@
+// A row of logits in double precision: what a sampler does to every token of the vocabulary.
+// No operation is fused, so all instruction sets give the same bits. Vectors are those of the
+// compiler (GCC and Clang), inside functions only.
+#pragma once
+
+#include "../kernels.h"
+
+namespace paredown {
+namespace {
+
+typedef float Floats16 __attribute__((vector_size(64)));
+typedef double Doubles8 __attribute__((vector_size(64)));
+typedef int64_t Int64s8 __attribute__((vector_size(64)));
+
+// The largest number of a row and the first index that has it; NaN when the row holds one.
+float largest(const float* row, int64_t size, int64_t* index) {
+  constexpr int64_t kBlock = 1024;
+  float best = -__builtin_inff();
+  int64_t best_block = 0;
+  bool is_plain = true;
+  for (int64_t begin = 0; begin < size; begin += kBlock) {
+    const int64_t end = begin + kBlock < size ? begin + kBlock : size;
+    Floats16 most = Floats16{} - __builtin_inff();
+    Floats16 poison{};
+    int64_t i = begin;
+    for (; i + 16 <= end; i += 16) {
+      Floats16 x;
+      __builtin_memcpy(&x, row + i, sizeof(x));
+      most = x > most ? x : most;
+      poison += x - x;  // zero for anything finite, NaN for NaN and infinity
+    }
+    for (int j = 0; i < end; ++i, ++j) {
+      most[j] = row[i] > most[j] ? row[i] : most[j];
+      poison[j] += row[i] - row[i];
+    }
+    float block_best = most[0];
+    for (int j = 0; j < 16; ++j) {
+      block_best = most[j] > block_best ? most[j] : block_best;
+      is_plain = is_plain && poison[j] == 0.0f;
+    }
+    if (block_best > best) {
+      best = block_best;
+      best_block = begin;
+    }
+  }
+  if (!is_plain) {
+    for (int64_t i = 0; i < size; ++i) {
+      if (row[i] != row[i]) return row[i];
+    }
+  }
+  *index = best_block;
+  while (*index < size - 1 && row[*index] != best) ++*index;
+  return best;
+}
+
+// weights = e^-distances to about 2 ulp (range reduction by ln 2 in two parts, Taylor polynomial of
+// degree 13): exactly 1 at 0, exactly 0 above 700 (e^-700 is 1e-304).
+inline void exp_of_minus(const Doubles8& distances, Doubles8& weights) {
+  constexpr double kWhole = 0x1.8p52;  // adding it leaves the nearest integer in the low bits
+  const Doubles8 x = distances > 700.0 ? Doubles8{} - 700.0 : -distances;
+  const Doubles8 shifted = x * 0x1.71547652b82fep0 + kWhole;
+  const Doubles8 whole = shifted - kWhole;
+  const Doubles8 r = (x - whole * 0x1.62e42fee00000p-1) - whole * 0x1.a39ef35793c76p-33;
+  Doubles8 poly = Doubles8{} + 1.0 / 6227020800.0;
+  poly = poly * r + 1.0 / 479001600.0;
+  poly = poly * r + 1.0 / 39916800.0;
+  poly = poly * r + 1.0 / 3628800.0;
+  poly = poly * r + 1.0 / 362880.0;
+  poly = poly * r + 1.0 / 40320.0;
+  poly = poly * r + 1.0 / 5040.0;
+  poly = poly * r + 1.0 / 720.0;
+  poly = poly * r + 1.0 / 120.0;
+  poly = poly * r + 1.0 / 24.0;
+  poly = poly * r + 1.0 / 6.0;
+  poly = poly * r + 0.5;
+  poly = poly * r + 1.0;
+  poly = poly * r + 1.0;
+  Int64s8 bits, power;
+  __builtin_memcpy(&bits, &poly, sizeof(bits));
+  __builtin_memcpy(&power, &shifted, sizeof(power));
+  bits += power << 52;
+  __builtin_memcpy(&poly, &bits, sizeof(poly));
+  weights = distances > 700.0 ? Doubles8{} : poly;
+}
+
+// distances = (largest - logits) / temperature, weights = e^-distances; both padded to a multiple
+// of 8. Returns the sum of the weights as `sum` makes it.
+template <class Logit>
+inline double weigh_row(const Logit* logits, int64_t size, double largest, double temperature,
+                        double* distances, double* weights) {
+  Doubles8 sums{};
+  for (int64_t i = 0; i < size; i += 8) {
+    Doubles8 x = Doubles8{} - __builtin_inf();
+    if (i + 8 <= size) {
+      for (int j = 0; j < 8; ++j) x[j] = logits[i + j];
+    } else {
+      for (int64_t j = i; j < size; ++j) x[j - i] = logits[j];
+    }
+    const Doubles8 distance = (largest - x) / temperature;
+    Doubles8 weight;
+    exp_of_minus(distance, weight);
+    sums += weight;
+    __builtin_memcpy(distances + i, &distance, sizeof(distance));
+    __builtin_memcpy(weights + i, &weight, sizeof(weight));
+  }
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+double weigh_floats(const float* logits, int64_t size, double largest, double temperature,
+                    double* distances, double* weights) {
+  return weigh_row(logits, size, largest, temperature, distances, weights);
+}
+
+double weigh_doubles(const double* logits, int64_t size, double largest, double temperature,
+                     double* distances, double* weights) {
+  return weigh_row(logits, size, largest, temperature, distances, weights);
+}
+
+// Number i goes to sum i % 8, in ascending order; the eight are added in pairs.
+double sum(const double* numbers, int64_t size) {
+  Doubles8 sums{};
+  int64_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    Doubles8 x;
+    __builtin_memcpy(&x, numbers + i, sizeof(x));
+    sums += x;
+  }
+  for (int j = 0; i < size; ++i, ++j) sums[j] += numbers[i];
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+// Each number divided by `divisor`; `results` may be `numbers`.
+void divide(const double* numbers, int64_t size, double divisor, double* results) {
+  int64_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    Doubles8 x;
+    __builtin_memcpy(&x, numbers + i, sizeof(x));
+    x /= divisor;
+    __builtin_memcpy(results + i, &x, sizeof(x));
+  }
+  for (; i < size; ++i) results[i] = numbers[i] / divisor;
+}
+
+// The least number of each whole block of 64.
+void block_minima(const double* numbers, int64_t num_blocks, double* minima) {
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    Doubles8 least = Doubles8{} + __builtin_inf();
+    for (int64_t i = 0; i < kMinimaBlock; i += 8) {
+      Doubles8 x;
+      __builtin_memcpy(&x, numbers + b * kMinimaBlock + i, sizeof(x));
+      least = x < least ? x : least;
+    }
+    double result = least[0];
+    for (int j = 1; j < 8; ++j) result = least[j] < result ? least[j] : result;
+    minima[b] = result;
+  }
+}
+
+}  // namespace
+}  // namespace paredown

@@ -1,0 +1,317 @@
+#include "sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "philox.h"
+
+namespace paredown {
+namespace {
+
+// Fewer logits than this in all rows are not worth waking a thread for.
+constexpr int64_t kMinSharedLogits = 1 << 15;
+constexpr int64_t kDrawBlock = 256;
+
+// Buckets of a non-negative number, in ascending order: 64 to each power of two from 2^-12 on.
+constexpr int kBucketsPerOctave = 64;
+constexpr int kNumBuckets = 32 * kBucketsPerOctave;
+constexpr int kBucketShift = 52 - 6;
+constexpr uint64_t kFirstBits = std::bit_cast<uint64_t>(0x1p-12) >> kBucketShift;
+
+size_t bucket_of(double key) {
+  const uint64_t bits = std::bit_cast<uint64_t>(key) >> kBucketShift;
+  if (bits < kFirstBits) return 0;
+  return static_cast<size_t>(std::min<uint64_t>(bits - kFirstBits, kNumBuckets - 1));
+}
+
+// The least key of a bucket, and of those after it.
+double bucket_begin(size_t bucket) {
+  if (bucket == 0) return 0.0;
+  if (bucket == kNumBuckets) return std::numeric_limits<double>::infinity();
+  return std::bit_cast<double>((kFirstBits + bucket) << kBucketShift);
+}
+
+}  // namespace
+
+int32_t draw(const KernelTable& kernels, std::span<const double> weights, double fraction) {
+  const auto size = static_cast<int64_t>(weights.size());
+  double total = 0.0;
+  for (int64_t begin = 0; begin < size; begin += kDrawBlock) {
+    total += kernels.sum(weights.data() + begin, std::min(kDrawBlock, size - begin));
+  }
+  const double wanted = fraction * total;
+  double before = 0.0;
+  int32_t last = -1;
+  for (int64_t begin = 0; begin < size; begin += kDrawBlock) {
+    const int64_t end = std::min(begin + kDrawBlock, size);
+    const double after = before + kernels.sum(weights.data() + begin, end - begin);
+    const bool is_here = after > wanted;
+    // The last weight so far takes what rounding leaves over.
+    if (is_here || end == size) {
+      double running = before;
+      for (int64_t i = begin; i < end; ++i) {
+        if (weights[static_cast<size_t>(i)] <= 0) continue;
+        last = static_cast<int32_t>(i);
+        running += weights[static_cast<size_t>(i)];
+        if (running > wanted) return last;
+      }
+      if (is_here) return last;
+    }
+    before = after;
+  }
+  for (int64_t i = size - 1; last < 0 && i >= 0; --i) {
+    if (weights[static_cast<size_t>(i)] > 0) last = static_cast<int32_t>(i);
+  }
+  return last;
+}
+
+Sampler::Sampler(const KernelTable& kernels, ThreadPool& pool)
+    : kernels_(kernels), pool_(pool), scratch_(static_cast<size_t>(pool.num_threads())) {}
+
+void Sampler::sample(const float* logits, std::span<SamplingState* const> states,
+                     std::span<SampledRow> rows) {
+  if (states.empty()) return;
+  const int64_t size = states.front()->vocab_size();
+  for_rows(states.size(), size, [&](size_t i, Scratch& scratch) {
+    sample_row(logits + static_cast<int64_t>(i) * size, *states[i], scratch, rows[i]);
+  });
+}
+
+void Sampler::distributions(const float* logits, SamplingState& state,
+                            std::span<const int32_t> drafts, double* probs,
+                            std::span<RowStatus> statuses) {
+  const int64_t size = state.vocab_size();
+  reserve(size);
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    if (i > 0) state.push(drafts[i - 1]);
+    double* row = probs + static_cast<int64_t>(i) * size;
+    int32_t token = -1;
+    statuses[i] =
+        distribution(logits + static_cast<int64_t>(i) * size, state, scratch_.front(), row, token);
+    if (token >= 0 || statuses[i] != RowStatus::kOk) std::fill_n(row, size, 0.0);
+    if (token >= 0) row[token] = 1.0;
+  }
+  for (size_t i = 1; i < statuses.size(); ++i) state.pop();
+}
+
+void Sampler::logprobs(const float* logits, int64_t vocab_size, std::span<const int32_t> tokens,
+                       int num_top, std::span<SampledRow> rows) {
+  for_rows(tokens.size(), vocab_size, [&](size_t i, Scratch& scratch) {
+    SampledRow& row = rows[i];
+    row.token = tokens[i];
+    row.has_logprobs = true;
+    row.status = row_logprobs(logits + static_cast<int64_t>(i) * vocab_size, vocab_size, tokens[i],
+                              num_top, scratch, row.logprobs);
+  });
+}
+
+void Sampler::reserve(int64_t vocab_size) {
+  const auto padded = static_cast<size_t>((vocab_size + 7) / 8 * 8);
+  for (Scratch& scratch : scratch_) {
+    if (scratch.logits.size() >= padded) continue;
+    scratch.logits.resize(padded);
+    scratch.distances.resize(padded);
+    scratch.weights.resize(padded);
+    scratch.minima.resize(padded / kMinimaBlock);
+    scratch.bucket_mass.resize(kNumBuckets);
+    scratch.bucket_count.resize(kNumBuckets);
+    scratch.candidates.reserve(padded);
+  }
+}
+
+template <class Body>
+void Sampler::for_rows(size_t num_rows, int64_t vocab_size, Body&& body) {
+  reserve(vocab_size);
+  const auto count = static_cast<int64_t>(num_rows);
+  if (count < 2 || count * vocab_size < kMinSharedLogits) {
+    for (size_t i = 0; i < num_rows; ++i) body(i, scratch_.front());
+    return;
+  }
+  pool_.run([&](int share, int num_shares) {
+    const Range range = static_share(count, share, num_shares);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      body(static_cast<size_t>(i), scratch_[static_cast<size_t>(share)]);
+    }
+  });
+}
+
+void Sampler::sample_row(const float* logits, SamplingState& state, Scratch& scratch,
+                         SampledRow& row) {
+  const SamplingConfig& config = state.config();
+  const auto size = static_cast<size_t>(state.vocab_size());
+  row.status = distribution(logits, state, scratch, scratch.weights.data(), row.token);
+  if (row.status != RowStatus::kOk) return;
+  if (row.token < 0) {
+    const auto position = static_cast<uint64_t>(state.num_tokens());
+    row.token = draw(kernels_, {scratch.weights.data(), size}, uniform(config.seed, position, 0));
+  }
+  row.has_logprobs = config.num_logprobs >= 0;
+  if (row.has_logprobs) {
+    row_logprobs(logits, state.vocab_size(), row.token, config.num_logprobs, scratch, row.logprobs);
+  }
+  state.push(row.token);
+}
+
+RowStatus Sampler::distribution(const float* logits, SamplingState& state, Scratch& scratch,
+                                double* probs, int32_t& token) {
+  const SamplingConfig& config = state.config();
+  const int64_t size = state.vocab_size();
+  token = -1;
+  int64_t best = 0;
+  double largest = kernels_.largest(logits, size, &best);
+  if (!std::isfinite(largest)) return RowStatus::kNotFinite;
+  double* edited = nullptr;
+  if (state.has_edits()) {
+    edited = scratch.logits.data();
+    std::copy_n(logits, size, edited);
+    state.edit(edited);
+    best = std::max_element(edited, edited + size) - edited;
+    largest = edited[best];
+    if (!std::isfinite(largest)) return RowStatus::kNothingAllowed;
+  }
+  if (config.temperature == 0 || config.top_k == 1) {
+    token = static_cast<int32_t>(best);
+    return RowStatus::kOk;
+  }
+  double* distances = scratch.distances.data();
+  double* weights = scratch.weights.data();
+  double total =
+      edited == nullptr
+          ? kernels_.weigh_floats(logits, size, largest, config.temperature, distances, weights)
+          : kernels_.weigh_doubles(edited, size, largest, config.temperature, distances, weights);
+  if (config.truncates()) {
+    truncate(config, size, scratch);
+    total = kernels_.sum(weights, size);
+  }
+  kernels_.divide(weights, size, total, probs);
+  return RowStatus::kOk;
+}
+
+void Sampler::truncate(const SamplingConfig& config, int64_t size, Scratch& scratch) {
+  double* distances = scratch.distances.data();
+  double* weights = scratch.weights.data();
+  if (config.top_k > 0 && config.top_k < size && !keep_few(config.top_k, size, scratch)) {
+    keep_first(size, config.top_k, 1.0, scratch);
+  }
+  if (config.top_p < 1) keep_first(size, size, config.top_p, scratch);
+  if (config.min_p > 0) {
+    // The largest weight is 1: no step so far drops the best token.
+    for (int64_t i = 0; i < size; ++i) weights[i] = weights[i] < config.min_p ? 0.0 : weights[i];
+  }
+  if (config.typical_p < 1) {
+    // -log p = distance + log of the sum, and the entropy is the mean of that: the log cancels.
+    double mean = 0.0;
+    for (int64_t i = 0; i < size; ++i) {
+      if (weights[i] > 0) mean += weights[i] * distances[i];
+    }
+    mean /= kernels_.sum(weights, size);
+    for (int64_t i = 0; i < size; ++i) distances[i] = std::fabs(distances[i] - mean);
+    keep_first(size, size, config.typical_p, scratch);
+  }
+}
+
+// Top-k where k is small beside the vocabulary. The k-th least of the minima of blocks bounds the
+// k-th least distance: at least k tokens are no further. False, and nothing done, where that bounds
+// too little.
+bool Sampler::keep_few(int64_t count, int64_t size, Scratch& scratch) {
+  const int64_t num_blocks = size / kMinimaBlock;
+  if (count * 4 > num_blocks) return false;
+  const double* distances = scratch.distances.data();
+  double* weights = scratch.weights.data();
+  double* minima = scratch.minima.data();
+  kernels_.block_minima(distances, num_blocks, minima);
+  std::nth_element(minima, minima + count - 1, minima + num_blocks);
+  const double bound = minima[count - 1];
+  if (!std::isfinite(bound)) return false;
+  std::vector<Candidate>& candidates = scratch.candidates;
+  candidates.clear();
+  for (int64_t i = 0; i < size; ++i) {
+    if (distances[i] <= bound) candidates.push_back({distances[i], static_cast<int32_t>(i)});
+  }
+  std::nth_element(candidates.begin(), candidates.begin() + count - 1, candidates.end());
+  candidates.resize(static_cast<size_t>(count));
+  for (Candidate& candidate : candidates) candidate.key = weights[candidate.token];
+  std::fill_n(weights, size, 0.0);
+  for (const Candidate& candidate : candidates) weights[candidate.token] = candidate.key;
+  return true;
+}
+
+// Keeps the first tokens by (distance, id) that have a weight: as many as `max_count`, and no more
+// than are needed to reach `mass` of the whole. Only the bucket where that happens is sorted.
+void Sampler::keep_first(int64_t size, int64_t max_count, double mass, Scratch& scratch) {
+  const double* keys = scratch.distances.data();
+  double* weights = scratch.weights.data();
+  double* bucket_mass = scratch.bucket_mass.data();
+  int32_t* bucket_count = scratch.bucket_count.data();
+  std::fill_n(bucket_mass, kNumBuckets, 0.0);
+  std::fill_n(bucket_count, kNumBuckets, 0);
+  for (int64_t i = 0; i < size; ++i) {
+    if (weights[i] <= 0) continue;
+    const size_t bucket = bucket_of(keys[i]);
+    bucket_mass[bucket] += weights[i];
+    bucket_count[bucket] += 1;
+  }
+  double total = 0.0;
+  for (int b = 0; b < kNumBuckets; ++b) total += bucket_mass[b];
+  const double wanted = mass < 1 ? mass * total : std::numeric_limits<double>::infinity();
+  size_t last = 0;
+  double reached = 0.0;
+  int64_t num_kept = 0;
+  for (; last < kNumBuckets; ++last) {
+    if (num_kept + bucket_count[last] >= max_count || reached + bucket_mass[last] >= wanted) break;
+    num_kept += bucket_count[last];
+    reached += bucket_mass[last];
+  }
+  if (last == kNumBuckets) return;
+  std::vector<Candidate>& candidates = scratch.candidates;
+  candidates.clear();
+  const double begin = bucket_begin(last);
+  const double end = bucket_begin(last + 1);
+  for (int64_t i = 0; i < size; ++i) {
+    if (keys[i] < begin || weights[i] <= 0) continue;
+    if (keys[i] >= end) {
+      weights[i] = 0.0;
+    } else {
+      candidates.push_back({keys[i], static_cast<int32_t>(i)});
+    }
+  }
+  std::sort(candidates.begin(), candidates.end());
+  for (const Candidate& candidate : candidates) {
+    if (num_kept >= max_count || reached >= wanted) {
+      weights[candidate.token] = 0.0;
+    } else {
+      num_kept += 1;
+      reached += weights[candidate.token];
+    }
+  }
+}
+
+RowStatus Sampler::row_logprobs(const float* logits, int64_t size, int32_t token, int num_top,
+                                Scratch& scratch, RowLogprobs& result) {
+  int64_t best_index = 0;
+  const double largest = kernels_.largest(logits, size, &best_index);
+  if (!std::isfinite(largest)) return RowStatus::kNotFinite;
+  double* distances = scratch.distances.data();
+  const double log_total = std::log(
+      kernels_.weigh_floats(logits, size, largest, 1.0, distances, scratch.weights.data()));
+  const auto logprob = [&](int32_t id) { return -distances[id] - log_total; };
+  result.chosen = logprob(token);
+  result.top.clear();
+  const auto limit = static_cast<size_t>(std::min<int64_t>(num_top, size));
+  if (limit == 0) return RowStatus::kOk;
+  // Ascending by (distance, id): few of a row's numbers get past the last place.
+  std::vector<Candidate>& best = scratch.candidates;
+  best.clear();
+  for (int64_t i = 0; i < size; ++i) {
+    if (best.size() == limit && distances[i] >= best.back().key) continue;
+    if (best.size() == limit) best.pop_back();
+    const Candidate candidate{distances[i], static_cast<int32_t>(i)};
+    best.insert(std::upper_bound(best.begin(), best.end(), candidate), candidate);
+  }
+  for (const Candidate& one : best) result.top.emplace_back(one.token, logprob(one.token));
+  return RowStatus::kOk;
+}
+
+}  // namespace paredown

@@ -1,0 +1,82 @@
+// What sampling knows of one request: its settings, its tokens and how often each of them came.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace paredown {
+
+// The meaning and the order of all this is in docs/sampling.md. The defaults change nothing.
+struct SamplingConfig {
+  double temperature = 1.0;  // 0: the largest logit wins
+  int64_t top_k = 0;         // 0: every token
+  double top_p = 1.0;
+  double min_p = 0.0;
+  double typical_p = 1.0;
+  double repetition_penalty = 1.0;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  std::vector<std::pair<int32_t, double>> logit_bias;
+  std::optional<std::vector<int32_t>> allowed_tokens;
+  std::vector<std::vector<int32_t>> bad_words;
+  int64_t min_tokens = 0;
+  std::vector<int32_t> ending_tokens;  // forbidden until there are min_tokens
+  int num_logprobs = -1;               // -1: none, 0: the chosen token's
+  uint64_t seed = 0;
+
+  // Whether some tokens may be left out of the draw.
+  bool truncates() const { return top_k > 0 || top_p < 1 || min_p > 0 || typical_p < 1; }
+};
+
+class SamplingState {
+ public:
+  // Throws std::invalid_argument for a token outside the vocabulary.
+  SamplingState(SamplingConfig config, int64_t vocab_size, std::span<const int32_t> prompt);
+
+  const SamplingConfig& config() const { return config_; }
+  int64_t vocab_size() const { return vocab_size_; }
+  // The position of the token to come.
+  int64_t num_tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t num_generated() const { return num_tokens() - num_prompt_tokens_; }
+
+  // Throws std::invalid_argument for a token outside the vocabulary.
+  void check(std::span<const int32_t> tokens) const;
+
+  // A generated token is known now; `pop` takes the last one back. Both forget `allow_next`.
+  void push(int32_t token);
+  void pop();
+  // Of the token to come only these are allowed, besides what the settings say.
+  void allow_next(std::span<const int32_t> tokens);
+
+  // Whether `edit` would change any logit.
+  bool has_edits() const;
+  // Bias, penalties and what is not allowed, on logits[vocab_size].
+  void edit(double* logits);
+
+ private:
+  struct Count {
+    bool in_prompt = false;
+    int32_t num_generated = 0;
+  };
+
+  bool has_penalties() const;
+  bool is_too_short() const { return num_generated() < config_.min_tokens; }
+  void penalize(double* logits) const;
+  void keep_only(const std::vector<int32_t>& allowed, double* logits);
+  void ban_words(double* logits) const;
+
+  SamplingConfig config_;
+  int64_t vocab_size_;
+  int64_t num_prompt_tokens_;
+  std::vector<int32_t> tokens_;
+  std::unordered_map<int32_t, Count> counts_;  // kept only where a penalty reads them
+  bool is_next_limited_ = false;
+  std::vector<int32_t> next_allowed_;
+  std::vector<double> kept_logits_;
+};
+
+}  // namespace paredown

@@ -1,0 +1,139 @@
+"""Beam search: the likeliest answers found by keeping the best few beginnings at every token.
+
+Each step asks the engine for the next token's best log-probabilities after every live beam, all in
+one batch. A beam is its parent's tokens and one more, so with the prefix cache only what is not in
+a whole page yet is computed again. A finished answer's score is its log-probability over
+length ** length_penalty (Wu et al., arXiv 1609.08144, eq. 14, without their constant 5).
+"""
+
+import heapq
+import math
+from dataclasses import dataclass
+
+from paredown.engine.engine import Engine
+from paredown.engine.request import FinishReason
+from paredown.engine.sampling.field_rules import Flag, Integer, Number
+from paredown.engine.sampling.sampling_params import MAX_LOGPROBS, SamplingParams
+from paredown.errors import RequestError
+
+MAX_BEAMS = MAX_LOGPROBS // 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamSearchParams:
+    """`num_beams` are kept, and as many answers returned. A `length_penalty` of 0 compares sums of
+    log-probabilities, 1 their means; more favours longer answers. Raises ParameterError."""
+
+    num_beams: int = 4
+    max_tokens: int = 64
+    length_penalty: float = 1.0
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        beams = Integer(low=1, high=MAX_BEAMS, remedy=f"Use 1 to {MAX_BEAMS}.")
+        beams.check("num_beams", self.num_beams)
+        Integer(low=1, high=2**31, remedy="Use 1 or more.").check("max_tokens", self.max_tokens)
+        penalty = Number(low=-10.0, high=10.0, remedy="Use a number from -10 to 10.")
+        penalty.check("length_penalty", self.length_penalty)
+        Flag().check("ignore_eos", self.ignore_eos)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beam:
+    """An answer: `token_ids` with the end-of-text token where it has one, the sum of their
+    log-probabilities, and the score that ranks it."""
+
+    token_ids: tuple[int, ...]
+    logprob: float
+    score: float
+    finish_reason: FinishReason
+
+
+def beam_search(
+    engine: Engine, prompt_token_ids: list[int], params: BeamSearchParams
+) -> list[Beam]:
+    """The best answers found, best first; equal ones by their token ids. The engine must be idle.
+
+    At each token the 2 * num_beams likeliest continuations of all beams are looked at: those that
+    end are finished, the best num_beams of the others live on. The search ends at `max_tokens` (or
+    the context's end), or when no live beam can still beat the num_beams best finished ones.
+    Raises RequestError or CapacityError for a prompt that can never be served, RequestError when
+    the model fails.
+    """
+    engine.check(prompt_token_ids, _ONE_TOKEN)
+    room = engine.scheduler.max_tokens_per_request - len(prompt_token_ids)
+    max_tokens = min(params.max_tokens, room)
+    ending = frozenset() if params.ignore_eos else engine.tokenizer.eos_token_ids
+    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    finished: list[Beam] = []
+    for length in range(1, max_tokens + 1):
+        following = _next_tokens(engine, prompt_token_ids, live, 2 * params.num_beams)
+        best = heapq.nsmallest(2 * params.num_beams, following, key=lambda one: (-one[0], one[1]))
+        live = []
+        for logprob, token_ids in best:
+            is_end = token_ids[-1] in ending
+            if is_end or length == max_tokens:
+                score = logprob / length**params.length_penalty
+                reason: FinishReason = "stop" if is_end else "length"
+                finished.append(
+                    Beam(token_ids=token_ids, logprob=logprob, score=score, finish_reason=reason)
+                )
+            elif len(live) < params.num_beams:
+                live.append((logprob, token_ids))
+        finished.sort(key=lambda one: (-one.score, one.token_ids))
+        del finished[params.num_beams :]
+        if not live or _is_decided(live[0][0], length, max_tokens, finished, params):
+            break
+    return finished
+
+
+# A request that computes its tokens and draws one more.
+_ONE_TOKEN = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
+
+
+def _next_tokens(
+    engine: Engine,
+    prompt_token_ids: list[int],
+    live: list[tuple[float, tuple[int, ...]]],
+    num_best: int,
+) -> list[tuple[float, tuple[int, ...]]]:
+    """The beams each with one more token, the `num_best` likeliest."""
+    params = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, logprobs=num_best)
+    pending, parents = list(reversed(live)), {}
+    found: list[tuple[float, tuple[int, ...]]] = []
+    scheduler = engine.scheduler
+    try:
+        while pending or parents:
+            while pending and len(scheduler.waiting) < scheduler.config.max_waiting:
+                beam = pending.pop()
+                request = engine.submit([*prompt_token_ids, *beam[1]], params)
+                parents[request.id] = beam
+            for output in engine.step():
+                if output.finish_reason is None:
+                    continue
+                logprob, token_ids = parents.pop(output.request.id)
+                if output.error is not None:
+                    raise RequestError(
+                        "beam search could not go on", seen=output.error, remedy="Try again."
+                    )
+                for one in output.logprobs[0].top:
+                    if one.logprob > -math.inf:
+                        found.append((logprob + one.logprob, (*token_ids, one.token_id)))
+    finally:
+        if any([engine.cancel(request_id) for request_id in parents]):
+            engine.step()
+    return found
+
+
+def _is_decided(
+    best_logprob: float,
+    length: int,
+    max_tokens: int,
+    finished: list[Beam],
+    params: BeamSearchParams,
+) -> bool:
+    """Whether the best live beam, even if all its tokens to come were certain, stays behind."""
+    if len(finished) < params.num_beams:
+        return False
+    kindest = max_tokens if params.length_penalty > 0 else length + 1
+    return bool(best_logprob / kindest**params.length_penalty < finished[-1].score)

@@ -1,0 +1,152 @@
+"""Field rules: what a sampling parameter may hold, one rule to a field, each with its remedy."""
+
+import math
+from dataclasses import dataclass
+
+from paredown.errors import RequestError
+
+MAX_TOKEN_ID = 2**31 - 1
+
+
+class ParameterError(RequestError):
+    """A sampling parameter out of its range; `field` names it."""
+
+    def __init__(self, field: str, *, seen: object, remedy: str) -> None:
+        self.field = field
+        super().__init__(f"{field} is out of range", seen=seen, remedy=remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A finite number from `low` to `high`; `above` leaves `low` itself out."""
+
+    low: float
+    high: float
+    remedy: str
+    above: bool = False
+
+    def check(self, field: str, value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ParameterError(field, seen=_shown(value), remedy=self.remedy)
+        # Written so that NaN is refused: it compares with nothing.
+        if not self.low <= value <= self.high or (self.above and value == self.low):
+            raise ParameterError(field, seen=_shown(value), remedy=self.remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integer:
+    """An integer from `low` to `high`, or None where that is a choice."""
+
+    low: int
+    high: int
+    remedy: str
+    optional: bool = False
+
+    def check(self, field: str, value: object) -> None:
+        if value is None and self.optional:
+            return
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if not is_integer or not self.low <= value <= self.high:  # type: ignore[operator]
+            raise ParameterError(field, seen=_shown(value), remedy=self.remedy)
+
+
+TOKEN_ID = Integer(low=0, high=MAX_TOKEN_ID, remedy="A token id is an integer from 0 on.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """True or False."""
+
+    def check(self, field: str, value: object) -> None:
+        if not isinstance(value, bool):
+            raise ParameterError(field, seen=_shown(value), remedy="Use True or False.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """A tuple of texts, bounded in number and in length."""
+
+    max_count: int
+    max_chars: int
+
+    def check(self, field: str, value: object) -> None:
+        _check_tuple(field, value, 0, self.max_count, "strings")
+        for text in value:  # type: ignore[attr-defined]
+            if not isinstance(text, str) or not 1 <= len(text) <= self.max_chars:
+                remedy = f"A string in {field} has 1 to {self.max_chars} characters."
+                raise ParameterError(field, seen=_shown(text), remedy=remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenIds:
+    """A tuple of token ids, bounded in number; None where that is a choice."""
+
+    max_count: int
+    min_count: int = 0
+    optional: bool = False
+
+    def check(self, field: str, value: object) -> None:
+        if value is None and self.optional:
+            return
+        _check_tuple(field, value, self.min_count, self.max_count, "token ids")
+        for token_id in value:  # type: ignore[attr-defined]
+            TOKEN_ID.check(field, token_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenSequences:
+    """A tuple of tuples of token ids, none empty."""
+
+    max_count: int
+    max_tokens: int
+
+    def check(self, field: str, value: object) -> None:
+        _check_tuple(field, value, 0, self.max_count, "token sequences")
+        for sequence in value:  # type: ignore[attr-defined]
+            TokenIds(min_count=1, max_count=self.max_tokens).check(field, sequence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenNumbers:
+    """A dict from token ids to numbers."""
+
+    max_count: int
+    number: Number
+
+    def check(self, field: str, value: object) -> None:
+        if not isinstance(value, dict) or len(value) > self.max_count:
+            remedy = f"Give a dict of at most {self.max_count} token ids to numbers."
+            raise ParameterError(field, seen=_shown(value), remedy=remedy)
+        for token_id, number in value.items():
+            TOKEN_ID.check(field, token_id)
+            self.number.check(field, number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """Something to call, or None."""
+
+    def check(self, field: str, value: object) -> None:
+        if value is not None and not callable(value):
+            raise ParameterError(field, seen=_shown(value), remedy="Give a function or None.")
+
+
+Rule = Number | Integer | Flag | Texts | TokenIds | TokenSequences | TokenNumbers | Function
+
+
+def _check_tuple(field: str, value: object, low: int, high: int, what: str) -> None:
+    if not isinstance(value, tuple) or not low <= len(value) <= high:
+        raise ParameterError(
+            field, seen=_shown(value), remedy=f"Give a tuple of {low} to {high} {what}."
+        )
+
+
+def _shown(value: object) -> str:
+    """The value, cut where it is long. A huge integer is not written out: that alone takes long."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, tuple | list | dict) and len(value) > 8:
+        return f"{type(value).__name__} of {len(value)}"
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"
+    return repr(value)[:80]

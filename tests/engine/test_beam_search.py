@@ -1,0 +1,129 @@
+"""Beam search over the engine against a naive one over whole sequences of the toy model, and, where
+the beams hold every sequence, against all there are."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paredown.engine.engine import Engine
+from paredown.engine.llm import LLM
+from paredown.engine.sampling.beam_search import BeamSearchParams, beam_search
+from paredown.engine.sampling.field_rules import ParameterError
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.errors import RequestError
+from sampling_reference import reference_logprobs
+from toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
+
+
+def make_engine(*, vocab_size=512, failing_steps=frozenset(), **limits):
+    spec = toy_spec(vocab_size=vocab_size, max_positions=96)
+    executor = ToyExecutor(spec=spec, failing_steps=failing_steps)
+    return Engine(executor, ToyTokenizer(), ScheduleConfig(**limits))
+
+
+def naive_beam_search(prompt, params, vocab_size):
+    """Every continuation of every beam, sorted; as docs/sampling.md says it."""
+    live, finished = [(0.0, ())], []
+    for length in range(1, params.max_tokens + 1):
+        every = []
+        for logprob, tokens in live:
+            row = reference_logprobs(reference_logits([*prompt, *tokens], vocab_size).tolist())
+            every += [(logprob + row[token], (*tokens, token)) for token in range(vocab_size)]
+        every = sorted(every, key=lambda one: (-one[0], one[1]))[: 2 * params.num_beams]
+        is_last = length == params.max_tokens
+        ended = [one for one in every if is_last or (one[1][-1] == EOS and not params.ignore_eos)]
+        live = [one for one in every if one not in ended][: params.num_beams]
+        finished += [(logprob / length**params.length_penalty, tokens) for logprob, tokens in ended]
+    return sorted(finished, key=lambda one: (-one[0], one[1]))[: params.num_beams]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 11), min_size=1, max_size=20),
+    st.builds(
+        BeamSearchParams,
+        num_beams=st.integers(1, 5),
+        max_tokens=st.integers(1, 6),
+        length_penalty=st.sampled_from([-1.0, 0.0, 0.6, 1.0, 2.0]),
+        ignore_eos=st.booleans(),
+    ),
+    st.sampled_from([1, 2, 64]),
+)
+def test_beam_search_is_the_naive_one(prompt, params, max_running):
+    engine = make_engine(vocab_size=12, max_running=max_running)
+    found = beam_search(engine, prompt, params)
+    expected = naive_beam_search(prompt, params, 12)
+    assert [one.token_ids for one in found] == [tokens for _, tokens in expected]
+    assert [one.score for one in found] == pytest.approx([score for score, _ in expected])
+    for one in found:
+        is_end = one.token_ids[-1] == EOS and not params.ignore_eos
+        assert one.finish_reason == ("stop" if is_end else "length")
+        assert one.score == one.logprob / len(one.token_ids) ** params.length_penalty
+    assert not engine.has_work
+
+
+@pytest.mark.parametrize("length_penalty", [-0.5, 0.0, 1.0, 1.7])
+@pytest.mark.parametrize("prompt", [[1], [2, 3], [3, 3, 1]])
+def test_wide_beams_find_the_best_of_all_sequences(prompt, length_penalty):
+    """Of 4 tokens, one of which ends: 10 beams hold every live sequence of 2 tokens."""
+    every = []
+    for length in (1, 2, 3):
+        for tokens in itertools.product(range(4), repeat=length):
+            if EOS in tokens[:-1] or (length < 3 and tokens[-1] != EOS):
+                continue
+            logprob = sum(
+                reference_logprobs(reference_logits([*prompt, *tokens[:i]], 4).tolist())[token]
+                for i, token in enumerate(tokens)
+            )
+            every.append((logprob / length**length_penalty, tokens))
+    every.sort(key=lambda one: (-one[0], one[1]))
+    params = BeamSearchParams(num_beams=10, max_tokens=3, length_penalty=length_penalty)
+    found = beam_search(make_engine(vocab_size=4), prompt, params)
+    assert [one.token_ids for one in found] == [tokens for _, tokens in every[:10]]
+    assert [one.score for one in found] == pytest.approx([score for score, _ in every[:10]])
+
+
+def test_the_context_ends_the_search():
+    found = beam_search(make_engine(), [5] * 93, BeamSearchParams(num_beams=2, max_tokens=9))
+    assert {len(one.token_ids) for one in found if one.finish_reason == "length"} == {3}
+
+
+def test_a_failing_model_is_told_and_leaves_an_idle_engine():
+    engine = make_engine(failing_steps=frozenset({3}))
+    with pytest.raises(RequestError, match="injected failure"):
+        beam_search(engine, [5, 6], BeamSearchParams())
+    assert not engine.has_work
+    assert beam_search(engine, [5, 6], BeamSearchParams(max_tokens=2))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_beams", 0),
+        ("num_beams", 11),
+        ("max_tokens", 0),
+        ("length_penalty", float("nan")),
+        ("length_penalty", 11),
+        ("ignore_eos", None),
+    ],
+)
+def test_senseless_parameters_are_refused(field, value):
+    with pytest.raises(ParameterError, match=field):
+        BeamSearchParams(**{field: value})
+
+
+def test_one_beam_on_the_default_model_is_greedy_and_more_are_likelier():
+    llm = LLM(None, num_pages=64, num_threads=1)
+    prompt = "It was late in the"
+    greedy = llm.generate(prompt, SamplingParams(temperature=0, max_tokens=8, logprobs=0))[0]
+    one = llm.beam_search(prompt, BeamSearchParams(num_beams=1, max_tokens=8))[0]
+    assert one.token_ids == greedy.token_ids
+    assert one.text == greedy.text
+    assert one.logprob == pytest.approx(sum(row.chosen.logprob for row in greedy.logprobs))
+    four = llm.beam_search(prompt, BeamSearchParams(num_beams=4, max_tokens=8))
+    assert len(four) == 4
+    assert four[0].score >= one.score
+    assert [beam.score for beam in four] == sorted((beam.score for beam in four), reverse=True)
