@@ -149,9 +149,7 @@ class Engine:
         has them; number i has seed + i. All are queued or, when this raises, none."""
         self.check(prompt_token_ids, params)
         self.scheduler.check_room(params.n)
-        return [
-            self.submit(prompt_token_ids, params.choice(i), service) for i in range(params.n)
-        ]
+        return [self.submit(prompt_token_ids, params.choice(i), service) for i in range(params.n)]
 
     def check(self, prompt_token_ids: list[int], params: SamplingParams) -> None:
         """Raises RequestError or CapacityError for a request that can never be served."""

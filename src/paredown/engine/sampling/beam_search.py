@@ -99,7 +99,8 @@ def _next_tokens(
 ) -> list[tuple[float, tuple[int, ...]]]:
     """The beams each with one more token, the `num_best` likeliest."""
     params = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, logprobs=num_best)
-    pending, parents = list(reversed(live)), {}
+    pending = list(reversed(live))
+    parents: dict[int, tuple[float, tuple[int, ...]]] = {}
     found: list[tuple[float, tuple[int, ...]]] = []
     scheduler = engine.scheduler
     try:
@@ -120,7 +121,8 @@ def _next_tokens(
                     if one.logprob > -math.inf:
                         found.append((logprob + one.logprob, (*token_ids, one.token_id)))
     finally:
-        if any([engine.cancel(request_id) for request_id in parents]):
+        num_cancelled = sum(engine.cancel(request_id) for request_id in parents)
+        if num_cancelled:
             engine.step()
     return found
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from paredown.engine.sampling.sampling_params import ParameterError
+from paredown.engine.sampling.field_rules import ParameterError
 
 MAX_NAME_CHARS = 256
 MAX_PRIORITY = 10
