@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paredown.engine.sampling.sampling_params import ParameterError
+from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.policies.table import POLICY_NAMES
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.schedule.service import Service
