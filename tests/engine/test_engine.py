@@ -30,13 +30,14 @@ PARAMS = st.builds(
     min_tokens=st.sampled_from([0, 1]),
     min_p=st.sampled_from([0.0, 0.13]),
     bad_words=st.sampled_from([(), ((3,), (7, 9))]),
+    n=st.sampled_from([1, 2]),
 )
 PROMPTS = st.lists(st.integers(1, 511), min_size=1, max_size=50)
 CONFIGS = st.builds(
     ScheduleConfig,
     max_step_tokens=st.sampled_from([1, 3, 16, 64, 512]),
     max_running=st.sampled_from([1, 2, 8]),
-    max_waiting=st.just(50),
+    max_waiting=st.just(100),
 )
 
 
@@ -154,7 +155,7 @@ def test_random_operations_answer_every_request_once(operations, config, num_pag
 
     for operation in operations:
         if operation[0] == "submit":
-            submitted.append(engine.submit(operation[1], operation[2]).id)
+            submitted += [one.id for one in engine.submit_many(operation[1], operation[2])]
         elif operation[0] == "cancel":
             is_alive = operation[1] in submitted and operation[1] not in last
             was_cancelled = engine.cancel(operation[1])

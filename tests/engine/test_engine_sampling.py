@@ -54,6 +54,40 @@ def test_n_answers_are_queued_together_or_not_at_all():
     assert len(engine.submit_many([1], SamplingParams(n=2, max_tokens=2))) == 2
 
 
+def test_n_answers_compute_their_prompt_once():
+    prompt = list(range(1, 51))
+    params = SamplingParams(n=4, seed=1, temperature=1.5, max_tokens=3, ignore_eos=True)
+    engine = make_engine()
+    requests = engine.submit_many(prompt, params)
+    outputs = run_to_end(engine)
+    assert [one.num_cached_tokens for one in requests] == [0, 48, 48, 48]
+    assert all(len(one.token_ids) == 53 for one in requests)
+    assert engine.scheduler.pool.num_free == 64
+    assert len(outputs) == 4
+
+
+@pytest.mark.parametrize("failing", [frozenset(), frozenset({1})])
+def test_others_of_n_go_on_when_the_first_ends_before_its_prompt_is_computed(failing):
+    executor = ToyExecutor(spec=SPEC, failing_steps=failing)
+    engine = Engine(executor, ToyTokenizer(), ScheduleConfig(max_step_tokens=4))
+    params = SamplingParams(n=3, seed=1, max_tokens=2, ignore_eos=True)
+    first, second, third = engine.submit_many([5] * 20, params)
+    held = engine.submit_many([6] * 20, params)
+    engine.step()
+    assert engine.cancel(third.id)
+    engine.check_integrity()
+    if not failing:
+        assert engine.cancel(first.id)
+    assert engine.cancel(held[0].id)
+    outputs = run_to_end(engine)
+    assert first.finish_reason == ("error" if failing else "cancelled")
+    assert second.finish_reason == "length"
+    assert third.finish_reason == "cancelled"
+    assert [one.finish_reason for one in held] == ["cancelled", "length", "length"]
+    assert not engine.cancel(second.id)
+    assert set(outputs) <= {one.id for one in (first, second, third, *held)}
+
+
 @pytest.mark.parametrize("num_pages", [64, 6])
 @pytest.mark.parametrize("max_step_tokens", [1, 7, 512])
 def test_prompt_logprobs_are_the_references_in_any_chunks(num_pages, max_step_tokens):

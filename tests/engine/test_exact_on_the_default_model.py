@@ -16,11 +16,34 @@ PROMPTS = [
 ]
 GREEDY = SamplingParams(max_tokens=24, temperature=0, logprobs=3)
 SAMPLED = SamplingParams(max_tokens=24, temperature=0.9, top_p=0.95, top_k=50, seed=7, logprobs=1)
-PARAMS = {"greedy": GREEDY, "sampled": SAMPLED}
+# Every step of docs/sampling.md at once.
+SHAPED = SamplingParams(
+    max_tokens=24,
+    temperature=1.2,
+    top_k=200,
+    top_p=0.97,
+    min_p=0.001,
+    typical_p=0.95,
+    repetition_penalty=1.2,
+    presence_penalty=0.3,
+    frequency_penalty=0.2,
+    logit_bias={11: 1.5, 12: -3.0},
+    bad_words=((13,), (14, 15)),
+    min_tokens=4,
+    seed=8,
+    logprobs=1,
+)
+PARAMS = {"greedy": GREEDY, "sampled": SAMPLED, "shaped": SHAPED}
 
 
 def answer(completion: Completion) -> tuple[object, ...]:
-    return completion.token_ids, completion.logprobs, completion.text, completion.finish_reason
+    return (
+        completion.token_ids,
+        completion.logprobs,
+        completion.prompt_logprobs,
+        completion.text,
+        completion.finish_reason,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +99,17 @@ def test_a_batch_of_33_changes_no_bit(alone: dict[str, list[tuple[object, ...]]]
     together = llm.generate(prompts, GREEDY)
     expected = (alone["greedy"] * 7)[:33]
     assert [answer(completion) for completion in together] == expected
+
+
+def test_scores_of_prompts_have_the_same_bits_in_any_batch_and_any_chunks() -> None:
+    params = SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=1)
+    llm = LLM(None, num_threads=1)
+    alone = [llm.generate(prompt, params)[0].prompt_logprobs for prompt in PROMPTS]
+    again = [llm.generate(prompt, params)[0].prompt_logprobs for prompt in PROMPTS]
+    assert again == alone, "over a warm prefix"
+    for max_step_tokens in (7, 64, 4096):
+        config = ScheduleConfig(max_step_tokens=max_step_tokens)
+        together = LLM(None, num_threads=2, config=config).generate(PROMPTS, params)
+        assert [one.prompt_logprobs for one in together] == alone
+        for one in together:
+            assert len(one.prompt_logprobs) == len(one.prompt_token_ids) - 1

@@ -31,7 +31,7 @@ def test_a_client_that_hangs_up_in_a_stream_frees_its_pages():
             assert server.engine.num_unfinished == 3
         server.wait_until(lambda: server.is_empty)
         assert executor.num_steps < 200
-        assert server.worker.num_open_jobs == 0
+        assert server.worker.num_open_answers == 0
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -46,7 +46,7 @@ def test_a_client_that_gives_up_waiting_leaves_the_queue(stream):
         with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=0.2) as client:
             client.post(f"{server.url}/v1/completions", json={**LONG, "n": 2, "stream": stream})
         server.wait_until(lambda: server.engine.num_unfinished == 1)
-        assert server.worker.num_open_jobs == 1
+        assert server.worker.num_open_answers == 1
 
 
 def test_a_client_that_gives_up_on_a_whole_answer_frees_its_pages():

@@ -62,6 +62,7 @@ class Answer:
         self._state = state
         self._shape = shape
         self._jobs = jobs
+        self._num_answers = sum(job.params.n for job in jobs)
         self._num_prompt_tokens = num_prompt_tokens
         self._num_generated_tokens = 0
         self._id = f"{shape.id_prefix}-{secrets.token_hex(16)}"
@@ -85,7 +86,7 @@ class Answer:
         )
 
     async def _whole(self, session: Session) -> Body:
-        pieces = [Piece(number) for number in range(len(self._jobs))]
+        pieces = [Piece(number) for number in range(self._num_answers)]
         async for number, output in session.outputs():
             self._note(output)
             pieces[number].add(output)
@@ -94,10 +95,10 @@ class Answer:
 
     async def _chunks(self, session: Session, usage: bool) -> AsyncIterator[Body]:
         extra: Body = {"usage": None} if usage else {}
-        for number in range(len(self._jobs)):
+        for number in range(self._num_answers):
             if (opening := self._shape.opening(number)) is not None:
                 yield {**self._frame(self._shape.chunk_object, [opening]), **extra}
-        num_chars = [0] * len(self._jobs)
+        num_chars = [0] * self._num_answers
         async for number, output in session.outputs():
             self._note(output)
             if not (output.text or output.logprobs or output.finish_reason):

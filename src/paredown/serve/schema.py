@@ -108,10 +108,6 @@ class Generation(Strict):
         return drop_no_ops(fields, NO_OPS)
 
     @property
-    def num_choices(self) -> int:
-        return self.n or 1
-
-    @property
     def includes_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
@@ -130,6 +126,7 @@ class Generation(Strict):
         if self.allowed_token_ids is not None:
             given["allowed_token_ids"] = tuple(self.allowed_token_ids)
         return SamplingParams(
+            n=self.n or 1,
             max_tokens=max_tokens,
             logit_bias=self._biases(),
             bad_words=tuple(map(tuple, self.bad_words or ())),

@@ -49,13 +49,12 @@ async def tokenize(encode: Callable[[], list[int]], num_chars: int) -> list[int]
     return encode() if num_chars < LONG_TEXT_CHARS else await asyncio.to_thread(encode)
 
 
-def make_jobs(prompts: list[list[int]], params: SamplingParams, num_choices: int) -> list[Job]:
-    """`num_choices` jobs per prompt, side by side. With a seed, choice i uses seed + i."""
-    if len(prompts) * num_choices > MAX_JOBS:
+def make_jobs(prompts: list[list[int]], params: SamplingParams) -> list[Job]:
+    """A job for each prompt, of `params.n` answers."""
+    if len(prompts) * params.n > MAX_JOBS:
         raise HttpError(
             400,
-            f"{len(prompts)} prompts x {num_choices} choices, at most {MAX_JOBS} together",
+            f"{len(prompts)} prompts x {params.n} choices, at most {MAX_JOBS} together",
             param="n",
         )
-    choices = [params.choice(i) for i in range(num_choices)]
-    return [Job(prompt, choice) for prompt in prompts for choice in choices]
+    return [Job(prompt, params) for prompt in prompts]

@@ -27,7 +27,7 @@ Event = list[tuple[int, RequestOutput]] | Exception
 
 @dataclass(frozen=True)
 class Job:
-    """One prompt to continue; a session has one or more, numbered from 0."""
+    """One prompt to continue, `params.n` times. A session numbers its answers from 0."""
 
     prompt_token_ids: list[int]
     params: SamplingParams
@@ -38,7 +38,7 @@ class Session:
 
     def __init__(self, jobs: list[Job]) -> None:
         self.jobs = jobs
-        self.num_unfinished = len(jobs)
+        self.num_answers = self.num_unfinished = sum(job.params.n for job in jobs)
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._first: list[tuple[int, RequestOutput]] = []
 
@@ -47,7 +47,7 @@ class Session:
         self._first = await self._receive()
 
     async def outputs(self) -> AsyncIterator[tuple[int, RequestOutput]]:
-        """(job number, piece) until every job has had its last piece."""
+        """(number, piece) until every answer has had its last piece."""
         pieces, self._first = self._first, []
         while True:
             for number, output in pieces:
@@ -92,7 +92,7 @@ class Worker:
         self.failure: Exception | None = None
         # When the step under way began; None between steps.
         self._step_start_s: float | None = None
-        self._num_open_jobs = 0
+        self._num_open_answers = 0
         # Of the engine's thread alone: where the outputs of each live request go.
         self._places: dict[int, tuple[Session, int]] = {}
 
@@ -109,8 +109,8 @@ class Worker:
         return self._status
 
     @property
-    def num_open_jobs(self) -> int:
-        return self._num_open_jobs
+    def num_open_answers(self) -> int:
+        return self._num_open_answers
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
         """Starts the thread; `on_change` is called in the event loop when the model is loaded and
@@ -135,23 +135,23 @@ class Worker:
             raise self._unavailable()
         config = self._engine.scheduler.config
         max_jobs = config.max_running + config.max_waiting
-        if self._num_open_jobs + len(jobs) > max_jobs:
+        session = Session(jobs)
+        if self._num_open_answers + session.num_answers > max_jobs:
             raise QueueFullError(
                 "too many requests are waiting",
-                seen=f"{self._num_open_jobs} open + {len(jobs)} new, at most {max_jobs}",
+                seen=f"{self._num_open_answers} open + {session.num_answers} new, at most {max_jobs}",
                 remedy="Send the request again later.",
             )
-        session = Session(jobs)
         with self._door:
             if self._status != "ready":
                 raise self._unavailable()
             self._inbox.put(_Open(session))
-        self._num_open_jobs += len(jobs)
+        self._num_open_answers += session.num_answers
         return session
 
     def close(self, session: Session) -> None:
         """Cancels what is unfinished, within one step."""
-        self._num_open_jobs -= len(session.jobs)
+        self._num_open_answers -= session.num_answers
         if session.num_unfinished:
             self._inbox.put(_Close(session))
 
@@ -197,7 +197,7 @@ class Worker:
             requests = []
             try:
                 for job in session.jobs:
-                    requests.append(engine.submit(job.prompt_token_ids, job.params))
+                    requests += engine.submit_many(job.prompt_token_ids, job.params)
             except ParedownError as error:
                 for request in requests:
                     engine.cancel(request.id)
