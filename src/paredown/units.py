@@ -1,5 +1,7 @@
 """Decimal and binary multiples, and how quantities are printed. Floor 0: imports nothing."""
 
+import re
+
 KILO = 1_000
 MEGA = 1_000_000
 GIGA = 1_000_000_000
@@ -18,6 +20,18 @@ def format_bytes(num_bytes: float) -> str:
 def format_rate(per_s: float, unit: str) -> str:
     """A rate in decimal units: (4.2e9, 'B/s') -> '4.20 GB/s'."""
     return _format_scaled(per_s, unit)
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes as people write it: '800000000', '800MB', '1.5 GB', '2GiB'. Raises
+    ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?)?B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"{text!r} is no number of bytes")
+    number, prefix = match.groups()
+    scale = {"k": KILO, "m": MEGA, "g": GIGA, "t": TERA}
+    binary = {"ki": KIBI, "mi": MEBI, "gi": GIBI, "ti": KIBI * GIBI}
+    return int(float(number) * ((scale | binary)[prefix.lower()] if prefix else 1))
 
 
 def _format_scaled(value: float, unit: str) -> str:

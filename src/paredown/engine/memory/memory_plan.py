@@ -61,7 +61,7 @@ class MemoryPlan:
                 "The model does not fit in memory",
                 seen=f"{self.arithmetic()}; available {format_bytes(available_bytes)}",
                 remedy="Compress it further (`paredown compress --recipe int4-g128`) or give "
-                "fewer KV pages (`paredown serve --pages`).",
+                "less memory for KV pages (`paredown serve --kv-memory`).",
             )
 
 
@@ -73,7 +73,7 @@ def plan_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryP
     return MemoryPlan(
         weight_bytes=linear_bytes + _output_bytes(checkpoint),
         embedding_bytes=_embedding_bytes(checkpoint),
-        kv_bytes=kv.num_pages * kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim),
+        kv_bytes=kv.num_pages * _page_bytes(spec, kv),
         step_bytes=_step_bytes(spec, kv, num_threads),
         load_bytes=4 * max(rows * columns for rows, columns in shapes),
     )
@@ -83,11 +83,38 @@ def default_num_pages(spec: ModelSpec, available_bytes: int, kv_dtype: KVDType =
     """Pages for 16 full contexts, or what a quarter of the free memory holds, at least one
     context."""
     pages_per_context = -(-spec.max_positions // PAGE_SIZE)
-    page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(
-        spec.num_layers, spec.num_kv_heads, spec.head_dim
-    )
+    page_bytes = _page_bytes(spec, KVSpec(num_pages=1, dtype=kv_dtype))
     affordable = int(available_bytes * _DEFAULT_MEMORY_SHARE) // page_bytes
     return max(pages_per_context, min(_DEFAULT_CONTEXTS * pages_per_context, affordable))
+
+
+def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDType) -> int:
+    """Pages that `num_bytes` of memory hold. Raises CapacityError where that is none."""
+    page_bytes = _page_bytes(spec, KVSpec(num_pages=1, dtype=kv_dtype))
+    if num_bytes < page_bytes:
+        raise CapacityError(
+            "the memory for keys and values holds no page",
+            seen=f"{format_bytes(num_bytes)}, a page takes {format_bytes(page_bytes)}",
+            remedy="Give more (`--kv-memory`).",
+        )
+    return num_bytes // page_bytes
+
+
+def page_arithmetic(spec: ModelSpec, kv: KVSpec) -> str:
+    """One line: what a page takes, what all of them take and hold."""
+    page_bytes = _page_bytes(spec, kv)
+    scales = " and scales" if kv.dtype in ("int8", "int4") else ""
+    return (
+        f"KV pages: {kv.num_pages} of {PAGE_SIZE} tokens x {spec.num_layers} layers x "
+        f"{spec.num_kv_heads} heads x (key + value) x {spec.head_dim} {kv.dtype}{scales} = "
+        f"{kv.num_pages} x {format_bytes(page_bytes)} = {format_bytes(kv.num_pages * page_bytes)}: "
+        f"{kv.num_tokens:,} tokens, {kv.num_tokens / spec.max_positions:.1f} contexts of "
+        f"{spec.max_positions:,}"
+    )
+
+
+def _page_bytes(spec: ModelSpec, kv: KVSpec) -> int:
+    return kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
 
 
 def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:

@@ -86,6 +86,10 @@ class NativeExecutor:
         return self._model.step_bytes
 
     @property
+    def kv(self) -> KVSpec:
+        return self._kv
+
+    @property
     def kv_dtype(self) -> KVDType:
         """What keys and values are kept in."""
         return self._kv.dtype

@@ -1,0 +1,102 @@
+"""How many tokens a step may hold, from how long steps take on this machine.
+
+While a prompt is computed in chunks, the running requests get one token per step: what a full step
+takes is the time between their tokens. Measured is a step as it then looks: some sequences decode
+in the middle of the context, and a chunk of a prompt takes the rest of the budget.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paredown.engine.executor import Executor, SequenceSlice
+from paredown.engine.memory.memory_plan import PLANNED_STEP_TOKENS
+from paredown.errors import ConfigError
+from paredown.spec.kv import PAGE_SIZE
+
+NUM_DECODING = 8
+# A budget is a whole number of these; the smallest holds a chunk beside the decoding ones.
+_STEP = 16
+_NUM_TRIALS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBudget:
+    """`seconds`: what a step of each number of tokens took, smallest first."""
+
+    max_step_tokens: int
+    target_s: float
+    seconds: dict[int, float]
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether even the smallest step that was measured keeps the target."""
+        return self.seconds[min(self.seconds)] <= self.target_s
+
+    def arithmetic(self) -> str:
+        """One line: the target, the measurements, the choice."""
+        steps = ", ".join(f"{num}: {1e3 * s:.1f} ms" for num, s in self.seconds.items())
+        missed = "" if self.is_reached else ", which is not reached"
+        return (
+            f"step budget {self.max_step_tokens} tokens for {1e3 * self.target_s:g} ms between "
+            f"tokens{missed}; steps of so many tokens took {steps}"
+        )
+
+
+def choose_step_budget(
+    executor: Executor, target_s: float, *, clock: Callable[[], float] = time.perf_counter
+) -> StepBudget:
+    """Runs steps on an idle executor; overwrites its pages. Steps are as large as working memory
+    is planned for, at most. Raises ConfigError for a senseless target."""
+    if not 0 < target_s <= 3600:
+        raise ConfigError(
+            "the time between tokens makes no sense", seen=target_s, remedy="Use 1 ms or more."
+        )
+    context = min(executor.spec.max_positions, executor.num_pages * PAGE_SIZE)
+    largest = min(PLANNED_STEP_TOKENS, context)
+    seconds: dict[int, float] = {}
+    size = min(_STEP, largest)
+    while True:
+        seconds[size] = _step_seconds(executor, size, context, clock)
+        if seconds[size] > target_s or size == largest:
+            break
+        size = min(2 * size, largest)
+    return StepBudget(
+        max_step_tokens=_largest_within(seconds, target_s), target_s=target_s, seconds=seconds
+    )
+
+
+def _largest_within(seconds: dict[int, float], target_s: float) -> int:
+    """Between the last step that keeps the target and the first that does not, on a line."""
+    sizes = list(seconds)
+    if seconds[sizes[-1]] <= target_s or len(sizes) == 1:
+        return sizes[-1]
+    low, high = sizes[-2:]
+    share = (target_s - seconds[low]) / (seconds[high] - seconds[low])
+    return max(low, int(low + share * (high - low)) // _STEP * _STEP)
+
+
+def _step_seconds(
+    executor: Executor, size: int, context: int, clock: Callable[[], float]
+) -> float:
+    """The median of a few steps, after one that does not count."""
+    pages = list(range(-(-context // PAGE_SIZE)))
+    num_decoding = min(NUM_DECODING, size - 1)
+    middle = min(context // 2, context - size)
+    tokens = [i % executor.spec.vocab_size for i in range(size)]
+    # All write to places of their own in the same pages: only the time is of interest.
+    slices = [
+        SequenceSlice(token_ids=tokens[:1], start=middle + i, pages=pages, num_logits=1)
+        for i in range(num_decoding)
+    ]
+    chunk = tokens[num_decoding:]
+    slices.append(
+        SequenceSlice(token_ids=chunk, start=middle + num_decoding, pages=pages, num_logits=1)
+    )
+    found = []
+    for _ in range(_NUM_TRIALS + 1):
+        start = clock()
+        executor.step(slices)
+        found.append(clock() - start)
+    return statistics.median(found[1:])
