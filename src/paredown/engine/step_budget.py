@@ -77,9 +77,7 @@ def _largest_within(seconds: dict[int, float], target_s: float) -> int:
     return max(low, int(low + share * (high - low)) // _STEP * _STEP)
 
 
-def _step_seconds(
-    executor: Executor, size: int, context: int, clock: Callable[[], float]
-) -> float:
+def _step_seconds(executor: Executor, size: int, context: int, clock: Callable[[], float]) -> float:
     """The median of a few steps, after one that does not count."""
     pages = list(range(-(-context // PAGE_SIZE)))
     num_decoding = min(NUM_DECODING, size - 1)

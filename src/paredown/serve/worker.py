@@ -139,7 +139,7 @@ class Worker:
         if self._num_open_answers + session.num_answers > max_jobs:
             raise QueueFullError(
                 "too many requests are waiting",
-                seen=f"{self._num_open_answers} open + {session.num_answers} new, at most {max_jobs}",
+                seen=f"{self._num_open_answers} open + {session.num_answers} new of {max_jobs}",
                 remedy="Send the request again later.",
             )
         with self._door:
