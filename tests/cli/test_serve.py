@@ -57,6 +57,34 @@ def test_the_server_answers_what_the_offline_api_answers():
         assert chat.choices[0].message.content == "".join(piece.text for piece in pieces)
 
 
+def test_memory_policy_and_step_budget_are_chosen_and_told():
+    words = ("--kv-memory", "30MB", "--target-itl-ms", "40", "--policy", "deadline")
+    with serving(*words, "--fair-shares", "--no-prefix-cache") as (process, ready):
+        assert httpx.get(f"{ready['url']}/health").json() == {"status": "ready"}
+        process.send_signal(signal.SIGTERM)
+        told = process.stderr.read()
+    assert "= 30.0" not in told
+    assert "KV pages: 244 of 16 tokens x 5 layers x" in told
+    assert "step budget" in told
+    assert "for 40 ms between tokens" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--pages", "5", "--kv-memory", "1GB"), "not allowed with"),
+        (("--max-step-tokens", "5", "--target-itl-ms", "9"), "not allowed with"),
+        (("--kv-memory", "much"), "is no number of bytes; write 2GB"),
+        (("--policy", "lifo"), "choose from"),
+    ],
+)
+def test_senseless_options_are_refused(words, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", *words])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)]
 )

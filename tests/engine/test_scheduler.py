@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from paredown.engine.sampling.field_rules import ParameterError
+from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.policies.table import POLICY_NAMES
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.schedule.service import Service
@@ -181,14 +182,38 @@ def test_a_preempted_request_finds_its_own_pages_again():
     assert request.num_cached_tokens == 0
 
 
-def test_the_same_prompt_computed_twice_at_once_is_kept_once():
-    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
+def test_the_same_prompt_asked_twice_at_once_is_computed_once():
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig(max_step_tokens=16))
     first, second = driver.submit([5] * 40, 8), driver.submit([5] * 40, 8)
-    driver.step()
+    other = driver.submit([6] * 40, 8)
+    assert [driver.step() for _ in range(3)] == [[first], [first], [first, second]]
+    assert (first.num_cached_tokens, second.num_cached_tokens) == (0, 32)
     assert first.pages[:2] == second.pages[:2]
     assert first.pages[2] != second.pages[2]
-    assert driver.scheduler.pool.num_free == 32 - 4
     driver.run_to_end()
+    assert other.finish_reason == "length"
+
+
+def test_whoever_waits_for_a_prefix_computes_it_when_the_other_is_gone():
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig(max_step_tokens=16))
+    first, second = driver.submit([5] * 60, 8), driver.submit([5] * 60, 8)
+    driver.step()
+    driver.cancel(first)
+    assert driver.step() == [second]
+    assert second.num_cached_tokens == 16
+    driver.run_to_end()
+
+
+def test_the_same_page_computed_twice_is_kept_once():
+    """A prompt that is to be scored finds nothing in the cache, since all its rows are wanted."""
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
+    first, second = driver.submit([5] * 40, 8), driver.submit([5] * 40, 8)
+    second.params = SamplingParams(prompt_logprobs=0)
+    driver.step()
+    driver.step()
+    assert (first.num_cached_tokens, second.num_cached_tokens) == (0, 0)
+    assert first.pages[:2] == second.pages[:2]
+    assert driver.scheduler.pool.num_free == 32 - 4
 
 
 def test_forks_share_pages_until_they_write():

@@ -16,6 +16,8 @@ from paredown.engine.memory.memory_plan import (
     PLANNED_STEP_TOKENS,
     MemoryPlan,
     default_num_pages,
+    page_arithmetic,
+    pages_in,
     plan_memory,
 )
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
@@ -221,3 +223,23 @@ def test_the_plan_counts_working_memory_and_logits(tmp_path: Path) -> None:
         ]
     )
     assert plan.step_bytes == executor.step_bytes + logits.nbytes
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_pages_fit_the_memory_they_are_given(kv_dtype):
+    for num_bytes in (100_000, 1_000_000, 1_234_567):
+        num_pages = pages_in(num_bytes, TINY, kv_dtype)
+        sizes = [
+            KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(2, 2, 16) * count
+            for count in (num_pages, num_pages + 1)
+        ]
+        assert sizes[0] <= num_bytes < sizes[1]
+    with pytest.raises(CapacityError, match="holds no page"):
+        pages_in(1000, TINY, kv_dtype)
+
+
+def test_the_arithmetic_of_pages_is_shown():
+    assert page_arithmetic(TINY, KVSpec(num_pages=100, dtype="int8")) == (
+        "KV pages: 100 of 16 tokens x 2 layers x 2 heads x (key + value) x 16 int8 and scales = "
+        "100 x 2.30 kB = 230.40 kB: 1,600 tokens, 6.2 contexts of 256"
+    )

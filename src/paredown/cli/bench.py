@@ -10,6 +10,7 @@ from rich.table import Table
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.notes import tell_notes
+from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import load_executor
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import ConfigError
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result.as_json() | {"machine": asdict(machine)}, indent=2))
         return 0
     _print(result, machine, trial.weights.name)
+    print(page_arithmetic(executor.spec, executor.kv))
     return 0
 
 

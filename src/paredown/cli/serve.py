@@ -6,11 +6,13 @@ import signal
 import sys
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
+from paredown.cli.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.notes import tell_notes
+from paredown.cli.schedule import add_schedule_arguments, keeping_target, schedule_config
 from paredown.engine.engine import Engine
+from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
-from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.errors import ParedownError
 from paredown.evaluate.fingerprint import Fingerprint
 from paredown.evaluate.verification_file import read_fingerprint, verification_path
@@ -25,7 +27,8 @@ from paredown.serve.worker import Worker
 EXAMPLES = """examples:
   paredown serve
   paredown serve my-model --port 8080 --max-waiting 100
-  paredown serve my-model --kv-dtype int8
+  paredown serve my-model --kv-dtype int8 --kv-memory 2GB
+  paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
@@ -48,20 +51,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, default=Listen.port, help=f"0: any free one (default: {Listen.port})"
     )
     parser.add_argument("--name", help="the model's name in the API (default: its folder's)")
-    for option, default, text in (
-        ("--max-waiting", ScheduleConfig.max_waiting, "requests in the queue; beyond it 429"),
-        ("--max-running", ScheduleConfig.max_running, "requests computed together"),
-        ("--max-step-tokens", ScheduleConfig.max_step_tokens, "tokens computed in one step"),
-        ("--drain-s", Listen.drain_s, "seconds that answers may take after a stop signal"),
-    ):
-        parser.add_argument(
-            option, type=int, default=default, help=f"{text} (default: {default})", metavar="N"
-        )
-    parser.add_argument("--threads", type=int, help="default: all cores", metavar="N")
     parser.add_argument(
-        "--pages", type=int, help="key-value pages (default: from the free memory)", metavar="N"
+        "--drain-s",
+        type=int,
+        default=Listen.drain_s,
+        help=f"seconds that answers may take after a stop signal (default: {Listen.drain_s})",
+        metavar="N",
     )
+    parser.add_argument("--threads", type=int, help="default: all cores", metavar="N")
+    add_kv_pages_arguments(parser)
     add_kv_dtype_argument(parser)
+    add_schedule_arguments(parser)
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
@@ -71,11 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    config = ScheduleConfig(
-        max_step_tokens=args.max_step_tokens,
-        max_running=args.max_running,
-        max_waiting=args.max_waiting,
-    )
+    config = schedule_config(args)
     listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
     path = resolve_model(args.model)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
@@ -86,14 +82,15 @@ def run(args: argparse.Namespace) -> int:
     def load() -> Engine:
         executor = load_executor(
             checkpoint,
-            num_pages=args.pages,
+            num_pages=num_pages(args, checkpoint),
             num_threads=args.threads,
             kv_dtype=args.kv_dtype,
             cache=cache,
         )
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)
-        return Engine(executor, tokenizer, config)
+        print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
+        return Engine(executor, tokenizer, keeping_target(args, config, executor))
 
     worker = Worker(load)
     state = ServerState(

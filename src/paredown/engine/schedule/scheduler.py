@@ -10,14 +10,14 @@ the others, one more whenever it grows into a new page. When none is free the ru
 the worst rank is preempted: it gives up its pages, goes back to the queue with its generated tokens
 and is computed again later, as far as its pages are not in the cache any more. Ranks never change,
 so the running request of the best rank can always have every page, and each step moves it on.
+
+A request whose next page a running one is about to fill waits for that page.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import get_args
 
-from paredown.engine.memory.pages import PagePool
-from paredown.engine.memory.prefix_cache import PrefixCache
+from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.schedule.policies.fair_shares import FairShares
 from paredown.engine.schedule.policies.table import POLICIES, PolicyName
@@ -84,8 +84,8 @@ class Scheduler:
 
     def __init__(self, *, num_pages: int, max_positions: int, config: ScheduleConfig) -> None:
         self.config = config
-        self.cache = PrefixCache(num_pages)
-        self.pool = PagePool(num_pages, on_evict=self.cache.forget)
+        self._pages = pages = RequestPages(num_pages, prefix_cache=config.prefix_cache)
+        self.pool, self.cache = pages.pool, pages.cache
         self.max_positions = max_positions
         self._policy = policy = POLICIES[config.policy]
         self.waiting: WaitingQueue = policy.make_queue(self.cache)
@@ -161,15 +161,12 @@ class Scheduler:
         if not num_computed or len(self.running) >= self.config.max_running:
             self._push(child)
             return
-        child.pages = parent.pages[: -(-num_computed // PAGE_SIZE)]
-        child.num_computed_tokens = child.num_cached_tokens = num_computed
-        child.num_sealed_pages = parent.num_sealed_pages
-        self.pool.hold(child.pages)
+        self._pages.share(parent, child)
         self.running.append(child)
 
     def schedule(self) -> StepPlan:
         """The next step; without chunks only when nothing is left to do."""
-        plan, pool = StepPlan(), self.pool
+        plan, pages = StepPlan(), self._pages
         budget, num_preemptions = self.config.max_step_tokens, self.num_preemptions
         num_behind, is_short = len(self.running), False
         for request in tuple(self.running):
@@ -178,16 +175,12 @@ class Scheduler:
             num_behind -= 1
             if not request.pages:  # preempted for one before it
                 continue
-            num_certain, computed = len(request.token_ids), request.num_computed_tokens
-            if (
-                num_certain > len(request.pages) * PAGE_SIZE
-                or (computed % PAGE_SIZE and pool.is_shared(request.pages[computed // PAGE_SIZE]))
-            ) and not self._take_pages(request, plan):
+            if not pages.is_ready(request) and not self._take_pages(request, plan):
                 is_short = True
                 continue
             if self.num_preemptions != num_preemptions:
                 budget = self.config.max_step_tokens - plan.num_tokens
-            num_tokens = min(num_certain - computed, budget)
+            num_tokens = min(len(request.token_ids) - request.num_computed_tokens, budget)
             if request.draft_token_ids:
                 # Each request behind this one gets a token before this one gets a draft.
                 num_tokens += self._fit_drafts(request, budget - num_tokens - num_behind, plan)
@@ -206,7 +199,7 @@ class Scheduler:
         if self._shares is not None:
             self._shares.charge(request, num_tokens)
         if request.num_computed_tokens // PAGE_SIZE > request.num_sealed_pages:
-            self._seal(request)
+            self._pages.seal(request)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """Takes a live request out and frees its pages."""
@@ -214,7 +207,7 @@ class Scheduler:
         request.finish_reason = reason
         if request.pages:
             self.running.remove(request)
-            self._release(request)
+            self._pages.release(request)
         else:
             self.waiting.remove(request)
         self._too_few_pages = None
@@ -222,8 +215,7 @@ class Scheduler:
     def check_integrity(self) -> None:
         """Asserts the invariants: pages are counted right and hold what the cache says, limits are
         kept, nobody is lost."""
-        self.pool.check_integrity(request.pages for request in self.running)
-        self.cache.check_integrity()
+        self._pages.check_integrity(self.running)
         alive = [*self.running, *self.waiting]
         assert len({request.id for request in alive}) == len(alive) == self.num_unfinished
         assert len(self.running) <= self.config.max_running
@@ -234,13 +226,6 @@ class Scheduler:
             assert request.finish_reason is None
             assert request.num_computed_tokens < request.num_tokens
             assert request.num_wanted_tokens < request.max_total_tokens
-        for request in self.running:
-            assert request.num_computed_tokens <= len(request.pages) * PAGE_SIZE
-            assert request.num_sealed_pages == request.num_computed_tokens // PAGE_SIZE
-            if self.config.prefix_cache:
-                content, num_sealed = request.page_content, request.num_sealed_pages
-                known = self.cache.find(request.service.salt, content, num_sealed)
-                assert known == request.pages[:num_sealed]
 
     def _push(self, request: Request) -> None:
         self.waiting.push(request)
@@ -251,8 +236,10 @@ class Scheduler:
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
                 return
             request = self.waiting.first()
+            if self._pages.is_awaited(request):
+                return
             has_place = len(self.running) < self.config.max_running
-            if has_place and self._start(request):
+            if has_place and self._pages.start(request):
                 self.waiting.remove(request)
                 self.running.append(request)
                 num_tokens = min(request.num_tokens - request.num_computed_tokens, budget)
@@ -264,53 +251,14 @@ class Scheduler:
                 self._too_few_pages = self.pool.num_free if has_place else None
                 return
 
-    def _start(self, request: Request) -> bool:
-        """Gives a request its pages, those with its first tokens in them first. The last token is
-        computed in any case, for its logits. False, and nothing done, when too few are free."""
-        num_tokens, pages = request.num_tokens, list[int]()
-        is_cached = self.config.prefix_cache and not request.needs_every_row
-        if is_cached:
-            max_pages = (num_tokens - 1) // PAGE_SIZE
-            pages = self.cache.find(request.service.salt, request.page_content, max_pages)
-        self.pool.hold(pages)
-        fresh = self.pool.allocate(-(-num_tokens // PAGE_SIZE) - len(pages))
-        if fresh is None:
-            self.pool.release(reversed(pages))
-            return False
-        request.num_sealed_pages = len(pages)
-        request.num_computed_tokens = len(pages) * PAGE_SIZE
-        request.pages = pages + fresh
-        if is_cached:
-            self.cache.stats.note(num_tokens, request.num_computed_tokens)
-        if not request.num_preemptions:
-            request.num_cached_tokens = request.num_computed_tokens
-        return True
-
     def _take_pages(self, request: Request, plan: StepPlan) -> bool:
         """Makes the pages of a running request cover its certain tokens and be its own where it
         will write; preempts requests of worse rank for that. False where there is none."""
-        while not self._grow(request, request.num_tokens, plan):
+        while not self._pages.grow(request, request.num_tokens, plan.page_copies):
             victim = max(self.running, key=_rank)
             if victim is request:
                 return False
             self._preempt(victim, plan)
-        return True
-
-    def _grow(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
-        """Takes what pages `num_tokens` ask for and, where the next token goes into a shared page,
-        one for a copy of it. False, and nothing done, when too few are free."""
-        pages, index = request.pages, request.num_computed_tokens // PAGE_SIZE
-        num_missing = max(-(-num_tokens // PAGE_SIZE) - len(pages), 0)
-        is_copied = index < len(pages) and self.pool.is_shared(pages[index])
-        fresh = self.pool.allocate(num_missing + is_copied)
-        if fresh is None:
-            return False
-        if is_copied:
-            page = fresh.pop()
-            plan.page_copies.append((pages[index], page))
-            self.pool.release([pages[index]])
-            pages[index] = page
-        pages += fresh
         return True
 
     def _fit_drafts(self, request: Request, room: int, plan: StepPlan) -> int:
@@ -318,7 +266,7 @@ class Scheduler:
         how many are left. They take no page from anyone."""
         drafts, num_certain = request.draft_token_ids, request.num_tokens
         del drafts[max(room, 0) :]
-        if not self._grow(request, num_certain + len(drafts), plan):
+        if not self._pages.grow(request, num_certain + len(drafts), plan.page_copies):
             del drafts[max(len(request.pages) * PAGE_SIZE - num_certain, 0) :]
         return len(drafts)
 
@@ -338,35 +286,12 @@ class Scheduler:
         """Back to the queue, and out of the step where it was in it already."""
         plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not request]
         self.running.remove(request)
-        self._release(request)
+        self._pages.release(request)
         request.num_computed_tokens = 0
         request.draft_token_ids.clear()
         request.num_preemptions += 1
         self.num_preemptions += 1
         self._push(request)
-
-    def _release(self, request: Request) -> None:
-        self.pool.release(reversed(request.pages))
-        request.pages = []
-        request.num_sealed_pages = 0
-
-    def _seal(self, request: Request) -> None:
-        """Puts the pages that are full now into the cache; where it has the same already, from
-        another request, that page takes the place of this one's."""
-        start, pages = request.num_sealed_pages, request.pages
-        request.num_sealed_pages = end = request.num_computed_tokens // PAGE_SIZE
-        if not self.config.prefix_cache:
-            return
-        parent: Hashable = self.cache.node(pages[start - 1]) if start else request.service.salt
-        for index in range(start, end):
-            page = pages[index]
-            pages[index] = known = self.cache.add(parent, request.page_content(index), page)
-            if known == page:
-                self.pool.keep(page)
-            else:
-                self.pool.hold([known])
-                self.pool.release([page])
-            parent = self.cache.node(known)
 
 
 def _rank(request: Request) -> tuple[float, int]:

@@ -1,0 +1,36 @@
+"""The options that say how much memory keys and values get, for the verbs that hold many."""
+
+import argparse
+
+from paredown.engine.memory.memory_plan import pages_in
+from paredown.models.checkpoint import Checkpoint
+from paredown.units import parse_bytes
+
+
+def add_kv_pages_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--pages", type=int, help="key-value pages (default: from the free memory)", metavar="N"
+    )
+    group.add_argument(
+        "--kv-memory",
+        type=_bytes,
+        help="memory for key-value pages: 2GB, 512MiB, or a number of bytes",
+        metavar="BYTES",
+    )
+
+
+def num_pages(args: argparse.Namespace, checkpoint: Checkpoint) -> int | None:
+    """None: from the free memory. Raises CapacityError for memory that holds no page."""
+    if args.kv_memory is None:
+        pages: int | None = args.pages
+        return pages
+    kv_dtype = checkpoint.kv_dtype if args.kv_dtype is None else args.kv_dtype
+    return pages_in(args.kv_memory, checkpoint.spec, kv_dtype)
+
+
+def _bytes(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; write 2GB, 512MiB, or 800000000") from error

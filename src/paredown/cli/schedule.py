@@ -1,0 +1,74 @@
+"""The options that say which requests are computed when, for the verbs that serve many."""
+
+import argparse
+import dataclasses
+import sys
+
+from paredown.engine.executor import Executor
+from paredown.engine.schedule.policies.table import POLICY_NAMES
+from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.step_budget import choose_step_budget
+
+
+def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("scheduling")
+    for option, default, text in (
+        ("--max-waiting", ScheduleConfig.max_waiting, "requests in the queue; beyond it 429"),
+        ("--max-running", ScheduleConfig.max_running, "requests computed together"),
+    ):
+        group.add_argument(
+            option, type=int, default=default, help=f"{text} (default: {default})", metavar="N"
+        )
+    budget = group.add_mutually_exclusive_group()
+    default = ScheduleConfig.max_step_tokens
+    budget.add_argument(
+        "--max-step-tokens",
+        type=int,
+        default=default,
+        help=f"tokens computed in one step (default: {default})",
+        metavar="N",
+    )
+    budget.add_argument(
+        "--target-itl-ms",
+        type=float,
+        help="measure steps, and choose how many tokens one may have so that running requests wait "
+        "so long for their next token while a prompt is computed",
+        metavar="MS",
+    )
+    group.add_argument(
+        "--policy",
+        choices=POLICY_NAMES,
+        default=ScheduleConfig.policy,
+        help=f"which waiting request is next (default: {ScheduleConfig.policy})",
+    )
+    group.add_argument(
+        "--fair-shares",
+        action="store_true",
+        help="serve tenants (the field `user`) alike, however much each asks for",
+    )
+    group.add_argument(
+        "--no-prefix-cache", action="store_true", help="compute every prompt from its start"
+    )
+
+
+def schedule_config(args: argparse.Namespace) -> ScheduleConfig:
+    """Raises ConfigError."""
+    return ScheduleConfig(
+        max_step_tokens=args.max_step_tokens,
+        max_running=args.max_running,
+        max_waiting=args.max_waiting,
+        policy=args.policy,
+        fair_shares=args.fair_shares,
+        prefix_cache=not args.no_prefix_cache,
+    )
+
+
+def keeping_target(
+    args: argparse.Namespace, config: ScheduleConfig, executor: Executor
+) -> ScheduleConfig:
+    """With the step budget that the target asks for, measured now on the idle executor."""
+    if args.target_itl_ms is None:
+        return config
+    budget = choose_step_budget(executor, args.target_itl_ms / 1e3)
+    print(budget.arithmetic(), file=sys.stderr)
+    return dataclasses.replace(config, max_step_tokens=budget.max_step_tokens)
