@@ -1,0 +1,194 @@
+"""What a long prompt does to running requests, and what a step costs in Python.
+
+    python -m benchmarks.chunked_prefill [--model FOLDER] [--threads 2] [--budgets 64 256 512]
+                                         [--rounds 5] [--json]
+
+inter-token    milliseconds between the tokens of 8 running requests, alone and while prompts of
+               2,000 tokens come in one after the other: median and 99th percentile, for each step
+               budget; beside it what one full step takes (asked: 99th percentile <= 2 full steps)
+overhead       microseconds of a step of 32 decoding requests that are not the model: with an
+               executor that does nothing, and on the native one as the time around `executor.step`
+               (asked: below 150); the scheduler's own part of it
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.engine.engine import Engine
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.request import Request
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.kernels.probe import default_num_threads
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.tokenizer import Tokenizer
+from paredown.spec.kv import KVSpec
+
+NUM_RUNNING = 8
+LONG_PROMPT = 2000
+NUM_PAGES = 2048
+BATCH = 32
+NUM_STEPS = 300
+ENDLESS = SamplingParams(temperature=0, max_tokens=None, ignore_eos=True)
+Found = dict[str, dict[str, float]]
+
+
+class TimedExecutor:
+    """An executor and the seconds spent in it; with `is_idle` it only pretends."""
+
+    def __init__(self, executor: NativeExecutor, *, is_idle: bool) -> None:
+        self._executor = executor
+        self.spec, self.num_pages, self.sampler = (
+            executor.spec,
+            executor.num_pages,
+            executor.sampler,
+        )
+        self._logits = None
+        if is_idle:  # every row another token, none of them special
+            self._logits = np.zeros((64, self.spec.vocab_size), np.float32)
+            self._logits[range(64), range(300, 364)] = 1
+        self.seconds = 0.0
+
+    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
+        self._executor.copy_pages(pairs)
+
+    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        started = time.perf_counter()
+        if self._logits is None:
+            logits = self._executor.step(slices)
+        else:
+            logits = self._logits[: sum(one.num_logits for one in slices)]
+        self.seconds += time.perf_counter() - started
+        return logits
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    return {
+        "median": statistics.median(values),
+        "99th percentile": statistics.quantiles(values, n=100, method="inclusive")[98],
+        "max": max(values),
+    }
+
+
+def start(engine: Engine, rng: random.Random, count: int, length: int) -> list[Request]:
+    """`count` requests that decode."""
+    vocab_size = engine.executor.spec.vocab_size
+    requests = [
+        engine.submit([rng.randrange(vocab_size) for _ in range(length)], ENDLESS)
+        for _ in range(count)
+    ]
+    while any(one.first_token_s is None for one in requests):
+        engine.step()
+    return requests
+
+
+def step_ms(engine: Engine) -> float:
+    started = time.perf_counter()
+    engine.step()
+    return 1e3 * (time.perf_counter() - started)
+
+
+def inter_token(make: Callable[[int], Engine], budget: int, num_rounds: int) -> Found:
+    """Every running request gets a token in each step, so a gap is what a step takes."""
+    engine, rng = make(budget), random.Random(0)
+    running = start(engine, rng, NUM_RUNNING, 32)
+    length = min(LONG_PROMPT, engine.executor.spec.max_positions - 1)
+    alone, beside, full = [], [], list[float]()
+    for _ in range(num_rounds):
+        alone += [step_ms(engine) for _ in range(30)]
+        token_ids = [rng.randrange(engine.executor.spec.vocab_size) for _ in range(length)]
+        long = engine.submit(token_ids, SamplingParams(temperature=0, max_tokens=1))
+        counts = [one.num_tokens for one in running]
+        while long.finish_reason is None:
+            left = length - long.num_computed_tokens
+            beside.append(step_ms(engine))
+            if left >= budget - NUM_RUNNING:
+                full.append(beside[-1])
+            counts = [one + 1 for one in counts]
+            assert counts == [one.num_tokens for one in running], "nobody was held up"
+    limit = 2 * statistics.median(full)
+    gaps = percentiles(beside)
+    return {
+        f"budget {budget}: alone, ms": percentiles(alone),
+        f"budget {budget}: beside a prompt, ms": gaps,
+        f"budget {budget}: a full step, ms": {
+            "median": statistics.median(full),
+            "99th percentile / 2 full steps": gaps["99th percentile"] / limit,
+        },
+    }
+
+
+def overhead(make: Callable[[bool], tuple[Engine, TimedExecutor]], num_rounds: int) -> Found:
+    found: dict[str, list[float]] = {}
+    for is_idle in (True, False):
+        name = "an idle executor" if is_idle else "the native executor"
+        engine, timed = make(is_idle)
+        start(engine, random.Random(1), BATCH, 32)
+        for _ in range(num_rounds):
+            timed.seconds, started = 0.0, time.perf_counter()
+            for _ in range(NUM_STEPS // num_rounds):
+                engine.step()
+            rest = time.perf_counter() - started - timed.seconds
+            found.setdefault(f"{name}, us per step", []).append(
+                rest / (NUM_STEPS // num_rounds) * 1e6
+            )
+        for _ in range(num_rounds):
+            started = time.perf_counter()
+            for _ in range(50):
+                plan = engine.scheduler.schedule()
+                for chunk in plan.chunks:
+                    engine.scheduler.advance(chunk.request, 0)
+            found.setdefault("of it the scheduler's, us per step", []).append(
+                (time.perf_counter() - started) / 50 * 1e6
+            )
+    return {
+        name: {"median": statistics.median(one), "min": min(one), "max": max(one)}
+        for name, one in found.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", help="default: the packaged model")
+    parser.add_argument("--threads", type=int, default=default_num_threads())
+    parser.add_argument("--budgets", type=int, nargs="+", default=[64, 256, 512])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    path = resolve_model(args.model)
+    executor = load_executor(Checkpoint.open(path), num_pages=1, num_threads=args.threads)
+    tokenizer = Tokenizer.open(path)
+
+    def fresh() -> NativeExecutor:
+        return executor.sharing_weights(KVSpec(num_pages=NUM_PAGES, dtype=executor.kv_dtype))
+
+    def with_budget(budget: int) -> Engine:
+        return Engine(fresh(), tokenizer, ScheduleConfig(max_step_tokens=budget))
+
+    def timed(is_idle: bool) -> tuple[Engine, TimedExecutor]:
+        own = TimedExecutor(fresh(), is_idle=is_idle)
+        return Engine(own, tokenizer), own
+
+    found: Found = {}
+    for budget in args.budgets:
+        found |= inter_token(with_budget, budget, args.rounds)
+    found |= overhead(timed, args.rounds)
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{path.name}, {executor.isa}, {args.threads} threads, {args.rounds} rounds")
+    for name, row in found.items():
+        print(f"  {name:>36}: " + ", ".join(f"{key} {value:.4g}" for key, value in row.items()))
+
+
+if __name__ == "__main__":
+    main()
