@@ -261,9 +261,9 @@ def test_drafts_that_are_right_are_taken_over():
     ("field", "value"),
     [
         ("tenant", None),
-        ("tenant", "x" * 257),
+        ("tenant", "x" * 1025),
         ("cache_salt", 5),
-        ("cache_salt", "x" * 257),
+        ("cache_salt", "x" * 1025),
         ("priority", 11),
         ("priority", -11),
         ("priority", 1.0),

@@ -238,3 +238,27 @@ def test_errors_are_the_clients_own_types(client):
         client.completions.create(model="toy", prompt="x" * 256)
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="gpt", prompt="x")
+
+
+def test_who_sends_a_salt_shares_no_prefix_with_others(server):
+    """And tenant, priority and deadline reach the scheduler."""
+    body = {"prompt": [7] * 100, "max_tokens": 1, "ignore_eos": True}
+    seen = []
+    submit = server.engine.scheduler.enqueue
+
+    def note(request):
+        seen.append(request)
+        submit(request)
+
+    server.engine.scheduler.enqueue = note
+    try:
+        for extra in ({}, {"user": "ann"}, {"cache_salt": "s"}, {"cache_salt": "s"}):
+            reply = server.client.post("/v1/completions", json=body | extra)
+            assert reply.status_code == 200
+        more = {"user": "ann", "priority": 3, "deadline_s": 2.5}
+        assert server.client.post("/v1/completions", json=body | more).status_code == 200
+    finally:
+        server.engine.scheduler.enqueue = submit
+    assert [one.num_cached_tokens for one in seen] == [0, 96, 0, 96, 96]
+    service = seen[-1].service
+    assert (service.tenant, service.priority, service.deadline_s) == ("ann", 3, 2.5)

@@ -34,7 +34,7 @@ async def chat(request: Request) -> Response:
     answer = Answer(
         state,
         ChatFormat(state.tokenizer.decode),
-        make_jobs([prompt], params),
+        make_jobs([prompt], params, asked.service()),
         num_prompt_tokens=len(prompt),
     )
     return await answer.respond(request, stream=bool(asked.stream), usage=asked.includes_usage)

@@ -28,7 +28,7 @@ async def complete(request: Request) -> Response:
     answer = Answer(
         state,
         CompletionFormat(state.tokenizer.decode),
-        make_jobs(prompts, params),
+        make_jobs(prompts, params, asked.service()),
         num_prompt_tokens=sum(map(len, prompts)),
     )
     return await answer.respond(request, stream=bool(asked.stream), usage=asked.includes_usage)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.service import Service
 from paredown.serve.errors import HttpError
 
 MAX_CHOICES = 8
@@ -75,7 +76,8 @@ class StreamOptions(Strict):
 
 
 class Generation(Strict):
-    """What both endpoints take. Labels of a client (`user`, ...) are read and have no effect."""
+    """What both endpoints take. `user` names the tenant of fair shares; who sends no `cache_salt`
+    shares cached prefixes with all who send none. Other labels of a client have no effect."""
 
     model: Label | None = None
     max_tokens: int | None = None
@@ -99,6 +101,9 @@ class Generation(Strict):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: Label | None = None
+    priority: int | None = None
+    deadline_s: float | None = None
+    cache_salt: Label | None = None
     safety_identifier: Label | None = None
     prompt_cache_key: Label | None = None
 
@@ -106,6 +111,15 @@ class Generation(Strict):
     @classmethod
     def _drop_no_ops(cls, fields: Any) -> Any:
         return drop_no_ops(fields, NO_OPS)
+
+    def service(self) -> Service:
+        """Raises ParameterError for values out of range."""
+        return Service(
+            tenant=self.user or "",
+            priority=self.priority or 0,
+            deadline_s=self.deadline_s,
+            cache_salt=self.cache_salt or "",
+        )
 
     @property
     def includes_usage(self) -> bool:

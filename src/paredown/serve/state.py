@@ -8,6 +8,7 @@ from typing import Protocol
 
 from paredown.engine.prompt import PromptTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.service import Service
 from paredown.serve.errors import HttpError
 from paredown.serve.worker import Job, Worker
 
@@ -49,7 +50,7 @@ async def tokenize(encode: Callable[[], list[int]], num_chars: int) -> list[int]
     return encode() if num_chars < LONG_TEXT_CHARS else await asyncio.to_thread(encode)
 
 
-def make_jobs(prompts: list[list[int]], params: SamplingParams) -> list[Job]:
+def make_jobs(prompts: list[list[int]], params: SamplingParams, service: Service) -> list[Job]:
     """A job for each prompt, of `params.n` answers."""
     if len(prompts) * params.n > MAX_JOBS:
         raise HttpError(
@@ -57,4 +58,4 @@ def make_jobs(prompts: list[list[int]], params: SamplingParams) -> list[Job]:
             f"{len(prompts)} prompts x {params.n} choices, at most {MAX_JOBS} together",
             param="n",
         )
-    return [Job(prompt, params) for prompt in prompts]
+    return [Job(prompt, params, service) for prompt in prompts]

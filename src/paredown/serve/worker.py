@@ -16,6 +16,7 @@ from typing import Literal
 from paredown.engine.engine import Engine, RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError
+from paredown.engine.schedule.service import Service
 from paredown.errors import ParedownError
 from paredown.serve.errors import UnavailableError
 
@@ -31,6 +32,7 @@ class Job:
 
     prompt_token_ids: list[int]
     params: SamplingParams
+    service: Service
 
 
 class Session:
@@ -197,7 +199,7 @@ class Worker:
             requests = []
             try:
                 for job in session.jobs:
-                    requests += engine.submit_many(job.prompt_token_ids, job.params)
+                    requests += engine.submit_many(job.prompt_token_ids, job.params, job.service)
             except ParedownError as error:
                 for request in requests:
                     engine.cancel(request.id)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from paredown.engine.sampling.field_rules import ParameterError
 
-MAX_NAME_CHARS = 256
+MAX_NAME_CHARS = 1024
 MAX_PRIORITY = 10
 MAX_DEADLINE_S = 3600.0
 
