@@ -235,6 +235,7 @@ struct KernelTable {
   void (*embed)(WeightKind, const void* row, float* output, int64_t size, bool accumulate);
   // See kernels/weigh.h: what sampling does to every token of the vocabulary.
   float (*largest)(const float* row, int64_t size, int64_t* index);
+  double (*largest_double)(const double* numbers, int64_t size, int64_t* index);
   double (*weigh_floats)(const float* logits, int64_t size, double largest, double temperature,
                          double* distances, double* weights);
   double (*weigh_doubles)(const double* logits, int64_t size, double largest, double temperature,

@@ -115,8 +115,8 @@ void Sampler::reserve(int64_t vocab_size) {
     scratch.distances.resize(padded);
     scratch.weights.resize(padded);
     scratch.minima.resize(padded / kMinimaBlock);
-    scratch.bucket_mass.resize(kNumBuckets);
-    scratch.bucket_count.resize(kNumBuckets);
+    scratch.buckets.resize(kNumBuckets);
+    scratch.ids.resize(padded + 1);
     scratch.candidates.reserve(padded);
   }
 }
@@ -167,8 +167,7 @@ RowStatus Sampler::distribution(const float* logits, SamplingState& state, Scrat
     edited = scratch.logits.data();
     std::copy_n(logits, size, edited);
     state.edit(edited);
-    best = std::max_element(edited, edited + size) - edited;
-    largest = edited[best];
+    largest = kernels_.largest_double(edited, size, &best);
     if (!std::isfinite(largest)) return RowStatus::kNothingAllowed;
   }
   if (config.temperature == 0 || config.top_k == 1) {
@@ -181,35 +180,41 @@ RowStatus Sampler::distribution(const float* logits, SamplingState& state, Scrat
       edited == nullptr
           ? kernels_.weigh_floats(logits, size, largest, config.temperature, distances, weights)
           : kernels_.weigh_doubles(edited, size, largest, config.temperature, distances, weights);
-  if (config.truncates()) {
-    truncate(config, size, scratch);
-    total = kernels_.sum(weights, size);
-  }
+  if (config.truncates()) total = truncate(config, size, total, scratch);
   kernels_.divide(weights, size, total, probs);
   return RowStatus::kOk;
 }
 
-void Sampler::truncate(const SamplingConfig& config, int64_t size, Scratch& scratch) {
+double Sampler::truncate(const SamplingConfig& config, int64_t size, double total,
+                         Scratch& scratch) {
   double* distances = scratch.distances.data();
   double* weights = scratch.weights.data();
   if (config.top_k > 0 && config.top_k < size && !keep_few(config.top_k, size, scratch)) {
-    keep_first(size, config.top_k, 1.0, scratch);
+    keep_first(size, config.top_k, std::numeric_limits<double>::infinity(), scratch);
   }
-  if (config.top_p < 1) keep_first(size, size, config.top_p, scratch);
-  if (config.min_p > 0) {
+  if (config.top_k > 0) total = kernels_.sum(weights, size);
+  if (config.top_p < 1) {
+    // All tokens below this together are less than the share left out, and last in the order.
+    const double least = (1 - config.top_p) * total / static_cast<double>(2 * size);
+    for (int64_t i = 0; i < size; ++i) weights[i] = weights[i] < least ? 0.0 : weights[i];
+    keep_first(size, size, config.top_p * total, scratch);
+  }
+  if (const double least = config.min_p; least > 0) {
     // The largest weight is 1: no step so far drops the best token.
-    for (int64_t i = 0; i < size; ++i) weights[i] = weights[i] < config.min_p ? 0.0 : weights[i];
+    for (int64_t i = 0; i < size; ++i) weights[i] = weights[i] < least ? 0.0 : weights[i];
   }
   if (config.typical_p < 1) {
     // -log p = distance + log of the sum, and the entropy is the mean of that: the log cancels.
+    total = kernels_.sum(weights, size);
     double mean = 0.0;
     for (int64_t i = 0; i < size; ++i) {
       if (weights[i] > 0) mean += weights[i] * distances[i];
     }
-    mean /= kernels_.sum(weights, size);
+    mean /= total;
     for (int64_t i = 0; i < size; ++i) distances[i] = std::fabs(distances[i] - mean);
-    keep_first(size, size, config.typical_p, scratch);
+    keep_first(size, size, config.typical_p * total, scratch);
   }
+  return kernels_.sum(weights, size);
 }
 
 // Top-k where k is small beside the vocabulary. The k-th least of the minima of blocks bounds the
@@ -239,44 +244,47 @@ bool Sampler::keep_few(int64_t count, int64_t size, Scratch& scratch) {
 }
 
 // Keeps the first tokens by (distance, id) that have a weight: as many as `max_count`, and no more
-// than are needed to reach `mass` of the whole. Only the bucket where that happens is sorted.
-void Sampler::keep_first(int64_t size, int64_t max_count, double mass, Scratch& scratch) {
+// than are needed to reach `wanted` weight. Only the bucket where that happens is sorted. Tokens
+// fall on either side at random, so ids are listed without a branch.
+void Sampler::keep_first(int64_t size, int64_t max_count, double wanted, Scratch& scratch) {
   const double* keys = scratch.distances.data();
   double* weights = scratch.weights.data();
-  double* bucket_mass = scratch.bucket_mass.data();
-  int32_t* bucket_count = scratch.bucket_count.data();
-  std::fill_n(bucket_mass, kNumBuckets, 0.0);
-  std::fill_n(bucket_count, kNumBuckets, 0);
+  int32_t* ids = scratch.ids.data();
+  int64_t num_ids = 0;
   for (int64_t i = 0; i < size; ++i) {
-    if (weights[i] <= 0) continue;
-    const size_t bucket = bucket_of(keys[i]);
-    bucket_mass[bucket] += weights[i];
-    bucket_count[bucket] += 1;
+    ids[num_ids] = static_cast<int32_t>(i);
+    num_ids += weights[i] > 0;
   }
-  double total = 0.0;
-  for (int b = 0; b < kNumBuckets; ++b) total += bucket_mass[b];
-  const double wanted = mass < 1 ? mass * total : std::numeric_limits<double>::infinity();
+  Bucket* buckets = scratch.buckets.data();
+  std::fill_n(buckets, kNumBuckets, Bucket{});
+  for (int64_t i = 0; i < num_ids; ++i) {
+    Bucket& bucket = buckets[bucket_of(keys[ids[i]])];
+    bucket.mass += weights[ids[i]];
+    bucket.count += 1;
+  }
   size_t last = 0;
   double reached = 0.0;
   int64_t num_kept = 0;
   for (; last < kNumBuckets; ++last) {
-    if (num_kept + bucket_count[last] >= max_count || reached + bucket_mass[last] >= wanted) break;
-    num_kept += bucket_count[last];
-    reached += bucket_mass[last];
+    const Bucket& bucket = buckets[last];
+    if (num_kept + bucket.count >= max_count || reached + bucket.mass >= wanted) break;
+    num_kept += bucket.count;
+    reached += bucket.mass;
   }
   if (last == kNumBuckets) return;
-  std::vector<Candidate>& candidates = scratch.candidates;
-  candidates.clear();
   const double begin = bucket_begin(last);
   const double end = bucket_begin(last + 1);
-  for (int64_t i = 0; i < size; ++i) {
-    if (keys[i] < begin || weights[i] <= 0) continue;
-    if (keys[i] >= end) {
-      weights[i] = 0.0;
-    } else {
-      candidates.push_back({keys[i], static_cast<int32_t>(i)});
-    }
+  int64_t num_inside = 0;
+  for (int64_t i = 0; i < num_ids; ++i) {
+    const int32_t id = ids[i];
+    const double key = keys[id];
+    weights[id] = key >= end ? 0.0 : weights[id];
+    ids[num_inside] = id;
+    num_inside += (key >= begin) & (key < end);
   }
+  std::vector<Candidate>& candidates = scratch.candidates;
+  candidates.clear();
+  for (int64_t i = 0; i < num_inside; ++i) candidates.push_back({keys[ids[i]], ids[i]});
   std::sort(candidates.begin(), candidates.end());
   for (const Candidate& candidate : candidates) {
     if (num_kept >= max_count || reached >= wanted) {

@@ -63,14 +63,18 @@ class Sampler {
     int32_t token;
     auto operator<=>(const Candidate&) const = default;
   };
+  struct Bucket {
+    double mass = 0.0;
+    int64_t count = 0;
+  };
   // Working memory of one thread, sized to the vocabulary.
   struct Scratch {
     std::vector<double> logits;
     std::vector<double> distances;
     std::vector<double> weights;
     std::vector<double> minima;
-    std::vector<double> bucket_mass;
-    std::vector<int32_t> bucket_count;
+    std::vector<Bucket> buckets;
+    std::vector<int32_t> ids;
     std::vector<Candidate> candidates;
   };
 
@@ -82,10 +86,11 @@ class Sampler {
   // Greedy: `token` is set and probs left alone. Otherwise probs[vocab_size] and token -1.
   RowStatus distribution(const float* logits, SamplingState& state, Scratch& scratch, double* probs,
                          int32_t& token);
-  // The next three work on the distances and weights of the scratch.
-  void truncate(const SamplingConfig& config, int64_t size, Scratch& scratch);
+  // The next three work on the distances and weights of the scratch. `truncate` takes the sum of
+  // the weights and returns what is left of it.
+  double truncate(const SamplingConfig& config, int64_t size, double total, Scratch& scratch);
   bool keep_few(int64_t count, int64_t size, Scratch& scratch);
-  void keep_first(int64_t size, int64_t max_count, double mass, Scratch& scratch);
+  void keep_first(int64_t size, int64_t max_count, double wanted, Scratch& scratch);
   RowStatus row_logprobs(const float* logits, int64_t size, int32_t token, int num_top,
                          Scratch& scratch, RowLogprobs& result);
 

@@ -39,6 +39,7 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     activate,
     embed,
     largest,
+    largest_double,
     weigh_floats,
     weigh_doubles,
     sum,

@@ -15,35 +15,39 @@ typedef int64_t Int64s8 __attribute__((vector_size(64)));
 // The largest number of a row and the first index that has it; NaN when the row holds one.
 float largest(const float* row, int64_t size, int64_t* index) {
   constexpr int64_t kBlock = 1024;
+  constexpr int kChains = 4;  // so that one comparison need not wait for the last
   float best = -__builtin_inff();
   int64_t best_block = 0;
-  bool is_plain = true;
+  Floats16 poison[kChains] = {};  // zero while all is finite, NaN after NaN or infinity
+  float last_poison = 0.0f;
   for (int64_t begin = 0; begin < size; begin += kBlock) {
     const int64_t end = begin + kBlock < size ? begin + kBlock : size;
-    Floats16 most = Floats16{} - __builtin_inff();
-    Floats16 poison{};
+    Floats16 most[kChains];
+    for (Floats16& one : most) one = Floats16{} - __builtin_inff();
     int64_t i = begin;
-    for (; i + 16 <= end; i += 16) {
-      Floats16 x;
-      __builtin_memcpy(&x, row + i, sizeof(x));
-      most = x > most ? x : most;
-      poison += x - x;  // zero for anything finite, NaN for NaN and infinity
+    for (; i + 16 * kChains <= end; i += 16 * kChains) {
+      for (int c = 0; c < kChains; ++c) {
+        Floats16 x;
+        __builtin_memcpy(&x, row + i + 16 * c, sizeof(x));
+        most[c] = x > most[c] ? x : most[c];
+        poison[c] += x - x;
+      }
     }
-    for (int j = 0; i < end; ++i, ++j) {
-      most[j] = row[i] > most[j] ? row[i] : most[j];
-      poison[j] += row[i] - row[i];
+    float block_best = -__builtin_inff();
+    for (; i < end; ++i) {
+      block_best = row[i] > block_best ? row[i] : block_best;
+      last_poison += row[i] - row[i];
     }
-    float block_best = most[0];
-    for (int j = 0; j < 16; ++j) {
-      block_best = most[j] > block_best ? most[j] : block_best;
-      is_plain = is_plain && poison[j] == 0.0f;
-    }
+    for (int c = 1; c < kChains; ++c) most[0] = most[c] > most[0] ? most[c] : most[0];
+    for (int j = 0; j < 16; ++j) block_best = most[0][j] > block_best ? most[0][j] : block_best;
     if (block_best > best) {
       best = block_best;
       best_block = begin;
     }
   }
-  if (!is_plain) {
+  for (int c = 1; c < kChains; ++c) poison[0] += poison[c];
+  for (int j = 0; j < 16; ++j) last_poison += poison[0][j];
+  if (last_poison != 0.0f) {
     for (int64_t i = 0; i < size; ++i) {
       if (row[i] != row[i]) return row[i];
     }
@@ -114,6 +118,23 @@ double weigh_floats(const float* logits, int64_t size, double largest, double te
 double weigh_doubles(const double* logits, int64_t size, double largest, double temperature,
                      double* distances, double* weights) {
   return weigh_row(logits, size, largest, temperature, distances, weights);
+}
+
+// The largest number, none being NaN, and the first index that has it.
+double largest_double(const double* numbers, int64_t size, int64_t* index) {
+  Doubles8 most = Doubles8{} - __builtin_inf();
+  int64_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    Doubles8 x;
+    __builtin_memcpy(&x, numbers + i, sizeof(x));
+    most = x > most ? x : most;
+  }
+  double best = -__builtin_inf();
+  for (; i < size; ++i) best = numbers[i] > best ? numbers[i] : best;
+  for (int j = 0; j < 8; ++j) best = most[j] > best ? most[j] : best;
+  *index = 0;
+  while (*index < size - 1 && numbers[*index] != best) ++*index;
+  return best;
 }
 
 // Number i goes to sum i % 8, in ascending order; the eight are added in pairs.

@@ -125,6 +125,23 @@ def test_rows_of_every_length_equal_the_reference(vocab_size, options):
         assert found == reference_draw(expected, 3, position)
 
 
+def test_weights_are_exponentials_to_a_few_ulp():
+    row = np.concatenate([[0.0], -np.geomspace(1e-7, 699, 5000)]).astype(np.float32)
+    probs = distribution(row.tolist(), SamplingParams())
+    weights = probs / probs[0]
+    np.testing.assert_allclose(weights, np.exp(row.astype(np.float64)), rtol=2.0**-50)
+    assert distribution([0.0, -701.0], SamplingParams()).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("top_p", [1e-12, 0.5, 1 - 1e-9, 1 - 2.0**-53])
+def test_the_ends_of_top_p(top_p):
+    row = np.random.default_rng(2).normal(0, 2, 3000).astype(np.float32)
+    probs = distribution(row.tolist(), SamplingParams(top_p=top_p))
+    expected = np.sort(np.exp(row.astype(np.float64)))[::-1].cumsum()
+    num_kept = int(np.searchsorted(expected, top_p * expected[-1])) + 1
+    assert abs(np.count_nonzero(probs) - num_kept) <= (1 if 1 - top_p < 1e-8 else 0)
+
+
 def test_equal_logits_are_kept_from_the_smaller_id_on():
     for params in (SamplingParams(top_k=3), SamplingParams(top_p=0.29), SamplingParams(top_k=3)):
         assert np.flatnonzero(distribution([0.5] * 10, params)).tolist() == [0, 1, 2]

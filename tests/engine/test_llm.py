@@ -1,0 +1,44 @@
+"""The offline API: several answers to a prompt, and what it refuses."""
+
+import pytest
+
+from paredown.engine.llm import LLM
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.errors import RequestError
+
+PROMPTS = ["It was", "The old house stood at the end of the lane, and"]
+
+
+@pytest.fixture(scope="module")
+def llm() -> LLM:
+    config = ScheduleConfig(max_waiting=4, max_running=2)
+    return LLM(None, num_pages=64, num_threads=1, config=config)
+
+
+def test_n_answers_stand_side_by_side_and_are_those_of_their_seeds(llm: LLM) -> None:
+    together = llm.generate(PROMPTS * 3, SamplingParams(n=3, seed=5, max_tokens=6))
+    assert [one.prompt for one in together] == [prompt for prompt in PROMPTS * 3 for _ in range(3)]
+    for i in range(3):
+        alone = llm.generate(PROMPTS, SamplingParams(seed=5 + i, max_tokens=6))
+        assert [one.text for one in together[i::3]] == [one.text for one in alone] * 3
+    assert len({one.text for one in together}) == 6
+    assert not llm.engine.has_work
+
+
+def test_more_answers_than_the_queue_holds_are_refused(llm: LLM) -> None:
+    with pytest.raises(QueueFullError):
+        llm.generate(PROMPTS, SamplingParams(n=5))
+    assert not llm.engine.has_work
+
+
+def test_a_stream_has_one_answer(llm: LLM) -> None:
+    with pytest.raises(RequestError, match="one answer"):
+        next(llm.stream(PROMPTS[0], SamplingParams(n=2)))
+
+
+def test_prompts_are_scored(llm: LLM) -> None:
+    done = llm.generate(PROMPTS[1], SamplingParams(max_tokens=1, prompt_logprobs=0))[0]
+    scored = [one.chosen.token_id for one in done.prompt_logprobs]
+    assert scored == done.prompt_token_ids[1:]
+    assert all(-30 < one.chosen.logprob < 0 for one in done.prompt_logprobs)
