@@ -11,6 +11,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.worker import Worker
 from paredown.errors import ParedownError
 from paredown.evaluate.fingerprint import Fingerprint
 from paredown.evaluate.verification_file import read_fingerprint, verification_path
@@ -20,7 +21,6 @@ from paredown.models.tokenizer import Tokenizer
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.state import ServerState
-from paredown.serve.worker import Worker
 
 EXAMPLES = """examples:
   paredown serve
