@@ -10,10 +10,10 @@ import httpx
 
 from paredown.engine.engine import Engine
 from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.worker import Worker
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, make_server
 from paredown.serve.state import ServerState
-from paredown.serve.worker import Worker
 from toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 SPEC = toy_spec(max_positions=256)

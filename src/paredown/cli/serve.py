@@ -13,6 +13,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
+from paredown.engine.worker import Worker
 from paredown.errors import ParedownError
 from paredown.evaluate.fingerprint import Fingerprint
 from paredown.evaluate.verification_file import read_fingerprint, verification_path
@@ -22,7 +23,6 @@ from paredown.models.tokenizer import Tokenizer
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.state import ServerState
-from paredown.serve.worker import Worker
 
 EXAMPLES = """examples:
   paredown serve

@@ -1,7 +1,8 @@
 """LLM: offline generation from Python. A model and prompts go in, completions come out."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,14 @@ from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_se
 from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.score import (
+    Score,
+    Window,
+    encode_pair,
+    fit_window,
+    rolling_windows,
+    scoring_params,
+)
 from paredown.errors import RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -39,7 +48,7 @@ class Completion:
     finish_reason: FinishReason | None = None
     error: str | None = None
 
-    def _add(self, output: RequestOutput) -> None:
+    def add(self, output: RequestOutput) -> None:
         self.text += output.text
         self.token_ids += output.token_ids
         self.logprobs += output.logprobs
@@ -87,37 +96,95 @@ class LLM:
         )
         self.tokenizer = Tokenizer.open(path)
         self.engine = Engine(loading.finish(), self.tokenizer, config)
+        self._is_lent = False
 
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | None = None,
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[Completion]:
-        """One completion per prompt, in their order; a text or a list of token ids each. With
-        `params.n` above 1 so many for each prompt, one after the other.
+        """One completion per prompt, in their order; a text or a list of token ids each. `params`
+        are those of all prompts, or a list with one for each. With an `n` above 1 so many
+        completions for each prompt, one after the other.
 
         Raises RequestError or CapacityError, before anything is computed, when a prompt can never
         be served.
         """
-        params = SamplingParams() if params is None else params
-        groups = [self._prepare(prompt, params) for prompt in as_prompts(prompts)]
+        listed = as_prompts(prompts)
+        groups = [
+            (self.prepare(prompt, one), one)
+            for prompt, one in zip(listed, _as_params(params, len(listed)), strict=True)
+        ]
+        with closing(self._complete(groups)) as done:
+            deque(done, maxlen=0)
+        return [completion for group, _ in groups for completion in group]
+
+    def score(self, pairs: Sequence[tuple[Prompt, Prompt]]) -> list[Score]:
+        """How likely each continuation is after its context, as lm-evaluation-harness counts it;
+        docs/offline.md says how texts become tokens. A list of token ids is taken as it is. The
+        context loses what the model's window has no room for; `num_dropped_tokens` counts it.
+
+        Raises RequestError or CapacityError before anything is computed where a pair can never be
+        scored, RequestError where the model fails.
+        """
+        split = [encode_pair(self.tokenizer, *pair) for pair in pairs]
+        size = self.engine.scheduler.max_tokens_per_request
+        return self._score([fit_window(*pair, size) for pair in split])
+
+    def score_rolling(self, texts: Prompt | Sequence[Prompt]) -> list[Score]:
+        """How likely each text is from its first token on, for perplexities: cut into windows as
+        lm-evaluation-harness cuts them, each token scored once. Raises as `score` does."""
+        size, scores = self.engine.scheduler.max_tokens_per_request, []
+        cut = [rolling_windows(self.tokenizer, text, size) for text in as_prompts(texts)]
+        parts = iter(self._score([window for windows in cut for window in windows]))
+        for windows in cut:
+            scores.append(Score.joined([next(parts) for _ in windows]))
+        return scores
+
+    def _score(self, windows: list[Window]) -> list[Score]:
+        scores: dict[int, Score] = {}
+        places: dict[int, int] = {}
+        groups = []
+        for i, window in enumerate(windows):
+            params = scoring_params(window)
+            group = self.prepare(window.token_ids[:-1], params)
+            places[id(group[0])] = i
+            groups.append((group, params))
+        with closing(self._complete(groups)) as completions:
+            for done in completions:
+                i = places[id(done)]
+                if done.error is not None:
+                    raise RequestError(
+                        "the text could not be scored", seen=done.error, remedy="Try again."
+                    )
+                scores[i] = windows[i].score([*done.prompt_logprobs, *done.logprobs])
+                done.prompt_logprobs.clear()
+        return [scores[i] for i in range(len(windows))]
+
+    def _complete(
+        self, groups: Sequence[tuple[list[Completion], SamplingParams]]
+    ) -> Generator[Completion, None, None]:
+        """Computes them all; each is given out when it has come to its end."""
         self._check_idle()
         pending, running = deque(groups), dict[int, Completion]()
-        scheduler = self.engine.scheduler
-        max_waiting = scheduler.config.max_waiting - params.n
+        engine, waiting = self.engine, self.engine.scheduler.waiting
+        max_waiting = engine.scheduler.config.max_waiting
         try:
-            while pending or self.engine.has_work:
+            while pending or engine.has_work:
                 while pending and (
-                    len(scheduler.waiting) <= max_waiting or not self.engine.has_work
+                    len(waiting) + pending[0][1].n <= max_waiting or not engine.has_work
                 ):
-                    group = pending.popleft()
-                    requests = self.engine.submit_many(group[0].prompt_token_ids, params)
+                    group, params = pending.popleft()
+                    requests = engine.submit_many(group[0].prompt_token_ids, params)
                     running |= {one.id: group[i] for i, one in enumerate(requests)}
-                for output in self.engine.step():
-                    running[output.request.id]._add(output)
+                for output in engine.step():
+                    completion = running[output.request.id]
+                    completion.add(output)
+                    if output.finish_reason is not None:
+                        del running[output.request.id]
+                        yield completion
         finally:
             self._abandon(running)
-        return [completion for group in groups for completion in group]
 
     def beam_search(
         self, prompt: Prompt, params: BeamSearchParams | None = None
@@ -149,7 +216,7 @@ class LLM:
         """The pieces of one answer as they are computed. Take one stream to its end, or close it,
         before the next answer is asked for; raises RequestError otherwise."""
         params = SamplingParams() if params is None else params
-        return self._stream(self._prepare(prompt, params)[0].prompt_token_ids, params)
+        return self._stream(self.prepare(prompt, params)[0].prompt_token_ids, params)
 
     def stream_chat(
         self, messages: list[dict[str, object]], params: SamplingParams | None = None
@@ -174,8 +241,20 @@ class LLM:
         finally:
             self._abandon([request.id])
 
-    def _prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
-        """The completions of one prompt, all empty yet."""
+    def lend(self) -> Engine:
+        """Hands the engine to a thread; until `take_back` this LLM computes nothing itself. Raises
+        RequestError while an answer is under way."""
+        self._check_idle()
+        self._is_lent = True
+        return self.engine
+
+    def take_back(self) -> None:
+        """The thread has ended."""
+        self._is_lent = False
+
+    def prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
+        """The completions of one prompt, all empty yet. Raises RequestError or CapacityError when
+        it can never be served."""
         token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
         self.engine.check(token_ids, params)
         return [
@@ -183,6 +262,12 @@ class LLM:
         ]
 
     def _check_idle(self) -> None:
+        if self._is_lent:
+            raise RequestError(
+                "an AsyncLLM has this LLM",
+                seen=f"{self.engine.num_unfinished} unfinished",
+                remedy="Ask the AsyncLLM, or close it first.",
+            )
         if self.engine.has_work:
             raise RequestError(
                 "another answer of this LLM is under way",
@@ -205,3 +290,17 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     if listed and all(isinstance(one, int) for one in listed):
         return [[one for one in listed if isinstance(one, int)]]
     return [one for one in listed if not isinstance(one, int)]
+
+
+def _as_params(
+    params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
+) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [SamplingParams() if params is None else params] * num_prompts
+    if len(params) != num_prompts:
+        raise RequestError(
+            "there must be one SamplingParams for each prompt",
+            seen=f"{len(params)} for {num_prompts} prompts",
+            remedy="Give as many, or a single one for all.",
+        )
+    return list(params)

@@ -96,6 +96,19 @@ class Tokenizer:
         )
 
     @property
+    def prefix_token_id(self) -> int | None:
+        """What stands before a text that is scored from its first token on: the bos_token that the
+        tokenizer names, else its eos_token, else one that a config names."""
+        for name in ("bos_token", "eos_token"):
+            if known := _known(self._library, self._special_tokens.get(name)):
+                return known[0]
+        return (
+            min(self.eos_token_ids, default=None)
+            if self.bos_token_id is None
+            else (self.bos_token_id)
+        )
+
+    @property
     def has_chat_template(self) -> bool:
         return self._chat_template is not None
 

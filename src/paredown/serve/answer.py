@@ -13,11 +13,11 @@ from starlette.responses import JSONResponse, Response
 
 from paredown.engine.engine import RequestOutput
 from paredown.engine.sampling.sampler import Logprobs
+from paredown.engine.worker import Job, Session
 from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
 from paredown.serve.sse import EventStream
 from paredown.serve.state import ServerState
-from paredown.serve.worker import Job, Session
 
 Body = dict[str, object]
 

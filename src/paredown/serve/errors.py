@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse
 
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.scheduler import QueueFullError
+from paredown.engine.worker import UnavailableError
 from paredown.errors import ParedownError
 
 RETRY_AFTER_S = 1
@@ -45,10 +46,6 @@ class HttpError(Exception):
         if self.status in (429, 503):
             headers["Retry-After"] = str(RETRY_AFTER_S)
         return JSONResponse(self.body(), status_code=self.status, headers=headers)
-
-
-class UnavailableError(ParedownError):
-    """The model is not there to answer: still loading, stopping, or its thread has died."""
 
 
 class ClientGoneError(Exception):

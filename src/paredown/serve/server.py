@@ -9,9 +9,9 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from paredown.engine.worker import Worker
 from paredown.errors import ConfigError
 from paredown.serve.connection import BACKLOG, Connection, allowed_connections
-from paredown.serve.worker import Worker
 
 MAX_HEADER_BYTES = 64 * 1024
 # After the drain: a step ends, the unfinished are answered. Only a step that hangs takes longer.

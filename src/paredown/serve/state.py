@@ -9,8 +9,8 @@ from typing import Protocol
 from paredown.engine.prompt import PromptTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
+from paredown.engine.worker import Job, Worker
 from paredown.serve.errors import HttpError
-from paredown.serve.worker import Job, Worker
 
 MAX_JOBS = 128
 # Longer text is turned into tokens in another thread, so that the event loop goes on.

@@ -1,16 +1,18 @@
 """Worker: the one thread that owns the engine, and its door to the asyncio side.
 
 Messages go in through a queue that the thread empties between two steps; what a step gave comes
-back in one call to the event loop. All public methods belong to the event loop's thread.
+back in one call to the event loop that asked. The server and AsyncLLM stand before it.
 """
 
 import asyncio
+import atexit
 import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from paredown.engine.engine import Engine, RequestOutput
@@ -18,12 +20,16 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
 from paredown.errors import ParedownError
-from paredown.serve.errors import UnavailableError
 
 LOGGER = logging.getLogger(__name__)
 STOP_TIMEOUT_S = 10.0
 Status = Literal["loading", "ready", "stalled", "stopped", "dead"]
 Event = list[tuple[int, RequestOutput]] | Exception
+
+
+class UnavailableError(ParedownError):
+    """The model is not there to answer: still loading, stopping, or its thread has died. What it
+    died of is the `__cause__`."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +38,16 @@ class Job:
 
     prompt_token_ids: list[int]
     params: SamplingParams
-    service: Service
+    service: Service = field(default_factory=Service)
 
 
 class Session:
-    """The jobs of one HTTP request, accepted or refused together."""
+    """The jobs of one HTTP request, accepted or refused together. It belongs to the event loop
+    that it was made in."""
 
     def __init__(self, jobs: list[Job]) -> None:
         self.jobs = jobs
+        self.loop = asyncio.get_running_loop()
         self.num_answers = self.num_unfinished = sum(job.params.n for job in jobs)
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._first: list[tuple[int, RequestOutput]] = []
@@ -48,7 +56,7 @@ class Session:
         """Waits for the first piece of an answer. Raises what the engine refused the jobs with."""
         self._first = await self._receive()
 
-    async def outputs(self) -> AsyncIterator[tuple[int, RequestOutput]]:
+    async def outputs(self) -> AsyncGenerator[tuple[int, RequestOutput], None]:
         """(number, piece) until every answer has had its last piece."""
         pieces, self._first = self._first, []
         while True:
@@ -119,6 +127,8 @@ class Worker:
         when the thread has ended. Call it where the event loop runs."""
         self._loop = asyncio.get_running_loop()
         self._on_change = on_change
+        # An interpreter that ends must not pull memory from under a step.
+        atexit.register(self.stop)
         self._thread.start()
 
     def ask_to_stop(self) -> None:
@@ -127,6 +137,7 @@ class Worker:
 
     def stop(self) -> None:
         """The same, and waits for it. A step that hangs is left behind."""
+        atexit.unregister(self.stop)
         self.ask_to_stop()
         self._thread.join(STOP_TIMEOUT_S)
 
@@ -138,29 +149,32 @@ class Worker:
         config = self._engine.scheduler.config
         max_jobs = config.max_running + config.max_waiting
         session = Session(jobs)
-        if self._num_open_answers + session.num_answers > max_jobs:
-            raise QueueFullError(
-                "too many requests are waiting",
-                seen=f"{self._num_open_answers} open + {session.num_answers} new of {max_jobs}",
-                remedy="Send the request again later.",
-            )
         with self._door:
             if self._status != "ready":
                 raise self._unavailable()
+            if self._num_open_answers + session.num_answers > max_jobs:
+                raise QueueFullError(
+                    "too many requests are waiting",
+                    seen=f"{self._num_open_answers} open + {session.num_answers} new of {max_jobs}",
+                    remedy="Send the request again later.",
+                )
             self._inbox.put(_Open(session))
-        self._num_open_answers += session.num_answers
+            self._num_open_answers += session.num_answers
         return session
 
     def close(self, session: Session) -> None:
         """Cancels what is unfinished, within one step."""
-        self._num_open_answers -= session.num_answers
+        with self._door:
+            self._num_open_answers -= session.num_answers
         if session.num_unfinished:
             self._inbox.put(_Close(session))
 
     def _unavailable(self) -> UnavailableError:
-        return UnavailableError(
+        error = UnavailableError(
             "the model cannot answer now", seen=self._status, remedy="Try again later."
         )
+        error.__cause__ = self.failure
+        return error
 
     def _run(self) -> None:
         """The thread. Whatever ends it, every open session hears of it."""
@@ -168,6 +182,7 @@ class Worker:
             self._engine = self._load()
             self._set_status("ready")
             self._serve(self._engine)
+            self._abandon(self._engine)
             self._end("stopped")
         except Exception as error:  # the thread's last words: nobody may wait for it in vain
             self.failure = error
@@ -224,6 +239,12 @@ class Worker:
         if events:
             self._post(list(events.values()))
 
+    def _abandon(self, engine: Engine) -> None:
+        """Leaves nothing behind in an engine that may go on elsewhere."""
+        for request_id in self._places:
+            engine.cancel(request_id)
+        engine.step()
+
     def _end(self, status: Status) -> None:
         """Tells every session that there will be no more, those still in the inbox too."""
         sessions = {id(session): session for session, _ in self._places.values()}
@@ -233,25 +254,39 @@ class Worker:
                 message = self._inbox.get()
                 if isinstance(message, _Open):
                     sessions[id(message.session)] = message.session
-        gone = UnavailableError(
-            "the model can no longer answer", seen=status, remedy="Start the server again."
+        self._post([(session, self._gone(status)) for session in sessions.values()])
+
+    def _gone(self, status: Status) -> UnavailableError:
+        error = UnavailableError(
+            "the model can no longer answer", seen=status, remedy="Start it again."
         )
-        self._post([(session, gone) for session in sessions.values()])
+        error.__cause__ = self.failure
+        return error
 
     def _set_status(self, status: Status) -> None:
         self._status = status
         self._step_start_s = None
         if self._on_change is not None:
-            self._call(self._on_change)
+            assert self._loop is not None
+            _call(self._loop, self._on_change)
 
     def _post(self, events: list[tuple[Session, Event]]) -> None:
-        def put_all() -> None:
-            for session, event in events:
-                session.events.put_nowait(event)
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Session, Event]]] = {}
+        for session, event in events:
+            by_loop.setdefault(session.loop, []).append((session, event))
+        for loop, some in by_loop.items():
+            _call(loop, partial(_put_all, some))
 
-        self._call(put_all)
 
-    def _call(self, function: Callable[[], None]) -> None:
-        assert self._loop is not None
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function)
+def _put_all(events: list[tuple[Session, Event]]) -> None:
+    for session, event in events:
+        session.events.put_nowait(event)
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Nothing where the loop has been closed: nobody waits there any more."""
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise

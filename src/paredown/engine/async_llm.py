@@ -1,0 +1,122 @@
+"""AsyncLLM: one LLM for many askers in an event loop, all of them batched in the same steps."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from types import TracebackType
+
+from paredown.engine.engine import RequestOutput
+from paredown.engine.llm import LLM, Completion, Prompt
+from paredown.engine.prompt import encode_chat
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.worker import Job, Worker
+from paredown.errors import RequestError
+
+
+class AsyncLLM:
+    """Takes `llm` for the length of an `async with`; a thread of its own computes.
+
+    More answers at once than the engine holds (`ScheduleConfig.max_running` and `max_waiting`) are
+    refused with QueueFullError. When the thread has died everyone gets UnavailableError, which
+    tells of what in its `__cause__`. A model that fails in a step ends the answers in that step
+    with finish reason "error", as in `LLM.stream`.
+    """
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self._worker: Worker | None = None
+
+    async def __aenter__(self) -> "AsyncLLM":
+        """Raises RequestError while the LLM has an answer under way, or another AsyncLLM."""
+        engine, changed = self._llm.lend(), asyncio.Event()
+        self._worker = Worker(lambda: engine)
+        self._worker.start(changed.set)
+        try:
+            await changed.wait()
+        except BaseException:
+            self._leave(self._worker)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends after the step under way; unfinished answers get UnavailableError."""
+        worker, self._worker = self._worker, None
+        assert worker is not None
+        try:
+            await asyncio.to_thread(worker.stop)
+        finally:
+            self._leave(worker)
+
+    def _leave(self, worker: Worker) -> None:
+        worker.stop()
+        if worker.status in ("stopped", "dead"):  # not where a step hangs
+            self._llm.take_back()
+
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams | None = None
+    ) -> list[Completion]:
+        """The `params.n` completions of one prompt. Raises RequestError, CapacityError or
+        UnavailableError."""
+        params = SamplingParams() if params is None else params
+        completions = self._llm.prepare(prompt, params)
+        async with aclosing(self._outputs(completions[0].prompt_token_ids, params)) as outputs:
+            async for number, output in outputs:
+                completions[number].add(output)
+        return completions
+
+    async def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """The pieces of one answer as they are computed. Whoever stops iterating cancels it: leave
+        the loop or cancel the task; a stream that is kept in a variable wants `aclose`. Raises as
+        `generate` does, and RequestError for an `n` above 1."""
+        params = SamplingParams() if params is None else params
+        token_ids = self._llm.prepare(prompt, params)[0].prompt_token_ids
+        async with aclosing(self._stream(token_ids, params)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def stream_chat(
+        self, messages: list[dict[str, object]], params: SamplingParams | None = None
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """The pieces of the next turn of a conversation; RequestError also when the model has no
+        chat template or the template refuses the messages."""
+        params = SamplingParams() if params is None else params
+        token_ids = encode_chat(self._llm.tokenizer, messages)
+        self._llm.prepare(token_ids, params)
+        async with aclosing(self._stream(token_ids, params)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _stream(
+        self, token_ids: list[int], params: SamplingParams
+    ) -> AsyncGenerator[RequestOutput, None]:
+        if params.n > 1:
+            raise RequestError(
+                "a stream has one answer", seen=f"n {params.n}", remedy="Use generate, or n 1."
+            )
+        async with aclosing(self._outputs(token_ids, params)) as outputs:
+            async for _, output in outputs:
+                yield output
+
+    async def _outputs(
+        self, token_ids: list[int], params: SamplingParams
+    ) -> AsyncGenerator[tuple[int, RequestOutput], None]:
+        """(number of the answer, piece)"""
+        worker = self._worker
+        if worker is None:
+            raise RequestError(
+                "the AsyncLLM is not open", seen="no `async with`", remedy="Ask inside of one."
+            )
+        session = worker.open([Job(token_ids, params)])
+        try:
+            async with aclosing(session.outputs()) as outputs:
+                async for one in outputs:
+                    yield one
+        finally:
+            worker.close(session)
