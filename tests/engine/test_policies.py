@@ -79,6 +79,24 @@ def test_the_longest_cached_prefix_goes_first():
     assert started(driver, arrivals) == "cbaed"
 
 
+def test_a_prefix_that_was_evicted_while_its_request_waited_counts_no_more():
+    driver = make("longest-prefix", num_pages=6)
+    driver.submit([5] * 48)
+    driver.run_to_end()
+    running = driver.submit([4] * 30, 3)
+    driver.step()
+    driver.now_s = 1.0
+    other = driver.submit([6] * 48)
+    driver.now_s = 2.0
+    cached = driver.submit([5] * 48)
+    assert driver.scheduler.waiting.first() is cached
+    pages = driver.scheduler.pool.allocate(driver.scheduler.pool.num_free)
+    driver.scheduler.pool.release(pages)
+    assert driver.scheduler.waiting.first() is other
+    driver.run_to_end()
+    assert driver.finished[1:] == [running, other, cached]
+
+
 @pytest.mark.parametrize(
     ("policy", "urgent"),
     [("priority", Service(priority=5)), ("deadline", Service(deadline_s=2))],
@@ -216,8 +234,12 @@ def test_a_flood_of_one_tenant_leaves_the_others_their_share(fair_shares):
     assert share == (pytest.approx(0.5, abs=0.05) if fair_shares else 0)
 
 
-def test_a_tenant_that_was_away_is_not_owed_anything():
+@pytest.mark.parametrize("was_there_before", [True, False])
+def test_a_tenant_that_was_away_is_not_owed_anything(was_there_before):
     driver = make(fair_shares=True, max_running=1, prefix_cache=False)
+    if was_there_before:
+        driver.submit([3] * 10, 4, Service(tenant="late"))
+        driver.run_to_end()
     for number in range(300):
         driver.submit([number % 60 + 1] * 10, 4, Service(tenant="steady"))
     for _ in range(200):

@@ -194,6 +194,45 @@ def test_the_same_prompt_asked_twice_at_once_is_computed_once():
     assert other.finish_reason == "length"
 
 
+def test_what_a_running_request_is_about_to_compute_is_waited_for():
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
+    first, second = driver.submit([5] * 40, 8), driver.submit([5] * 40, 8)
+    assert driver.step() == [first], "though the step had room for both"
+    assert [chunk.num_tokens for chunk in driver.scheduler.schedule().chunks] == [1, 8]
+    assert second.num_cached_tokens == 32
+
+
+def test_a_request_that_fits_starts_once_a_larger_one_before_it_is_gone():
+    driver = SchedulerDriver(num_pages=4, config=ScheduleConfig())
+    running = driver.submit([5] * 20, 10)
+    driver.step()
+    large, small = driver.submit([6] * 40, 2), driver.submit([7] * 10, 2)
+    assert driver.step() == [running]
+    driver.cancel(large)
+    assert driver.step() == [running, small]
+
+
+def test_a_request_that_fits_starts_when_it_is_put_before_a_larger_one():
+    config = ScheduleConfig(policy="priority")
+    driver = SchedulerDriver(num_pages=4, config=config)
+    running = driver.submit([5] * 20, 10, Service(priority=10))
+    driver.step()
+    driver.submit([6] * 40, 2)
+    assert driver.step() == [running]
+    small = driver.submit([7] * 10, 2, Service(priority=5))
+    assert driver.step() == [running, small]
+
+
+def test_drafts_of_a_preempted_request_are_dropped():
+    driver = SchedulerDriver(num_pages=12, config=ScheduleConfig())
+    request = driver.submit([5] * 20, 20)
+    driver.step()
+    request.draft_token_ids = [1, 2, 3]
+    driver.scheduler._preempt(request, driver.scheduler.schedule())
+    assert request.draft_token_ids == []
+    driver.run_to_end()
+
+
 def test_whoever_waits_for_a_prefix_computes_it_when_the_other_is_gone():
     driver = SchedulerDriver(num_pages=32, config=ScheduleConfig(max_step_tokens=16))
     first, second = driver.submit([5] * 60, 8), driver.submit([5] * 60, 8)
