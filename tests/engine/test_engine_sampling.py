@@ -72,20 +72,20 @@ def test_others_of_n_go_on_when_the_first_ends_before_its_prompt_is_computed(fai
     engine = Engine(executor, ToyTokenizer(), ScheduleConfig(max_step_tokens=4))
     params = SamplingParams(n=3, seed=1, max_tokens=2, ignore_eos=True)
     first, second, third = engine.submit_many([5] * 20, params)
-    held = engine.submit_many([6] * 20, params)
+    later = engine.submit_many([6] * 20, params)
     engine.step()
     assert engine.cancel(third.id)
     engine.check_integrity()
     if not failing:
         assert engine.cancel(first.id)
-    assert engine.cancel(held[0].id)
+    assert engine.cancel(later[0].id)
     outputs = run_to_end(engine)
     assert first.finish_reason == ("error" if failing else "cancelled")
     assert second.finish_reason == "length"
     assert third.finish_reason == "cancelled"
-    assert [one.finish_reason for one in held] == ["cancelled", "length", "length"]
+    assert [one.finish_reason for one in later] == ["cancelled", "length", "length"]
     assert not engine.cancel(second.id)
-    assert set(outputs) <= {one.id for one in (first, second, third, *held)}
+    assert set(outputs) <= {one.id for one in (first, second, third, *later)}
 
 
 @pytest.mark.parametrize("num_pages", [64, 6])

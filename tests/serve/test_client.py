@@ -244,13 +244,13 @@ def test_who_sends_a_salt_shares_no_prefix_with_others(server):
     """And tenant, priority and deadline reach the scheduler."""
     body = {"prompt": [7] * 100, "max_tokens": 1, "ignore_eos": True}
     seen = []
-    submit = server.engine.scheduler.enqueue
+    submit = server.engine.scheduler.submit
 
     def note(request):
         seen.append(request)
         submit(request)
 
-    server.engine.scheduler.enqueue = note
+    server.engine.scheduler.submit = note
     try:
         for extra in ({}, {"user": "ann"}, {"cache_salt": "s"}, {"cache_salt": "s"}):
             reply = server.client.post("/v1/completions", json=body | extra)
@@ -258,7 +258,7 @@ def test_who_sends_a_salt_shares_no_prefix_with_others(server):
         more = {"user": "ann", "priority": 3, "deadline_s": 2.5}
         assert server.client.post("/v1/completions", json=body | more).status_code == 200
     finally:
-        server.engine.scheduler.enqueue = submit
+        server.engine.scheduler.submit = submit
     assert [one.num_cached_tokens for one in seen] == [0, 96, 0, 96, 96]
     service = seen[-1].service
     assert (service.tenant, service.priority, service.deadline_s) == ("ann", 3, 2.5)

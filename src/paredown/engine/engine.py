@@ -87,8 +87,6 @@ class Engine:
         )
         self._requests: dict[int, Request] = {}
         self._replies: dict[int, _Reply] = {}
-        # By the id of the first of several answers: the others, until its prompt is computed.
-        self._held: dict[int, list[Request]] = {}
         # Last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
         self._num_submitted = 0
@@ -111,34 +109,6 @@ class Engine:
         """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
         was queued and no output will come."""
         self.check(prompt_token_ids, params)
-        self.scheduler.check_room(1)
-        request = self._add(prompt_token_ids, params, service)
-        self.scheduler.enqueue(request)
-        return request
-
-    def submit_many(
-        self,
-        prompt_token_ids: list[int],
-        params: SamplingParams,
-        service: Service | None = None,
-    ) -> list[Request]:
-        """`params.n` requests for the same prompt; number i has seed + i. The first computes the
-        prompt, the others join the queue then and find its pages in the prefix cache. Raises as
-        `submit` does, and then none was queued."""
-        self.check(prompt_token_ids, params)
-        self.scheduler.check_room(params.n)
-        first, *others = [
-            self._add(prompt_token_ids, params.choice(i), service) for i in range(params.n)
-        ]
-        self.scheduler.enqueue(first)
-        if others:
-            self._held[first.id] = others
-        return [first, *others]
-
-    def _add(
-        self, prompt_token_ids: list[int], params: SamplingParams, service: Service | None
-    ) -> Request:
-        """A live request that is not queued yet."""
         num_prompt_tokens = len(prompt_token_ids)
         max_tokens = (
             self.scheduler.max_positions if params.max_tokens is None else params.max_tokens
@@ -153,6 +123,7 @@ class Engine:
             service=Service() if service is None else service,
             arrival_s=time.monotonic(),
         )
+        self.scheduler.submit(request)
         self._num_submitted += 1
         self._requests[request.id] = request
         self._replies[request.id] = _Reply(
@@ -167,6 +138,19 @@ class Engine:
             StopMatcher(params.stop),
         )
         return request
+
+    def submit_many(
+        self,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        service: Service | None = None,
+    ) -> list[Request]:
+        """`params.n` requests for the same prompt; number i has seed + i. The first computes the
+        prompt, and the scheduler lets the others wait for its pages. Raises as `submit` does, and
+        then none was queued."""
+        self.check(prompt_token_ids, params)
+        self.scheduler.check_room(params.n)
+        return [self.submit(prompt_token_ids, params.choice(i), service) for i in range(params.n)]
 
     def check(self, prompt_token_ids: list[int], params: SamplingParams) -> None:
         """Raises RequestError or CapacityError for a request that can never be served."""
@@ -219,7 +203,6 @@ class Engine:
             try:
                 self._keep_prompt_logprobs(request, logits[begin:end])
                 if request.num_computed_tokens == len(request.token_ids):
-                    self._queue_held(request)
                     self._filter_tokens(request)
                     ready.append(request)
                     # The row after the last certain token; those after drafts follow it.
@@ -237,23 +220,7 @@ class Engine:
         """Asserts that the engine and its scheduler agree on who is alive."""
         self.scheduler.check_integrity()
         alive = {one.id for one in (*self.scheduler.running, *self.scheduler.waiting)}
-        assert set(self._held) <= alive, "the held wait for one that is alive"
-        for others in self._held.values():
-            assert not alive & {one.id for one in others}
-            alive |= {one.id for one in others}
         assert alive == set(self._requests) == set(self._replies)
-
-    def _queue_held(self, first: Request) -> None:
-        """The answers that waited for the first one's prompt, or for its end, wait no longer."""
-        for request in self._held.pop(first.id, ()):
-            self.scheduler.enqueue(request)
-
-    def _drop_held(self, request: Request) -> bool:
-        for others in self._held.values():
-            if request in others:
-                others.remove(request)
-                return True
-        return False
 
     def _slice(self, chunk: Chunk) -> SequenceSlice:
         request = chunk.request
@@ -341,11 +308,7 @@ class Engine:
         self, request: Request, reason: FinishReason, error: str | None = None
     ) -> RequestOutput:
         """Takes a live request out; its last output carries the text that was held back."""
-        if self._drop_held(request):
-            request.finish_reason = reason
-        else:
-            self.scheduler.finish(request, reason)
-            self._queue_held(request)
+        self.scheduler.finish(request, reason)
         request.finish_s = time.monotonic()
         del self._requests[request.id]
         reply, text = self._replies.pop(request.id), ""

@@ -142,10 +142,6 @@ class Scheduler:
         """Queues it. Raises what `check_prompt` raises, and QueueFullError."""
         self.check_prompt(request.num_prompt_tokens)
         self.check_room(1)
-        self.enqueue(request)
-
-    def enqueue(self, request: Request) -> None:
-        """Queues it beyond `max_waiting` too: for one that came in with another."""
         request.max_total_tokens = min(request.max_total_tokens, self.max_tokens_per_request)
         request.rank = self._policy.rank(request)
         self._push(request)
