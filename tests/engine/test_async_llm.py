@@ -127,11 +127,12 @@ def test_a_failing_step_is_the_end_of_its_requests(
     assert third is None
 
 
-def test_when_the_thread_dies_everyone_hears_why() -> None:
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit, asyncio.CancelledError])
+def test_when_the_thread_dies_everyone_hears_why(kind: type[BaseException]) -> None:
     llm = LLM(num_pages=400, num_threads=1)
 
     def die() -> None:
-        raise ZeroDivisionError("a bug")
+        raise kind("a bug")
 
     async def ask() -> list[object]:
         async with AsyncLLM(llm) as served:
@@ -147,7 +148,7 @@ def test_when_the_thread_dies_everyone_hears_why() -> None:
 
     for error in asyncio.run(ask()):
         assert isinstance(error, UnavailableError)
-        assert isinstance(error.__cause__, ZeroDivisionError)
+        assert isinstance(error.__cause__, kind)
     with pytest.raises(RequestError, match="under way"):
         llm.generate("It was", SHORT)
 
@@ -180,6 +181,20 @@ def test_the_llm_is_its_own_again_after_it(llm: LLM) -> None:
     asyncio.run(ask())
     asyncio.run(ask())
     assert llm.generate("It was", SHORT)[0].text
+
+
+def test_another_event_loop_may_ask_too(llm: LLM) -> None:
+    async def ask() -> list[str]:
+        async with AsyncLLM(llm) as served:
+
+            def elsewhere(prompt: str) -> str:
+                return asyncio.run(text_of(served, prompt))
+
+            there = [asyncio.to_thread(elsewhere, prompt) for prompt in PROMPTS[:4]]
+            here = [text_of(served, prompt) for prompt in PROMPTS[4:8]]
+            return await asyncio.gather(*there, *here)
+
+    assert asyncio.run(ask()) == [one.text for one in llm.generate(PROMPTS[:8], SHORT)]
 
 
 def test_a_chat(llm: LLM) -> None:

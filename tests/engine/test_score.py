@@ -1,10 +1,14 @@
 """Scores beside a softmax in float64 over all logits; windows beside the harness's own rule."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from byte_tokenizer import write_byte_tokenizer
 from paredown import LLM, SamplingParams
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.score import encode_pair, fit_window, rolling_windows
@@ -167,10 +171,25 @@ def test_what_cannot_be_scored_is_refused(llm: LLM, monkeypatch: pytest.MonkeyPa
     assert llm.score([("A", " cat")])[0].logprob < 0
 
 
-def test_the_prefix_token_is_the_tokenizers_own() -> None:
-    tokenizer = LLM(num_pages=1, num_threads=1).tokenizer
-    assert isinstance(tokenizer, Tokenizer)
-    assert tokenizer.prefix_token_id == tokenizer.bos_token_id == 0
+@pytest.mark.parametrize(
+    ("named", "numbered", "wanted"),
+    [
+        ({"bos_token": "A", "eos_token": "B"}, {"bos_token_id": 0}, "A"),
+        ({"bos_token": None, "eos_token": "B"}, {"bos_token_id": 0}, "B"),
+        ({}, {"bos_token_id": 0, "eos_token_id": 5}, "<|endoftext|>"),
+        ({}, {"eos_token_id": [0, 5]}, "<|endoftext|>"),
+        ({}, {}, None),
+    ],
+)
+def test_the_prefix_token(
+    tmp_path: Path, named: object, numbered: object, wanted: str | None
+) -> None:
+    """The tokenizer's word counts before the config's, as for the harness, which sees no other."""
+    write_byte_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named))
+    (tmp_path / "generation_config.json").write_text(json.dumps(numbered))
+    tokenizer = Tokenizer.open(tmp_path)
+    assert tokenizer.prefix_token_id == (tokenizer.encode(wanted)[0] if wanted else None)
 
 
 def test_settings_for_each_prompt(llm: LLM) -> None:
