@@ -1,6 +1,7 @@
 # `make demo` sets everything up and runs the main job, `make test` sets everything up and runs every
 # check, `make bench` installs the peers and measures them beside us. All work on a fresh clone.
-# `make parity` builds llama.cpp (minutes) and asks it about the GGUF files that we write.
+# `make parity` builds llama.cpp (minutes) and asks it about the GGUF files that we write; it installs
+# lm-evaluation-harness and compares its figures on our executor with those of its own model.
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
@@ -42,7 +43,7 @@ bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
 		--markdown $(BENCH)/cpu_peers.md
 
-parity: .venv/test.stamp .venv/bench.stamp
+parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp
 	$(BIN)/python -m pytest parity
 
 cross-check: .venv/test.stamp
@@ -66,4 +67,8 @@ cross-check: .venv/test.stamp
 .venv/bench.stamp: .venv/bin/python $(SOURCES) benchmarks/install/llama_cpp.sh
 	PIP="$(PIP)" benchmarks/install/llama_cpp.sh
 	$(PIP) --editable '.[peers]'
+	touch $@
+
+.venv/eval.stamp: .venv/bin/python $(SOURCES)
+	$(PIP) --editable '.[eval]' accelerate
 	touch $@

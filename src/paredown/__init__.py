@@ -9,6 +9,7 @@ The names below are imported when they are first used, so that `import paredown`
 import importlib
 
 _EXPORTS = {
+    "AsyncLLM": ("paredown.engine.async_llm", "AsyncLLM"),
     "Checkpoint": ("paredown.models.checkpoint", "Checkpoint"),
     "Completion": ("paredown.engine.llm", "Completion"),
     "LLM": ("paredown.engine.llm", "LLM"),

@@ -99,7 +99,7 @@ class Worker:
         self._on_change: Callable[[], None] | None = None
         self._engine: Engine | None = None
         self._status: Status = "loading"
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         # When the step under way began; None between steps.
         self._step_start_s: float | None = None
         self._num_open_answers = 0
@@ -184,7 +184,7 @@ class Worker:
             self._serve(self._engine)
             self._abandon(self._engine)
             self._end("stopped")
-        except Exception as error:  # the thread's last words: nobody may wait for it in vain
+        except BaseException as error:  # the thread's last words: nobody may wait for it in vain
             self.failure = error
             self._end("dead")
             if not isinstance(error, ParedownError):

@@ -102,11 +102,9 @@ class Tokenizer:
         for name in ("bos_token", "eos_token"):
             if known := _known(self._library, self._special_tokens.get(name)):
                 return known[0]
-        return (
-            min(self.eos_token_ids, default=None)
-            if self.bos_token_id is None
-            else (self.bos_token_id)
-        )
+        if self.bos_token_id is not None:
+            return self.bos_token_id
+        return min(self.eos_token_ids, default=None)
 
     @property
     def has_chat_template(self) -> bool:

@@ -1,0 +1,222 @@
+"""AsyncLLM: many askers at once, each may stop, everyone hears when the engine fails."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from paredown import LLM, AsyncLLM, SamplingParams
+from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.engine.worker import UnavailableError
+from paredown.errors import RequestError
+
+LONG = SamplingParams(max_tokens=1500, ignore_eos=True, seed=1)
+SHORT = SamplingParams(max_tokens=12, temperature=0)
+PROMPTS = [f"Chapter {number}. It was" for number in range(40)]
+
+
+@pytest.fixture(scope="module")
+def llm() -> LLM:
+    return LLM(num_pages=2000, num_threads=1)
+
+
+async def text_of(llm: AsyncLLM, prompt: str, params: SamplingParams = SHORT) -> str:
+    return "".join([piece.text async for piece in llm.stream(prompt, params)])
+
+
+async def until_idle(llm: LLM) -> None:
+    async with asyncio.timeout(10):
+        while llm.engine.num_unfinished:
+            await asyncio.sleep(0.002)
+
+
+def test_many_streams_at_once_are_what_each_is_alone(llm: LLM) -> None:
+    async def ask() -> list[str]:
+        async with AsyncLLM(llm) as served:
+            return await asyncio.gather(*(text_of(served, prompt) for prompt in PROMPTS))
+
+    assert asyncio.run(ask()) == [one.text for one in llm.generate(PROMPTS, SHORT)]
+    llm.engine.check_integrity()
+
+
+def test_several_answers_to_a_prompt_are_those_of_generate(llm: LLM) -> None:
+    params = SamplingParams(n=3, seed=5, max_tokens=10)
+
+    async def ask() -> list[str]:
+        async with AsyncLLM(llm) as served:
+            return [one.text for one in await served.generate("Once upon a time", params)]
+
+    assert asyncio.run(ask()) == [one.text for one in llm.generate("Once upon a time", params)]
+
+
+def test_leaving_the_loop_cancels(llm: LLM) -> None:
+    async def ask() -> None:
+        async with AsyncLLM(llm) as served:
+            async for _ in served.stream("It was", LONG):
+                break
+            await until_idle(llm)
+
+    asyncio.run(ask())
+    assert llm.generate("It was", SHORT)[0].finish_reason == "length"
+
+
+def test_cancelling_the_task_cancels_its_request_alone(llm: LLM) -> None:
+    async def ask() -> str:
+        async with AsyncLLM(llm) as served:
+            doomed = asyncio.create_task(text_of(served, "It was", LONG))
+            other = asyncio.create_task(text_of(served, PROMPTS[0]))
+            while not llm.engine.num_unfinished:
+                await asyncio.sleep(0.001)
+            doomed.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await doomed
+            answer = await other
+            await until_idle(llm)
+            return answer
+
+    assert asyncio.run(ask()) == llm.generate(PROMPTS[0], SHORT)[0].text
+
+
+def test_a_bad_request_is_refused_alone(llm: LLM) -> None:
+    async def ask() -> list[object]:
+        async with AsyncLLM(llm) as served:
+            return await asyncio.gather(
+                text_of(served, "It was" * 2000),
+                text_of(served, "It was", SamplingParams(n=2)),
+                text_of(served, PROMPTS[0]),
+                return_exceptions=True,
+            )
+
+    too_long, two_answers, fine = asyncio.run(ask())
+    assert isinstance(too_long, RequestError)
+    assert "longer than the context" in str(too_long)
+    assert isinstance(two_answers, RequestError)
+    assert fine == llm.generate(PROMPTS[0], SHORT)[0].text
+
+
+def test_more_than_the_queue_holds_is_refused() -> None:
+    small = LLM(num_pages=64, num_threads=1, config=ScheduleConfig(max_running=1, max_waiting=1))
+
+    async def ask() -> list[object]:
+        async with AsyncLLM(small) as served:
+            asked = [text_of(served, prompt) for prompt in PROMPTS[:5]]
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    answers = asyncio.run(ask())
+    assert {type(one) for one in answers} == {str, QueueFullError}
+
+
+def test_a_failing_step_is_the_end_of_its_requests(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(slices: object) -> None:
+        raise MemoryError("no more")
+
+    async def ask() -> list[str | None]:
+        async with AsyncLLM(llm) as served:
+            with monkeypatch.context() as patch:
+                patch.setattr(llm.engine.executor, "step", fail)
+                failed = (await served.generate("It was", SHORT))[0]
+                pieces = [one async for one in served.stream("It was", SHORT)]
+            (fine,) = await served.generate("It was", SHORT)
+            return [failed.error, pieces[-1].error, fine.error]
+
+    first, second, third = asyncio.run(ask())
+    assert first == second == "the model failed: MemoryError: no more"
+    assert third is None
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit, asyncio.CancelledError])
+def test_when_the_thread_dies_everyone_hears_why(kind: type[BaseException]) -> None:
+    llm = LLM(num_pages=400, num_threads=1)
+
+    def die() -> None:
+        raise kind("a bug")
+
+    async def ask() -> list[object]:
+        async with AsyncLLM(llm) as served:
+            asked = [asyncio.create_task(text_of(served, one, LONG)) for one in PROMPTS[:3]]
+            while llm.engine.num_unfinished < 3:
+                await asyncio.sleep(0.001)
+            llm.engine.step = die  # type: ignore[method-assign, assignment]
+            async with asyncio.timeout(10):
+                told = await asyncio.gather(*asked, return_exceptions=True)
+            with pytest.raises(UnavailableError):
+                await text_of(served, "It was")
+            return list(told)
+
+    for error in asyncio.run(ask()):
+        assert isinstance(error, UnavailableError)
+        assert isinstance(error.__cause__, kind)
+    with pytest.raises(RequestError, match="under way"):
+        llm.generate("It was", SHORT)
+
+
+def test_closing_tells_those_who_still_wait(llm: LLM) -> None:
+    async def ask() -> object:
+        async with AsyncLLM(llm) as served:
+            asked = asyncio.create_task(text_of(served, "It was", LONG))
+            while not llm.engine.num_unfinished:
+                await asyncio.sleep(0.001)
+        (told,) = await asyncio.gather(asked, return_exceptions=True)
+        return told
+
+    assert isinstance(asyncio.run(ask()), UnavailableError)
+    assert not llm.engine.has_work
+    llm.engine.check_integrity()
+
+
+def test_the_llm_is_its_own_again_after_it(llm: LLM) -> None:
+    async def ask() -> None:
+        async with AsyncLLM(llm) as served:
+            with pytest.raises(RequestError, match="an AsyncLLM has this LLM"):
+                llm.generate("It was", SHORT)
+            with pytest.raises(RequestError, match="an AsyncLLM has this LLM"):
+                await AsyncLLM(llm).__aenter__()
+            assert await text_of(served, "It was")
+        with pytest.raises(RequestError, match="not open"):
+            await text_of(served, "It was")
+
+    asyncio.run(ask())
+    asyncio.run(ask())
+    assert llm.generate("It was", SHORT)[0].text
+
+
+def test_another_event_loop_may_ask_too(llm: LLM) -> None:
+    async def ask() -> list[str]:
+        async with AsyncLLM(llm) as served:
+
+            def elsewhere(prompt: str) -> str:
+                return asyncio.run(text_of(served, prompt))
+
+            there = [asyncio.to_thread(elsewhere, prompt) for prompt in PROMPTS[:4]]
+            here = [text_of(served, prompt) for prompt in PROMPTS[4:8]]
+            return await asyncio.gather(*there, *here)
+
+    assert asyncio.run(ask()) == [one.text for one in llm.generate(PROMPTS[:8], SHORT)]
+
+
+def test_a_chat(llm: LLM) -> None:
+    messages: list[dict[str, object]] = [{"role": "user", "content": "It was"}]
+
+    async def ask() -> str:
+        async with AsyncLLM(llm) as served:
+            return "".join([one.text async for one in served.stream_chat(messages, SHORT)])
+
+    assert asyncio.run(ask()) == "".join(one.text for one in llm.stream_chat(messages, SHORT))
+
+
+@pytest.mark.parametrize("ending", ["sys.exit(3)", "raise SystemExit(3)", "os._exit(3)"])
+def test_an_interpreter_that_ends_in_the_middle_does_not_hang_or_crash(ending: str) -> None:
+    code = f"""
+import asyncio, os, sys
+from paredown import LLM, AsyncLLM, SamplingParams
+async def ask():
+    served = await AsyncLLM(LLM(num_pages=200, num_threads=1)).__aenter__()
+    async for _ in served.stream("It was", SamplingParams(max_tokens=1500, ignore_eos=True)):
+        {ending}
+asyncio.run(ask())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (3, "")
