@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,9 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluate(module: str, model: str, args: str, tasks: Path, out: Path) -> dict[str, Any]:
+def evaluate(
+    module: str, model: str, args: str, tasks: Path, out: Path, extra: Sequence[str] = ()
+) -> dict[str, Any]:
     """What the command line writes: {"results": by task, task: its samples}."""
     environment = os.environ | {
         "HF_DATASETS_OFFLINE": "1",
@@ -103,7 +106,7 @@ def evaluate(module: str, model: str, args: str, tasks: Path, out: Path) -> dict
     words = [
         *("--model", model, "--model_args", args, "--tasks", ",".join(TASKS)),
         *("--include_path", str(tasks), "--output_path", str(out), "--log_samples"),
-        *("--device", "cpu", "--batch_size", "1"),
+        *extra,
     ]
     done = subprocess.run(
         [sys.executable, "-m", module, "run", *words],
@@ -133,7 +136,8 @@ def ours(model: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module")
 def theirs(model: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     args = f"pretrained={model},dtype=float32,max_length={CONTEXT - 1}"
-    return evaluate("lm_eval", "hf", args, tasks, tmp_path_factory.mktemp("theirs"))
+    out = tmp_path_factory.mktemp("theirs")
+    return evaluate("lm_eval", "hf", args, tasks, out, ["--device", "cpu", "--batch_size", "1"])
 
 
 def numbers(sample: dict[str, Any]) -> list[tuple[float, str | None]]:

@@ -21,6 +21,8 @@ from paredown.errors import RequestError, UnsupportedError
 from paredown.spec.kv import KVDType
 
 LOGGER = logging.getLogger(__name__)
+# What its command line says where --device is not given.
+HARNESS_DEVICE = "cuda:0"
 # The harness's words for a generation that are ours too.
 SAMPLING_NAMES = (
     "temperature",
@@ -39,7 +41,8 @@ class ParedownLM(LM):  # type: ignore[misc]
     generated where a task does not say. Sampled answer i has seed + i.
 
     `batch_size` and `max_batch_size`, which the harness hands over, change nothing: the engine
-    batches what there is. Raises UnsupportedError for a device that is not the CPU.
+    batches what there is. Raises UnsupportedError for a device that is neither the CPU nor the
+    harness's default.
     """
 
     def __init__(
@@ -159,7 +162,9 @@ class ParedownLM(LM):  # type: ignore[misc]
 def _check_given(given: dict[str, object]) -> None:
     """What the harness hands to every model, and nothing else."""
     device = given.pop("device", None)
-    if device not in (None, "cpu"):
+    if device == HARNESS_DEVICE:
+        LOGGER.warning("device %s is the harness's default; this model runs on the CPU", device)
+    elif device not in (None, "cpu"):
         raise UnsupportedError(
             "there is no such device here", seen=device, remedy="Leave --device out, or give cpu."
         )
