@@ -6,21 +6,26 @@ in the same process. From Python `import paredown.evaluate.lm_eval` does that.
 """
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from lm_eval.__main__ import cli_evaluate
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
+from tqdm import tqdm
 
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.score import Score, encode_text
+from paredown.engine.score import encode_text
 from paredown.errors import RequestError, UnsupportedError
 from paredown.spec.kv import KVDType
 
 LOGGER = logging.getLogger(__name__)
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+# Many more than run at once, so that a batch is seldom not full.
+NUM_AT_ONCE = 1024
 # What its command line says where --device is not given.
 HARNESS_DEVICE = "cuda:0"
 # The harness's words for a generation that are ours too.
@@ -69,35 +74,70 @@ class ParedownLM(LM):  # type: ignore[misc]
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """(log-probability, whether greedy decoding would write it) of each continuation."""
-        scores = self._llm.score([request.args for request in requests])
-        _tell_dropped(scores)
-        answers = [(score.logprob, score.is_greedy) for score in scores]
-        self._keep("loglikelihood", requests, answers)
+        num_dropped: list[int] = []
+
+        def score(pairs: list[Any]) -> list[tuple[float, bool]]:
+            scores = self._llm.score(pairs)
+            num_dropped.extend(one.num_dropped_tokens for one in scores)
+            return [(one.logprob, one.is_greedy) for one in scores]
+
+        pairs = [request.args for request in requests]
+        answers = self._answers("loglikelihood", requests, pairs, score, quiet=disable_tqdm)
+        if any(num_dropped):
+            LOGGER.warning(
+                "%d of %d contexts lost tokens at their start for want of room, up to %d",
+                sum(map(bool, num_dropped)),
+                len(num_dropped),
+                max(num_dropped),
+            )
         return answers
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         """The log-probability of each whole text."""
-        scores = self._llm.score_rolling([request.args[0] for request in requests])
-        answers = [score.logprob for score in scores]
-        self._keep("loglikelihood_rolling", requests, answers)
-        return answers
+
+        def score(texts: list[str]) -> list[float]:
+            return [one.logprob for one in self._llm.score_rolling(texts)]
+
+        texts = [request.args[0] for request in requests]
+        return self._answers("loglikelihood_rolling", requests, texts, score, quiet=disable_tqdm)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """A continuation of each context. Raises RequestError for settings that we do not have."""
-        prompts, params = [], []
+        jobs = []
         for i, request in enumerate(requests):
             context, settings = request.args
-            one = self._params(settings, self._seed + i)
-            prompts.append(self._prompt(context, one))
-            params.append(one)
+            params = self._params(settings, self._seed + i)
+            jobs.append((self._prompt(context, params), params))
+        return self._answers("generate_until", requests, jobs, self._texts, quiet=disable_tqdm)
+
+    def _texts(self, jobs: list[tuple[list[int], SamplingParams]]) -> list[str]:
+        prompts, params = zip(*jobs, strict=True)
         completions = self._llm.generate(prompts, params)
         for completion in completions:
             if completion.error is not None:
                 raise RequestError(
                     "an answer could not be computed", seen=completion.error, remedy="Try again."
                 )
-        answers = [completion.text for completion in completions]
-        self._keep("generate_until", requests, answers)
+        return [completion.text for completion in completions]
+
+    def _answers(
+        self,
+        kind: str,
+        requests: list[Any],
+        jobs: list[Job],
+        compute: Callable[[list[Job]], list[Answer]],
+        *,
+        quiet: bool,
+    ) -> list[Answer]:
+        """Some at a time, so that progress is seen and --use_cache keeps what there is."""
+        answers: list[Answer] = []
+        with tqdm(total=len(jobs), desc=f"Running {kind} requests", disable=quiet) as bar:
+            for start in range(0, len(jobs), NUM_AT_ONCE):
+                found = compute(jobs[start : start + NUM_AT_ONCE])
+                for request, answer in zip(requests[start:], found, strict=False):
+                    self.cache_hook.add_partial(kind, request.args, answer)
+                answers += found
+                bar.update(len(found))
         return answers
 
     @property
@@ -153,11 +193,6 @@ class ParedownLM(LM):  # type: ignore[misc]
             LOGGER.warning("a context of %d tokens lost all but its last %d", len(token_ids), room)
         return token_ids[-room:]
 
-    def _keep(self, kind: str, requests: list[Any], answers: Sequence[object]) -> None:
-        """For --use_cache."""
-        for request, answer in zip(requests, answers, strict=True):
-            self.cache_hook.add_partial(kind, request.args, answer)
-
 
 def _check_given(given: dict[str, object]) -> None:
     """What the harness hands to every model, and nothing else."""
@@ -177,17 +212,6 @@ def _check_given(given: dict[str, object]) -> None:
             "there is no such model argument",
             seen=", ".join(given),
             remedy="Use model, num_threads, num_pages, kv_dtype, max_gen_toks, seed.",
-        )
-
-
-def _tell_dropped(scores: Sequence[Score]) -> None:
-    dropped = [score.num_dropped_tokens for score in scores if score.num_dropped_tokens]
-    if dropped:
-        LOGGER.warning(
-            "%d of %d contexts lost tokens at their start for want of room, up to %d",
-            len(dropped),
-            len(scores),
-            max(dropped),
         )
 
 
