@@ -1,0 +1,86 @@
+"""StepCost: seconds of a step as a function of its number of tokens, from the steps themselves."""
+
+from bisect import bisect_left
+from collections import deque
+
+# Sizes of steps that are told apart: every small one, because kernels change their form there, then
+# four to each doubling.
+_SIZES: list[int] = [*range(1, 18), *((1 << i) * k for i in range(2, 12) for k in (5, 6, 7, 8))]
+_NUM_SAMPLES = 9
+# One sample may be anything.
+_MIN_SAMPLES = 2
+# A size that was not seen for so many steps is forgotten: the machine may have changed.
+_FORGET_STEPS = 1000
+
+
+class Quartile:
+    """The lower quartile of the last few values: what is in the way only ever adds to a time, so it
+    is moved neither by an interrupted step nor by a lucky one. 0 before the first value."""
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=_NUM_SAMPLES)
+        self.value = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        return len(self._values) >= _MIN_SAMPLES
+
+    def add(self, value: float) -> None:
+        self._values.append(value)
+        self.value = sorted(self._values)[len(self._values) // 4]
+
+
+class StepCost:
+    """Quartiles by size. Between two known sizes the seconds are on a line, above the largest known
+    one they are thought to be those of the largest, up to twice its size."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, Quartile] = {}
+        self._last_seen: dict[int, int] = {}
+        self._num_steps = 0
+
+    def observe(self, num_tokens: int, seconds: float) -> None:
+        size = _size(num_tokens)
+        self._num_steps += 1
+        if size not in self._seconds:
+            self._seconds[size] = Quartile()
+        self._seconds[size].add(seconds)
+        self._last_seen[size] = self._num_steps
+        if self._num_steps % _FORGET_STEPS == 0:
+            for old in [one for one in self._seconds if self._age(one) >= _FORGET_STEPS]:
+                del self._seconds[old], self._last_seen[old]
+
+    def is_known(self, num_tokens: int) -> bool:
+        """Whether steps of about this size were seen."""
+        found = self._seconds.get(_size(num_tokens))
+        return found is not None and found.is_known
+
+    def estimates(self, num_tokens: int, max_more: int) -> list[float]:
+        """Seconds of steps of `num_tokens`, one more, and so on up to `max_more` more, or to where
+        a step would be a leap in the dark. Empty when nothing is known."""
+        known = sorted(size for size, found in self._seconds.items() if found.is_known)
+        if not known:
+            return []
+        last = min(num_tokens + max_more, max(2 * known[-1], num_tokens))
+        estimates, index = [], 0
+        for size in range(num_tokens, last + 1):
+            while index < len(known) and known[index] < size:
+                index += 1
+            if index == len(known):
+                estimates.append(self._seconds[known[-1]].value)
+                continue
+            above = self._seconds[known[index]].value
+            if index == 0 or known[index] == size:
+                estimates.append(above)
+                continue
+            below, width = self._seconds[known[index - 1]].value, known[index] - known[index - 1]
+            share = (size - known[index - 1]) / width
+            estimates.append(below + share * (above - below))
+        return estimates
+
+    def _age(self, size: int) -> int:
+        return self._num_steps - self._last_seen[size]
+
+
+def _size(num_tokens: int) -> int:
+    return _SIZES[min(bisect_left(_SIZES, num_tokens), len(_SIZES) - 1)]
