@@ -43,8 +43,14 @@ class Acceptance:
 
     def observe(self, num_proposed: int, num_accepted: int) -> None:
         """A guess after a rejected one was not tested."""
-        self.accepted = self.accepted * self.fading + num_accepted
-        self.tested = self.tested * self.fading + min(num_accepted + 1, num_proposed)
+        self.fade()
+        self.accepted += num_accepted
+        self.tested += min(num_accepted + 1, num_proposed)
+
+    def fade(self) -> None:
+        """What was seen counts less: the rate moves towards the prior."""
+        self.accepted *= self.fading
+        self.tested *= self.fading
 
     def rate(self, prior: float) -> float:
         """The share of the tested guesses that came true; a few of `prior` are added."""
@@ -86,6 +92,9 @@ class Adapter:
                 rates, list(limits.values()), num_tokens, self.cost, self._round.value
             )
             self._chosen = dict(zip(limits, counts, strict=True))
+            for one, count in self._chosen.items():
+                if not count and one in self._requests:  # else it would never be tried again
+                    self._requests[one].fade()
             self._num_tokens, self._age = num_tokens, 0
         return {one: min(self._chosen[one], limit) for one, limit in limits.items()}
 
