@@ -197,9 +197,8 @@ class Engine:
         the engine and all other requests live on."""
         outputs, self._ended = self._ended, []
         if self.speculator is not None:
-            running, config = self.scheduler.running, self.scheduler.config
-            states = [self._replies[request.id].sampling for request in running]
-            self.speculator.propose(running, states, config.max_step_tokens)
+            max_step_tokens = self.scheduler.config.max_step_tokens
+            self.speculator.propose(self.scheduler.running, self._state_of, max_step_tokens)
         start_s = time.perf_counter()
         plan = self.scheduler.schedule()
         chunks = plan.chunks
@@ -231,9 +230,8 @@ class Engine:
                 turns.append(turn)
         outputs += self._take_tokens(turns, logits)
         if self.speculator is not None:
-            num_drafts = sum(len(turn.drafts) for turn in turns)
             seconds = time.perf_counter() - start_s
-            self.speculator.observe_step(plan.num_tokens, num_drafts, seconds)
+            self.speculator.observe_step(plan.num_tokens, seconds)
         return outputs
 
     def check_integrity(self) -> None:
@@ -287,21 +285,24 @@ class Engine:
             chosen = logits if len(rows) == len(logits) else logits[rows]
             states = [self._replies[turn.request.id].sampling for turn in going]
             sampler = self.executor.sampler
-            if self.speculator is None:
-                sampled = sampler.sample(chosen, states)
-            else:
-                guesses = [turn.num_accepted for turn in going]
+            if self.speculator is not None and self.speculator.rejects:
                 requests = [turn.request for turn in going]
-                sampled = self.speculator.sample(sampler, chosen, states, requests, guesses)
+                places = [turn.num_accepted for turn in going]
+                sampled = self.speculator.sample(sampler, chosen, states, requests, places)
+            else:
+                sampled = sampler.sample(chosen, states)
             for turn, one in zip(going, sampled, strict=True):
                 self._extend(turn, one)
         if self.speculator is not None:
             for turn in turns:
-                num_tokens = len(turn.output.token_ids)
-                self.speculator.observe(
-                    turn.request, len(turn.drafts), turn.num_accepted, num_tokens
-                )
+                if turn.drafts:
+                    self.speculator.observe(turn.request, len(turn.drafts), turn.num_accepted)
+            num_tokens = sum(len(turn.output.token_ids) for turn in turns)
+            self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return [turn.output for turn in turns]
+
+    def _state_of(self, request: Request) -> SamplingState:
+        return self._replies[request.id].sampling
 
     def _filter_tokens(self, turn: _Turn) -> bool:
         """Asks the request's own function what may come next. False when that ended it."""

@@ -33,7 +33,7 @@ def roofline(num_tokens):
 
 def tokens_per_s(rates, counts, num_tokens, cost, round_s):
     gain = sum(rate**k for rate, count in zip(rates, counts, strict=True) for k in range(count + 1))
-    seconds = cost.estimates(num_tokens, sum(counts))[-1] + max(counts) * round_s
+    seconds = list(cost.estimates(num_tokens, sum(counts)))[-1] + max(counts) * round_s
     return gain / seconds
 
 
@@ -204,7 +204,7 @@ def test_an_estimate_lies_among_what_was_measured(steps, num_tokens, max_more):
     cost = StepCost()
     for size, seconds in steps * 2:
         cost.observe(size, seconds)
-    estimates = cost.estimates(num_tokens, max_more)
+    estimates = list(cost.estimates(num_tokens, max_more))
     largest = max(size for size, _ in steps)
     assert 1 <= len(estimates) <= 1 + max_more
     assert len(estimates) == 1 + max_more or num_tokens + len(estimates) > 2 * largest
@@ -216,8 +216,8 @@ def test_an_estimate_lies_among_what_was_measured(steps, num_tokens, max_more):
 
 def test_between_two_sizes_the_seconds_are_on_a_line():
     cost = make_cost(lambda size: 2.0 + size, sizes=(4, 8))
-    assert cost.estimates(2, 30) == [6, 6, 6, 7, 8, 9, 10, *[10] * 8]
-    assert StepCost().estimates(1, 5) == []
+    assert list(cost.estimates(2, 30)) == [6, 6, 6, 7, 8, 9, 10, *[10] * 8]
+    assert list(StepCost().estimates(1, 5)) == []
 
 
 def test_one_interrupted_step_moves_nothing_and_one_step_tells_nothing():
@@ -226,7 +226,7 @@ def test_one_interrupted_step_moves_nothing_and_one_step_tells_nothing():
     assert not cost.is_known(3)
     for seconds in (1.0, 1.0, 50.0, 1.0):
         cost.observe(3, seconds)
-    assert cost.estimates(3, 0) == [1.0]
+    assert list(cost.estimates(3, 0)) == [1.0]
 
 
 def test_what_was_not_seen_for_long_is_forgotten():

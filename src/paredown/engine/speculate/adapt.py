@@ -17,6 +17,7 @@ T, D and a_i are measured while the engine runs (T: step_cost.py).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
 
 from paredown.engine.speculate.step_cost import Quartile, StepCost
 
@@ -24,6 +25,9 @@ from paredown.engine.speculate.step_cost import Quartile, StepCost
 PROBE_STEPS = 128
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
+# Guesses that may follow the best number before the search ends: a step is as long for the first
+# token of a kernel's tile as for the last.
+_LOOKAHEAD = 16
 # Guesses less probable than this are not considered.
 _MIN_PROBABILITY = 0.02
 # Measured times are not exact: guessing must promise to be faster by this.
@@ -126,28 +130,31 @@ def best_counts(
 ) -> list[int]:
     """The K_i of the highest tokens per second (see the top of this file); `num_tokens` is the step
     without guesses, `round_s` is D."""
-    guesses = []
-    for i, (rate, limit) in enumerate(zip(rates, limits, strict=True)):
-        probability = rate
-        for k in range(1, limit + 1):
-            if probability < _MIN_PROBABILITY:
-                break
-            guesses.append((-probability, k, i))
-            probability *= rate
-    # Of equal ones the earlier round, which a later one needs.
-    guesses.sort()
-    seconds = cost.estimates(num_tokens, len(guesses))
-    if not seconds:
-        return [0] * len(rates)
+    seconds = cost.estimates(num_tokens, sum(limits))
+    counts = [0] * len(rates)
+    base_s = next(seconds, None)
+    if base_s is None:
+        return counts
+    # The next guess of each request, the most probable first; of equal ones the earlier round.
+    heap = [(-rate, 1, i) for i, rate in enumerate(rates) if limits[i]]
+    heapify(heap)
+    order: list[int] = []
     num_gained, num_rounds = float(len(rates)), 0
-    best, num_best = num_gained / seconds[0] * _MIN_GAIN, 0
-    for number, (minus_probability, k, _) in enumerate(guesses[: len(seconds) - 1], 1):
+    best, num_best = num_gained / base_s * _MIN_GAIN, 0
+    for step_s in seconds:
+        minus_probability, k, i = heap[0]
+        if -minus_probability < _MIN_PROBABILITY or len(order) > num_best + _LOOKAHEAD:
+            break
+        if k < limits[i]:
+            heapreplace(heap, (minus_probability * rates[i], k + 1, i))
+        else:
+            heappop(heap)
+        order.append(i)
         num_gained -= minus_probability
         num_rounds = max(num_rounds, k)
-        tokens_per_s = num_gained / (seconds[number] + num_rounds * round_s)
+        tokens_per_s = num_gained / (step_s + num_rounds * round_s)
         if tokens_per_s > best:
-            best, num_best = tokens_per_s, number
-    counts = [0] * len(rates)
-    for _, _, i in guesses[:num_best]:
+            best, num_best = tokens_per_s, len(order)
+    for i in order[:num_best]:
         counts[i] += 1
     return counts

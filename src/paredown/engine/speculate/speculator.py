@@ -6,7 +6,7 @@ of those places in turn, and goes on while it is the one that was guessed (Engin
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,30 +34,38 @@ class Speculator:
         self.adapter = Adapter()
         # Of each request with a draft in the step under way.
         self._drafts: dict[int, Draft] = {}
+        self._num_guesses = 0
+
+    @property
+    def rejects(self) -> bool:
+        """Whether tokens are drawn by `sample`, and not as without speculation."""
+        return self.config.verification == "rejection"
 
     def propose(
         self,
         running: Sequence[Request],
-        states: Sequence[SamplingState],
+        state_of: Callable[[Request], SamplingState],
         max_step_tokens: int,
     ) -> None:
         """Gives drafts to those whose next step computes their last token. `running` are all that
-        the step will compute, of at most `max_step_tokens` tokens, and `states` their sampling."""
-        self._drafts = {}
-        for request in running:  # one that had no place in the last step has its draft still
-            request.draft_token_ids = []
+        the step will compute, of at most `max_step_tokens` tokens."""
+        self._drafts, self._num_guesses = {}, 0
         if self.stats.failure is not None:
             return
-        wanted = sum(len(one.token_ids) - one.num_computed_tokens for one in running)
-        limits = {one.id: self._limit(one) for one in running}
-        limits = {request_id: limit for request_id, limit in limits.items() if limit > 0}
+        wanted, limits, longest = 0, {}, self.config.num_draft_tokens
+        for one in running:
+            if one.draft_token_ids:  # it had no place in the last step
+                one.draft_token_ids = []
+            num_tokens = len(one.token_ids)
+            num_uncomputed = num_tokens - one.num_computed_tokens
+            wanted += num_uncomputed
+            # No guess may stand where the request ends, whose last token is the model's, or beyond.
+            room = one.max_total_tokens - num_tokens - 1
+            if num_uncomputed == 1 and room > 0:
+                limits[one.id] = min(longest, room)
         if self.config.is_adaptive:
             limits = self.adapter.choose(limits, min(wanted, max_step_tokens))
-        asks = [
-            Ask(one, limits[one.id], state)
-            for one, state in zip(running, states, strict=True)
-            if limits.get(one.id)
-        ]
+        asks = [Ask(one, limits[one.id], state_of(one)) for one in running if limits.get(one.id)]
         if not asks:
             return
         start_s = time.perf_counter()
@@ -84,26 +92,23 @@ class Speculator:
         requests: list[Request],
         places: list[int],
     ) -> list[SampledRow]:
-        """The next token of each request, where guess number `places[r]` stands, if there is one;
-        pushed onto its state."""
-        if self.config.verification == "same-draw":
-            return sampler.sample(logits_RV, states)
+        """The next token of each request by rejection sampling, where guess number `places[r]`
+        stands, if there is one; pushed onto its state."""
         return [
             self._sample_one(sampler, logits_RV[r : r + 1], states[r], request, places[r])
             for r, request in enumerate(requests)
         ]
 
-    def observe(
-        self, request: Request, num_proposed: int, num_accepted: int, num_tokens: int
-    ) -> None:
-        """A step of the request computed `num_proposed` guesses and gave `num_tokens` tokens, the
-        accepted ones first."""
-        self.stats.observe(num_proposed, num_accepted, num_tokens)
-        if num_proposed and request.finish_reason is None:
+    def observe(self, request: Request, num_proposed: int, num_accepted: int) -> None:
+        """The step under way computed `num_proposed` guesses for the request, 1 or more."""
+        self._num_guesses += num_proposed
+        self.stats.observe(num_proposed, num_accepted)
+        if request.finish_reason is None:
             self.adapter.observe_acceptance(request.id, num_proposed, num_accepted)
 
-    def observe_step(self, num_tokens: int, num_guesses: int, seconds: float) -> None:
-        self.adapter.observe_step(num_tokens, num_guesses, seconds)
+    def observe_step(self, num_tokens: int, seconds: float) -> None:
+        """The step computed `num_tokens` tokens, guesses among them, in `seconds`."""
+        self.adapter.observe_step(num_tokens, self._num_guesses, seconds)
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
@@ -139,10 +144,3 @@ class Speculator:
         return SampledRow(
             token_id, sampler.logprobs(logits_RV, [token_id], params.logprobs)[0], None
         )
-
-    def _limit(self, request: Request) -> int:
-        """No guess may stand where the request ends, whose last token is the model's, or beyond."""
-        if request.num_computed_tokens != len(request.token_ids) - 1:
-            return 0
-        room = request.max_total_tokens - len(request.token_ids) - 1
-        return min(self.config.num_draft_tokens, room)

@@ -19,11 +19,13 @@ class SpeculationStats:
     proposal_s: float = 0.0
     failure: str | None = None
 
-    def observe(self, num_proposed: int, num_accepted: int, num_tokens: int) -> None:
-        """A step gave a request `num_tokens` tokens, of `num_proposed` guesses the first
-        `num_accepted` among them."""
-        self.num_steps += 1
+    def add_tokens(self, num_tokens: int, *, num_requests: int) -> None:
+        """A step gave `num_requests` requests `num_tokens` tokens together."""
+        self.num_steps += num_requests
         self.num_tokens += num_tokens
+
+    def observe(self, num_proposed: int, num_accepted: int) -> None:
+        """Of `num_proposed` guesses for a request the first `num_accepted` came true."""
         self.num_tested += min(num_accepted + 1, num_proposed)
         missing = num_proposed - len(self.num_proposed)
         self.num_proposed += [0] * missing

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterator
 
 # Sizes of steps that are told apart: every small one, because kernels change their form there, then
 # four to each doubling.
@@ -55,28 +56,24 @@ class StepCost:
         found = self._seconds.get(_size(num_tokens))
         return found is not None and found.is_known
 
-    def estimates(self, num_tokens: int, max_more: int) -> list[float]:
+    def estimates(self, num_tokens: int, max_more: int) -> Iterator[float]:
         """Seconds of steps of `num_tokens`, one more, and so on up to `max_more` more, or to where
         a step would be a leap in the dark. Empty when nothing is known."""
         known = sorted(size for size, found in self._seconds.items() if found.is_known)
         if not known:
-            return []
-        last = min(num_tokens + max_more, max(2 * known[-1], num_tokens))
-        estimates, index = [], 0
-        for size in range(num_tokens, last + 1):
-            while index < len(known) and known[index] < size:
-                index += 1
-            if index == len(known):
-                estimates.append(self._seconds[known[-1]].value)
+            return
+        index, largest = bisect_left(known, num_tokens), known[-1]
+        for size in range(num_tokens, min(num_tokens + max_more, max(2 * largest, num_tokens)) + 1):
+            if size > largest:
+                yield self._seconds[largest].value
                 continue
+            index += known[index] < size
             above = self._seconds[known[index]].value
-            if index == 0 or known[index] == size:
-                estimates.append(above)
+            if index == 0:
+                yield above
                 continue
             below, width = self._seconds[known[index - 1]].value, known[index] - known[index - 1]
-            share = (size - known[index - 1]) / width
-            estimates.append(below + share * (above - below))
-        return estimates
+            yield above - (known[index] - size) / width * (above - below)
 
     def _age(self, size: int) -> int:
         return self._num_steps - self._last_seen[size]
