@@ -99,7 +99,9 @@ class Adapter:
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
                     self._requests[one].fade()
-            self._num_tokens, self._age = num_tokens, 0
+            # A size that is tried for the first time is not kept.
+            is_known = self.cost.is_known(num_tokens + sum(counts))
+            self._num_tokens, self._age = num_tokens, 0 if is_known else _KEEP_STEPS
         return {one: min(self._chosen[one], limit) for one, limit in limits.items()}
 
     def observe_step(self, num_tokens: int, num_guesses: int, seconds: float) -> None:

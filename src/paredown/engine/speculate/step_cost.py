@@ -10,8 +10,9 @@ _SIZES: list[int] = [*range(1, 18), *((1 << i) * k for i in range(2, 12) for k i
 _NUM_SAMPLES = 9
 # One sample may be anything.
 _MIN_SAMPLES = 2
-# A size that was not seen for so many steps is forgotten: the machine may have changed.
-_FORGET_STEPS = 1000
+# Samples so many steps old do not count beside a new one; without a new one they do for a while.
+_STALE_STEPS = 64
+_FORGET_STEPS = 500
 
 
 class Quartile:
@@ -33,7 +34,12 @@ class Quartile:
 
 class StepCost:
     """Quartiles by size. Between two known sizes the seconds are on a line, above the largest known
-    one they are thought to be those of the largest, up to twice its size."""
+    one they are thought to be those of the largest, up to twice its size.
+
+    Samples of a size belong together when they were taken near in time: after `_STALE_STEPS` steps
+    without that size the old ones are dropped with the next, since a neighbour may have come to the
+    machine, or gone.
+    """
 
     def __init__(self) -> None:
         self._seconds: dict[int, Quartile] = {}
@@ -43,7 +49,7 @@ class StepCost:
     def observe(self, num_tokens: int, seconds: float) -> None:
         size = _size(num_tokens)
         self._num_steps += 1
-        if size not in self._seconds:
+        if size not in self._seconds or self._age(size) > _STALE_STEPS:
             self._seconds[size] = Quartile()
         self._seconds[size].add(seconds)
         self._last_seen[size] = self._num_steps
