@@ -13,7 +13,7 @@ from paredown.engine.speculate.step_cost import StepCost
 
 def make_cost(seconds_of, sizes=(1, 2, 4, 8, 16, 32, 64, 128)):
     cost = StepCost()
-    for size in [*sizes, *sizes]:
+    for size in [*sizes] * 3:
         cost.observe(size, seconds_of(size))
     return cost
 
@@ -88,7 +88,7 @@ def test_bad_guesses_are_given_up_and_tried_again():
             adapter.observe_acceptance(7, count, 0)
     assert chosen[0] > 0
     later = chosen[PROBE_STEPS:]
-    assert 2 <= sum(count > 0 for count in later) <= 10
+    assert 8 <= sum(count > 0 for count in later) <= 24
     assert max(later) == 1
 
 
@@ -101,7 +101,7 @@ def test_good_guesses_are_left_out_now_and_then_to_measure_what_a_step_takes_wit
         adapter.observe_step(1 + count, count, 1.0)
         if count:
             adapter.observe_acceptance(7, count, count)
-    assert 2 <= chosen.count(0) <= 7
+    assert 8 <= chosen.count(0) <= 16
     assert max(chosen) == 4
 
 
@@ -146,13 +146,13 @@ def test_choosing_by_measurement_comes_near_the_best_fixed_number(rate, share_in
 
 def test_a_step_of_unknown_size_is_measured_first_and_no_leap_is_made():
     adapter, tried = Adapter(), []
-    for _ in range(20):
+    for _ in range(30):
         count = adapter.choose({1: 20}, 1).get(1, 0)
         tried.append(count)
         adapter.observe_step(1 + count, count, 1.0)
         if count:
             adapter.observe_acceptance(1, count, count)
-    assert tried[:2] == [0, 0]
+    assert tried[:3] == [0, 0, 0]
     assert sorted(set(tried)) == [0, 1, 3, 7, 15, 20]
     assert tried == sorted(tried)
 
@@ -202,7 +202,7 @@ def test_guesses_after_a_rejected_one_were_not_tested():
 )
 def test_an_estimate_lies_among_what_was_measured(steps, num_tokens, max_more):
     cost = StepCost()
-    for size, seconds in steps * 2:
+    for size, seconds in steps * 3:
         cost.observe(size, seconds)
     estimates = list(cost.estimates(num_tokens, max_more))
     largest = max(size for size, _ in steps)
@@ -210,13 +210,15 @@ def test_an_estimate_lies_among_what_was_measured(steps, num_tokens, max_more):
     assert len(estimates) == 1 + max_more or num_tokens + len(estimates) > 2 * largest
     seconds = [one[1] for one in steps]
     slack = 1 + 1e-9
-    assert all(min(seconds) / slack <= one <= max(seconds) * slack for one in estimates)
+    assert all(min(seconds) / slack <= one for one in estimates)
+    within = estimates[: max(largest - num_tokens, 0) + 1] if num_tokens <= largest else []
+    assert all(one <= max(seconds) * slack for one in within)
     assert all(cost.is_known(size) for size, _ in steps)
 
 
 def test_between_two_sizes_the_seconds_are_on_a_line():
     cost = make_cost(lambda size: 2.0 + size, sizes=(4, 8))
-    assert list(cost.estimates(2, 30)) == [6, 6, 6, 7, 8, 9, 10, *[10] * 8]
+    assert list(cost.estimates(2, 30)) == [6, 6, *range(6, 19)]
     assert list(StepCost().estimates(1, 5)) == []
 
 
@@ -224,28 +226,28 @@ def test_one_interrupted_step_moves_nothing_and_one_step_tells_nothing():
     cost = StepCost()
     cost.observe(3, 50.0)
     assert not cost.is_known(3)
-    for seconds in (1.0, 1.0, 50.0, 1.0):
+    for seconds in (1.0, 1.0, 1.0, 50.0, 1.0):
         cost.observe(3, seconds)
     assert list(cost.estimates(3, 0)) == [1.0]
 
 
-def test_old_samples_do_not_outvote_new_ones():
+def test_old_samples_make_way_for_new_ones():
     cost = StepCost()
     for _ in range(9):
         cost.observe(20, 1.0)
     for _ in range(100):
         cost.observe(16, 3.0)
-    assert list(cost.estimates(20, 0)) == [1.0]
-    cost.observe(20, 4.0)
-    assert not cost.is_known(20)
-    cost.observe(20, 4.0)
-    assert list(cost.estimates(20, 0)) == [4.0]
+    found = []
+    for _ in range(4):
+        found += cost.estimates(20, 0)
+        cost.observe(20, 4.0)
+    assert found == [1.0, 1.0, 1.0, 4.0]
 
 
 def test_what_was_not_seen_for_long_is_forgotten():
     cost = StepCost()
-    cost.observe(4, 9.0)
-    cost.observe(4, 9.0)
+    for _ in range(3):
+        cost.observe(4, 9.0)
     assert cost.is_known(4)
     for _ in range(2000):
         cost.observe(1, 1.0)

@@ -21,8 +21,9 @@ from heapq import heapify, heappop, heapreplace
 
 from paredown.engine.speculate.step_cost import Quartile, StepCost
 
-# What is not taken for so many steps, guesses or none, is taken once, to be measured anew.
+# What is not taken for so many steps, guesses or none, is taken a few times, to be measured anew.
 PROBE_STEPS = 128
+_NUM_PROBES = 4
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
 # Guesses that may follow the best number before the search ends: a step is as long for the first
@@ -34,6 +35,7 @@ _MIN_PROBABILITY = 0.02
 _MIN_GAIN = 1.03
 # The share of guesses that come true, before the first was tested, and how many it counts for.
 _FIRST_RATE = 0.7
+_FIRST_WEIGHT = 8.0
 _PRIOR_WEIGHT = 2.0
 
 
@@ -56,9 +58,9 @@ class Acceptance:
         self.accepted *= self.fading
         self.tested *= self.fading
 
-    def rate(self, prior: float) -> float:
-        """The share of the tested guesses that came true; a few of `prior` are added."""
-        return (self.accepted + prior * _PRIOR_WEIGHT) / (self.tested + _PRIOR_WEIGHT)
+    def rate(self, prior: float, weight: float) -> float:
+        """The share of tested guesses that came true, with `weight` guesses of `prior` added."""
+        return (self.accepted + prior * weight) / (self.tested + weight)
 
 
 _UNTESTED = Acceptance()
@@ -79,19 +81,29 @@ class Adapter:
     _age: int = 0
     _num_since_guess: int = 0
     _num_since_none: int = 0
+    _num_probes: int = 0
+    _num_plain_probes: int = 0
 
     def choose(self, limits: dict[int, int], num_tokens: int) -> dict[int, int]:
         """K by request id, at most its limit, and 0 where it is left out; `num_tokens` is the step
         without guesses."""
-        if self._num_since_none >= PROBE_STEPS or not self.cost.is_known(num_tokens):
+        if self._num_since_none >= PROBE_STEPS:
+            self._num_plain_probes = _NUM_PROBES
+        if self._num_plain_probes or not self.cost.is_known(num_tokens):
+            self._num_plain_probes = max(self._num_plain_probes - 1, 0)
             return {}
         if self._num_since_guess >= PROBE_STEPS:
+            self._num_probes = _NUM_PROBES
+        if self._num_probes:
+            self._num_probes -= 1
             return {one: min(limit, 1) for one, limit in limits.items()}
         self._age += 1
         is_same = num_tokens == self._num_tokens and self._chosen.keys() == limits.keys()
         if not is_same or self._age >= _KEEP_STEPS:
-            prior = self.overall.rate(_FIRST_RATE)
-            rates = [self._requests.get(one, _UNTESTED).rate(prior) for one in limits]
+            prior = self.overall.rate(_FIRST_RATE, _FIRST_WEIGHT)
+            rates = [
+                self._requests.get(one, _UNTESTED).rate(prior, _PRIOR_WEIGHT) for one in limits
+            ]
             counts = best_counts(
                 rates, list(limits.values()), num_tokens, self.cost, self._round.value
             )

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 # four to each doubling.
 _SIZES: list[int] = [*range(1, 18), *((1 << i) * k for i in range(2, 12) for k in (5, 6, 7, 8))]
 _NUM_SAMPLES = 9
-# One sample may be anything.
-_MIN_SAMPLES = 2
+# Fewer may be anything.
+_MIN_SAMPLES = 3
 # Samples so many steps old do not count beside a new one; without a new one they do for a while.
 _STALE_STEPS = 64
 _FORGET_STEPS = 500
@@ -17,7 +17,7 @@ _FORGET_STEPS = 500
 
 class Quartile:
     """The lower quartile of the last few values: what is in the way only ever adds to a time, so it
-    is moved neither by an interrupted step nor by a lucky one. 0 before the first value."""
+    is moved neither by an interrupted step nor by a lucky one. 0 while there are too few."""
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=_NUM_SAMPLES)
@@ -25,19 +25,24 @@ class Quartile:
 
     @property
     def is_known(self) -> bool:
-        return len(self._values) >= _MIN_SAMPLES
+        return self.value > 0
 
     def add(self, value: float) -> None:
         self._values.append(value)
-        self.value = sorted(self._values)[len(self._values) // 4]
+        if len(self._values) >= _MIN_SAMPLES:
+            self.value = sorted(self._values)[(len(self._values) - 1) // 4]
+
+    def start_anew(self) -> None:
+        """Drops the values; their quartile stays until there are enough new ones."""
+        self._values.clear()
 
 
 class StepCost:
-    """Quartiles by size. Between two known sizes the seconds are on a line, above the largest known
-    one they are thought to be those of the largest, up to twice its size.
+    """Quartiles by size. Between two known sizes the seconds are on a line, and above the largest
+    known one on the line from the smallest to it, up to twice its size.
 
     Samples of a size belong together when they were taken near in time: after `_STALE_STEPS` steps
-    without that size the old ones are dropped with the next, since a neighbour may have come to the
+    without that size the old ones make way for new ones, since a neighbour may have come to the
     machine, or gone.
     """
 
@@ -49,9 +54,10 @@ class StepCost:
     def observe(self, num_tokens: int, seconds: float) -> None:
         size = _size(num_tokens)
         self._num_steps += 1
-        if size not in self._seconds or self._age(size) > _STALE_STEPS:
-            self._seconds[size] = Quartile()
-        self._seconds[size].add(seconds)
+        found = self._seconds.setdefault(size, Quartile())
+        if self._age(size) > _STALE_STEPS:
+            found.start_anew()
+        found.add(seconds)
         self._last_seen[size] = self._num_steps
         if self._num_steps % _FORGET_STEPS == 0:
             for old in [one for one in self._seconds if self._age(one) >= _FORGET_STEPS]:
@@ -68,10 +74,12 @@ class StepCost:
         known = sorted(size for size, found in self._seconds.items() if found.is_known)
         if not known:
             return
-        index, largest = bisect_left(known, num_tokens), known[-1]
+        index, smallest, largest = bisect_left(known, num_tokens), known[0], known[-1]
+        rise = self._seconds[largest].value - self._seconds[smallest].value
+        slope = max(rise, 0.0) / max(largest - smallest, 1)
         for size in range(num_tokens, min(num_tokens + max_more, max(2 * largest, num_tokens)) + 1):
             if size > largest:
-                yield self._seconds[largest].value
+                yield self._seconds[largest].value + (size - largest) * slope
                 continue
             index += known[index] < size
             above = self._seconds[known[index]].value
@@ -82,7 +90,7 @@ class StepCost:
             yield above - (known[index] - size) / width * (above - below)
 
     def _age(self, size: int) -> int:
-        return self._num_steps - self._last_seen[size]
+        return self._num_steps - self._last_seen.get(size, self._num_steps)
 
 
 def _size(num_tokens: int) -> int:
