@@ -179,6 +179,17 @@ def test_a_new_request_starts_from_what_the_others_found():
     assert good.choose({2: 7}, 1)[2] > bad.choose({2: 7}, 1)[2]
 
 
+def test_where_nothing_pays_not_even_that_is_asked_for_a_while():
+    adapter = Adapter(cost=make_cost(proportional))
+    assert not adapter.rests()
+    assert not any(adapter.choose({1: 8}, 1).values())
+    rests = [adapter.rests() for _ in range(20)]
+    assert 8 <= rests.index(False) <= 12
+    paying = Adapter(cost=make_cost(flat))
+    assert paying.choose({1: 8}, 1)[1]
+    assert not paying.rests()
+
+
 def test_a_request_without_room_gets_nothing():
     adapter = Adapter(cost=make_cost(flat))
     assert adapter.choose({1: 0, 2: 3}, 2) == {1: 0, 2: 3}

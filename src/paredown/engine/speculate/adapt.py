@@ -26,6 +26,8 @@ PROBE_STEPS = 128
 _NUM_PROBES = 4
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
+# Where no guess pays, for so many steps not even that is asked.
+_REST_STEPS = 12
 # Guesses that may follow the best number before the search ends: a step is as long for the first
 # token of a kernel's tile as for the last.
 _LOOKAHEAD = 16
@@ -83,6 +85,12 @@ class Adapter:
     _num_since_none: int = 0
     _num_probes: int = 0
     _num_plain_probes: int = 0
+    _num_rest_steps: int = 0
+
+    def rests(self) -> bool:
+        """Whether there is nothing to choose in this step. To be asked once a step."""
+        self._num_rest_steps = max(self._num_rest_steps - 1, 0)
+        return self._num_rest_steps > 0
 
     def choose(self, limits: dict[int, int], num_tokens: int) -> dict[int, int]:
         """K by request id, at most its limit, and 0 where it is left out; `num_tokens` is the step
@@ -108,6 +116,8 @@ class Adapter:
                 rates, list(limits.values()), num_tokens, self.cost, self._round.value
             )
             self._chosen = dict(zip(limits, counts, strict=True))
+            if not any(counts):
+                self._num_rest_steps = _REST_STEPS
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
                     self._requests[one].fade()

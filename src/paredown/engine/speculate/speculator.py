@@ -50,7 +50,7 @@ class Speculator:
         """Gives drafts to those whose next step computes their last token. `running` are all that
         the step will compute, of at most `max_step_tokens` tokens."""
         self._drafts, self._num_guesses = {}, 0
-        if self.stats.failure is not None:
+        if self.stats.failure is not None or (self.config.is_adaptive and self.adapter.rests()):
             return
         wanted, limits, longest = 0, {}, self.config.num_draft_tokens
         for one in running:
