@@ -88,7 +88,7 @@ def test_bad_guesses_are_given_up_and_tried_again():
             adapter.observe_acceptance(7, count, 0)
     assert chosen[0] > 0
     later = chosen[PROBE_STEPS:]
-    assert 8 <= sum(count > 0 for count in later) <= 24
+    assert 4 <= sum(count > 0 for count in later) <= 24
     assert max(later) == 1
 
 

@@ -23,6 +23,8 @@ from paredown.engine.speculate.step_cost import Quartile, StepCost
 
 # What is not taken for so many steps, guesses or none, is taken a few times, to be measured anew.
 PROBE_STEPS = 128
+# Guesses that were tried in vain are tried half as often the next time, down to this.
+_MAX_PROBE_STEPS = 1024
 _NUM_PROBES = 4
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
@@ -86,6 +88,7 @@ class Adapter:
     _num_probes: int = 0
     _num_plain_probes: int = 0
     _num_rest_steps: int = 0
+    _patience: int = PROBE_STEPS
 
     def rests(self) -> bool:
         """Whether there is nothing to choose in this step. To be asked once a step."""
@@ -100,8 +103,9 @@ class Adapter:
         if self._num_plain_probes or not self.cost.is_known(num_tokens):
             self._num_plain_probes = max(self._num_plain_probes - 1, 0)
             return {}
-        if self._num_since_guess >= PROBE_STEPS:
+        if self._num_since_guess >= self._patience:
             self._num_probes = _NUM_PROBES
+            self._patience = min(2 * self._patience, _MAX_PROBE_STEPS)
         if self._num_probes:
             self._num_probes -= 1
             return {one: min(limit, 1) for one, limit in limits.items()}
@@ -116,7 +120,9 @@ class Adapter:
                 rates, list(limits.values()), num_tokens, self.cost, self._round.value
             )
             self._chosen = dict(zip(limits, counts, strict=True))
-            if not any(counts):
+            if any(counts):
+                self._patience = PROBE_STEPS
+            else:
                 self._num_rest_steps = _REST_STEPS
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
