@@ -1,7 +1,7 @@
 """The models that are measured, as config.json: the true shapes of models people run.
 
 Qwen2.5-0.5B and Llama-3.2-1B have the fields of their published config.json; `llama-15m` is the
-shape of llama2.c's stories15M; `tiny-*` are for tests.
+shape of llama2.c's stories15M, `llama-3.2-draft-80m` nobody's; `tiny-*` are for tests.
 """
 
 from collections.abc import Mapping
@@ -82,6 +82,22 @@ CONFIGS: Mapping[str, Config] = {
         "num_hidden_layers": 16,
         "num_attention_heads": 32,
         "num_key_value_heads": 8,
+        "head_dim": 64,
+        "max_position_embeddings": 131072,
+        "rope_theta": 500000.0,
+        "rope_scaling": LLAMA3_ROPE,
+        "bos_token_id": 128000,
+        "eos_token_id": 128001,
+    },
+    # A draft model for it, of the same vocabulary.
+    "llama-3.2-draft-80m": {
+        **LLAMA,
+        "vocab_size": 128256,
+        "hidden_size": 512,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
         "head_dim": 64,
         "max_position_embeddings": 131072,
         "rope_theta": 500000.0,

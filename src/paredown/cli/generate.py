@@ -8,6 +8,11 @@ from pathlib import Path
 
 from paredown.cli.notes import tell_notes
 from paredown.cli.sampling import add_sampling_arguments, sampling_params
+from paredown.cli.speculation import (
+    add_speculation_arguments,
+    describe_speculation,
+    speculation_config,
+)
 from paredown.engine.llm import LLM, Completion
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError
@@ -17,6 +22,7 @@ EXAMPLES = """examples:
   paredown generate "It was" --temperature 0 --max-tokens 50 --model my-model
   echo "The old house" | paredown generate --echo
   paredown generate --prompts-file prompts.txt --seed 1 --json
+  paredown generate "It was" --speculate draft
 """
 EXIT_FAILED = 1
 
@@ -38,19 +44,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--echo", action="store_true", help="print the prompt before its answer")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_sampling_arguments(parser, max_tokens=128)
+    add_speculation_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
     prompts = _read_prompts(args)
-    llm = LLM(args.model, num_threads=args.threads, kv_dtype=args.kv_dtype)
+    llm = LLM(
+        args.model,
+        num_threads=args.threads,
+        kv_dtype=args.kv_dtype,
+        speculation=speculation_config(args),
+    )
     tell_notes(llm.notes)
     start_s = time.monotonic()
     if args.json or args.prompts_file is not None:
         completions = llm.generate(prompts, params)
         wall_s = time.monotonic() - start_s
         if args.json:
-            print(json.dumps(_as_json(completions, wall_s), indent=2))
+            print(json.dumps(_as_json(completions, wall_s) | _speculation(llm), indent=2))
         else:
             _print_all(completions, echo=args.echo)
         num_tokens = sum(len(one.token_ids) for one in completions)
@@ -58,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
         errors = [one.error for one in completions if one.error is not None]
     else:
         errors = _print_stream(llm, prompts[0], params, echo=args.echo)
+    if llm.engine.speculator is not None:
+        _tell(describe_speculation(llm.engine.speculator.stats))
     for error in errors:
         _tell(f"paredown: {error}")
     return EXIT_FAILED if errors else 0
@@ -149,6 +163,11 @@ def _as_json(completions: list[Completion], wall_s: float) -> dict[str, object]:
         "wall_s": wall_s,
         "tokens_per_s": num_tokens / wall_s,
     }
+
+
+def _speculation(llm: LLM) -> dict[str, object]:
+    speculator = llm.engine.speculator
+    return {} if speculator is None else {"speculation": speculator.stats.as_json()}
 
 
 def _tell(line: str) -> None:

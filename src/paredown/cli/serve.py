@@ -9,10 +9,12 @@ from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.notes import tell_notes
 from paredown.cli.schedule import add_schedule_arguments, keeping_target, schedule_config
+from paredown.cli.speculation import add_speculation_arguments, speculation_config
 from paredown.engine.engine import Engine
 from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
+from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.worker import Worker
 from paredown.errors import ParedownError
 from paredown.evaluate.fingerprint import Fingerprint
@@ -29,6 +31,7 @@ EXAMPLES = """examples:
   paredown serve my-model --port 8080 --max-waiting 100
   paredown serve my-model --kv-dtype int8 --kv-memory 2GB
   paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
+  paredown serve --speculate draft
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
@@ -62,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kv_pages_arguments(parser)
     add_kv_dtype_argument(parser)
     add_schedule_arguments(parser)
+    add_speculation_arguments(parser)
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
@@ -72,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     config = schedule_config(args)
+    speculation = speculation_config(args)
     listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
     path = resolve_model(args.model)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
@@ -90,7 +95,10 @@ def run(args: argparse.Namespace) -> int:
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)
         print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
-        return Engine(executor, tokenizer, keeping_target(args, config, executor))
+        speculator = None
+        if speculation is not None:
+            speculator = make_speculator(speculation, executor, tokenizer, num_threads=args.threads)
+        return Engine(executor, tokenizer, keeping_target(args, config, executor), speculator)
 
     worker = Worker(load)
     state = ServerState(

@@ -26,6 +26,7 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
 from paredown.engine.schedule.service import Service
+from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import RequestError
 from paredown.kernels.native_sampler import RowStatus, SamplingState
 
@@ -69,6 +70,19 @@ class _Reply:
     prompt_logprobs: list[Logprobs] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Turn:
+    """A request whose tokens are all computed, in the step under way: `output` is what it gets,
+    `row` the row of logits after its last token. It goes on while its tokens are its drafts."""
+
+    request: Request
+    row: int
+    drafts: list[int]
+    output: RequestOutput
+    num_accepted: int = 0
+    goes_on: bool = True
+
+
 class Engine:
     """Continuous batching over one executor."""
 
@@ -77,9 +91,11 @@ class Engine:
         executor: Executor,
         tokenizer: EngineTokenizer,
         config: ScheduleConfig | None = None,
+        speculator: Speculator | None = None,
     ) -> None:
         self.executor = executor
         self.tokenizer = tokenizer
+        self.speculator = speculator
         self.scheduler = Scheduler(
             num_pages=executor.num_pages,
             max_positions=executor.spec.max_positions,
@@ -180,6 +196,10 @@ class Engine:
         """Runs one step. A failure of the executor ends the requests of this step with "error";
         the engine and all other requests live on."""
         outputs, self._ended = self._ended, []
+        if self.speculator is not None:
+            max_step_tokens = self.scheduler.config.max_step_tokens
+            self.speculator.propose(self.scheduler.running, self._state_of, max_step_tokens)
+        start_s = time.perf_counter()
         plan = self.scheduler.schedule()
         chunks = plan.chunks
         if not chunks:
@@ -194,27 +214,25 @@ class Engine:
         except Exception as error:  # the one place where a failing model meets its requests
             message = f"the model failed: {type(error).__name__}: {error}"
             return outputs + [self._end(one.request, "error", message) for one in chunks]
-        end, ready, rows = 0, [], []
+        end, turns = 0, []
         for chunk, one in zip(chunks, slices, strict=True):
             begin, end = end, end + one.num_logits
-            request, num_drafts = chunk.request, len(chunk.request.draft_token_ids)
-            self.scheduler.advance(request, chunk.num_tokens - num_drafts)
-            request.draft_token_ids.clear()
+            request, drafts = chunk.request, chunk.request.draft_token_ids
+            request.draft_token_ids = []
+            self.scheduler.advance(request, chunk.num_tokens - len(drafts))
+            turn = _Turn(request, end - 1 - len(drafts), drafts, _nothing_yet(request))
             try:
                 self._keep_prompt_logprobs(request, logits[begin:end])
-                if request.num_computed_tokens == len(request.token_ids):
-                    self._filter_tokens(request)
-                    ready.append(request)
-                    # The row after the last certain token; those after drafts follow it.
-                    rows.append(end - 1 - num_drafts)
-            except (RowError, TokenFilterError) as error:
-                output = self._end(request, "error", str(error))
-                output.is_request_fault = isinstance(error, TokenFilterError)
-                outputs.append(output)
-        states = [self._replies[request.id].sampling for request in ready]
-        chosen = logits if len(rows) == len(logits) else logits[rows]
-        sampled = self.executor.sampler.sample(chosen, states)
-        return outputs + list(map(self._extend, ready, sampled))
+            except RowError as error:
+                outputs.append(self._close(turn, "error", str(error)))
+                continue
+            if request.num_computed_tokens == len(request.token_ids):
+                turns.append(turn)
+        outputs += self._take_tokens(turns, logits)
+        if self.speculator is not None:
+            seconds = time.perf_counter() - start_s
+            self.speculator.observe_step(plan.num_tokens, seconds)
+        return outputs
 
     def check_integrity(self) -> None:
         """Asserts that the engine and its scheduler agree on who is alive."""
@@ -256,30 +274,74 @@ class Engine:
         if following:
             known += self.executor.sampler.logprobs(logits_RV[: len(following)], following, num_top)
 
-    def _filter_tokens(self, request: Request) -> None:
-        """Asks the request's own function what may come next. Raises TokenFilterError."""
+    def _take_tokens(
+        self, turns: list[_Turn], logits: npt.NDArray[np.float32]
+    ) -> list[RequestOutput]:
+        """Draws the next token of every request, then another where it was the one guessed, as if
+        there had been a step for each."""
+        going = turns
+        while going := [turn for turn in going if turn.goes_on and self._filter_tokens(turn)]:
+            rows = [turn.row for turn in going]
+            chosen = logits if len(rows) == len(logits) else logits[rows]
+            states = [self._replies[turn.request.id].sampling for turn in going]
+            sampler = self.executor.sampler
+            if self.speculator is not None and self.speculator.rejects:
+                requests = [turn.request for turn in going]
+                places = [turn.num_accepted for turn in going]
+                sampled = self.speculator.sample(sampler, chosen, states, requests, places)
+            else:
+                sampled = sampler.sample(chosen, states)
+            for turn, one in zip(going, sampled, strict=True):
+                self._extend(turn, one)
+        if self.speculator is not None:
+            for turn in turns:
+                if turn.drafts:
+                    self.speculator.observe(turn.request, len(turn.drafts), turn.num_accepted)
+            num_tokens = sum(len(turn.output.token_ids) for turn in turns)
+            self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
+        return [turn.output for turn in turns]
+
+    def _state_of(self, request: Request) -> SamplingState:
+        return self._replies[request.id].sampling
+
+    def _filter_tokens(self, turn: _Turn) -> bool:
+        """Asks the request's own function what may come next. False when that ended it."""
+        request = turn.request
         token_filter = request.params.token_filter
         if token_filter is None:
-            return
+            return True
         generated = request.token_ids[request.num_prompt_tokens :]
-        allowed = allowed_tokens(token_filter, generated, self.executor.spec.vocab_size)
+        try:
+            allowed = allowed_tokens(token_filter, generated, self.executor.spec.vocab_size)
+        except TokenFilterError as error:
+            self._close(turn, "error", str(error)).is_request_fault = True
+            return False
         if allowed is not None:
             self._replies[request.id].sampling.allow_next(allowed)
+        return True
 
-    def _extend(self, request: Request, sampled: SampledRow) -> RequestOutput:
-        """Adds the next token to a request whose tokens are all computed."""
+    def _extend(self, turn: _Turn, sampled: SampledRow) -> None:
+        """Adds the next token to a request and to what this step tells of it."""
+        request, output = turn.request, turn.output
         if sampled.failure is not None:
-            output = self._end(request, "error", sampled.failure)
-            output.is_request_fault = sampled.failure == FAILURES[RowStatus.NOTHING_ALLOWED]
-            return output
+            is_fault = sampled.failure == FAILURES[RowStatus.NOTHING_ALLOWED]
+            self._close(turn, "error", sampled.failure).is_request_fault = is_fault
+            return
         params, token_id = request.params, sampled.token_id
         request.token_ids.append(token_id)
+        output.token_ids.append(token_id)
+        if sampled.logprobs is not None:
+            output.logprobs.append(sampled.logprobs)
+        turn.row += 1
+        turn.goes_on = turn.drafts[turn.num_accepted : turn.num_accepted + 1] == [token_id]
+        if turn.goes_on:  # it is computed, too
+            turn.num_accepted += 1
+            self.scheduler.advance(request, 1)
         if request.first_token_s is None:
             request.first_token_s = time.monotonic()
-        logprobs = [] if sampled.logprobs is None else [sampled.logprobs]
-        reply, text = self._replies[request.id], ""
-        is_first = request.num_generated_tokens == 1
-        prompt_logprobs = reply.prompt_logprobs if is_first else []
+        reply = self._replies[request.id]
+        if request.num_generated_tokens == 1:
+            output.prompt_logprobs = reply.prompt_logprobs
         is_eos = not params.ignore_eos and token_id in self.tokenizer.eos_token_ids
         is_stopped = is_eos or token_id in params.stop_token_ids
         if not is_stopped:
@@ -288,20 +350,18 @@ class Engine:
             if request.num_generated_tokens > params.min_tokens:
                 text = reply.stops.push(text)
                 is_stopped = reply.stops.is_stopped
-        reason: FinishReason | None = "stop" if is_stopped else None
-        if reason is None and len(request.token_ids) >= request.max_total_tokens:
-            reason = "length"
-        if reason is None:
-            return RequestOutput(
-                request=request,
-                text=text,
-                token_ids=[token_id],
-                logprobs=logprobs,
-                prompt_logprobs=prompt_logprobs,
-            )
-        output = self._end(request, reason)
-        output.text, output.token_ids, output.logprobs = text + output.text, [token_id], logprobs
-        output.prompt_logprobs = prompt_logprobs
+            output.text += text
+        if is_stopped:
+            self._close(turn, "stop")
+        elif len(request.token_ids) >= request.max_total_tokens:
+            self._close(turn, "length")
+
+    def _close(self, turn: _Turn, reason: FinishReason, error: str | None = None) -> RequestOutput:
+        """Ends a request after what this step has given it so far."""
+        output, last = turn.output, self._end(turn.request, reason, error)
+        output.text += last.text
+        output.finish_reason, output.error = reason, error
+        turn.goes_on = False
         return output
 
     def _end(
@@ -310,15 +370,16 @@ class Engine:
         """Takes a live request out; its last output carries the text that was held back."""
         self.scheduler.finish(request, reason)
         request.finish_s = time.monotonic()
+        if self.speculator is not None:
+            self.speculator.forget(request)
         del self._requests[request.id]
         reply, text = self._replies.pop(request.id), ""
         if not reply.stops.is_stopped:
             text = reply.stops.push(reply.detokenizer.flush()) + reply.stops.flush()
-        return RequestOutput(
-            request=request,
-            text=text,
-            token_ids=[],
-            logprobs=[],
-            finish_reason=reason,
-            error=error,
-        )
+        output = _nothing_yet(request)
+        output.text, output.finish_reason, output.error = text, reason, error
+        return output
+
+
+def _nothing_yet(request: Request) -> RequestOutput:
+    return RequestOutput(request=request, text="", token_ids=[], logprobs=[])

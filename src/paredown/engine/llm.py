@@ -24,6 +24,8 @@ from paredown.engine.score import (
     rolling_windows,
     scoring_params,
 )
+from paredown.engine.speculate.make_speculator import make_speculator
+from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.errors import RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -70,9 +72,11 @@ class BeamCompletion:
 
 class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
-    built-in one; `notes` says what of it runs otherwise than its files ask.
+    built-in one; `notes` says what of it runs otherwise than its files ask. `speculation` guesses
+    tokens ahead, which changes no answer (docs/speculation.md).
 
-    Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded.
+    Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
+    ConfigError for a speculation that does not go with it.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class LLM:
         num_threads: int | None = None,
         kv_dtype: KVDType | None = None,
         config: ScheduleConfig | None = None,
+        speculation: SpeculationConfig | None = None,
     ) -> None:
         path = resolve_model(None if model is None else str(model))
         checkpoint = Checkpoint.open(path)
@@ -95,7 +100,13 @@ class LLM:
             cache=CacheConfig.from_environment(),
         )
         self.tokenizer = Tokenizer.open(path)
-        self.engine = Engine(loading.finish(), self.tokenizer, config)
+        executor = loading.finish()
+        speculator = None
+        if speculation is not None:
+            speculator = make_speculator(
+                speculation, executor, self.tokenizer, num_threads=num_threads
+            )
+        self.engine = Engine(executor, self.tokenizer, config, speculator)
         self._is_lent = False
 
     def generate(

@@ -110,6 +110,12 @@ class Tokenizer:
     def has_chat_template(self) -> bool:
         return self._chat_template is not None
 
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """The ids of all tokens, added ones too; a new dict at each call."""
+        entries: dict[str, int] = self._library.get_vocab(with_added_tokens=True)
+        return entries
+
     def encode(self, text: str) -> list[int]:
         """Ids of `text` alone: no special tokens are put around it, but those written out in it
         are recognised. Raises RequestError for text that is not valid Unicode."""

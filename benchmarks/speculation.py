@@ -1,0 +1,322 @@
+"""What speculation gains, beside the roofline arithmetic of why.
+
+    python -m benchmarks.speculation --data $PAREDOWN_DATA [--only draft lookup batch replay]
+        [--rounds 9] [--threads N] [--root runs/bench/models] [--json OUT]
+
+draft    the built-in model with its packaged draft model, as it is and in int8; batch 1; greedy and
+         sampled; the same draws, and rejection sampling
+lookup   n-gram, reference text and suffix cache: on what the built-in model writes, and on text
+         that is copied with a word changed here and there. The built-in model does not copy, so
+         there its logits are made to go on as the copy does (benchmarks/replay.py); its work is
+         all done.
+batch    16 requests together: what must not become slower
+replay   random weights of 1B shape in int4 with a draft model of 80 M in int8: every step in full,
+         each guess accepted with the probability that the built-in pair was measured to have
+
+Each row runs the same requests with and without speculation in turn, in one process. `gain` is the
+median over rounds of the ratio, `spread` its quartile distance over the median. The ceiling is
+
+    max over K of  (1 + a + ... + a^K) / (T(K + 1) / T(1) + K D / T(1))
+
+with the share `a` of tested guesses that came true, a step of n tokens T(n) and a draft model's
+step D as measured here, at one K for all: no fixed K is faster where guesses
+come true independently.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.checkpoints.cache import Variant, paredown_folder
+from benchmarks.replay import ReplayProposer, ScriptedExecutor
+from paredown.compress.compress import compress
+from paredown.engine.executor import Executor, SequenceSlice
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.prompt import encode_prompt
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.speculate.draft_model import DraftModelProposer
+from paredown.engine.speculate.make_speculator import make_speculator
+from paredown.engine.speculate.speculation_config import SpeculationConfig
+from paredown.engine.speculate.speculator import Speculator
+from paredown.evaluate.speculation import SpeculationSpeed, Workload, compare_speculation
+from paredown.kernels.probe import processor_name
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.tokenizer import Tokenizer
+from paredown.spec.kv import PAGE_SIZE, KVSpec
+
+SECTIONS = ("draft", "lookup", "batch", "replay")
+NUM_PAGES = 512
+MAX_TOKENS = 200
+PROMPT_TOKENS = 32
+PASSAGE_TOKENS = 300
+# A copy with one token in so many changed, as when a text is corrected.
+CHANGE_EVERY = 25
+BATCH = 16
+MAX_DRAFT = 12
+NUM_TIMED = 25
+DRAFT_RECIPE = "int8-head-int8"
+REPLAY_TOKENS = 48
+# Greedy guesses of the packaged draft model on text of this kind, where it was not measured.
+DEFAULT_RATE = 0.7
+TARGET_1B = Variant(model="llama-3.2-1b", format="int4-g32", output_format="int8")
+DRAFT_1B = Variant(model="llama-3.2-draft-80m", format="int8", output_format="int8")
+GREEDY = SamplingParams(temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True)
+SAMPLED = SamplingParams(temperature=0.8, top_k=40, seed=1, max_tokens=MAX_TOKENS, ignore_eos=True)
+DRAWS = {"greedy": GREEDY, "temperature 0.8": SAMPLED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    section: str
+    speed: SpeculationSpeed
+    ceiling: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Seconds of a step of n tokens, T(n) at [n - 1], and of one token of the draft model."""
+
+    step_s: list[float]
+    draft_s: float = 0.0
+
+    def ceiling(self, rate: float) -> float:
+        """The highest gain at this acceptance (see the top of this file)."""
+        gains = [1.0]
+        for k in range(1, len(self.step_s)):
+            num_tokens = sum(rate**i for i in range(k + 1))
+            gains.append(num_tokens / ((self.step_s[k] + k * self.draft_s) / self.step_s[0]))
+        return max(gains)
+
+
+def time_steps(executors: Sequence[Executor], num_tokens: int) -> list[float]:
+    """Median seconds of a step of so many tokens after a prompt, the executors in turn."""
+    seconds: list[list[float]] = [[] for _ in executors]
+    pages = list(range((PASSAGE_TOKENS + num_tokens) // PAGE_SIZE + 1))
+    for executor in executors:
+        prompt = [1 + i % 1000 for i in range(PASSAGE_TOKENS)]
+        executor.step([SequenceSlice(token_ids=prompt, start=0, pages=pages, num_logits=1)])
+    for _ in range(NUM_TIMED):
+        for executor, found in zip(executors, seconds, strict=True):
+            part = SequenceSlice(
+                token_ids=[7] * num_tokens,
+                start=PASSAGE_TOKENS,
+                pages=pages,
+                num_logits=num_tokens,
+            )
+            start_s = time.perf_counter()
+            executor.step([part])
+            found.append(time.perf_counter() - start_s)
+    return [statistics.median(found) for found in seconds]
+
+
+class Bench:
+    """The built-in model twice over the same weights, and pieces of a text nobody trained on."""
+
+    def __init__(self, data: Path, *, num_rounds: int, num_threads: int | None) -> None:
+        self.num_rounds = num_rounds
+        self.num_threads = num_threads
+        path = resolve_model(None)
+        self.tokenizer = Tokenizer.open(path)
+        self.executors = self.twice(Checkpoint.open(path))
+        text = (data / "text" / "classic-books" / "test.txt").read_text("utf-8")
+        self.token_ids = encode_prompt(self.tokenizer, text[:2_000_000])
+        self.console = Console(stderr=True)
+        self.rows: list[Row] = []
+
+    def twice(self, checkpoint: Checkpoint) -> tuple[NativeExecutor, NativeExecutor]:
+        loaded = load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=self.num_threads)
+        return loaded, loaded.sharing_weights(KVSpec(num_pages=NUM_PAGES, dtype=loaded.kv_dtype))
+
+    def piece(self, number: int, num_tokens: int) -> list[int]:
+        """Tokens of another place of the text for each number."""
+        start = number * 1009 % (len(self.token_ids) - num_tokens)
+        return self.token_ids[start : start + num_tokens]
+
+    def rounds(self, batch: int = 1) -> list[list[list[int]]]:
+        return [
+            [self.piece(number * batch + i, PROMPT_TOKENS) for i in range(batch)]
+            for number in range(self.num_rounds + 1)
+        ]
+
+    def make(self, config: SpeculationConfig) -> Speculator:
+        return make_speculator(
+            config, self.executors[1], self.tokenizer, num_threads=self.num_threads
+        )
+
+    def compare(
+        self, section: str, config: SpeculationConfig, workload: Workload, costs: Costs | None
+    ) -> SpeculationSpeed:
+        speed = compare_speculation(self.executors, self.tokenizer, self.make(config), workload)
+        self.add(section, speed, costs)
+        return speed
+
+    def compare_scripted(
+        self,
+        config: SpeculationConfig,
+        scripts: Sequence[list[int]],
+        rounds: list[list[list[int]]],
+        costs: Costs,
+    ) -> None:
+        plain, guessing = (ScriptedExecutor(one, scripts) for one in self.executors)
+        workload = Workload(name=f"{config.kind}, copied text", rounds=rounds, params=GREEDY)
+        speculator = self.make(config)
+        speed = compare_speculation((plain, guessing), self.tokenizer, speculator, workload)
+        self.add("lookup", speed, costs)
+
+    def add(self, section: str, speed: SpeculationSpeed, costs: Costs | None) -> None:
+        ceiling = None if costs is None else costs.ceiling(speed.acceptance_rate)
+        self.rows.append(Row(section=section, speed=speed, ceiling=ceiling))
+        self.console.print(f"{section}: {speed.name}: {speed.gain:.2f}x")
+
+    def costs(self, draft: Executor | None = None) -> Costs:
+        step_s = [time_steps([self.executors[0]], n)[0] for n in range(1, MAX_DRAFT + 2)]
+        return Costs(step_s=step_s, draft_s=0.0 if draft is None else time_steps([draft], 1)[0])
+
+
+def run_draft(bench: Bench, draft_folder: Path) -> float:
+    """The acceptance rate of greedy guesses."""
+    found = 0.0
+    for label, folder in (("bf16 draft", resolve_model("draft")), ("int8 draft", draft_folder)):
+        config = SpeculationConfig(kind="draft", draft_model=folder)
+        proposer = bench.make(config).proposer
+        assert isinstance(proposer, DraftModelProposer)
+        costs = bench.costs(proposer.executor)
+        for draw, params in DRAWS.items():
+            workload = Workload(name=f"{draw}, {label}", rounds=bench.rounds(), params=params)
+            speed = bench.compare("draft", config, workload, costs)
+            if params is GREEDY:
+                found = speed.acceptance_rate
+                continue
+            workload = replace(workload, name=f"{workload.name}, rejection sampling")
+            bench.compare("draft", replace(config, verification="rejection"), workload, costs)
+    return found
+
+
+def run_lookup(bench: Bench) -> None:
+    costs = bench.costs()
+    for kind in ("ngram", "suffix"):
+        for draw, params in DRAWS.items():
+            workload = Workload(name=f"{kind}, {draw}", rounds=bench.rounds(), params=params)
+            bench.compare("lookup", SpeculationConfig(kind=kind), workload, costs)
+    copies = [copied(bench.piece(number, PASSAGE_TOKENS)) for number in range(bench.num_rounds + 1)]
+    # The passage stands in the prompt; for "reference" it is given beside it.
+    scripts = [passage + copy for passage, copy in copies]
+    rounds = [[script[: PASSAGE_TOKENS + PROMPT_TOKENS]] for script in scripts]
+    bench.compare_scripted(SpeculationConfig(kind="ngram"), scripts, rounds, costs)
+    bench.compare_scripted(SpeculationConfig(kind="suffix"), scripts, rounds, costs)
+    config = SpeculationConfig(
+        kind="reference", references=tuple(tuple(passage) for passage, _ in copies)
+    )
+    scripts = [copy for _, copy in copies]
+    bench.compare_scripted(config, scripts, [[one[:PROMPT_TOKENS]] for one in scripts], costs)
+
+
+def copied(passage: list[int]) -> tuple[list[int], list[int]]:
+    """A passage, and the same with a token in `CHANGE_EVERY` changed."""
+    return passage, [one ^ (i % CHANGE_EVERY == CHANGE_EVERY - 1) for i, one in enumerate(passage)]
+
+
+def run_batch(bench: Bench, draft_folder: Path) -> None:
+    for name, config in (
+        ("ngram", SpeculationConfig(kind="ngram")),
+        ("suffix", SpeculationConfig(kind="suffix")),
+        ("int8 draft", SpeculationConfig(kind="draft", draft_model=draft_folder)),
+    ):
+        for draw, params in DRAWS.items():
+            rounds = bench.rounds(BATCH)
+            workload = Workload(name=f"{name}, {draw}, {BATCH}", rounds=rounds, params=params)
+            bench.compare("batch", config, workload, None)
+
+
+def run_replay(bench: Bench, root: Path, rate: float) -> None:
+    """A round is one answer; a model of this size takes seconds for it."""
+    target = bench.twice(Checkpoint.open(paredown_folder(root, TARGET_1B)))
+    draft = load_executor(
+        Checkpoint.open(paredown_folder(root, DRAFT_1B)),
+        num_pages=NUM_PAGES,
+        num_threads=bench.num_threads,
+    )
+    step_s = [time_steps([target[0]], n)[0] for n in range(1, MAX_DRAFT + 2)]
+    costs = Costs(step_s=step_s, draft_s=time_steps([draft], 1)[0])
+    scripts = [
+        bench.piece(number, PROMPT_TOKENS + REPLAY_TOKENS) for number in range(bench.num_rounds + 1)
+    ]
+    scripted = (ScriptedExecutor(target[0], scripts), ScriptedExecutor(target[1], scripts))
+    proposer = DraftModelProposer(draft, vocab_size=draft.spec.vocab_size)
+    config = SpeculationConfig(kind="draft", max_draft_tokens=MAX_DRAFT)
+    speculator = Speculator(ReplayProposer(proposer, scripts, rate), config)
+    workload = Workload(
+        name=f"{TARGET_1B.model} {TARGET_1B.name}, acceptance {rate:.0%}",
+        rounds=[[one[:PROMPT_TOKENS]] for one in scripts],
+        params=replace(GREEDY, max_tokens=REPLAY_TOKENS),
+    )
+    speed = compare_speculation(scripted, bench.tokenizer, speculator, workload)
+    bench.add("replay", speed, costs)
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    table = Table(title="speculation: generated tokens/s, prompts included")
+    for heading in ("", "without", "with", "gain", "spread", "ceiling", "tokens/step", "accepted"):
+        table.add_column(heading, justify="right" if heading else "left")
+    table.add_column("answers")
+    for row in rows:
+        speed = row.speed
+        table.add_row(
+            f"{row.section}: {speed.name}",
+            f"{statistics.median(speed.without):,.1f}",
+            f"{statistics.median(speed.speculating):,.1f}",
+            f"{speed.gain:.2f}x",
+            f"{speed.spread:.0%}",
+            "" if row.ceiling is None else f"{row.ceiling:.2f}x",
+            f"{speed.tokens_per_step:.2f}",
+            f"{speed.acceptance_rate:.0%}",
+            f"{speed.num_different} differ" if speed.num_different else "same",
+        )
+    Console(width=140).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--data", type=Path, default=os.environ.get("PAREDOWN_DATA"))
+    parser.add_argument("--only", nargs="*", default=list(SECTIONS), choices=SECTIONS)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--root", type=Path, default=Path("runs/bench/models"))
+    parser.add_argument("--rate", type=float, help="acceptance to replay (default: as measured)")
+    parser.add_argument("--json", type=Path, help="write all rounds of all rows", metavar="OUT")
+    args = parser.parse_args()
+    if args.data is None:
+        parser.error("--data, or $PAREDOWN_DATA, must name the folder of the texts")
+    bench = Bench(Path(args.data), num_rounds=args.rounds, num_threads=args.threads)
+    rate = DEFAULT_RATE if args.rate is None else args.rate
+    with tempfile.TemporaryDirectory() as folder:
+        draft_folder = Path(folder) / "draft"
+        compress(Checkpoint.open(resolve_model("draft")), draft_folder, DRAFT_RECIPE)
+        if "draft" in args.only:
+            measured = run_draft(bench, draft_folder)
+            rate = measured if args.rate is None else args.rate
+        if "lookup" in args.only:
+            run_lookup(bench)
+        if "batch" in args.only:
+            run_batch(bench, draft_folder)
+    if "replay" in args.only:
+        run_replay(bench, args.root, rate)
+    print_rows(bench.rows)
+    print(f"{processor_name()}, {bench.executors[0].num_threads} threads, {args.rounds} rounds")
+    if args.json is not None:
+        rows = [asdict(row) | {"gain": row.speed.gain} for row in bench.rows]
+        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

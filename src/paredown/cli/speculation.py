@@ -1,0 +1,61 @@
+"""Options of the verbs that guess tokens ahead."""
+
+import argparse
+
+from paredown.engine.speculate.speculation_config import SpeculationConfig
+from paredown.engine.speculate.stats import SpeculationStats
+from paredown.errors import ConfigError
+
+# "reference" needs texts, which Python gives (LLM(speculation=...)).
+CHOICES = ("ngram", "suffix", "draft")
+
+
+def add_speculation_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "speculation", "guess tokens ahead and verify them together; no answer changes"
+    )
+    group.add_argument(
+        "--speculate",
+        choices=CHOICES,
+        help="look up in the text itself, also in earlier answers, or ask a draft model",
+    )
+    group.add_argument(
+        "--draft-model",
+        help="folder or .gguf file with the model's vocabulary (default: the packaged draft model)",
+        metavar="MODEL",
+    )
+    group.add_argument(
+        "--max-draft-tokens",
+        type=int,
+        help="at most so many at once (default: by kind)",
+        metavar="K",
+    )
+
+
+def speculation_config(args: argparse.Namespace) -> SpeculationConfig | None:
+    """None without --speculate. Raises ConfigError for options that do not go together."""
+    if args.speculate is None:
+        for option in ("draft_model", "max_draft_tokens"):
+            if getattr(args, option) is not None:
+                name = "--" + option.replace("_", "-")
+                raise ConfigError(
+                    f"{name} was given without --speculate",
+                    seen=getattr(args, option),
+                    remedy=f"Add --speculate, or leave {name} out.",
+                )
+        return None
+    return SpeculationConfig(
+        kind=args.speculate,
+        draft_model=args.draft_model,
+        max_draft_tokens=args.max_draft_tokens,
+    )
+
+
+def describe_speculation(stats: SpeculationStats) -> str:
+    """One line about what it brought."""
+    if stats.failure is not None:
+        return f"speculation failed and was off from then on: {stats.failure}"
+    return (
+        f"speculation: {stats.tokens_per_step:.2f} tokens per step, "
+        f"{sum(stats.num_accepted)} of {sum(stats.num_proposed)} guesses accepted"
+    )

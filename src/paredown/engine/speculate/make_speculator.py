@@ -1,0 +1,89 @@
+"""From a configuration to a speculator: what its proposer needs is loaded and checked here."""
+
+from paredown.engine.executor import Executor
+from paredown.engine.native.native_executor import load_executor
+from paredown.engine.prompt import encode_prompt
+from paredown.engine.speculate.draft_model import DraftModelProposer
+from paredown.engine.speculate.ngram import NgramProposer
+from paredown.engine.speculate.proposer import Proposer
+from paredown.engine.speculate.reference_text import ReferenceTextProposer
+from paredown.engine.speculate.speculation_config import SpeculationConfig
+from paredown.engine.speculate.speculator import Speculator
+from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
+from paredown.errors import ConfigError
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.tokenizer import Tokenizer
+
+DEFAULT_DRAFT_MODEL = "draft"
+
+
+def make_speculator(
+    config: SpeculationConfig,
+    executor: Executor,
+    tokenizer: Tokenizer,
+    *,
+    num_threads: int | None = None,
+) -> Speculator:
+    """For an engine over `executor`. A draft model gets as many pages as the model has.
+
+    Raises ConfigError for drafts that do not fit in the context, references that hold other
+    tokens and a draft model with another vocabulary, and what loading a draft model raises.
+    """
+    config.check_context(executor.spec.max_positions)
+    return Speculator(_make_proposer(config, executor, tokenizer, num_threads), config)
+
+
+def _make_proposer(
+    config: SpeculationConfig,
+    executor: Executor,
+    tokenizer: Tokenizer,
+    num_threads: int | None,
+) -> Proposer:
+    match config.kind:
+        case "ngram":
+            return NgramProposer(min_match=config.min_match)
+        case "reference":
+            vocab_size = executor.spec.vocab_size
+            texts = [_tokens(one, tokenizer, vocab_size) for one in config.references]
+            return ReferenceTextProposer(texts, min_match=config.min_match)
+        case "suffix":
+            return SuffixCacheProposer(
+                min_match=config.min_match, max_cached_tokens=config.max_cached_tokens
+            )
+        case "draft":
+            return _load_draft(config, executor, tokenizer, num_threads)
+
+
+def _tokens(reference: str | tuple[int, ...], tokenizer: Tokenizer, vocab_size: int) -> list[int]:
+    token_ids = encode_prompt(tokenizer, reference) if isinstance(reference, str) else reference
+    for token_id in token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise ConfigError(
+                "a reference holds a token id that the model does not have",
+                seen=token_id,
+                remedy=f"Token ids go from 0 to {vocab_size - 1}.",
+            )
+    return list(token_ids)
+
+
+def _load_draft(
+    config: SpeculationConfig,
+    executor: Executor,
+    tokenizer: Tokenizer,
+    num_threads: int | None,
+) -> DraftModelProposer:
+    path = resolve_model(str(config.draft_model or DEFAULT_DRAFT_MODEL))
+    checkpoint = Checkpoint.open(path)
+    if Tokenizer.open(path).vocabulary != tokenizer.vocabulary:
+        raise ConfigError(
+            "the draft model has another vocabulary than the model",
+            seen=path,
+            remedy="Use a draft model with the model's tokenizer (--draft-model).",
+        )
+    draft = load_executor(checkpoint, num_pages=executor.num_pages, num_threads=num_threads)
+    return DraftModelProposer(
+        draft,
+        vocab_size=executor.spec.vocab_size,
+        keeps_probs=config.verification == "rejection",
+    )

@@ -1,0 +1,42 @@
+"""Prompt lookup decoding (Saxena, 2023): the last tokens of a request stood in its own prompt or
+answer before; what came next then is guessed to come next now."""
+
+from collections.abc import Sequence
+
+from paredown.engine.request import Request
+from paredown.engine.speculate.proposer import NO_DRAFT, Ask, Draft
+from paredown.engine.speculate.suffix_index import Match, SuffixIndex
+
+_OWN = 0
+
+
+class NgramProposer:
+    """Longest suffix match in prompt and answer, over an index that grows with them."""
+
+    def __init__(self, *, min_match: int) -> None:
+        self._min_match = min_match
+        self._indexes: dict[int, SuffixIndex] = {}
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._propose(ask) for ask in asks]
+
+    def forget(self, request: Request) -> None:
+        self._indexes.pop(request.id, None)
+
+    def find(self, request: Request) -> Match | None:
+        """The longest match in the request's own text."""
+        index = self._indexes.get(request.id)
+        if index is None:
+            index = self._indexes[request.id] = SuffixIndex(min_match=self._min_match)
+        index.update(_OWN, request.token_ids)
+        return index.find(request.token_ids)
+
+    def continue_from(self, request: Request, match: Match, max_tokens: int) -> Draft:
+        """What came after a match that `find` has found for the request."""
+        return Draft(self._indexes[request.id].continue_from(match, max_tokens, own=_OWN))
+
+    def _propose(self, ask: Ask) -> Draft:
+        match = self.find(ask.request)
+        if match is None:
+            return NO_DRAFT
+        return self.continue_from(ask.request, match, ask.max_tokens)

@@ -1,0 +1,33 @@
+"""Inference with reference (LLMA, Yang et al. 2023, arXiv 2304.04487): the answer is expected to
+repeat passages of known texts, such as retrieved documents or the file that is being edited."""
+
+from collections.abc import Sequence
+
+from paredown.engine.request import Request
+from paredown.engine.speculate.proposer import NO_DRAFT, Ask, Draft
+from paredown.engine.speculate.suffix_index import SuffixIndex
+
+
+class ReferenceTextProposer:
+    """Guesses what follows in a reference text where the request's last tokens stand in it.
+
+    `min_match` is the paper's trigger n. The paper goes on copying from where it last copied; the
+    longest match finds that place again. `texts` are token ids.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[int]], *, min_match: int) -> None:
+        self._index = SuffixIndex(min_match=min_match)
+        for number, text in enumerate(texts):
+            self._index.update(number, text)
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._propose(ask) for ask in asks]
+
+    def forget(self, request: Request) -> None:
+        """Nothing of a request is kept."""
+
+    def _propose(self, ask: Ask) -> Draft:
+        match = self._index.find(ask.request.token_ids)
+        if match is None:
+            return NO_DRAFT
+        return Draft(self._index.continue_from(match, ask.max_tokens, own=None))

@@ -1,0 +1,98 @@
+"""SpeculationConfig: who guesses, how much, and how guesses are verified."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from paredown.errors import ConfigError
+
+SpeculationKind = Literal["ngram", "reference", "suffix", "draft"]
+Verification = Literal["same-draw", "rejection"]
+KINDS: tuple[SpeculationKind, ...] = get_args(SpeculationKind)
+VERIFICATIONS: tuple[Verification, ...] = get_args(Verification)
+MAX_DRAFT_TOKENS = 64
+# Looking up is cheap, a draft model takes a step for each guess.
+_DEFAULT_DRAFT_TOKENS: dict[SpeculationKind, int] = {
+    "ngram": 16,
+    "reference": 16,
+    "suffix": 16,
+    "draft": 6,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeculationConfig:
+    """Checked when made; raises ConfigError.
+
+    `kind`: "ngram" looks the last tokens up in the request's own text, "reference" in
+    `references` (texts or token ids), "suffix" in its own and earlier answers, of which it keeps
+    `max_cached_tokens` tokens; "draft" asks a smaller model of the same vocabulary, `draft_model`.
+    `max_draft_tokens` bounds a draft (None: by kind); `is_adaptive` lets each request's drafts be
+    shorter, or none, as that pays. A lookup needs `min_match` equal tokens.
+    `verification`: "same-draw" gives the very tokens that no speculation gives; "rejection" is
+    rejection sampling, which gives others of the same distribution (docs/speculation.md).
+    """
+
+    kind: SpeculationKind
+    max_draft_tokens: int | None = None
+    is_adaptive: bool = True
+    verification: Verification = "same-draw"
+    min_match: int = 2
+    references: tuple[str | tuple[int, ...], ...] = ()
+    max_cached_tokens: int = 1 << 16
+    draft_model: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        self._check_choice("kind", self.kind, KINDS)
+        self._check_choice("verification", self.verification, VERIFICATIONS)
+        if self.max_draft_tokens is not None:
+            self._check_count("max_draft_tokens", self.max_draft_tokens, MAX_DRAFT_TOKENS)
+        self._check_count("min_match", self.min_match, 32)
+        self._check_count("max_cached_tokens", self.max_cached_tokens, 1 << 24)
+        self._check_belongs("references", bool(self.references), "reference")
+        self._check_belongs("draft_model", self.draft_model is not None, "draft")
+
+    @property
+    def num_draft_tokens(self) -> int:
+        """The longest draft."""
+        if self.max_draft_tokens is None:
+            return _DEFAULT_DRAFT_TOKENS[self.kind]
+        return self.max_draft_tokens
+
+    def check_context(self, max_positions: int) -> None:
+        """Raises ConfigError for drafts that the context of a model cannot hold."""
+        if self.num_draft_tokens >= max_positions:
+            raise ConfigError(
+                "drafts are longer than the context of the model allows",
+                seen=f"max_draft_tokens {self.num_draft_tokens}, a context of {max_positions}",
+                remedy=f"Use at most {max_positions - 1}.",
+            )
+
+    def _check_choice(self, name: str, value: object, choices: tuple[str, ...]) -> None:
+        if value not in choices:
+            raise ConfigError(
+                f"unknown {name} of speculation",
+                seen=repr(value),
+                remedy=f"Use one of {', '.join(choices)}.",
+            )
+
+    def _check_count(self, name: str, value: object, largest: int) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
+            raise ConfigError(
+                f"{name} is out of range", seen=repr(value), remedy=f"Use 1 to {largest:,}."
+            )
+
+    def _check_belongs(self, name: str, is_given: bool, kind: SpeculationKind) -> None:
+        """An option of another kind would do nothing."""
+        if is_given and self.kind != kind:
+            raise ConfigError(
+                f"{name} belongs to speculation of kind {kind!r}",
+                seen=f"kind {self.kind!r}",
+                remedy=f"Leave {name} out, or use kind {kind!r}.",
+            )
+        if name == "references" and self.kind == kind and not is_given:
+            raise ConfigError(
+                "there is no reference to look tokens up in",
+                seen="no references",
+                remedy="Give references, texts or token ids.",
+            )

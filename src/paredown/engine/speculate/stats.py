@@ -1,0 +1,58 @@
+"""SpeculationStats: what guessing brought."""
+
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(kw_only=True)
+class SpeculationStats:
+    """Counts since the engine began. `num_proposed[k]` guesses stood at place k of a draft, and
+    `num_accepted[k]` of them came true; `num_tested` guesses stood behind no rejected one.
+    `num_steps` counts a request's steps that gave it tokens, with or without a guess, and
+    `num_tokens` those tokens. `failure` is what the proposer failed with; nothing is guessed after
+    that."""
+
+    num_steps: int = 0
+    num_tokens: int = 0
+    num_proposed: list[int] = field(default_factory=list)
+    num_accepted: list[int] = field(default_factory=list)
+    num_tested: int = 0
+    proposal_s: float = 0.0
+    failure: str | None = None
+
+    def add_tokens(self, num_tokens: int, *, num_requests: int) -> None:
+        """A step gave `num_requests` requests `num_tokens` tokens together."""
+        self.num_steps += num_requests
+        self.num_tokens += num_tokens
+
+    def observe(self, num_proposed: int, num_accepted: int) -> None:
+        """Of `num_proposed` guesses for a request the first `num_accepted` came true."""
+        self.num_tested += min(num_accepted + 1, num_proposed)
+        missing = num_proposed - len(self.num_proposed)
+        self.num_proposed += [0] * missing
+        self.num_accepted += [0] * missing
+        for k in range(num_proposed):
+            self.num_proposed[k] += 1
+            self.num_accepted[k] += k < num_accepted
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self) | {
+            "tokens_per_step": self.tokens_per_step,
+            "acceptance": self.acceptance,
+            "acceptance_rate": self.acceptance_rate,
+        }
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a step of a request gave on average; 1 without any guess."""
+        return self.num_tokens / self.num_steps if self.num_steps else 0.0
+
+    @property
+    def acceptance(self) -> float:
+        """The share of all guesses that came true."""
+        num_proposed = sum(self.num_proposed)
+        return sum(self.num_accepted) / num_proposed if num_proposed else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """The share of the tested guesses that came true: the alpha of Leviathan et al."""
+        return sum(self.num_accepted) / self.num_tested if self.num_tested else 0.0

@@ -1,0 +1,132 @@
+"""SuffixIndex: where the last tokens of a text have stood before, and what came next there.
+
+The hash chains of LZ77 (Ziv and Lempel, 1977) over tokens. Each run of `min_match` tokens keeps its
+latest `max_places` places; a search looks at those only and compares backwards from there. A token
+costs O(1) to add and a search O(max_places * max_match), however long the text is.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+MAX_MATCH = 32
+MAX_PLACES = 8
+
+
+class Place(NamedTuple):
+    """Token `position` of a sequence: the one after a run of tokens."""
+
+    sequence: int
+    position: int
+
+
+class Match(NamedTuple):
+    """The longest run that was found, and its places, the latest first."""
+
+    length: int
+    places: list[Place]
+
+
+class SuffixIndex:
+    """Sequences of tokens by number. They are held, not copied, and may grow at their ends."""
+
+    def __init__(
+        self, *, min_match: int, max_match: int = MAX_MATCH, max_places: int = MAX_PLACES
+    ) -> None:
+        assert 1 <= min_match <= max_match
+        assert max_places >= 1
+        self._min_match = min_match
+        self._max_match = max_match
+        self._max_places = max_places
+        self._places: dict[tuple[int, ...], list[Place]] = {}
+        self._sequences: dict[int, Sequence[int]] = {}
+        # Of each sequence: runs that end before this position are indexed.
+        self._num_indexed: dict[int, int] = {}
+
+    @property
+    def num_runs(self) -> int:
+        return len(self._places)
+
+    @property
+    def num_sequences(self) -> int:
+        return len(self._sequences)
+
+    def update(self, sequence: int, token_ids: Sequence[int]) -> None:
+        """Adds a sequence, or what it has grown by since. A run at its end counts once there is a
+        token after it."""
+        width = self._min_match
+        start = self._num_indexed.get(sequence, width)
+        self._sequences[sequence] = token_ids
+        for position in range(start, len(token_ids)):
+            run = tuple(token_ids[position - width : position])
+            places = self._places.setdefault(run, [])
+            places.append(Place(sequence, position))
+            if len(places) > self._max_places:
+                del places[0]
+        self._num_indexed[sequence] = max(start, len(token_ids))
+
+    def remove(self, sequence: int) -> None:
+        """Forgets a sequence, with all its places."""
+        token_ids = self._sequences.pop(sequence)
+        width = self._min_match
+        for position in range(width, self._num_indexed.pop(sequence)):
+            run = tuple(token_ids[position - width : position])
+            places = self._places.get(run)
+            if places is None:
+                continue
+            kept = [place for place in places if place.sequence != sequence]
+            if kept:
+                self._places[run] = kept
+            else:
+                del self._places[run]
+
+    def find(self, token_ids: Sequence[int]) -> Match | None:
+        """The longest suffix of `token_ids`, of `min_match` to `max_match` tokens, among the places
+        kept."""
+        width = self._min_match
+        if len(token_ids) < width:
+            return None
+        tail = list(token_ids[-self._max_match :])
+        best, found = 0, list[Place]()
+        for place in reversed(self._places.get(tuple(tail[-width:]), ())):
+            length = self._match_length(tail, place)
+            if length > best:
+                best, found = length, [place]
+            elif length == best:
+                found.append(place)
+        return Match(best, found) if found else None
+
+    def continue_from(self, match: Match, max_tokens: int, *, own: int | None) -> list[int]:
+        """What came next: at each step the token that most of the places agree on, of equally many
+        the latest; places that went another way are left behind.
+
+        A place in the sequence `own`, whose end is being guessed, goes on into the guess itself, as
+        an overlapping copy of LZ77 does: a loop is guessed for as long as one likes.
+        """
+        guess: list[int] = []
+        places = match.places
+        while len(guess) < max_tokens:
+            votes: dict[int, list[Place]] = {}
+            for place in places:
+                token_id = self._token_after(place, guess, own)
+                if token_id is not None:
+                    votes.setdefault(token_id, []).append(place)
+            if not votes:
+                break
+            token_id = max(votes, key=lambda one: len(votes[one]))
+            guess.append(token_id)
+            places = votes[token_id]
+        return guess
+
+    def _match_length(self, tail: list[int], place: Place) -> int:
+        token_ids, position = self._sequences[place.sequence], place.position
+        length, limit = self._min_match, min(len(tail), position)
+        while length < limit and tail[-1 - length] == token_ids[position - 1 - length]:
+            length += 1
+        return length
+
+    def _token_after(self, place: Place, guess: list[int], own: int | None) -> int | None:
+        token_ids = self._sequences[place.sequence]
+        index = place.position + len(guess)
+        if index < len(token_ids):
+            return token_ids[index]
+        return guess[index - len(token_ids)] if place.sequence == own else None

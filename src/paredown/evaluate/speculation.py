@@ -1,0 +1,103 @@
+"""What speculation gains: the same requests with and without it, in turn, in one process.
+
+Both engines run over the same weights, each with pages of its own. Figures are medians over rounds;
+`spread` is the distance between the quartiles over the median. That both gave the same tokens is
+checked in every round.
+"""
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from paredown.engine.engine import Engine, EngineTokenizer
+from paredown.engine.executor import Executor
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.speculate.speculator import Speculator
+from paredown.progress import OnCount
+
+# An answer that is known is not computed: each round is to do the same work.
+_CONFIG = ScheduleConfig(prefix_cache=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Requests that are submitted together. In `rounds` each round has prompts of its own, so that
+    no answer is seen twice."""
+
+    name: str
+    rounds: Sequence[Sequence[list[int]]]
+    params: SamplingParams
+
+
+@dataclass(kw_only=True)
+class SpeculationSpeed:
+    """Rates are generated tokens per second of wall time, prompts included, a value per round."""
+
+    name: str
+    without: list[float] = field(default_factory=list)
+    speculating: list[float] = field(default_factory=list)
+    num_different: int = 0
+    tokens_per_step: float = 0.0
+    acceptance: float = 0.0
+    acceptance_rate: float = 0.0
+    num_proposed: list[int] = field(default_factory=list)
+    num_accepted: list[int] = field(default_factory=list)
+
+    @property
+    def gains(self) -> list[float]:
+        """How many times faster, round by round."""
+        return [b / a for a, b in zip(self.without, self.speculating, strict=True)]
+
+    @property
+    def gain(self) -> float:
+        return statistics.median(self.gains)
+
+    @property
+    def spread(self) -> float:
+        if len(self.gains) < 2:
+            return 0.0
+        low, _, high = statistics.quantiles(self.gains, n=4, method="inclusive")
+        return (high - low) / self.gain
+
+
+def compare_speculation(
+    executors: tuple[Executor, Executor],
+    tokenizer: EngineTokenizer,
+    speculator: Speculator,
+    workload: Workload,
+    on_progress: OnCount | None = None,
+) -> SpeculationSpeed:
+    """`executors` without and with speculation, of the same weights. Round 0 does not count."""
+    plain = Engine(executors[0], tokenizer, _CONFIG)
+    guessing = Engine(executors[1], tokenizer, _CONFIG, speculator)
+    speed = SpeculationSpeed(name=workload.name)
+    for number, prompts in enumerate(workload.rounds):
+        expected, without = _answer(plain, prompts, workload.params)
+        found, speculating = _answer(guessing, prompts, workload.params)
+        if number:
+            speed.without.append(without)
+            speed.speculating.append(speculating)
+            speed.num_different += found != expected
+        if on_progress is not None:
+            on_progress(number + 1, len(workload.rounds))
+    stats = speculator.stats
+    assert stats.failure is None, stats.failure
+    speed.tokens_per_step, speed.acceptance = stats.tokens_per_step, stats.acceptance
+    speed.acceptance_rate = stats.acceptance_rate
+    speed.num_proposed, speed.num_accepted = stats.num_proposed, stats.num_accepted
+    return speed
+
+
+def _answer(
+    engine: Engine, prompts: Sequence[list[int]], params: SamplingParams
+) -> tuple[list[list[int]], float]:
+    """The generated tokens, and how many per second."""
+    start_s = time.perf_counter()
+    requests = [engine.submit(prompt, params) for prompt in prompts]
+    while engine.has_work:
+        engine.step()
+    seconds = time.perf_counter() - start_s
+    answers = [request.token_ids[request.num_prompt_tokens :] for request in requests]
+    return answers, sum(map(len, answers)) / seconds

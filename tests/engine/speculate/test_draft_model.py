@@ -1,0 +1,188 @@
+"""The draft model beside the target: pages, acceptance, what it computes again."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paredown.engine.request import Request
+from paredown.engine.sampling.sampler import RowSampler, make_state
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.speculate.draft_model import MAX_PREFILL_TOKENS, DraftModelProposer
+from paredown.engine.speculate.proposer import Ask
+from paredown.kernels.native_sampler import sampler_with_threads
+from paredown.spec.kv import PAGE_SIZE
+from toy_executor import ToyExecutor, reference_logits, toy_spec
+
+VOCAB_SIZE = 512
+
+
+def make_proposer(*, num_pages=64, max_positions=256, vocab_size=VOCAB_SIZE, **options):
+    spec = toy_spec(vocab_size=VOCAB_SIZE, max_positions=max_positions)
+    executor = ToyExecutor(num_pages=num_pages, spec=spec)
+    return DraftModelProposer(executor, vocab_size=vocab_size, **options)
+
+
+def make_request(token_ids, request_id=0, **params):
+    return Request(
+        id=request_id,
+        params=SamplingParams(**{"temperature": 0, **params}),
+        num_prompt_tokens=len(token_ids),
+        token_ids=token_ids,
+        max_total_tokens=10_000,
+        seed=request_id,
+    )
+
+
+def state_of(request, vocab_size=VOCAB_SIZE):
+    return make_state(
+        request.params,
+        seed=request.seed,
+        vocab_size=vocab_size,
+        prompt_token_ids=request.token_ids,
+    )
+
+
+def asking(request, max_tokens, vocab_size=VOCAB_SIZE):
+    return Ask(request, max_tokens, state_of(request, vocab_size))
+
+
+def plain_draft(request, max_tokens):
+    """Each token from the whole sequence computed anew."""
+    sampler, state = RowSampler(sampler_with_threads(1)), state_of(request)
+    token_ids = list(request.token_ids)
+    for _ in range(max_tokens):
+        logits = reference_logits(token_ids, VOCAB_SIZE)
+        token_ids.append(sampler.sample(logits[None], [state])[0].token_id)
+    return token_ids[len(request.token_ids) :]
+
+
+ROUNDS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 6), st.integers(1, 511)), max_size=8)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(st.integers(1, 511), min_size=1, max_size=40), ROUNDS), max_size=4),
+    st.sampled_from([0.0, 0.9]),
+    st.integers(2, 20),
+)
+def test_drafts_are_those_of_the_model_whatever_came_true(work, temperature, num_pages):
+    """Some tokens of a draft come true, then another follows, or the draft's own by chance."""
+    proposer = make_proposer(num_pages=num_pages)
+    requests = [
+        make_request(list(prompt), i, temperature=temperature) for i, (prompt, _) in enumerate(work)
+    ]
+    for number in range(8):
+        asked = [i for i, (_, rounds) in enumerate(work) if number < len(rounds)]
+        asks = [asking(requests[i], work[i][1][number][0]) for i in asked]
+        drafts = proposer.propose(asks)
+        proposer.check_integrity()
+        for i, ask, draft in zip(asked, asks, drafts, strict=True):
+            assert draft.token_ids in ([], plain_draft(ask.request, ask.max_tokens))
+            _, num_true, other = work[i][1][number]
+            ask.request.token_ids += [*draft.token_ids[:num_true], other]
+            if num_true % 2 and len(draft.token_ids) > num_true:
+                ask.request.token_ids[-1] = draft.token_ids[num_true]
+    for request in requests:
+        proposer.forget(request)
+        proposer.forget(request)
+    assert proposer._pool.num_free == num_pages
+
+
+def test_what_came_true_is_not_computed_again():
+    proposer, request = make_proposer(), make_request([5, 6, 7])
+    computed = []
+    step = proposer.executor.step
+
+    def count(slices):
+        computed.append([(one.start, len(one.token_ids)) for one in slices])
+        return step(slices)
+
+    proposer.executor.step = count
+    draft = proposer.propose([asking(request, 3)])[0].token_ids
+    assert computed == [[(0, 2)], [(2, 1)], [(3, 1)], [(4, 1)]]
+    computed.clear()
+    request.token_ids += [*draft, 9]
+    proposer.propose([asking(request, 1)])
+    # Its own last guess and the token after it.
+    assert computed == [[(5, 1)], [(6, 1)]]
+    computed.clear()
+    request.token_ids += [8]
+    proposer.propose([asking(request, 1)])
+    assert computed == [[(7, 1)]]
+
+
+def test_a_long_prompt_is_computed_in_pieces_and_waits_for_its_draft():
+    proposer = make_proposer(num_pages=200, max_positions=4000)
+    request = make_request([1 + i % 511 for i in range(MAX_PREFILL_TOKENS + 100)])
+    assert proposer.propose([asking(request, 2)])[0].token_ids == []
+    assert proposer.propose([asking(request, 2)])[0].token_ids == plain_draft(request, 2)
+
+
+def test_a_request_beyond_the_draft_models_context_gets_no_draft():
+    proposer = make_proposer(max_positions=10)
+    assert len(proposer.propose([asking(make_request([1] * 8), 5)])[0].token_ids) == 3
+    assert len(proposer.propose([asking(make_request([1] * 10, 1), 5)])[0].token_ids) == 1
+    assert proposer.propose([asking(make_request([1] * 11, 2), 5)])[0].token_ids == []
+
+
+def test_requests_that_are_not_asked_about_give_up_their_pages():
+    proposer = make_proposer(num_pages=2)
+    first, second = make_request([1] * PAGE_SIZE * 2), make_request([2] * PAGE_SIZE, 1)
+    assert proposer.propose([asking(first, 1)])[0].token_ids
+    both = proposer.propose([asking(first, 1), asking(second, 1)])
+    assert [len(draft.token_ids) for draft in both] == [1, 0]
+    assert proposer.propose([asking(second, 1)])[0].token_ids
+    proposer.check_integrity()
+
+
+def test_paddings_of_the_vocabulary_may_differ():
+    narrow = make_proposer(vocab_size=300, keeps_probs=True)
+    draft = narrow.propose([asking(make_request([1, 2], temperature=1.0), 4, 300)])[0]
+    assert max(draft.token_ids) < 300
+    assert {len(probs_V) for probs_V in draft.probs_KV} == {300}
+    wide = make_proposer(vocab_size=600, keeps_probs=True)
+    draft = wide.propose([asking(make_request([1, 2], temperature=1.0), 4, 600)])[0]
+    assert {len(probs_V) for probs_V in draft.probs_KV} == {600}
+    assert all(probs_V[512:].sum() == 0 for probs_V in draft.probs_KV)
+    assert wide.propose([asking(make_request([1, 550], 1), 4, 600)])[0].token_ids == []
+    wide.check_integrity()
+
+
+def test_the_state_of_the_sampling_is_left_as_it_was():
+    proposer = make_proposer()
+    request = make_request([1, 2], temperature=0.9, repetition_penalty=1.5)
+    ask = asking(request, 4)
+    assert len(proposer.propose([ask])[0].token_ids) == 4
+    assert ask.state.num_tokens == 2
+    proposer.executor.failing_steps = frozenset({proposer.executor.num_steps + 2})
+    with pytest.raises(RuntimeError, match="injected"):
+        proposer.propose([ask])
+    assert ask.state.num_tokens == 2
+
+
+def test_a_draft_ends_where_the_settings_allow_nothing():
+    """Only one token is allowed, and that is forbidden after itself."""
+    proposer = make_proposer(keeps_probs=True)
+    request = make_request([1, 2], allowed_token_ids=(5,), bad_words=((5, 5),))
+    draft = proposer.propose([asking(request, 4)])[0]
+    assert draft.token_ids == [5]
+    assert len(draft.probs_KV) == 1
+
+
+def test_logits_that_are_no_numbers_are_an_error():
+    proposer = make_proposer()
+    proposer.executor.step = lambda slices: np.full((1, VOCAB_SIZE), np.nan, np.float32)
+    with pytest.raises(ArithmeticError, match="not finite"):
+        proposer.propose([asking(make_request([1]), 4)])
+
+
+def test_the_distributions_are_those_the_tokens_were_drawn_from():
+    proposer = make_proposer(keeps_probs=True)
+    request = make_request([1, 2], temperature=0.5, top_k=3)
+    draft = proposer.propose([asking(request, 4)])[0]
+    assert len(draft.probs_KV) == 4
+    for probs_V, token in zip(draft.probs_KV, draft.token_ids, strict=True):
+        assert probs_V.sum() == pytest.approx(1)
+        assert np.count_nonzero(probs_V) == 3
+        assert probs_V[token] > 0
