@@ -53,9 +53,11 @@ def test_several_answers_to_a_prompt_are_those_of_generate(llm: LLM) -> None:
 def test_leaving_the_loop_cancels(llm: LLM) -> None:
     async def ask() -> None:
         async with AsyncLLM(llm) as served:
-            async for _ in served.stream("It was", LONG):
+            async for piece in served.stream("It was", LONG):
+                request = piece.request
                 break
             await until_idle(llm)
+            assert request.finish_reason == "cancelled"
 
     asyncio.run(ask())
     assert llm.generate("It was", SHORT)[0].finish_reason == "length"
@@ -65,14 +67,16 @@ def test_cancelling_the_task_cancels_its_request_alone(llm: LLM) -> None:
     async def ask() -> str:
         async with AsyncLLM(llm) as served:
             doomed = asyncio.create_task(text_of(served, "It was", LONG))
-            other = asyncio.create_task(text_of(served, PROMPTS[0]))
-            while not llm.engine.num_unfinished:
+            while not llm.engine.scheduler.running:
                 await asyncio.sleep(0.001)
+            (request,) = llm.engine.scheduler.running
+            other = asyncio.create_task(text_of(served, PROMPTS[0]))
             doomed.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await doomed
             answer = await other
             await until_idle(llm)
+            assert request.finish_reason == "cancelled"
             return answer
 
     assert asyncio.run(ask()) == llm.generate(PROMPTS[0], SHORT)[0].text
