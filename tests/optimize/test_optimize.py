@@ -233,7 +233,7 @@ def test_the_exit_code_tells_that_nothing_was_written(
     assert "none was written" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("columns", [80, 104])
 def test_the_table_fits_the_terminal(
     model: Path,
     text: Path,
@@ -245,7 +245,8 @@ def test_the_table_fits_the_terminal(
     monkeypatch.setenv("COLUMNS", str(columns))
     arguments = [str(model), "-o", str(tmp_path / "out"), "--text", str(text), "--tokens", "200"]
     arguments += ["--rounds", "1", "--threads", "1", "--no-report", "--max-quality-loss", "50%"]
-    assert run_verb(optimize_verb, *arguments, "--formats", "int8,int4-g32-asym,int4-g128") == 0
+    names = "int8,int4-g32-asym,int4-g128,gptq-int4-g32-head-int8"
+    assert run_verb(optimize_verb, *arguments, "--formats", names) == 0
     out = capsys.readouterr().out
     assert "…" not in out
     assert "skipped int4-g128" in out

@@ -16,11 +16,13 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.tokenizer import Tokenizer
 
 
-def add_calibration_arguments(parser: argparse.ArgumentParser) -> None:
+def add_calibration_arguments(
+    parser: argparse.ArgumentParser, num_samples: int = DEFAULT_SAMPLES
+) -> None:
     group = parser.add_argument_group("calibration (recipes that look at a text)")
     group.add_argument("--calibration-text", type=Path, help="UTF-8 text (also .xz)")
     group.add_argument(
-        "--samples", type=int, default=DEFAULT_SAMPLES, help=f"windows (default {DEFAULT_SAMPLES})"
+        "--samples", type=int, default=num_samples, help=f"windows (default {num_samples})"
     )
     group.add_argument(
         "--calibration-tokens",

@@ -17,6 +17,7 @@ from paredown.models.resolve import resolve_model
 from paredown.optimize.choose import parse_quality_loss, quality_loss
 from paredown.optimize.optimize import (
     DEFAULT_ROUNDS,
+    DEFAULT_SAMPLES,
     DEFAULT_TOKENS,
     OptimizeConfig,
     OptimizeResult,
@@ -33,7 +34,7 @@ EXAMPLES = """examples:
 # Exit code when all candidates lose too much, so that nothing was written.
 NOTHING_CHOSEN = 1
 # Below this many columns the table leaves out what the report and --json have anyway.
-_WIDE_COLUMNS = 96
+_WIDE_COLUMNS = 104
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=DEFAULT_ROUNDS, help="of timing (default %(default)s)"
     )
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
-    add_calibration_arguments(parser)
+    add_calibration_arguments(parser, DEFAULT_SAMPLES)
     reports = parser.add_mutually_exclusive_group()
     reports.add_argument(
         "--report", type=Path, help="folder for the report (default: -o + -report)"
@@ -102,8 +103,8 @@ def _print(result: OptimizeResult) -> None:
     console = Console()
     wide = console.width >= _WIDE_COLUMNS
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    headings = ["format", "MB", "bits", "ppl", "loss", "KL", "top-1", "decode/s", "MBU"]
-    for heading in headings + (["prefill/s", "MFU"] if wide else []) + ["front"]:
+    headings = ["format", "MB", "ppl", "loss", "KL", "top-1", "decode/s", "MBU"]
+    for heading in headings + (["bits", "prefill/s", "MFU"] if wide else []) + ["front"]:
         table.add_column(heading, justify="left" if heading == "format" else "right", no_wrap=True)
     for one in [result.reference, *result.candidates]:
         chosen = one.name == result.chosen
@@ -132,7 +133,6 @@ def _row(one: Measurement, result: OptimizeResult, wide: bool) -> list[str]:
     cells = [
         one.name,
         f"{one.file_bytes / MEGA:.2f}",
-        f"{one.bits_per_weight:.2f}",
         f"{one.perplexity:.3f}",
         "" if is_reference else f"{loss:+.2%}",
         "" if one.kl_divergence is None else f"{one.kl_divergence:.5f}",
@@ -141,7 +141,11 @@ def _row(one: Measurement, result: OptimizeResult, wide: bool) -> list[str]:
         f"{one.mbu:.0%}",
     ]
     if wide:
-        cells += [f"{one.prefill_tokens_per_s:,.0f}", f"{one.mfu:.0%}"]
+        cells += [
+            f"{one.bits_per_weight:.2f}",
+            f"{one.prefill_tokens_per_s:,.0f}",
+            f"{one.mfu:.0%}",
+        ]
     mark = "chosen" if one.name == result.chosen else "yes" if one.on_front else ""
     return [*cells, mark]
 

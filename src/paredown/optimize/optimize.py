@@ -4,7 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
@@ -35,6 +35,9 @@ from paredown.spec.machine import Machine
 
 DEFAULT_TOKENS = 16384
 DEFAULT_ROUNDS = 11
+# Of the windows that a single compression calibrates on, a quarter: a search makes several.
+DEFAULT_SAMPLES = 32
+_CALIBRATION = CalibrationConfig(num_samples=DEFAULT_SAMPLES)
 # Of the time that a search takes, what finding widths for mixed recipes takes.
 _MIXED_SHARE = 0.3
 
@@ -52,7 +55,7 @@ class OptimizeConfig:
     text: Path | None = None
     num_rounds: int = DEFAULT_ROUNDS
     num_threads: int | None = None
-    calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
+    calibration: CalibrationConfig = _CALIBRATION
 
 
 @dataclass(frozen=True, kw_only=True)

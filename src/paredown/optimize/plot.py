@@ -90,7 +90,7 @@ def draw_front(
     candidates = [one for one in candidates if math.isfinite(_loss_percent(one, reference))]
     theme = DARK if dark else LIGHT
     figure = load_matplotlib("matplotlib.figure").Figure(
-        figsize=(11, 4.9), dpi=_DPI, facecolor=theme.paper, layout="constrained"
+        figsize=(11, 5.4), dpi=_DPI, facecolor=theme.paper, layout="constrained"
     )
     canvas = load_matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
     losses = [_loss_percent(one, reference) for one in candidates]
@@ -251,7 +251,7 @@ def _legend(figure: Any, theme: Theme) -> None:
     figure.legend(
         handles=[*handles, front, dashed],
         loc="outside upper center",
-        ncols=len(handles) + 2,
+        ncols=(len(handles) + 3) // 2,
         frameon=False,
         fontsize=_FONT,
         labelcolor=theme.ink,

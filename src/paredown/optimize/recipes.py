@@ -19,6 +19,8 @@ DEFAULT_FORMATS = (
     "int4-g128",
     "int3-g32-asym",
 )
+# Tried with the output layer in HEAD_FORMAT too, where that is a large part of the weights read.
+WITH_HEAD = ("int8", "w8a8", "int6-g128", "int4-g32", "int4-g128", "gptq-int4-g128")
 # Methods, each where it wins most over round to nearest. Not among them: AQLM, which takes minutes
 # even for small models, and LLM.int8(), whose mixed product the native core does not have.
 METHODS = (
@@ -57,14 +59,12 @@ class Search:
 
 
 def default_search(spec: ModelSpec) -> Search:
-    """Every default format, the methods, and the symmetric integers with a quantized
-    output layer where that layer is a large part of what a decode step reads."""
+    """Every default format, the methods, and some of them with a quantized output layer where that
+    layer is a large part of what a decode step reads."""
     share = head_share(spec)
     recipes: tuple[str, ...] = DEFAULT_FORMATS + METHODS
     if share >= MIN_HEAD_SHARE:
-        formats = ((name, FORMATS[name]) for name in DEFAULT_FORMATS)
-        names = (name for name, spec in formats if spec.is_integer and spec.symmetric)
-        recipes += tuple(f"{name}{HEAD_MARK}{HEAD_FORMAT}" for name in names)
+        recipes += tuple(f"{name}{HEAD_MARK}{HEAD_FORMAT}" for name in WITH_HEAD)
     return Search(recipes=recipes, head_share=share)
 
 

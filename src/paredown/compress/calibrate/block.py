@@ -11,8 +11,9 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Layer, Tap, load_layer, position_inputs
 from paredown.spec.model import ModelSpec
 
-# A batch's attention scores, the largest thing in a layer of long windows, take at most this.
-_SCORES_BYTES = 64 << 20
+# A batch's attention scores would take this much if they were kept, the largest thing in a layer of
+# long windows. Tensors of 32 MB and more are new pages from the system each time.
+_SCORES_BYTES = 24 << 20
 
 
 class _StopForwardError(Exception):
@@ -65,9 +66,11 @@ def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> L
     """Layer `index` of the source in float32; nothing else of the model is read."""
     spec = source.spec
     table, mask = position_inputs(spec, activations.num_tokens)
+    layer = load_layer(source, index)
+    layer.is_fused = True
     return LayerBlock(
         spec=spec,
-        layer=load_layer(source, index),
+        layer=layer,
         table=table,
         mask=mask,
         activations=activations,
