@@ -126,7 +126,7 @@ def test_a_lone_label_stands_to_the_right() -> None:
 def test_the_picture_is_drawn(dark: bool, chosen: str | None) -> None:
     png = draw_front(candidates(), reference(), chosen, 0.01, dark=dark)
     pixels = imread(io.BytesIO(png))
-    assert pixels.shape[:2] == (784, 1760)
+    assert pixels.shape[:2] == (864, 1760)
     corner = pixels[2, 2, :3].mean()
     assert corner < 0.2 if dark else corner > 0.9
     assert pixels[:, :, :3].std() > 0.02
