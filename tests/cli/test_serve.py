@@ -21,12 +21,17 @@ COMMAND = [sys.executable, "-m", "paredown.cli.main", "serve", "--port", "0", "-
 
 @contextmanager
 def serving(*words):
-    process = subprocess.Popen(
-        [*COMMAND, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    """What ignores hang-ups, as under nohup, starts what ignores them too: not this server."""
+    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(
+            [*COMMAND, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGHUP, ours)
     try:
         yield process, json.loads(process.stdout.readline())
     finally:
