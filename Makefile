@@ -34,8 +34,6 @@ test: .venv/test.stamp
 		-DPAREDOWN_SANITIZE=address,undefined -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
 	$(BIN)/cmake --build build/sanitize --parallel 2 >/dev/null
 	build/sanitize/core_check
-	$(BIN)/cmake $(CHECK) -B build/check >/dev/null
-	$(BIN)/cmake --build build/check --parallel 2 >/dev/null
 	build/check/core_check
 	$(BIN)/python -m pytest
 
@@ -61,7 +59,8 @@ cross-check: .venv/test.stamp
 	touch $@
 
 .venv/test.stamp: .venv/bin/python $(SOURCES)
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable '.[dev]' --config-settings=build-dir=build/check \
+		--config-settings=cmake.define.PAREDOWN_CHECK=ON
 	touch $@
 
 .venv/bench.stamp: .venv/bin/python $(SOURCES) benchmarks/install/llama_cpp.sh
