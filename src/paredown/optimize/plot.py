@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from paredown.errors import UnsupportedError
 from paredown.evaluate.measurement import Measurement
 from paredown.optimize.choose import quality_loss
@@ -109,7 +111,7 @@ def draw_front(
         stairs.append(_draw_staircase(panel, axis, losses, theme))
         for one, x, loss in zip(candidates, axis.values, losses, strict=True):
             _draw_point(panel, one, (x, loss), one.name == chosen, theme)
-    panels[0].set_ylabel("perplexity above the original, %", color=theme.ink, fontsize=_FONT + 1)
+    panels[0].set_ylabel("perplexity above the original, % (root scale)", color=theme.ink, fontsize=_FONT + 1)
     _legend(figure, theme)
     canvas.draw()
     for panel, axis, lines in zip(panels, axes, stairs, strict=True):
@@ -165,11 +167,31 @@ def _style(panel: Any, axis: _Axis, theme: Theme) -> None:
 
 
 def _limits(panel: Any, values: Sequence[float], losses: Sequence[float], allowed: float) -> None:
-    """Room for labels on every side; both axes are linear, x starts at zero."""
+    """Room for labels on every side; x is linear from zero, y goes by the square root: the points
+    that one chooses from are those near zero."""
     panel.set_xlim(0, max(values, default=1.0) * 1.18)
-    low, high = min([0.0, *losses]), max([allowed * 1.2, *losses])
-    margin = 0.12 * max(high - low, _LEAST_PERCENT)
-    panel.set_ylim(low - margin, high + margin)
+    panel.set_yscale("function", functions=(_signed_root, _signed_square))
+    ends = [0.0, allowed * 1.2, *losses]
+    low, high = _signed_root([min(ends), max(*ends, _LEAST_PERCENT)])
+    margin = 0.12 * (high - low)
+    bottom, top = _signed_square([low - margin, high + margin])
+    panel.set_ylim(bottom, top)
+    steps = [digit * 10.0**power for power in range(-2, 6) for digit in (1, 2, 5)]
+    ticks = [sign * step for sign in (-1, 1) for step in steps if bottom <= sign * step <= top]
+    apart = 0.06 * (high - low + 2 * margin)
+    kept = [0.0]
+    for tick in sorted(ticks, key=abs):
+        if all(abs(_signed_root(tick) - _signed_root(other)) > apart for other in kept):
+            kept.append(tick)
+    panel.set_yticks(kept, [f"{tick:g}" for tick in kept])
+
+
+def _signed_root(values: Any) -> Any:
+    return np.sign(values) * np.sqrt(np.abs(values))
+
+
+def _signed_square(values: Any) -> Any:
+    return np.sign(values) * np.square(values)
 
 
 def _draw_allowed(panel: Any, allowed: float, theme: Theme) -> None:
