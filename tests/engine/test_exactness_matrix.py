@@ -1,0 +1,171 @@
+"""Promise 1, Exact, as one matrix: tokens and log-probabilities of the default model have the same
+bits however a request is run.
+
+Each axis alone, all pairs of axes, and a walk at random through the whole of it. docs/exactness.md
+says what lies on the axes; what is below the engine has tests of its own, named there.
+"""
+
+from collections.abc import Hashable
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from exactness_matrix import (
+    AXES,
+    BASE,
+    DRAWS,
+    EXCLUDED,
+    PROMPTS,
+    QUESTION,
+    RUNNING,
+    Matrix,
+    Outcome,
+    Point,
+)
+from pairwise import pairwise
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.native.native_executor import NativeExecutor
+
+ALONE = BASE
+TOGETHER = {**BASE, "batch": 9, "step": 64}
+PAIRS = pairwise(AXES, EXCLUDED)
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+    return Matrix(tmp_path_factory.mktemp("models"))
+
+
+def named(point: Point) -> str:
+    """What differs from the base."""
+    changes = [f"{name} {value}" for name, value in point.items() if value != BASE[name]]
+    return ", ".join(changes) or "base"
+
+
+def check(matrix: Matrix, point: Point) -> Outcome:
+    work = matrix.work(point)
+    outcome = matrix.run(point, work)
+    expected = matrix.expected(point, work)
+    for answers in outcome.answers:
+        assert answers == expected
+    assert_it_happened(point, outcome)
+    return outcome
+
+
+def assert_it_happened(point: Point, outcome: Outcome) -> None:
+    """That the engine did run as the point says, where the others let it."""
+    is_large = point["step"] >= 64
+    if point["batch"] > 1 and is_large and point["preemption"] != "pages":
+        assert outcome.most_running > 1
+    if point == {**TOGETHER, "batch": 33}:
+        assert outcome.most_running == 33
+    if point["preemption"] == "random" or (
+        point["preemption"] == "pages" and point["batch"] >= 9 and is_large
+    ):
+        assert outcome.num_preemptions > 0
+    if point["prefix"] == "off" and point["preemption"] == "none":
+        assert outcome.num_cached_tokens == 0
+    # What scores its prompt computes all of it.
+    if point["prefix"] == "warm" and point["preemption"] == "none" and point["draw"] != "scored":
+        assert outcome.num_cached_tokens > 0
+    if point["speculation"] != "off" and point["drafts"] == "fixed" and is_large:
+        assert outcome.speculation is not None
+        assert sum(outcome.speculation.num_proposed) > 0
+
+
+def one_axis(base: Point) -> list[Point]:
+    return [
+        {**base, name: value}
+        for name, values in RUNNING.items()
+        for value in values
+        if value != base[name]
+    ]
+
+
+@pytest.mark.parametrize("point", [ALONE, *one_axis(ALONE)], ids=named)
+def test_one_axis_changes_no_bit(matrix: Matrix, point: Point) -> None:
+    check(matrix, point)
+
+
+@pytest.mark.parametrize("point", [TOGETHER, *one_axis(TOGETHER)], ids=named)
+def test_one_axis_changes_no_bit_in_a_batch(matrix: Matrix, point: Point) -> None:
+    outcome = check(matrix, point)
+    if point["speculation"] != "off":
+        stats = outcome.speculation
+        assert 0 < sum(stats.num_accepted) < sum(stats.num_proposed), "hits and misses"
+
+
+@pytest.mark.parametrize("point", PAIRS, ids=named)
+def test_no_pair_of_axes_changes_a_bit(matrix: Matrix, point: Point) -> None:
+    check(matrix, point)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_nothing_in_the_whole_matrix_changes_a_bit(matrix: Matrix, data: st.DataObject) -> None:
+    """Any value of each axis, those between the listed ones too, and neighbours who are asked for
+    something else."""
+    drawn = {name: data.draw(st.sampled_from(values), label=name) for name, values in AXES.items()}
+    point = drawn | {
+        "batch": data.draw(st.integers(1, 33), label="batch"),
+        "step": data.draw(st.sampled_from((1, 4096)) | st.integers(2, 200), label="step"),
+    }
+    draws = [one for one in DRAWS if one not in forbidden_draws(point)]
+    requests = st.tuples(st.integers(0, len(PROMPTS) - 1), st.sampled_from(draws))
+    num_requests = data.draw(st.integers(1, 12), label="requests")
+    work = data.draw(st.lists(requests, min_size=num_requests, max_size=num_requests))
+    outcome = matrix.run(point, work, seed=data.draw(st.integers(0, 99), label="seed"))
+    expected = matrix.expected(point, work)
+    for answers in outcome.answers:
+        assert answers == expected
+
+
+def forbidden_draws(point: Point) -> set[Hashable]:
+    speculation = ("speculation", point["speculation"])
+    return {value for pair in EXCLUDED if speculation in pair for _, value in pair - {speculation}}
+
+
+class ChangedExecutor:
+    """Moves one logit by its last bit in every step of several sequences."""
+
+    def __init__(self, executor: NativeExecutor) -> None:
+        self._executor = executor
+        self.spec, self.num_pages = executor.spec, executor.num_pages
+        self.sampler, self.copy_pages = executor.sampler, executor.copy_pages
+
+    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        logits = self._executor.step(slices)
+        if len(slices) > 1 and len(logits):
+            best = logits[0].argmax()
+            logits[0, best] = np.nextafter(logits[0, best], np.float32(np.inf))
+        return logits
+
+
+def test_a_single_changed_bit_is_found(matrix: Matrix) -> None:
+    executor = ChangedExecutor(matrix.executor(TOGETHER))
+    work = matrix.work(TOGETHER)
+    (answers,) = matrix.run(TOGETHER, work, executor).answers
+    expected = matrix.expected(TOGETHER, work)
+    assert [one[0] for one in answers] == [one[0] for one in expected], "the tokens are the same"
+    assert answers != expected
+
+
+def test_each_question_has_an_answer_of_its_own(matrix: Matrix) -> None:
+    questions = pairwise(QUESTION)
+    answers = [matrix.answer({**BASE, **one}, 0, one["draw"]) for one in questions]
+    for one, other in combinations(answers, 2):
+        assert one != other
+
+
+def test_the_pairs_are_all_there_and_few() -> None:
+    seen = {frozenset(pair) for point in PAIRS for pair in combinations(point.items(), 2)}
+    for (a, xs), (b, ys) in combinations(AXES.items(), 2):
+        for x in xs:
+            for y in ys:
+                pair = frozenset({(a, x), (b, y)})
+                assert (pair in seen) != (pair in EXCLUDED)
+    assert len(PAIRS) < 60
