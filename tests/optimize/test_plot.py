@@ -15,11 +15,12 @@ from matplotlib.image import imread
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import UnsupportedError
 from paredown.evaluate.measurement import Measurement
+from paredown.evaluate.picture import require_matplotlib
 from paredown.optimize.candidates import Skipped
 from paredown.optimize.front import mark_front
 from paredown.optimize.labels import Box, around, place_labels
 from paredown.optimize.optimize import OptimizeResult, write_report
-from paredown.optimize.plot import draw_front, require_matplotlib
+from paredown.optimize.plot import draw_front
 from paredown.optimize.recipes import DEFAULT_FORMATS
 from paredown.spec.machine import Machine
 
@@ -172,7 +173,7 @@ def test_a_report_without_a_choice_says_so(tmp_path: Path) -> None:
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UnsupportedError, match=r"paredown\[compress\]"):
-        require_matplotlib()
+        require_matplotlib("give --no-report")
 
 
 @pytest.mark.parametrize("perplexity", [math.inf, math.nan])

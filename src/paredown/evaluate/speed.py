@@ -138,11 +138,17 @@ def speed_pages(spec: ModelSpec) -> int:
 
 
 def prefill_flops(spec: ModelSpec, num_tokens: int) -> float:
-    """Multiplications and additions of a prefill from position 0 with one row of logits: 2 per
-    weight and token, and 4 per head, dimension and pair of positions for scores and values."""
+    """Multiplications and additions of a prefill from position 0 with one row of logits."""
+    return slice_flops(spec, start=0, num_tokens=num_tokens, num_logits=1)
+
+
+def slice_flops(spec: ModelSpec, *, start: int, num_tokens: int, num_logits: int) -> float:
+    """Multiplications and additions of `num_tokens` tokens of a sequence from position `start` on:
+    2 per weight and token, and 4 per head, dimension and pair of positions for scores and values.
+    A sliding window is not taken off."""
     linear = 2 * spec.num_linear_parameters() * num_tokens
-    output = 2 * spec.vocab_size * spec.hidden_size
-    pairs = num_tokens * (num_tokens + 1) // 2
+    output = 2 * spec.vocab_size * spec.hidden_size * num_logits
+    pairs = num_tokens * start + num_tokens * (num_tokens + 1) // 2
     attention = 4 * spec.num_layers * spec.num_heads * spec.head_dim * pairs
     return linear + output + attention
 

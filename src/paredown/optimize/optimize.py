@@ -15,6 +15,7 @@ from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.measurement import Measurement
+from paredown.evaluate.picture import require_matplotlib
 from paredown.evaluate.quality import num_pages_for
 from paredown.evaluate.speed import speed_pages
 from paredown.evaluate.text import EvalText, choose_text, sampling_pages
@@ -27,7 +28,7 @@ from paredown.optimize.candidates import Candidates, Plan, Skipped, measure_cand
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
 from paredown.optimize.front import mark_front
 from paredown.optimize.mixed_recipes import is_mixed, mixed_recipes
-from paredown.optimize.plot import draw_front, require_matplotlib
+from paredown.optimize.plot import draw_front
 from paredown.optimize.recipes import default_search
 from paredown.optimize.report import render_report
 from paredown.progress import OnProgress
@@ -109,7 +110,7 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
     appears whole or not at all."""
     _check(config)
     if config.report is not None:
-        require_matplotlib()
+        require_matplotlib("give --no-report")
     source = Checkpoint.open(folder)
     on_progress("measuring this machine", 0.0)
     machine = measure_machine(config.num_threads)

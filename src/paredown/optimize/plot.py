@@ -1,6 +1,5 @@
 """The picture of the Pareto front: quality lost against file size and against decode speed."""
 
-import importlib
 import io
 import itertools
 import math
@@ -10,20 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from paredown.errors import UnsupportedError
 from paredown.evaluate.measurement import Measurement
+from paredown.evaluate.picture import (
+    BLUE,
+    DARK,
+    GREEN,
+    LIGHT,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    Theme,
+    load_matplotlib,
+)
 from paredown.optimize.choose import quality_loss
 from paredown.optimize.labels import Box, around, place_labels
 from paredown.units import MEGA
 
-# Okabe and Ito's palette (2008), which stays apart for the colour-blind; shapes repeat it.
+# Shapes repeat what the colours say.
 _FAMILIES = {
-    "float": ("#0072B2", "s"),
-    "fp8": ("#56B4E9", "D"),
-    "int8": ("#D55E00", "^"),
-    "int5, int6, int7": ("#E69F00", "v"),
-    "int4": ("#009E73", "o"),
-    "int1, int2, int3": ("#CC79A7", "P"),
+    "float": (BLUE, "s"),
+    "fp8": (SKY, "D"),
+    "int8": (RED, "^"),
+    "int5, int6, int7": (ORANGE, "v"),
+    "int4": (GREEN, "o"),
+    "int1, int2, int3": (PINK, "P"),
 }
 _DPI = 160
 _MARKER_POINTS = 8.5
@@ -33,33 +43,6 @@ _FONT = 8.5
 # Ends of a horizontal or vertical line.
 Line = tuple[tuple[float, float], tuple[float, float]]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Theme:
-    ink: str
-    faint: str
-    grid: str
-    paper: str
-    shade: str
-    front: str
-
-
-LIGHT = Theme(
-    ink="#1f2328",
-    faint="#59636e",
-    grid="#e4e8ec",
-    paper="#ffffff",
-    shade="#eaf5ef",
-    front="#9fb3c8",
-)
-DARK = Theme(
-    ink="#e6edf3",
-    faint="#9198a1",
-    grid="#2a313a",
-    paper="#151b23",
-    shade="#16291f",
-    front="#3d5166",
-)
 
 # Height of the picture when no candidate loses anything and nothing is allowed.
 _LEAST_PERCENT = 0.01
@@ -72,11 +55,6 @@ class _Axis:
     title: str
     values: list[float]
     better: str
-
-
-def require_matplotlib() -> None:
-    """Raises UnsupportedError, with the remedy, when matplotlib is not installed."""
-    load_matplotlib("matplotlib.figure")
 
 
 def draw_front(
@@ -124,18 +102,6 @@ def draw_front(
     picture = io.BytesIO()
     figure.savefig(picture, format="png", facecolor=theme.paper)
     return picture.getvalue()
-
-
-def load_matplotlib(module: str) -> Any:
-    """matplotlib is an extra, and slow to import."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UnsupportedError(
-            "drawing the report needs matplotlib",
-            seen=error,
-            remedy="Install it with `pip install 'paredown[compress]'`, or give --no-report.",
-        ) from error
 
 
 def _loss_percent(one: Measurement, reference: Measurement) -> float:

@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from paredown.evaluate.picture import (
+    BLUE,
+    DARK,
+    LIGHT,
+    RED,
+    Theme,
+    load_matplotlib,
+    require_matplotlib,
+)
 from paredown.models.output_folder import check_output_folder, output_folder
-from paredown.optimize.plot import DARK, LIGHT, Theme, load_matplotlib, require_matplotlib
 from paredown.optimize.sensitivity import (
     Sensitivity,
     SensitivityResult,
@@ -16,8 +24,7 @@ from paredown.optimize.sensitivity import (
     recovered,
 )
 
-# Of Okabe and Ito's palette (2008), as in plot.py.
-_ALONE, _LEFT_OUT = "#0072B2", "#D55E00"
+_ALONE, _LEFT_OUT = BLUE, RED
 _DPI = 160
 _FONT = 8.5
 _ROW_INCHES = 0.235
@@ -115,7 +122,7 @@ def check_report(folder: Path) -> None:
     """Before the long work. Raises OutputError when the folder exists or cannot be made,
     UnsupportedError when nothing can be drawn."""
     check_output_folder(folder)
-    require_matplotlib()
+    require_matplotlib("leave out --report")
 
 
 def write_report(result: SensitivityResult, folder: Path) -> None:

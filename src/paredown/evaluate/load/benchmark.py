@@ -1,0 +1,125 @@
+"""LoadBenchmark: loads through one engine, one after the other, beside the machine's limits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from paredown.engine.engine import Engine, EngineTokenizer
+from paredown.engine.executor import Executor
+from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.speculate.speculator import Speculator
+from paredown.errors import CapacityError
+from paredown.evaluate.load.arrival import Arrival, together
+from paredown.evaluate.load.meter import Meter
+from paredown.evaluate.load.run_load import LoadRun, run_load
+from paredown.evaluate.load.slo import SLO
+from paredown.evaluate.load.summary import LoadSummary, step_bytes, summarize
+from paredown.evaluate.speed import MeasuredExecutor
+from paredown.kernels.probe import measure_bandwidth
+from paredown.progress import OnCount
+from paredown.spec.kv import PAGE_SIZE
+
+# Wakes threads and fills caches before what counts.
+_WARM_UP = together(1, 16, 4)
+# A round of its own, apart from those that count.
+_WARM_UP_ROUND = 1 << 31
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """`batch` requests at once, each of so many tokens."""
+
+    batch: int
+    num_input_tokens: int
+    num_output_tokens: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.batch} x {self.num_input_tokens} + {self.num_output_tokens}"
+
+    @property
+    def num_pages(self) -> int:
+        """As many as hold all of it at once."""
+        return self.batch * -(-(self.num_input_tokens + self.num_output_tokens) // PAGE_SIZE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadResult:
+    name: str
+    runs: list[LoadRun]
+    summary: LoadSummary
+
+
+def max_tokens_per_request(executor: Executor) -> int:
+    """Prompt and answer together: the context, or all the pages when these are fewer."""
+    return min(executor.spec.max_positions, executor.num_pages * PAGE_SIZE)
+
+
+def check_lengths(requests: Sequence[Cell | Arrival], executor: Executor) -> None:
+    """Raises CapacityError for one that the model or its pages do not hold."""
+    limit = max_tokens_per_request(executor)
+    for one in requests:
+        if one.num_input_tokens + one.num_output_tokens > limit:
+            raise CapacityError(
+                "requests are longer than the context and the KV pages allow",
+                seen=f"{one.num_input_tokens} + {one.num_output_tokens} tokens, room for {limit}",
+                remedy="Ask for shorter ones, or give more pages (--pages).",
+            )
+
+
+class LoadBenchmark:
+    """`peak_per_s` is that of the arithmetic in use (evaluate/speed.py). The prefix cache is warm
+    with nothing but what the runs before have left, whose prompts are others."""
+
+    def __init__(
+        self,
+        executor: MeasuredExecutor,
+        tokenizer: EngineTokenizer,
+        config: ScheduleConfig,
+        *,
+        speculator: Speculator | None = None,
+        peak_per_s: float,
+        slo: SLO | None = None,
+        seed: int = 0,
+        measure: Callable[[int, int], float] = measure_bandwidth,
+    ) -> None:
+        self._executor = executor
+        self._meter = Meter(executor)
+        self.engine = Engine(self._meter, tokenizer, config, speculator)
+        self._peak_per_s = peak_per_s
+        self._slo = slo
+        self._seed = seed
+        self._measure = measure
+        run_load(self.engine, self._meter, _WARM_UP, seed=(seed, _WARM_UP_ROUND))
+
+    def run_cells(
+        self, cells: Sequence[Cell], num_rounds: int, on_progress: OnCount | None = None
+    ) -> list[LoadResult]:
+        """All cells in turn, `num_rounds` times, each with prompts of its own."""
+        check_lengths(cells, self._executor)
+        runs: list[list[LoadRun]] = [[] for _ in cells]
+        for number in range(num_rounds):
+            for place, cell in enumerate(cells):
+                done = number * len(cells) + place
+                arrivals = together(cell.batch, cell.num_input_tokens, cell.num_output_tokens)
+                seed = (self._seed, done)
+                runs[place].append(run_load(self.engine, self._meter, arrivals, seed=seed))
+                if on_progress is not None:
+                    on_progress(done + 1, num_rounds * len(cells))
+        return [self._result(cell.name, found) for cell, found in zip(cells, runs, strict=True)]
+
+    def run_arrivals(
+        self, name: str, arrivals: Sequence[Arrival], on_progress: OnCount | None = None
+    ) -> LoadResult:
+        """Once, in real time."""
+        check_lengths(arrivals, self._executor)
+        run = run_load(
+            self.engine, self._meter, arrivals, seed=(self._seed, 0), on_progress=on_progress
+        )
+        return self._result(name, [run])
+
+    def _result(self, name: str, runs: list[LoadRun]) -> LoadResult:
+        bandwidth = self._measure(self._executor.num_threads, step_bytes(runs))
+        summary = summarize(
+            runs, bandwidth_bytes_per_s=bandwidth, peak_per_s=self._peak_per_s, slo=self._slo
+        )
+        return LoadResult(name=name, runs=runs, summary=summary)
