@@ -59,7 +59,9 @@ def test_options_that_make_no_sense_are_refused(capsys, words, message):
 
 def test_bench_measures_with_and_without(capsys):
     code, out, _ = run(
-        capsys, "bench", "--rounds", "1", "--threads", "1", "--json", "--speculate", "ngram"
+        capsys,
+        *("bench", "--rounds", "1", "--threads", "1", "--json", "--speculate", "ngram"),
+        *("--batch", "1", "--output-tokens", "4"),
     )
     assert code == 0
     gains = json.loads(out)["speculation"]

@@ -101,7 +101,9 @@ def run_load(
     counts, num_before = _speculation_counts(engine), engine.scheduler.num_preemptions
     meter.reset()
     driver = _Driver(engine, arrivals, seed)
-    while driver.step():
+    goes_on = True
+    while goes_on:
+        goes_on = driver.step()
         if on_progress is not None:
             on_progress(driver.num_ended, len(arrivals))
     proposed, accepted = _speculation_counts(engine)
