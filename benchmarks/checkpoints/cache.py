@@ -16,6 +16,7 @@ from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
 from paredown.errors import UnsupportedError
 from paredown.formats.gguf_blocks import BF16, F16, Q4_0, Q8_0, BlockFormat
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
 
 # The GGUF format with as many bits: Q4_0 is 4-bit symmetric in groups of 32, Q8_0 8-bit.
 GGUF_FORMATS: dict[str, BlockFormat] = {
@@ -25,13 +26,15 @@ GGUF_FORMATS: dict[str, BlockFormat] = {
     "int4-g32": Q4_0,
 }
 SOURCE = "bf16"
+PACKAGED = "default"
 FloatFormat = Literal["bf16", "f16"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A model of CONFIGS with its linear layers in `format` and its output layer in
-    `output_format`; the table of embeddings, of which a token reads one row, stays bf16."""
+    """A model of CONFIGS, or the packaged one, with its linear layers in `format` and its output
+    layer in `output_format`; the table of embeddings, of which a token reads one row, stays
+    bf16."""
 
     model: str
     format: str
@@ -45,7 +48,10 @@ class Variant:
 
 
 def bf16_folder(root: Path, model: str) -> Path:
-    """The Hugging Face folder of random weights."""
+    """The Hugging Face folder of random weights, or the packaged model."""
+    if model == PACKAGED:
+        (root / model).mkdir(parents=True, exist_ok=True)
+        return resolve_model(None)
     folder = root / model / SOURCE
     if not folder.exists():
         write_random_checkpoint(CONFIGS[model], folder)

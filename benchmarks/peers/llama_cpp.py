@@ -45,11 +45,20 @@ class Settings:
 
 
 class Context:
-    """A context over a loaded model. Sequences are 0 to `num_sequences` - 1."""
+    """A context over a loaded model. Sequences are 0 to `num_sequences` - 1; `unified` keeps the
+    keys and values of all of them in one place, where attention looks at the others' too."""
 
-    def __init__(self, model: Any, options: LoadOptions, flash_attention: bool) -> None:
+    def __init__(
+        self,
+        model: Any,
+        options: LoadOptions,
+        flash_attention: bool,
+        *,
+        unified: bool = False,
+        batch_tokens: int = UBATCH_TOKENS,
+    ) -> None:
         parameters = llama_cpp.llama_context_default_params()
-        batch_tokens = max(UBATCH_TOKENS, options.num_sequences)
+        batch_tokens = max(batch_tokens, options.num_sequences)
         # Each sequence has a whole number of 256 tokens to itself.
         parameters.n_ctx = -(-options.num_tokens // 256) * 256 * options.num_sequences
         parameters.n_batch = batch_tokens
@@ -59,7 +68,7 @@ class Context:
         parameters.n_threads_batch = options.num_threads
         parameters.flash_attn_type = int(flash_attention)
         parameters.type_k = parameters.type_v = KV_TYPES[options.kv_dtype]
-        parameters.kv_unified = False
+        parameters.kv_unified = unified
         parameters.no_perf = True
         self._context = llama_cpp.llama_init_from_model(model, parameters)
         if not self._context:
@@ -99,7 +108,7 @@ class Context:
         self.fill(prompts)
         started = time.perf_counter()
         for step in range(num_steps):
-            self._run(
+            self.run(
                 [
                     (prompt[step % len(prompt)], len(prompt) + step, sequence, True)
                     for sequence, prompt in enumerate(prompts)
@@ -111,6 +120,9 @@ class Context:
         self.prefill(token_ids)
         pointer = llama_cpp.llama_get_logits_ith(self._context, -1)
         return np.ctypeslib.as_array(pointer, shape=(self._vocab_size,)).copy()
+
+    def forget(self, sequence: int) -> None:
+        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def close(self) -> None:
         llama_cpp.llama_batch_free(self._batch)
@@ -124,7 +136,7 @@ class Context:
         last = len(token_ids) - 1
         for start in range(0, len(token_ids), UBATCH_TOKENS):
             chunk = token_ids[start : start + UBATCH_TOKENS]
-            self._run(
+            self.run(
                 [
                     (token, position, sequence, position == last)
                     for position, token in enumerate(chunk, start)
@@ -139,7 +151,7 @@ class Context:
         if done != num_bytes:
             raise CapacityError("llama.cpp took no copied prompt", seen=done, remedy="See its log.")
 
-    def _run(self, entries: list[tuple[int, int, int, bool]]) -> None:
+    def run(self, entries: Sequence[tuple[int, int, int, bool]]) -> None:
         """One call with (token, position, sequence, whether its logits are wanted) entries."""
         batch = self._batch
         batch.n_tokens = len(entries)
@@ -153,6 +165,17 @@ class Context:
         llama_cpp.llama_synchronize(self._context)
         if status != 0:
             raise CapacityError("llama_decode failed", seen=status, remedy="See its log.")
+
+
+def load_model(path: Path, *, repack: bool) -> Any:
+    """Raises CheckpointError for a file that llama.cpp does not read."""
+    parameters = llama_cpp.llama_model_default_params()
+    parameters.n_gpu_layers = 0
+    parameters.use_extra_bufts = repack
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    if not model:
+        raise CheckpointError("llama.cpp does not read the file", seen=path, remedy="See its log.")
+    return model
 
 
 class LlamaCppPeer:
@@ -171,17 +194,8 @@ class LlamaCppPeer:
 
     def load(self, root: Path, variant: Variant, options: LoadOptions) -> None:
         self.close()
-        path = gguf_file(root, variant)
         for repack in (True, False):
-            parameters = llama_cpp.llama_model_default_params()
-            parameters.n_gpu_layers = 0
-            parameters.use_extra_bufts = repack
-            model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
-            if not model:
-                raise CheckpointError(
-                    "llama.cpp does not read the file", seen=path, remedy="See its log."
-                )
-            self._models[repack] = model
+            self._models[repack] = load_model(gguf_file(root, variant), repack=repack)
         # Quantized values need flash attention.
         choices = (True,) if options.kv_dtype == "int8" else (True, False)
         for repack, flash_attention in product(self._models, choices):

@@ -243,7 +243,7 @@ def test_the_picture_shows_something(num_cells: int) -> None:
         (slice(0, height // 2), slice(height // 2, height)),
         (slice(0, width // 2), slice(width // 2, width)),
     ):
-        panel = picture[rows, columns, :3]
+        panel = picture[rows, columns, :3][::4, ::4]
         assert len(np.unique((panel * 255).astype(int).reshape(-1, 3), axis=0)) > 20
     assert set(LATENCIES) <= set(bench.run_cells(cells, 1)[0].summary.as_json())
 
