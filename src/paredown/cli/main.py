@@ -24,7 +24,7 @@ VERBS: dict[str, str] = {
     "generate": "continue prompts",
     "chat": "talk to a model that has a chat template",
     "serve": "answer over HTTP as the OpenAI API does",
-    "bench": "decode and prefill speed, beside the machine's limit",
+    "bench": "latency, throughput and goodput under load, beside the machine's limits",
     "doctor": "this machine: instruction sets, kernels chosen, measured limits",
 }
 EXIT_BAD_INPUT = 2
