@@ -16,6 +16,7 @@ from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import CapacityError, ConfigError, UnsupportedError
+from paredown.evaluate.load import load_plot
 from paredown.evaluate.load.arrival import Arrival, together
 from paredown.evaluate.load.benchmark import Cell, LoadBenchmark
 from paredown.evaluate.load.load_plot import draw_load
@@ -246,6 +247,20 @@ def test_the_picture_shows_something(num_cells: int) -> None:
         panel = picture[rows, columns, :3][::4, ::4]
         assert len(np.unique((panel * 255).astype(int).reshape(-1, 3), axis=0)) > 20
     assert set(LATENCIES) <= set(bench.run_cells(cells, 1)[0].summary.as_json())
+
+
+def test_a_thinned_line_keeps_its_peaks_and_its_pauses() -> None:
+    moments = [Moment(float(i), 0, i % 997, 0.5) for i in range(20_000)]
+    moments[7_001] = Moment(7_001.0, 5_000, 0, 0.5)
+    moments[9_307] = Moment(9_307.0, 0, -1, 0.5)
+    thinned = load_plot._thinned(moments)
+    assert len(thinned) <= 3_000
+    assert moments[7_001] in thinned
+    assert moments[9_307] in thinned
+    assert moments[-1] == thinned[-1]
+    assert [one.time_s for one in thinned] == sorted(one.time_s for one in thinned)
+    few = moments[:3]
+    assert set(load_plot._thinned(few)) == set(few)
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

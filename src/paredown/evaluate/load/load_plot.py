@@ -179,9 +179,16 @@ def _legend(owner: Any, *entries: Any, **place: Any) -> None:
 
 
 def _thinned(moments: Sequence[Moment]) -> list[Moment]:
-    """Of each stretch the moment with the most requests, so that no peak is lost."""
+    """Of each stretch the moments with the most and the fewest requests, so that no peak and no
+    pause is lost, and the last."""
     size = -(-len(moments) // _MAX_POINTS)
-    return [
-        max(moments[start : start + size], key=lambda one: one.num_waiting + one.num_running)
-        for start in range(0, len(moments), size)
-    ]
+    found = []
+    for start in range(0, len(moments), size):
+        stretch = moments[start : start + size]
+        ends = (min(stretch, key=_num_requests), max(stretch, key=_num_requests))
+        found += [*sorted(ends, key=lambda one: one.time_s), stretch[-1]]
+    return found
+
+
+def _num_requests(one: Moment) -> int:
+    return one.num_waiting + one.num_running
