@@ -15,7 +15,7 @@ from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
-from paredown.errors import CapacityError, ConfigError, UnsupportedError
+from paredown.errors import CapacityError, ConfigError, RequestError, UnsupportedError
 from paredown.evaluate.load import load_plot
 from paredown.evaluate.load.arrival import Arrival, together
 from paredown.evaluate.load.benchmark import Cell, LoadBenchmark
@@ -216,10 +216,12 @@ def test_guesses_and_failures_are_counted() -> None:
     assert 0 <= first.num_accepted < first.num_proposed
     assert first.goodput_share == 1
     executor.failing_steps = frozenset({executor.num_steps + 3})
-    second = bench.run_cells([cell], 1)[0].summary
-    assert second.num_failed == 2
-    assert second.ttft_s is None
-    assert second.goodput_share == 0
+    second = bench.run_cells([cell], 2)[0].summary
+    assert (second.num_requests, second.num_failed) == (4, 2)
+    assert second.goodput_share == 0.5
+    executor.failing_steps = frozenset(range(executor.num_steps, executor.num_steps + 100))
+    with pytest.raises(RequestError, match=r"every request failed.*injected failure"):
+        bench.run_cells([cell], 1)
 
 
 def test_what_does_not_fit_is_refused_before_anything_runs() -> None:

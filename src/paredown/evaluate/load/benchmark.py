@@ -7,7 +7,7 @@ from paredown.engine.engine import Engine, EngineTokenizer
 from paredown.engine.executor import Executor
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator
-from paredown.errors import CapacityError
+from paredown.errors import CapacityError, RequestError
 from paredown.evaluate.load.arrival import Arrival, together
 from paredown.evaluate.load.meter import Meter
 from paredown.evaluate.load.run_load import LoadRun, run_load
@@ -118,6 +118,12 @@ class LoadBenchmark:
         return self._result(name, [run])
 
     def _result(self, name: str, runs: list[LoadRun]) -> LoadResult:
+        """Raises RequestError where not a single request was answered."""
+        failures = [one.failure for run in runs for one in run.served]
+        if None not in failures:
+            raise RequestError(
+                "every request failed", seen=failures[0], remedy="See whether `generate` works."
+            )
         bandwidth = self._measure(self._executor.num_threads, step_bytes(runs))
         summary = summarize(
             runs, bandwidth_bytes_per_s=bandwidth, peak_per_s=self._peak_per_s, slo=self._slo
