@@ -12,7 +12,6 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.ngram import NgramProposer
-from paredown.engine.speculate.proposer import Draft
 from paredown.engine.speculate.reference_text import ReferenceTextProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
@@ -55,7 +54,7 @@ class KnowingProposer:
         known = ask.request.token_ids
         whole = next((one for one in self._answers if one[: len(known)] == known), known)
         guess = whole[len(known) : len(known) + ask.max_tokens]
-        return Draft([self._random.choice([one] * 5 + [1]) for one in guess])
+        return [self._random.choice([one] * 5 + [1]) for one in guess]
 
     def forget(self, request):
         pass

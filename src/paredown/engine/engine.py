@@ -284,13 +284,7 @@ class Engine:
             rows = [turn.row for turn in going]
             chosen = logits if len(rows) == len(logits) else logits[rows]
             states = [self._replies[turn.request.id].sampling for turn in going]
-            sampler = self.executor.sampler
-            if self.speculator is not None and self.speculator.rejects:
-                requests = [turn.request for turn in going]
-                places = [turn.num_accepted for turn in going]
-                sampled = self.speculator.sample(sampler, chosen, states, requests, places)
-            else:
-                sampled = sampler.sample(chosen, states)
+            sampled = self.executor.sampler.sample(chosen, states)
             for turn, one in zip(going, sampled, strict=True):
                 self._extend(turn, one)
         if self.speculator is not None:
