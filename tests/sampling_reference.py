@@ -105,7 +105,10 @@ def reference_draw(probabilities: Sequence[float], seed: int, position: int) -> 
 def _words(count: int, seed: int, position: int, stream: int) -> list[int]:
     """Random words of 64 bits. NumPy adds one to its counter before it draws four of them."""
     counter = ((stream << 128) + (position << 64) - 1) % 2**256
-    return np.random.Philox(key=seed % 2**64, counter=counter).random_raw(count).tolist()
+    words: list[int] = (
+        np.random.Philox(key=seed % 2**64, counter=counter).random_raw(count).tolist()
+    )
+    return words
 
 
 def _exponential(word: int) -> float:

@@ -14,8 +14,8 @@ from paredown.kernels.native_sampler import RowStatus, sampler_with_threads
 from sampling_reference import (
     reference_draw,
     reference_logprobs,
-    reference_probabilities,
     reference_noise,
+    reference_probabilities,
 )
 
 SAMPLER = RowSampler(sampler_with_threads(1))

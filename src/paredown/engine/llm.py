@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paredown.engine.detokenize import Detokenizer
+from paredown.engine.detokenize import make_detokenizer
 from paredown.engine.engine import Engine, RequestOutput
 from paredown.engine.native.native_executor import start_loading
 from paredown.engine.native.packed_cache import CacheConfig
@@ -210,7 +210,7 @@ class LLM:
         ]
 
     def _beam_completion(self, prompt_token_ids: list[int], beam: Beam) -> BeamCompletion:
-        detokenizer = Detokenizer(self.tokenizer, prompt_token_ids)
+        detokenizer = make_detokenizer(self.tokenizer, prompt_token_ids)
         shown = beam.token_ids[:-1] if beam.finish_reason == "stop" else beam.token_ids
         text = "".join(map(detokenizer.push, shown)) + detokenizer.flush()
         return BeamCompletion(

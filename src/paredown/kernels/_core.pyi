@@ -52,12 +52,12 @@ class Model:
     def copy_pages(self, pairs: npt.NDArray[np.int32]) -> None: ...
     def step(
         self,
-        tokens: npt.NDArray[np.int32],
-        starts: npt.NDArray[np.int32],
-        lengths: npt.NDArray[np.int32],
-        num_logits: npt.NDArray[np.int32],
-        page_offsets: npt.NDArray[np.int32],
-        pages: npt.NDArray[np.int32],
+        tokens: list[int],
+        starts: list[int],
+        lengths: list[int],
+        num_logits: list[int],
+        page_offsets: list[int],
+        pages: list[int],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
 

@@ -1,5 +1,5 @@
-"""Sampled speculation on the built-in pair: as far from the target's distribution as drawing from it
-is, and much nearer than the draft model's."""
+"""Sampled speculation on the built-in pair: as far from the target's distribution as drawing from
+it is, and much nearer than the draft model's."""
 
 import numpy as np
 

@@ -60,9 +60,6 @@ def make_state(
 ) -> SamplingState:
     """What the core keeps of one request: settings, tokens, counts. Sampling a row adds its token;
     `push` and `pop` add and take back others. Raises ValueError for an unknown token id."""
-    ending = set(params.stop_token_ids)
-    if not params.ignore_eos:
-        ending |= set(eos_token_ids)
     settings: dict[str, object] = {
         "temperature": params.temperature,
         "top_k": params.top_k or 0,
@@ -76,7 +73,7 @@ def make_state(
         "allowed_tokens": params.allowed_token_ids,
         "bad_words": params.bad_words,
         "min_tokens": params.min_tokens,
-        "ending_tokens": sorted(ending),
+        "ending_tokens": sorted(params.ending_token_ids(eos_token_ids)),
         "num_logprobs": -1 if params.logprobs is None else params.logprobs,
         "seed": seed % 2**64,
     }
