@@ -27,7 +27,9 @@ class Speculator:
         self.config = config
         self.stats = SpeculationStats()
         self.adapter = Adapter()
-        self._num_guesses = 0
+        # Of the step under way.
+        self._num_guesses = self._num_accepted = 0
+        self._proposal_s = 0.0
 
     def propose(
         self,
@@ -37,7 +39,8 @@ class Speculator:
     ) -> None:
         """Gives drafts to those whose next step computes their last token. `running` are all that
         the step will compute, of at most `max_step_tokens` tokens."""
-        self._num_guesses = 0
+        self._num_guesses = self._num_accepted = 0
+        self._proposal_s = 0.0
         if self.stats.failure is not None or (self.config.is_adaptive and self.adapter.rests()):
             return
         wanted, limits, longest = 0, {}, self.config.num_draft_tokens
@@ -65,6 +68,7 @@ class Speculator:
             return
         seconds = time.perf_counter() - start_s
         self.stats.proposal_s += seconds
+        self._proposal_s = seconds
         self.adapter.observe_proposal(max(ask.max_tokens for ask in asks), seconds)
         for ask, draft in zip(asks, drafts, strict=True):
             assert len(draft) <= ask.max_tokens
@@ -73,13 +77,20 @@ class Speculator:
     def observe(self, request: Request, num_proposed: int, num_accepted: int) -> None:
         """The step under way computed `num_proposed` guesses for the request, 1 or more."""
         self._num_guesses += num_proposed
+        self._num_accepted += num_accepted
         self.stats.observe(num_proposed, num_accepted)
         if request.finish_reason is None:
             self.adapter.observe_acceptance(request.id, num_proposed, num_accepted)
 
     def observe_step(self, num_tokens: int, seconds: float) -> None:
         """The step computed `num_tokens` tokens, guesses among them, in `seconds`."""
-        self.adapter.observe_step(num_tokens, self._num_guesses, seconds)
+        self.adapter.observe_step(
+            num_tokens,
+            self._num_guesses,
+            seconds,
+            num_accepted=self._num_accepted,
+            proposal_s=self._proposal_s,
+        )
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
