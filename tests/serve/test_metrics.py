@@ -54,13 +54,16 @@ def test_counts_of_the_engine():
 def test_who_runs_and_who_waits():
     executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC, delay_s=0.01)
     body = {**BODY, "max_tokens": 120, "n": 3, "stream": True}
-    with running_server(executor=executor, config=ScheduleConfig(max_running=1)) as server:  # noqa: SIM117
-        with server.client.stream("POST", "/v1/completions", json=body) as reply:
-            next(reply.iter_lines())
-            found = scrape(server)
-            assert found["paredown_requests_running"] == 1
-            assert found["paredown_requests_waiting"] == 2
-            assert found["paredown_pages_used"] > 0
+    with (
+        running_server(executor=executor, config=ScheduleConfig(max_running=1)) as server,
+        server.client.stream("POST", "/v1/completions", json=body) as reply,
+    ):
+        lines = reply.iter_lines()
+        next(lines)
+        found = scrape(server)
+        assert found["paredown_requests_running"] == 1
+        assert found["paredown_requests_waiting"] == 2
+        assert found["paredown_pages_used"] > 0
 
 
 def test_guesses_by_position():

@@ -88,7 +88,9 @@ def speculation_metrics(stats: SpeculationStats) -> list[Metric]:
             label="position",
         ),
         counter("speculation_seconds", "Time that guessing took.", stats.proposal_s),
-        gauge("speculation_failed", "1 when guessing failed and is off.", stats.failure is not None),
+        gauge(
+            "speculation_failed", "1 when guessing failed and is off.", stats.failure is not None
+        ),
     ]
 
 

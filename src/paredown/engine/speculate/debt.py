@@ -1,11 +1,11 @@
 """Debt: what guessing has cost more than it gave, and how long it is to be left alone for that.
 
-A step without guesses gives n tokens in T(n). One with guesses, a of which came true, gives n + a in
-the time t, which n + a tokens would have taken (1 + a / n) T(n) without. The difference is a loss
-or a gain. Losses add up; gains make up for losses, but none is kept for later. A debt of a few steps
-may be chance, one beyond is due: then nothing is guessed until it is paid off by `SHARE` of the
-time that goes by. So guessing in vain takes no more than about that share of the time, whatever it
-is that was not foreseen.
+A step without guesses gives n tokens in T(n). One with guesses, a of which came true, gives n + a
+in the time t, which n + a tokens would have taken (1 + a / n) T(n) without. The difference is a
+loss or a gain. Losses add up; gains make up for losses, but none is kept for later. A debt of a few
+steps may be chance, one beyond is due: then nothing is guessed until it is paid off by `SHARE` of
+the time that goes by. So guessing in vain takes no more than about that share of the time, whatever
+it is that was not foreseen.
 """
 
 SHARE = 0.01
