@@ -10,7 +10,7 @@ are taken off: the caches are the model's then, and the interpreter starts cold 
 A context is the number of tokens of each request when its batch begins to be timed. A round is 50
 steps, in processor time of the engine's thread; the least of the rounds is what the code takes with
 its core to itself, the median what it took beside whatever else ran. --profile prints where the
-last batch of the last context spends it.
+last batch of the last context spends it. `scheduler` is the scheduler's part, the least again.
 """
 
 import argparse
@@ -130,6 +130,18 @@ def time_steps(engine: Engine, model: StubModel | TimedModel, num_rounds: int) -
     return {"least": min(found), "median": statistics.median(found), "most": max(found)}
 
 
+def time_schedule(engine: Engine, num_rounds: int) -> float:
+    """The scheduler's part of a step: planning it, and noting what it has computed."""
+    found = []
+    for _ in range(num_rounds):
+        start_s = time.thread_time()
+        for _ in range(STEPS_PER_ROUND):
+            for chunk in engine.scheduler.schedule().chunks:
+                engine.scheduler.advance(chunk.request, 0)
+        found.append((time.thread_time() - start_s) / STEPS_PER_ROUND * 1e6)
+    return min(found)
+
+
 def profile(engine: Engine) -> None:
     profiler = cProfile.Profile()
     profiler.enable()
@@ -167,8 +179,8 @@ def main() -> None:
     found = []
     for batch, context in itertools.product(args.batches, args.contexts):
         engine = start(model, kv, tokenizer, batch, context)
-        microseconds = time_steps(engine, model, args.rounds)
-        found.append({"batch": batch, "context": context, **microseconds})
+        row = {"batch": batch, "context": context, **time_steps(engine, model, args.rounds)}
+        found.append(row | {"scheduler": time_schedule(engine, args.rounds)})
         if args.profile and (batch, context) == (args.batches[-1], args.contexts[-1]):
             profile(engine)
     if args.json:
@@ -176,12 +188,9 @@ def main() -> None:
         return
     core = f"{args.threads} threads of the model" if args.native else "no model"
     print(f"{processor_name()}, {core}; microseconds of Python in a step")
-    print(f"{'batch':>6} {'context':>8} {'least':>8} {'median':>8} {'most':>8}")
+    print("".join(f"{name:>10}" for name in found[0]))
     for row in found:
-        print(
-            f"{row['batch']:6} {row['context']:8} {row['least']:8.1f} {row['median']:8.1f} "
-            f"{row['most']:8.1f}"
-        )
+        print("".join(f"{value:10.6g}" for value in row.values()))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from random_executor import TINY, WEIGHT_SPECS, random_executor
 EOS = 0
 GREEDY = SamplingParams(max_tokens=40, temperature=0, logprobs=2)
 # Cold, so that a random model's tokens repeat and guesses come true.
-SAMPLED = SamplingParams(max_tokens=40, temperature=0.3, top_k=5, seed=7, logprobs=1)
+SAMPLED = SamplingParams(max_tokens=40, temperature=0.3, top_k=5, seed=10, logprobs=1)
 PARAMS = {"greedy": GREEDY, "sampled": SAMPLED}
 PROMPTS = [[5, 6, 7] * 9, [11], [20, 21] * 30, list(range(1, 60)), [3, 3, 3]]
 SPECS = {

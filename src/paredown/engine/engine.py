@@ -233,14 +233,16 @@ class Engine:
 
     def _slice(self, chunk: Chunk) -> SequenceSlice:
         request = chunk.request
-        start, end = request.num_computed_tokens, request.num_computed_tokens + chunk.num_tokens
+        start = request.num_computed_tokens
+        end = start + chunk.num_tokens
         if request.first_step_s is None:
             request.first_step_s = time.monotonic()
-        token_ids, drafts = request.token_ids[start:end], request.draft_token_ids
-        # The rows after the last certain token and after each draft.
-        num_logits = 1 + len(drafts) if end == request.num_wanted_tokens else 0
+        known, drafts = request.token_ids, request.draft_token_ids
+        token_ids = known[start:end]
         if drafts:
             token_ids += drafts
+        # The rows after the last certain token and after each draft.
+        num_logits = 1 + len(drafts) if end == len(known) + len(drafts) else 0
         if request.params.prompt_logprobs is not None:
             num_logits = self._num_scored(request, start, end) or num_logits
         return SequenceSlice(token_ids, start, request.pages, num_logits)
