@@ -1,4 +1,4 @@
-"""What a long prompt does to running requests, and what a step costs in Python.
+"""What a long prompt does to running requests.
 
     python -m benchmarks.chunked_prefill [--model FOLDER] [--threads 2] [--budgets 64 256 512]
                                          [--rounds 5] [--json]
@@ -6,9 +6,6 @@
 inter-token    milliseconds between the tokens of 8 running requests, alone and while prompts of
                2,000 tokens come in one after the other: median and 99th percentile, for each step
                budget; beside it what one full step takes (asked: 99th percentile <= 2 full steps)
-overhead       microseconds of a step of 32 decoding requests that are not the model: with an
-               executor that does nothing, and on the native one as the time around `executor.step`
-               (asked: below 150); the scheduler's own part of it
 """
 
 import argparse
@@ -18,11 +15,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-
 from paredown.engine.engine import Engine
-from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -36,39 +29,8 @@ from paredown.spec.kv import KVSpec
 NUM_RUNNING = 8
 LONG_PROMPT = 2000
 NUM_PAGES = 2048
-BATCH = 32
-NUM_STEPS = 300
 ENDLESS = SamplingParams(temperature=0, max_tokens=None, ignore_eos=True)
 Found = dict[str, dict[str, float]]
-
-
-class TimedExecutor:
-    """An executor and the seconds spent in it; with `is_idle` it only pretends."""
-
-    def __init__(self, executor: NativeExecutor, *, is_idle: bool) -> None:
-        self._executor = executor
-        self.spec, self.num_pages, self.sampler = (
-            executor.spec,
-            executor.num_pages,
-            executor.sampler,
-        )
-        self._logits = None
-        if is_idle:  # every row another token, none of them special
-            self._logits = np.zeros((64, self.spec.vocab_size), np.float32)
-            self._logits[range(64), range(300, 364)] = 1
-        self.seconds = 0.0
-
-    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
-        self._executor.copy_pages(pairs)
-
-    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
-        started = time.perf_counter()
-        if self._logits is None:
-            logits = self._executor.step(slices)
-        else:
-            logits = self._logits[: sum(one.num_logits for one in slices)]
-        self.seconds += time.perf_counter() - started
-        return logits
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
@@ -127,35 +89,6 @@ def inter_token(make: Callable[[int], Engine], budget: int, num_rounds: int) -> 
     }
 
 
-def overhead(make: Callable[[bool], tuple[Engine, TimedExecutor]], num_rounds: int) -> Found:
-    found: dict[str, list[float]] = {}
-    for is_idle in (True, False):
-        name = "an idle executor" if is_idle else "the native executor"
-        engine, timed = make(is_idle)
-        start(engine, random.Random(1), BATCH, 32)
-        for _ in range(num_rounds):
-            timed.seconds, started = 0.0, time.perf_counter()
-            for _ in range(NUM_STEPS // num_rounds):
-                engine.step()
-            rest = time.perf_counter() - started - timed.seconds
-            found.setdefault(f"{name}, us per step", []).append(
-                rest / (NUM_STEPS // num_rounds) * 1e6
-            )
-        for _ in range(num_rounds):
-            started = time.perf_counter()
-            for _ in range(50):
-                plan = engine.scheduler.schedule()
-                for chunk in plan.chunks:
-                    engine.scheduler.advance(chunk.request, 0)
-            found.setdefault("of it the scheduler's, us per step", []).append(
-                (time.perf_counter() - started) / 50 * 1e6
-            )
-    return {
-        name: {"median": statistics.median(one), "min": min(one), "max": max(one)}
-        for name, one in found.items()
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="default: the packaged model")
@@ -174,14 +107,9 @@ def main() -> None:
     def with_budget(budget: int) -> Engine:
         return Engine(fresh(), tokenizer, ScheduleConfig(max_step_tokens=budget))
 
-    def timed(is_idle: bool) -> tuple[Engine, TimedExecutor]:
-        own = TimedExecutor(fresh(), is_idle=is_idle)
-        return Engine(own, tokenizer), own
-
     found: Found = {}
     for budget in args.budgets:
         found |= inter_token(with_budget, budget, args.rounds)
-    found |= overhead(timed, args.rounds)
     if args.json:
         print(json.dumps(found, indent=2))
         return

@@ -10,7 +10,7 @@ from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampler import RowSampler
-from paredown.engine.speculate.proposer import Ask, Draft, Proposer
+from paredown.engine.speculate.proposer import Ask, Proposer
 from paredown.spec.model import ModelSpec
 
 
@@ -66,7 +66,7 @@ class ReplayProposer:
         self._rate = rate
         self._random = random.Random(0)
 
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+    def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
         return [
             self._replay(ask, draft)
             for ask, draft in zip(asks, self._draft.propose(asks), strict=True)
@@ -75,8 +75,8 @@ class ReplayProposer:
     def forget(self, request: Request) -> None:
         self._draft.forget(request)
 
-    def _replay(self, ask: Ask, draft: Draft) -> Draft:
+    def _replay(self, ask: Ask, draft: list[int]) -> list[int]:
         start = len(ask.request.token_ids)
         prompt = ask.request.token_ids[: ask.request.num_prompt_tokens]
-        known = script_of(self._scripts, prompt)[start : start + len(draft.token_ids)]
-        return Draft([one if self._random.random() < self._rate else one ^ 1 for one in known])
+        known = script_of(self._scripts, prompt)[start : start + len(draft)]
+        return [one if self._random.random() < self._rate else one ^ 1 for one in known]

@@ -4,7 +4,7 @@
         [--rounds 9] [--threads N] [--root runs/bench/models] [--json OUT]
 
 draft    the built-in model with its packaged draft model, as it is and in int8; batch 1; greedy and
-         sampled; the same draws, and rejection sampling
+         sampled
 lookup   n-gram, reference text and suffix cache: on what the built-in model writes, and on text
          that is copied with a word changed here and there. The built-in model does not copy, so
          there its logits are made to go on as the copy does (benchmarks/replay.py); its work is
@@ -196,9 +196,6 @@ def run_draft(bench: Bench, draft_folder: Path) -> float:
             speed = bench.compare("draft", config, workload, costs)
             if params is GREEDY:
                 found = speed.acceptance_rate
-                continue
-            workload = replace(workload, name=f"{workload.name}, rejection sampling")
-            bench.compare("draft", replace(config, verification="rejection"), workload, costs)
     return found
 
 

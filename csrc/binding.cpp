@@ -324,10 +324,13 @@ class Attention {
   std::vector<AttentionSlice> slices_;
 };
 
-void step(Model& model, Ints tokens, Ints starts, Ints lengths, Ints num_logits, Ints page_offsets,
-          Ints pages, nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
-  const StepInput input{ints(tokens),     ints(starts),       ints(lengths),
-                        ints(num_logits), ints(page_offsets), ints(pages)};
+// Lists, which cost a step less than arrays made of them.
+using Numbers = const std::vector<int32_t>&;
+
+void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers num_logits,
+          Numbers page_offsets, Numbers pages,
+          nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
+  const StepInput input{tokens, starts, lengths, num_logits, page_offsets, pages};
   model.check(input);
   int64_t num_rows = 0;
   for (int32_t count : input.num_logits) num_rows += count;

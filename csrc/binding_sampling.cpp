@@ -13,7 +13,6 @@
 #include <string>
 
 #include "isa.h"
-#include "philox.h"
 #include "sampler.h"
 
 namespace nb = nanobind;
@@ -100,23 +99,12 @@ nb::list sample(Sampler& sampler, Logits logits, const std::vector<SamplingState
   return as_list(rows);
 }
 
-std::vector<int> distributions(Sampler& sampler, Logits logits, SamplingState& state, Ints drafts,
-                               Doubles probs) {
-  const size_t num_rows = logits.shape(0);
-  if (static_cast<int64_t>(logits.shape(1)) != state.vocab_size() || probs.shape(0) != num_rows ||
-      probs.shape(1) != logits.shape(1)) {
-    throw std::invalid_argument("logits and probs must be [rows, vocab_size]");
+int distribution(Sampler& sampler, Logits logits, SamplingState& state, Doubles probs) {
+  if (static_cast<int64_t>(logits.size()) != state.vocab_size() || probs.size() != logits.size()) {
+    throw std::invalid_argument("logits and probs must be [1, vocab_size]");
   }
-  if (drafts.size() + 1 < num_rows) throw std::invalid_argument("there are too few drafts");
-  state.check(ints(drafts));
-  std::vector<RowStatus> statuses(num_rows);
-  {
-    nb::gil_scoped_release release;
-    sampler.distributions(logits.data(), state, ints(drafts), probs.data(), statuses);
-  }
-  std::vector<int> codes;
-  for (const RowStatus status : statuses) codes.push_back(static_cast<int>(status));
-  return codes;
+  nb::gil_scoped_release release;
+  return static_cast<int>(sampler.distribution(logits.data(), state, probs.data()));
 }
 
 nb::list logprobs(Sampler& sampler, Logits logits, Ints tokens, int num_top) {
@@ -135,25 +123,9 @@ nb::list logprobs(Sampler& sampler, Logits logits, Ints tokens, int num_top) {
   return as_list(rows);
 }
 
-int32_t checked_draw(Array<double, 1> weights, double fraction) {
-  const std::span<const double> values{weights.data(), weights.size()};
-  const bool is_sound = std::all_of(values.begin(), values.end(),
-                                    [](double weight) { return weight >= 0 && weight < 1e300; });
-  const bool has_any = std::any_of(values.begin(), values.end(), [](double w) { return w > 0; });
-  if (!is_sound || !has_any || !(fraction >= 0 && fraction < 1)) {
-    throw std::invalid_argument(
-        "weights must be finite, none negative, one positive; the fraction "
-        "must be in [0, 1)");
-  }
-  return draw(kernel_table(Isa::kGeneric), values, fraction);  // all sets have the same bits
-}
-
 }  // namespace
 
 void bind_sampling(nb::module_& m) {
-  m.def("uniform", uniform, nb::arg("seed"), nb::arg("position"), nb::arg("stream"));
-  m.def("draw", checked_draw, nb::arg("weights"), nb::arg("fraction"));
-
   nb::class_<SamplingState>(m, "SamplingState")
       .def(
           "__init__",
@@ -170,8 +142,7 @@ void bind_sampling(nb::module_& m) {
 
   nb::class_<Sampler>(m, "Sampler")
       .def("sample", sample, nb::arg("logits"), nb::arg("states"))
-      .def("distributions", distributions, nb::arg("logits"), nb::arg("state"), nb::arg("drafts"),
-           nb::arg("probs"))
+      .def("distribution", distribution, nb::arg("logits"), nb::arg("state"), nb::arg("probs"))
       .def("logprobs", logprobs, nb::arg("logits"), nb::arg("tokens"), nb::arg("num_top"));
   nb::class_<PooledSampler, Sampler>(m, "PooledSampler")
       .def(nb::init<const std::string&, int>(), nb::arg("isa"), nb::arg("num_threads"));

@@ -211,8 +211,8 @@ inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
   return (queries + blocks + tiles + state + 15) / 16 * 16;
 }
 
-// Numbers whose least one `block_minima` finds.
-inline constexpr int64_t kMinimaBlock = 64;
+// Tokens of a block, whose least or largest number bounds those of all.
+inline constexpr int64_t kTokenBlock = 64;
 
 struct KernelTable {
   const char* name;
@@ -241,8 +241,9 @@ struct KernelTable {
   double (*weigh_doubles)(const double* logits, int64_t size, double largest, double temperature,
                           double* distances, double* weights);
   double (*sum)(const double* numbers, int64_t size);
-  void (*divide)(const double* numbers, int64_t size, double divisor, double* results);
   void (*block_minima)(const double* numbers, int64_t num_blocks, double* minima);
+  void (*block_maxima)(const double* numbers, int64_t size, double* maxima);
+  void (*block_maxima_floats)(const float* numbers, int64_t size, float* maxima);
   // Peak loops for `doctor`: run about `num_operations` multiply-adds in registers; the return
   // value only keeps the work alive.
   float (*peak_fp32)(int64_t num_operations);

@@ -22,13 +22,4 @@ inline std::array<uint64_t, 4> philox4x64(std::array<uint64_t, 4> counter,
   return counter;
 }
 
-// In [0, 1), with 53 random bits. The same number as NumPy's
-// Generator(Philox(key=seed, counter=position + 2**64 * stream)).random(), which adds one to its
-// counter before it draws.
-inline double uniform(uint64_t seed, uint64_t position, uint64_t stream) {
-  const uint64_t carry = position + 1 == 0;
-  const uint64_t bits = philox4x64({position + 1, stream + carry, 0, 0}, {seed, 0})[0];
-  return static_cast<double>(bits >> 11) * 0x1p-53;
-}
-
 }  // namespace paredown

@@ -5,14 +5,13 @@
 #include <cmath>
 #include <limits>
 
-#include "philox.h"
+#include "race.h"
 
 namespace paredown {
 namespace {
 
 // Fewer logits than this in all rows are not worth waking a thread for.
 constexpr int64_t kMinSharedLogits = 1 << 15;
-constexpr int64_t kDrawBlock = 256;
 
 // Buckets of a non-negative number, in ascending order: 64 to each power of two from 2^-12 on.
 constexpr int kBucketsPerOctave = 64;
@@ -35,38 +34,6 @@ double bucket_begin(size_t bucket) {
 
 }  // namespace
 
-int32_t draw(const KernelTable& kernels, std::span<const double> weights, double fraction) {
-  const auto size = static_cast<int64_t>(weights.size());
-  double total = 0.0;
-  for (int64_t begin = 0; begin < size; begin += kDrawBlock) {
-    total += kernels.sum(weights.data() + begin, std::min(kDrawBlock, size - begin));
-  }
-  const double wanted = fraction * total;
-  double before = 0.0;
-  int32_t last = -1;
-  for (int64_t begin = 0; begin < size; begin += kDrawBlock) {
-    const int64_t end = std::min(begin + kDrawBlock, size);
-    const double after = before + kernels.sum(weights.data() + begin, end - begin);
-    const bool is_here = after > wanted;
-    // The last weight so far takes what rounding leaves over.
-    if (is_here || end == size) {
-      double running = before;
-      for (int64_t i = begin; i < end; ++i) {
-        if (weights[static_cast<size_t>(i)] <= 0) continue;
-        last = static_cast<int32_t>(i);
-        running += weights[static_cast<size_t>(i)];
-        if (running > wanted) return last;
-      }
-      if (is_here) return last;
-    }
-    before = after;
-  }
-  for (int64_t i = size - 1; last < 0 && i >= 0; --i) {
-    if (weights[static_cast<size_t>(i)] > 0) last = static_cast<int32_t>(i);
-  }
-  return last;
-}
-
 Sampler::Sampler(const KernelTable& kernels, ThreadPool& pool)
     : kernels_(kernels), pool_(pool), scratch_(static_cast<size_t>(pool.num_threads())) {}
 
@@ -79,21 +46,24 @@ void Sampler::sample(const float* logits, std::span<SamplingState* const> states
   });
 }
 
-void Sampler::distributions(const float* logits, SamplingState& state,
-                            std::span<const int32_t> drafts, double* probs,
-                            std::span<RowStatus> statuses) {
+RowStatus Sampler::distribution(const float* logits, SamplingState& state, double* probs) {
   const int64_t size = state.vocab_size();
   reserve(size);
-  for (size_t i = 0; i < statuses.size(); ++i) {
-    if (i > 0) state.push(drafts[i - 1]);
-    double* row = probs + static_cast<int64_t>(i) * size;
-    int32_t token = -1;
-    statuses[i] =
-        distribution(logits + static_cast<int64_t>(i) * size, state, scratch_.front(), row, token);
-    if (token >= 0 || statuses[i] != RowStatus::kOk) std::fill_n(row, size, 0.0);
-    if (token >= 0) row[token] = 1.0;
+  Scratch& scratch = scratch_.front();
+  double largest = 0.0;
+  int32_t best = -1;
+  const RowStatus status = find_best(logits, state, scratch, largest, best);
+  if (status != RowStatus::kOk) return status;
+  if (state.config().is_greedy()) {
+    std::fill_n(probs, size, 0.0);
+    probs[best] = 1.0;
+    return status;
   }
-  for (size_t i = 1; i < statuses.size(); ++i) state.pop();
+  weigh(logits, state, largest, scratch);
+  const double* weights = scratch.weights.data();
+  const double total = kernels_.sum(weights, size);
+  for (int64_t i = 0; i < size; ++i) probs[i] = weights[i] / total;
+  return status;
 }
 
 void Sampler::logprobs(const float* logits, int64_t vocab_size, std::span<const int32_t> tokens,
@@ -114,7 +84,8 @@ void Sampler::reserve(int64_t vocab_size) {
     scratch.logits.resize(padded);
     scratch.distances.resize(padded);
     scratch.weights.resize(padded);
-    scratch.minima.resize(padded / kMinimaBlock);
+    scratch.blocks.resize(padded / kTokenBlock + 2 * 8);
+    scratch.block_logits.resize(padded / kTokenBlock + 1);
     scratch.buckets.resize(kNumBuckets);
     scratch.ids.resize(padded + 1);
     scratch.candidates.reserve(padded);
@@ -140,13 +111,10 @@ void Sampler::for_rows(size_t num_rows, int64_t vocab_size, Body&& body) {
 void Sampler::sample_row(const float* logits, SamplingState& state, Scratch& scratch,
                          SampledRow& row) {
   const SamplingConfig& config = state.config();
-  const auto size = static_cast<size_t>(state.vocab_size());
-  row.status = distribution(logits, state, scratch, scratch.weights.data(), row.token);
+  double largest = 0.0;
+  row.status = find_best(logits, state, scratch, largest, row.token);
   if (row.status != RowStatus::kOk) return;
-  if (row.token < 0) {
-    const auto position = static_cast<uint64_t>(state.num_tokens());
-    row.token = draw(kernels_, {scratch.weights.data(), size}, uniform(config.seed, position, 0));
-  }
+  if (!config.is_greedy()) row.token = draw(logits, state, largest, scratch);
   row.has_logprobs = config.num_logprobs >= 0;
   if (row.has_logprobs) {
     row_logprobs(logits, state.vocab_size(), row.token, config.num_logprobs, scratch, row.logprobs);
@@ -154,39 +122,63 @@ void Sampler::sample_row(const float* logits, SamplingState& state, Scratch& scr
   state.push(row.token);
 }
 
-RowStatus Sampler::distribution(const float* logits, SamplingState& state, Scratch& scratch,
-                                double* probs, int32_t& token) {
-  const SamplingConfig& config = state.config();
+RowStatus Sampler::find_best(const float* logits, SamplingState& state, Scratch& scratch,
+                             double& largest, int32_t& best) {
   const int64_t size = state.vocab_size();
-  token = -1;
-  int64_t best = 0;
-  double largest = kernels_.largest(logits, size, &best);
+  int64_t index = 0;
+  largest = kernels_.largest(logits, size, &index);
   if (!std::isfinite(largest)) return RowStatus::kNotFinite;
-  double* edited = nullptr;
   if (state.has_edits()) {
-    edited = scratch.logits.data();
+    double* edited = scratch.logits.data();
     std::copy_n(logits, size, edited);
     state.edit(edited);
-    largest = kernels_.largest_double(edited, size, &best);
+    largest = kernels_.largest_double(edited, size, &index);
     if (!std::isfinite(largest)) return RowStatus::kNothingAllowed;
   }
-  if (config.temperature == 0 || config.top_k == 1) {
-    token = static_cast<int32_t>(best);
-    return RowStatus::kOk;
-  }
-  double* distances = scratch.distances.data();
-  double* weights = scratch.weights.data();
-  double total =
-      edited == nullptr
-          ? kernels_.weigh_floats(logits, size, largest, config.temperature, distances, weights)
-          : kernels_.weigh_doubles(edited, size, largest, config.temperature, distances, weights);
-  if (config.truncates()) total = truncate(config, size, total, scratch);
-  kernels_.divide(weights, size, total, probs);
+  best = static_cast<int32_t>(index);
   return RowStatus::kOk;
 }
 
-double Sampler::truncate(const SamplingConfig& config, int64_t size, double total,
-                         Scratch& scratch) {
+void Sampler::weigh(const float* logits, SamplingState& state, double largest, Scratch& scratch) {
+  const SamplingConfig& config = state.config();
+  const int64_t size = state.vocab_size();
+  double* distances = scratch.distances.data();
+  double* weights = scratch.weights.data();
+  const double total =
+      state.has_edits()
+          ? kernels_.weigh_doubles(scratch.logits.data(), size, largest, config.temperature,
+                                   distances, weights)
+          : kernels_.weigh_floats(logits, size, largest, config.temperature, distances, weights);
+  if (config.truncates()) truncate(config, size, total, scratch);
+}
+
+int32_t Sampler::draw(const float* logits, SamplingState& state, double largest, Scratch& scratch) {
+  const SamplingConfig& config = state.config();
+  const int64_t size = state.vocab_size();
+  const int64_t num_blocks = (size + kTokenBlock - 1) / kTokenBlock;
+  double* bounds = scratch.blocks.data();
+  double* distances = scratch.distances.data();
+  double* weights = scratch.weights.data();
+  Race race(config.seed, static_cast<uint64_t>(state.num_tokens()));
+  if (config.truncates() || state.has_edits()) {
+    weigh(logits, state, largest, scratch);
+    kernels_.block_maxima(weights, size, bounds);
+    return race.run(bounds, size, [&](int64_t block) { return weights + block * kTokenBlock; });
+  }
+  // Nothing asks for all weights: those of the best token of each block, and of blocks that may
+  // win.
+  float* block_logits = scratch.block_logits.data();
+  kernels_.block_maxima_floats(logits, size, block_logits);
+  kernels_.weigh_floats(block_logits, num_blocks, largest, config.temperature, distances, bounds);
+  return race.run(bounds, size, [&](int64_t block) {
+    const int64_t begin = block * kTokenBlock;
+    kernels_.weigh_floats(logits + begin, std::min(kTokenBlock, size - begin), largest,
+                          config.temperature, distances, weights);
+    return weights;
+  });
+}
+
+void Sampler::truncate(const SamplingConfig& config, int64_t size, double total, Scratch& scratch) {
   double* distances = scratch.distances.data();
   double* weights = scratch.weights.data();
   if (config.top_k > 0 && config.top_k < size && !keep_few(config.top_k, size, scratch)) {
@@ -214,18 +206,17 @@ double Sampler::truncate(const SamplingConfig& config, int64_t size, double tota
     for (int64_t i = 0; i < size; ++i) distances[i] = std::fabs(distances[i] - mean);
     keep_first(size, size, config.typical_p * total, scratch);
   }
-  return kernels_.sum(weights, size);
 }
 
 // Top-k where k is small beside the vocabulary. The k-th least of the minima of blocks bounds the
 // k-th least distance: at least k tokens are no further. False, and nothing done, where that bounds
 // too little.
 bool Sampler::keep_few(int64_t count, int64_t size, Scratch& scratch) {
-  const int64_t num_blocks = size / kMinimaBlock;
+  const int64_t num_blocks = size / kTokenBlock;
   if (count * 4 > num_blocks) return false;
   const double* distances = scratch.distances.data();
   double* weights = scratch.weights.data();
-  double* minima = scratch.minima.data();
+  double* minima = scratch.blocks.data();
   kernels_.block_minima(distances, num_blocks, minima);
   std::nth_element(minima, minima + count - 1, minima + num_blocks);
   const double bound = minima[count - 1];

@@ -33,11 +33,6 @@ struct SampledRow {
   RowLogprobs logprobs;
 };
 
-// The token at which the running sum of `weights` passes `fraction` (in [0, 1)) of the whole: by
-// id, in blocks. Weights are finite, none negative, one at least positive; a weight of 0 is never
-// drawn.
-int32_t draw(const KernelTable& kernels, std::span<const double> weights, double fraction);
-
 class Sampler {
  public:
   // Both must outlive the sampler.
@@ -48,10 +43,8 @@ class Sampler {
   void sample(const float* logits, std::span<SamplingState* const> states,
               std::span<SampledRow> rows);
 
-  // The probabilities that `sample` draws from: row i, with drafts[0, i) pushed onto the state
-  // before it. logits and probs: [statuses.size()][vocab_size]; drafts: one fewer at least.
-  void distributions(const float* logits, SamplingState& state, std::span<const int32_t> drafts,
-                     double* probs, std::span<RowStatus> statuses);
+  // The probabilities [vocab_size] that `sample` draws a token of one row from.
+  RowStatus distribution(const float* logits, SamplingState& state, double* probs);
 
   // Log-probabilities of tokens[i] and the `num_top` largest under row i of logits.
   void logprobs(const float* logits, int64_t vocab_size, std::span<const int32_t> tokens,
@@ -72,7 +65,8 @@ class Sampler {
     std::vector<double> logits;
     std::vector<double> distances;
     std::vector<double> weights;
-    std::vector<double> minima;
+    std::vector<double> blocks;
+    std::vector<float> block_logits;
     std::vector<Bucket> buckets;
     std::vector<int32_t> ids;
     std::vector<Candidate> candidates;
@@ -83,12 +77,15 @@ class Sampler {
   template <class Body>
   void for_rows(size_t num_rows, int64_t vocab_size, Body&& body);
   void sample_row(const float* logits, SamplingState& state, Scratch& scratch, SampledRow& row);
-  // Greedy: `token` is set and probs left alone. Otherwise probs[vocab_size] and token -1.
-  RowStatus distribution(const float* logits, SamplingState& state, Scratch& scratch, double* probs,
-                         int32_t& token);
-  // The next three work on the distances and weights of the scratch. `truncate` takes the sum of
-  // the weights and returns what is left of it.
-  double truncate(const SamplingConfig& config, int64_t size, double total, Scratch& scratch);
+  // The best token by the logits after the state's edits, which are in the scratch where there are
+  // any; `largest` is its logit.
+  RowStatus find_best(const float* logits, SamplingState& state, Scratch& scratch, double& largest,
+                      int32_t& best);
+  // The weights of all tokens in the scratch, 0 for those left out of the draw.
+  void weigh(const float* logits, SamplingState& state, double largest, Scratch& scratch);
+  int32_t draw(const float* logits, SamplingState& state, double largest, Scratch& scratch);
+  // The next three work on the distances and weights of the scratch; `total` is their sum.
+  void truncate(const SamplingConfig& config, int64_t size, double total, Scratch& scratch);
   bool keep_few(int64_t count, int64_t size, Scratch& scratch);
   void keep_first(int64_t size, int64_t max_count, double wanted, Scratch& scratch);
   RowStatus row_logprobs(const float* logits, int64_t size, int32_t token, int num_top,

@@ -28,6 +28,7 @@ struct SamplingConfig {
   int num_logprobs = -1;               // -1: none, 0: the chosen token's
   uint64_t seed = 0;
 
+  bool is_greedy() const { return temperature == 0 || top_k == 1; }
   // Whether some tokens may be left out of the draw.
   bool truncates() const { return top_k > 0 || top_p < 1 || min_p > 0 || typical_p < 1; }
 };

@@ -72,16 +72,12 @@ RUNNING = {
     "prefix": ("cold", "warm", "off"),
     "preemption": ("none", "pages", "random"),
     "threads": (1, 2),
-    "speculation": ("off", "ngram", "reference", "suffix", "draft", "knowing", "rejection"),
+    "speculation": ("off", "ngram", "reference", "suffix", "draft", "knowing"),
     # So many guesses each time, or as many as pay, which depends on the time that steps take.
     "drafts": ("fixed", "adaptive"),
 }
 AXES: Mapping[str, Sequence[Hashable]] = QUESTION | RUNNING
 BASE = {name: values[0] for name, values in AXES.items()}
-# Rejection sampling keeps the distribution, and takes other draws than no speculation does.
-EXCLUDED = frozenset(
-    frozenset({("speculation", "rejection"), ("draw", draw)}) for draw in ("sampled", "shaped")
-)
 
 # It repeats itself, for those who look tokens up.
 TEXT = "The old house stood at the end of the lane, and he looked at the sea for a long time. " * 5
@@ -208,10 +204,9 @@ class Matrix:
         if kind == "off":
             return None
         config = SpeculationConfig(
-            kind="draft" if kind in ("draft", "rejection") else "ngram",
+            kind="draft" if kind == "draft" else "ngram",
             max_draft_tokens=6,
             is_adaptive=point["drafts"] == "adaptive",
-            verification="rejection" if kind == "rejection" else "same-draw",
         )
         return Speculator(self._proposer(kind, point, work), config)
 
@@ -231,8 +226,7 @@ class Matrix:
         draft = self._loaded("draft", int(point["threads"])).sharing_weights(
             KVSpec(num_pages=NUM_PAGES, dtype="bf16")
         )
-        vocab_size = draft.spec.vocab_size
-        return DraftModelProposer(draft, vocab_size=vocab_size, keeps_probs=kind == "rejection")
+        return DraftModelProposer(draft, vocab_size=draft.spec.vocab_size)
 
 
 def make_engine(

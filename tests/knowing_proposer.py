@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from paredown.engine.request import Request
-from paredown.engine.speculate.proposer import Ask, Draft
+from paredown.engine.speculate.proposer import Ask
 
 
 class KnowingProposer:
@@ -14,14 +14,14 @@ class KnowingProposer:
         self._random = random.Random(1)
         self._answers = answers
 
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+    def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
         return [self._propose(ask) for ask in asks]
 
     def forget(self, request: Request) -> None:
         pass
 
-    def _propose(self, ask: Ask) -> Draft:
+    def _propose(self, ask: Ask) -> list[int]:
         known = ask.request.token_ids
         whole = next((one for one in self._answers if one[: len(known)] == known), known)
         guess = whole[len(known) : len(known) + ask.max_tokens]
-        return Draft([self._random.choice([one] * 5 + [1]) for one in guess])
+        return [self._random.choice([one] * 5 + [1]) for one in guess]

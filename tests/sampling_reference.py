@@ -82,19 +82,37 @@ def _reach(order: list[int], weight: dict[int, float], share: float) -> list[int
     return kept
 
 
-def reference_uniform(seed: int, position: int, stream: int = 0) -> float:
-    bits = np.random.Philox(key=seed % 2**64, counter=position + stream * 2**64)
-    return float(np.random.Generator(bits).random())
+def reference_noise(vocab_size: int, seed: int, position: int) -> list[float]:
+    """The exponential number of every token. That of a block's first token is the least of the 64,
+    so its mean is 1/64; the others are another exponential number later."""
+    firsts = _words(-(-vocab_size // 64), seed, position, stream=0)
+    tokens = _words(vocab_size, seed, position, stream=1)
+    noise = []
+    for token in range(vocab_size):
+        first = firsts[token // 64]
+        later = 0.0 if token % 64 == first % 64 else _exponential(tokens[token])
+        noise.append(_exponential(first) / 64 + later)
+    return noise
 
 
 def reference_draw(probabilities: Sequence[float], seed: int, position: int) -> int:
-    """The token whose stretch of the running sum holds the drawn number."""
-    drawn, running = reference_uniform(seed, position), 0.0
-    for token, probability in enumerate(probabilities):
-        running += probability
-        if drawn < running:
-            return token
-    return max(i for i, probability in enumerate(probabilities) if probability)
+    """The token that comes first: the least noise over probability."""
+    noise = reference_noise(len(probabilities), seed, position)
+    times = [x / p if p else math.inf for x, p in zip(noise, probabilities, strict=True)]
+    return times.index(min(times))
+
+
+def _words(count: int, seed: int, position: int, stream: int) -> list[int]:
+    """Random words of 64 bits. NumPy adds one to its counter before it draws four of them."""
+    counter = ((stream << 128) + (position << 64) - 1) % 2**256
+    words: list[int] = (
+        np.random.Philox(key=seed % 2**64, counter=counter).random_raw(count).tolist()
+    )
+    return words
+
+
+def _exponential(word: int) -> float:
+    return -math.log1p(-(word >> 11) / 2**53)
 
 
 def reference_logprobs(logits: Sequence[float]) -> list[float]:

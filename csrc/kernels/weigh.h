@@ -150,31 +150,48 @@ double sum(const double* numbers, int64_t size) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-// Each number divided by `divisor`; `results` may be `numbers`.
-void divide(const double* numbers, int64_t size, double divisor, double* results) {
-  int64_t i = 0;
-  for (; i + 8 <= size; i += 8) {
-    Doubles8 x;
-    __builtin_memcpy(&x, numbers + i, sizeof(x));
-    x /= divisor;
-    __builtin_memcpy(results + i, &x, sizeof(x));
-  }
-  for (; i < size; ++i) results[i] = numbers[i] / divisor;
-}
-
-// The least number of each whole block of 64.
+// The least number of each whole block.
 void block_minima(const double* numbers, int64_t num_blocks, double* minima) {
   for (int64_t b = 0; b < num_blocks; ++b) {
     Doubles8 least = Doubles8{} + __builtin_inf();
-    for (int64_t i = 0; i < kMinimaBlock; i += 8) {
+    for (int64_t i = 0; i < kTokenBlock; i += 8) {
       Doubles8 x;
-      __builtin_memcpy(&x, numbers + b * kMinimaBlock + i, sizeof(x));
+      __builtin_memcpy(&x, numbers + b * kTokenBlock + i, sizeof(x));
       least = x < least ? x : least;
     }
     double result = least[0];
     for (int j = 1; j < 8; ++j) result = least[j] < result ? least[j] : result;
     minima[b] = result;
   }
+}
+
+// The largest number of each block of `size` numbers, none being NaN; the last block may be short.
+template <class Lanes, class Number>
+inline void maxima_of_blocks(const Number* numbers, int64_t size, Number* maxima) {
+  constexpr auto kWidth = static_cast<int64_t>(sizeof(Lanes) / sizeof(Number));
+  constexpr auto kLowest = -static_cast<Number>(__builtin_inff());
+  for (int64_t begin = 0; begin < size; begin += kTokenBlock) {
+    const int64_t end = begin + kTokenBlock < size ? begin + kTokenBlock : size;
+    Lanes most = Lanes{} + kLowest;
+    int64_t i = begin;
+    for (; i + kWidth <= end; i += kWidth) {
+      Lanes x;
+      __builtin_memcpy(&x, numbers + i, sizeof(x));
+      most = x > most ? x : most;
+    }
+    Number result = kLowest;
+    for (; i < end; ++i) result = numbers[i] > result ? numbers[i] : result;
+    for (int64_t j = 0; j < kWidth; ++j) result = most[j] > result ? most[j] : result;
+    maxima[begin / kTokenBlock] = result;
+  }
+}
+
+void block_maxima(const double* numbers, int64_t size, double* maxima) {
+  maxima_of_blocks<Doubles8>(numbers, size, maxima);
+}
+
+void block_maxima_floats(const float* numbers, int64_t size, float* maxima) {
+  maxima_of_blocks<Floats16>(numbers, size, maxima);
 }
 
 }  // namespace

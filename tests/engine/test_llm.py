@@ -5,7 +5,8 @@ import pytest
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
-from paredown.errors import RequestError
+from paredown.errors import CapacityError, ConfigError, RequestError
+from paredown.spec.kv import PAGE_SIZE
 
 PROMPTS = ["It was", "The old house stood at the end of the lane, and"]
 
@@ -42,3 +43,20 @@ def test_prompts_are_scored(llm: LLM) -> None:
     scored = [one.chosen.token_id for one in done.prompt_logprobs]
     assert scored == done.prompt_token_ids[1:]
     assert all(-30 < one.chosen.logprob < 0 for one in done.prompt_logprobs)
+
+
+def test_pages_are_as_many_as_the_memory_given_holds():
+    llm = LLM(None, kv_cache_bytes=3 << 20, num_threads=1)
+    spec, num_pages = llm.engine.executor.spec, llm.engine.executor.num_pages
+    page_bytes = 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * PAGE_SIZE * 2
+    assert num_pages == (3 << 20) // page_bytes
+    assert llm.page_arithmetic.startswith(f"KV pages: {num_pages} of 16 tokens x 5 layers x")
+    assert f"{num_pages * PAGE_SIZE:,} tokens" in llm.page_arithmetic
+
+
+def test_memory_for_pages_that_makes_no_sense_is_refused():
+    with pytest.raises(ConfigError, match="given twice"):
+        LLM(None, kv_cache_bytes=1 << 20, num_pages=4)
+    for num_bytes in (100, 0, -5):
+        with pytest.raises(CapacityError, match="holds no page"):
+            LLM(None, kv_cache_bytes=num_bytes)

@@ -7,17 +7,15 @@ from paredown.engine.sampling.sampler import (
     FAILURES,
     RowError,
     RowSampler,
-    draw_token,
     make_state,
-    residual,
 )
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.kernels.native_sampler import RowStatus, draw, sampler_with_threads, uniform
+from paredown.kernels.native_sampler import RowStatus, sampler_with_threads
 from sampling_reference import (
     reference_draw,
     reference_logprobs,
+    reference_noise,
     reference_probabilities,
-    reference_uniform,
 )
 
 SAMPLER = RowSampler(sampler_with_threads(1))
@@ -73,7 +71,7 @@ def state_of(logits, params, *, prompt=(0,), generated=(), eos=(), seed=0):
 
 def distribution(logits, params, **history):
     row = np.array([logits], np.float32)
-    return SAMPLER.distributions(row, state_of(logits, params, **history))[0]
+    return SAMPLER.distribution(row, state_of(logits, params, **history))[0]
 
 
 def sample(logits, params, **history):
@@ -103,7 +101,6 @@ def test_distribution_and_draw_equal_the_reference(case, seed):
     np.testing.assert_allclose(probs, expected, rtol=1e-9, atol=1e-12)
     assert sampled.failure is None
     position = len(prompt) + len(generated)
-    assert sampled.token_id == draw_token(probs, seed=seed, position=position)
     assert sampled.token_id == reference_draw(expected, seed, position)
 
 
@@ -120,9 +117,9 @@ def test_rows_of_every_length_equal_the_reference(vocab_size, options):
     probs = distribution(row.tolist(), params)
     np.testing.assert_allclose(probs, expected, rtol=1e-9, atol=1e-15)
     assert probs.sum() == pytest.approx(1, abs=1e-12)
-    for position in (1, 5, 900):
-        found = draw_token(probs, seed=3, position=position)
-        assert found == reference_draw(expected, 3, position)
+    for seed in (1, 5, 900):
+        found = sample(row.tolist(), params, seed=seed)
+        assert found.token_id == reference_draw(expected, seed, 1)
 
 
 def test_weights_are_exponentials_to_a_few_ulp():
@@ -186,27 +183,23 @@ def test_samples_follow_the_exact_distribution(options):
     assert chi_square < degrees + 5 * (2 * degrees) ** 0.5
 
 
-@given(st.integers(-(2**63), 2**64 - 1), st.integers(0, 2**31), st.integers(0, 3))
-def test_the_random_numbers_are_numpys_philox(seed, position, stream):
-    assert uniform(seed % 2**64, position, stream) == reference_uniform(seed, position, stream)
+def test_the_noise_is_exponential_and_never_changes():
+    noise = np.array([reference_noise(640, seed, 3) for seed in range(200)])
+    # The 99.9 % point of Kolmogorov and Smirnov's distance.
+    ranks = (np.arange(noise.size) + 0.5) / noise.size
+    assert np.abs(1 - np.exp(-np.sort(noise.ravel())) - ranks).max() < 1.95 / noise.size**0.5
+    # Tokens of one block and of two are independent of each other.
+    for other in (1, 63, 64, 500):
+        pairs = np.exp(-noise[:, [0, other]])
+        assert abs(np.corrcoef(pairs.T)[0, 1]) < 3.3 / len(pairs) ** 0.5
+    golden = [0.13435691949943493, 1.7668102962684233, 0.5756654661295315]
+    assert [reference_noise(70, 7, 24)[i] for i in (0, 33, 69)] == golden
 
 
-def test_the_random_numbers_never_change():
-    golden = [0.011546754286331562, 0.14734579448838703, 0.8773053993686267]
-    assert [uniform(0, 0, 0), uniform(7, 24, 0), uniform(2**64 - 1, 10**6, 1)] == golden
-
-
-def test_a_draw_of_a_number_next_to_1_is_the_last_token_with_weight():
-    weights = np.zeros(700)
-    weights[[3, 300, 650]] = 0.1
-    almost = 1 - 2.0**-53
-    assert [draw(weights, x) for x in (0.0, 0.34, 0.67, almost)] == [3, 300, 650, 650]
-
-
-@pytest.mark.parametrize("weights", [[], [0.0, 0.0], [1.0, -1.0], [np.nan, 1.0], [np.inf, 1.0]])
-def test_weights_that_are_no_weights_are_refused(weights):
-    with pytest.raises(ValueError, match="weights must be finite"):
-        draw_token(np.array(weights, np.float64), seed=0, position=0)
+def test_draws_never_change():
+    row = np.cos(np.arange(500)).tolist()
+    found = [sample(row, SamplingParams(), seed=seed).token_id for seed in range(8)]
+    assert found == [302, 107, 339, 144, 309, 381, 105, 407]
 
 
 def random_batch(num_rows, vocab_size):
@@ -243,26 +236,23 @@ def test_a_row_alone_and_in_33_has_the_same_bits_on_any_number_of_threads():
     assert back[::-1] == alone
 
 
-def test_distributions_along_drafts_are_those_of_the_states_that_took_them():
-    params = SamplingParams(repetition_penalty=1.3, frequency_penalty=0.5, bad_words=((4, 5),))
-    logits, drafts = random_batch(4, 50)[0], [4, 9, 4]
-    state = state_of(logits[0], params, prompt=[1, 2])
-    together = SAMPLER.distributions(logits, state, drafts)
-    assert state.num_tokens == 2
-    for i in range(4):
-        single = distribution(logits[i], params, prompt=[1, 2], generated=drafts[:i])
-        assert together[i].tobytes() == single.tobytes()
-    with pytest.raises(ValueError, match="too few drafts"):
-        SAMPLER.distributions(logits, state, drafts[:2])
-    with pytest.raises(ValueError, match="token 50"):
-        SAMPLER.distributions(logits, state, [4, 50, 4])
-    assert state.num_tokens == 2
-
-
-def test_residual_is_what_the_target_has_more_of():
-    target, proposal = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2])
-    assert residual(target, proposal).tolist() == [0.3, 0.0, 0.0]
-    assert draw_token(residual(target, proposal), seed=1, position=5, stream=2) == 0
+@pytest.mark.parametrize("sharpness", [0.2, 1.0, 3.0])
+def test_alike_rows_mostly_draw_the_same_token(sharpness):
+    """Rows p and q of one seed and position agree with probability (1 - TV) / (1 + TV) at least
+    (Daliri, Musco and Suresh, "Coupling without communication", 2024)."""
+    random, num_draws = np.random.default_rng(3), 4000
+    p = (sharpness * random.normal(size=300)).astype(np.float32)
+    q = p + (0.5 * random.normal(size=300)).astype(np.float32)
+    params = SamplingParams()
+    draws = []
+    for row in (p, q):
+        states = [state_of(row, params, seed=i) for i in range(num_draws)]
+        rows = np.tile(row, (num_draws, 1))
+        draws.append(np.array([one.token_id for one in THREADED.sample(rows, states)]))
+    distance = 0.5 * np.abs(distribution(p, params) - distribution(q, params)).sum()
+    bound = (1 - distance) / (1 + distance)
+    deviation = (bound * (1 - bound) / num_draws) ** 0.5
+    assert (draws[0] == draws[1]).mean() > bound - 3 * deviation
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -70,7 +70,7 @@ def test_the_distribution_is_that_of_transformers(name, seed):
         torch.tensor([PROMPT]), torch.tensor(logits, dtype=torch.float64)
     )
     expected = torch.softmax(scores, dim=-1).numpy()
-    probs = SAMPLER.distributions(logits, state)
+    probs = SAMPLER.distribution(logits, state)
     assert np.array_equal(probs > 0, expected > 0)
     np.testing.assert_allclose(probs, expected, rtol=1e-9)
     assert not np.allclose(probs, torch.softmax(torch.tensor(logits), dim=-1).numpy(), rtol=1e-3)

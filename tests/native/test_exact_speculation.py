@@ -17,7 +17,10 @@ from random_executor import TINY, WEIGHT_SPECS, random_executor
 
 EOS = 0
 GREEDY = SamplingParams(max_tokens=40, temperature=0, logprobs=2)
+# Cold, so that a random model's tokens repeat and guesses come true.
+SAMPLED = SamplingParams(max_tokens=40, temperature=0.3, top_k=5, seed=10, logprobs=1)
 PROMPTS = [[5, 6, 7] * 9, [11], [20, 21] * 30, list(range(1, 60)), [3, 3, 3]]
+WORK = [(prompt, params) for params in (GREEDY, SAMPLED) for prompt in PROMPTS]
 SPECS = {
     "rotary": TINY,
     "window": replace(TINY, sliding_window=21),
@@ -32,9 +35,13 @@ class Tokenizer:
         return "".join(chr(97 + token_id % 26) for token_id in token_ids)
 
 
-def run(executor: NativeExecutor, prompts: list[list[int]], speculator: Speculator | None = None):
+def run(
+    executor: NativeExecutor,
+    work: list[tuple[list[int], SamplingParams]],
+    speculator: Speculator | None = None,
+):
     engine = Engine(executor, Tokenizer(), speculator=speculator)
-    requests = [engine.submit(prompt, GREEDY) for prompt in prompts]
+    requests = [engine.submit(prompt, params) for prompt, params in work]
     found = {request.id: ([], [], []) for request in requests}
     while engine.has_work:
         for output in engine.step():
@@ -49,11 +56,11 @@ def run(executor: NativeExecutor, prompts: list[list[int]], speculator: Speculat
 
 
 def check(executor: NativeExecutor) -> None:
-    expected = [run(executor, [prompt])[0] for prompt in PROMPTS]
-    whole = [prompt + answer[0] for prompt, answer in zip(PROMPTS, expected, strict=True)]
+    expected = [run(executor, [one])[0] for one in WORK]
+    whole = [prompt + answer[0] for (prompt, _), answer in zip(WORK, expected, strict=True)]
     config = SpeculationConfig(kind="ngram", max_draft_tokens=6, is_adaptive=False)
     speculator = Speculator(KnowingProposer(whole), config)
-    assert run(executor, PROMPTS, speculator) == expected
+    assert run(executor, WORK, speculator) == expected
     stats = speculator.stats
     assert stats.failure is None
     assert 0 < sum(stats.num_accepted) < sum(stats.num_proposed)

@@ -1,19 +1,57 @@
 """From tokens to text, a little at a time: whole characters, and nothing past a stop string."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-REPLACEMENT = "\ufffd"
+from paredown.engine.piece_detokenizer import (
+    REPLACEMENT,
+    ByteLevelDetokenizer,
+    SentencePieceDetokenizer,
+)
+from paredown.models.token_texts import TokenTexts
+
 # Enough prompt to carry a word boundary into the answer (a SentencePiece tokenizer drops the
 # space before the first word it decodes).
 NUM_CONTEXT_TOKENS = 4
+# No character is cut into so many tokens: what still seems cut then is no character.
+MAX_HELD_TOKENS = 16
 
 
 class Decoder(Protocol):
     def decode(self, token_ids: list[int], /) -> str: ...
 
 
-class Detokenizer:
-    """Text of a growing token sequence. Concatenated deltas are the decoded whole.
+@runtime_checkable
+class PieceTokenizer(Protocol):
+    """A tokenizer that may have a table of texts."""
+
+    @property
+    def token_texts(self) -> TokenTexts | None: ...
+
+
+class Detokenizer(Protocol):
+    """Text of a growing token sequence."""
+
+    def push(self, token_id: int) -> str:
+        """The text that `token_id` completes; empty inside a character."""
+        ...
+
+    def flush(self) -> str:
+        """What was held back; a cut character comes out as U+FFFD. Call it once, at the end."""
+        ...
+
+
+def make_detokenizer(tokenizer: Decoder, prompt_token_ids: list[int]) -> Detokenizer:
+    """For the answer to a prompt, by the tokenizer's table where it has one."""
+    texts = tokenizer.token_texts if isinstance(tokenizer, PieceTokenizer) else None
+    if texts is None:
+        return DecodingDetokenizer(tokenizer, prompt_token_ids)
+    if texts.is_byte_level:
+        return ByteLevelDetokenizer(texts)
+    return SentencePieceDetokenizer(texts, prompt_token_ids[-NUM_CONTEXT_TOKENS:])
+
+
+class DecodingDetokenizer:
+    """For any tokenizer. Concatenated deltas are the decoded whole.
 
     Text is released at token borders where the decoded text does not end in U+FFFD, that is, where
     no character is cut. Decoding restarts at the last such border but one, so the cost per token
@@ -31,15 +69,18 @@ class Detokenizer:
         self._num_known = len(context)
 
     def push(self, token_id: int) -> str:
-        """The text that `token_id` completes; empty inside a character."""
         self._token_ids.append(token_id)
         text = self._decode(self._token_ids)
-        if text.endswith(REPLACEMENT) or len(text) <= len(self._known_text):
-            return ""
-        return self._release(text)
+        if len(text) > len(self._known_text):
+            is_cut = text.endswith(REPLACEMENT)
+            num_held = len(self._token_ids) - self._num_known
+            return "" if is_cut and num_held < MAX_HELD_TOKENS else self._release(text)
+        # A space may be nothing where a text begins; what is nothing even twice never counts.
+        if text == self._known_text and not self._decode([token_id, token_id]):
+            self._token_ids.pop()
+        return ""
 
     def flush(self) -> str:
-        """What was held back; a cut character comes out as U+FFFD. Call it once, at the end."""
         if self._num_known == len(self._token_ids):
             return ""
         return self._release(self._decode(self._token_ids))

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.detokenize import Detokenizer, StopMatcher
+from paredown.engine.detokenize import Detokenizer, StopMatcher, make_detokenizer
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.sampling.sampler import (
@@ -40,7 +40,7 @@ class EngineTokenizer(Protocol):
     def decode(self, token_ids: list[int], /) -> str: ...
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class RequestOutput:
     """What one step added to one request.
 
@@ -54,7 +54,7 @@ class RequestOutput:
     text: str
     token_ids: list[int]
     logprobs: list[Logprobs]
-    prompt_logprobs: list[Logprobs] = field(default_factory=list)
+    prompt_logprobs: list[Logprobs]
     finish_reason: FinishReason | None = None
     error: str | None = None
     is_request_fault: bool = False
@@ -67,6 +67,8 @@ class _Reply:
     sampling: SamplingState
     detokenizer: Detokenizer
     stops: StopMatcher
+    # Any of these ends the answer.
+    ending: frozenset[int]
     prompt_logprobs: list[Logprobs] = field(default_factory=list)
 
 
@@ -76,6 +78,7 @@ class _Turn:
     `row` the row of logits after its last token. It goes on while its tokens are its drafts."""
 
     request: Request
+    reply: _Reply
     row: int
     drafts: list[int]
     output: RequestOutput
@@ -150,8 +153,9 @@ class Engine:
                 prompt_token_ids=prompt_token_ids,
                 eos_token_ids=self.tokenizer.eos_token_ids,
             ),
-            Detokenizer(self.tokenizer, request.token_ids),
+            make_detokenizer(self.tokenizer, request.token_ids),
             StopMatcher(params.stop),
+            params.ending_token_ids(self.tokenizer.eos_token_ids),
         )
         return request
 
@@ -209,25 +213,12 @@ class Engine:
             if plan.page_copies:
                 self.executor.copy_pages(plan.page_copies)
             logits = self.executor.step(slices)
-            num_rows = sum(one.num_logits for one in slices)
+            num_rows = sum([one.num_logits for one in slices])
             assert logits.shape[0] == num_rows, f"{logits.shape[0]} rows of logits, not {num_rows}"
         except Exception as error:  # the one place where a failing model meets its requests
             message = f"the model failed: {type(error).__name__}: {error}"
             return outputs + [self._end(one.request, "error", message) for one in chunks]
-        end, turns = 0, []
-        for chunk, one in zip(chunks, slices, strict=True):
-            begin, end = end, end + one.num_logits
-            request, drafts = chunk.request, chunk.request.draft_token_ids
-            request.draft_token_ids = []
-            self.scheduler.advance(request, chunk.num_tokens - len(drafts))
-            turn = _Turn(request, end - 1 - len(drafts), drafts, _nothing_yet(request))
-            try:
-                self._keep_prompt_logprobs(request, logits[begin:end])
-            except RowError as error:
-                outputs.append(self._close(turn, "error", str(error)))
-                continue
-            if request.num_computed_tokens == len(request.token_ids):
-                turns.append(turn)
+        turns = self._advance(chunks, slices, logits, outputs)
         outputs += self._take_tokens(turns, logits)
         if self.speculator is not None:
             seconds = time.perf_counter() - start_s
@@ -242,32 +233,57 @@ class Engine:
 
     def _slice(self, chunk: Chunk) -> SequenceSlice:
         request = chunk.request
-        start, end = request.num_computed_tokens, request.num_computed_tokens + chunk.num_tokens
+        start = request.num_computed_tokens
+        end = start + chunk.num_tokens
         if request.first_step_s is None:
             request.first_step_s = time.monotonic()
-        drafts = request.draft_token_ids
-        return SequenceSlice(
-            token_ids=request.token_ids[start:end] + drafts,
-            start=start,
-            pages=request.pages,
-            num_logits=self._num_logits(request, start, end),
-        )
-
-    def _num_logits(self, request: Request, start: int, end: int) -> int:
-        """The rows after the last certain token and after each draft; every row of a prompt whose
-        tokens are scored, from the first that is not scored yet."""
+        known, drafts = request.token_ids, request.draft_token_ids
+        token_ids = known[start:end]
+        if drafts:
+            token_ids += drafts
+        # The rows after the last certain token and after each draft.
+        num_logits = 1 + len(drafts) if end == len(known) + len(drafts) else 0
         if request.params.prompt_logprobs is not None:
-            start = max(start, len(self._replies[request.id].prompt_logprobs))
-            if start < request.num_prompt_tokens - 1:
-                return max(0, end - start)
-        is_last = end == request.num_wanted_tokens
-        return 1 + len(request.draft_token_ids) if is_last else 0
+            num_logits = self._num_scored(request, start, end) or num_logits
+        return SequenceSlice(token_ids, start, request.pages, num_logits)
+
+    def _num_scored(self, request: Request, start: int, end: int) -> int:
+        """Of a prompt whose tokens are scored every row, from the first that is not scored yet; 0
+        where nothing is left to be scored."""
+        first = max(start, len(self._replies[request.id].prompt_logprobs))
+        return max(0, end - first) if first < request.num_prompt_tokens - 1 else 0
+
+    def _advance(
+        self,
+        chunks: list[Chunk],
+        slices: list[SequenceSlice],
+        logits: npt.NDArray[np.float32],
+        outputs: list[RequestOutput],
+    ) -> list[_Turn]:
+        """Notes what is computed; a turn for each request that may have its next token."""
+        end, turns = 0, list[_Turn]()
+        for chunk, one in zip(chunks, slices, strict=True):
+            begin, end = end, end + one.num_logits
+            request = chunk.request
+            drafts = request.draft_token_ids
+            if drafts:
+                request.draft_token_ids = []
+            self.scheduler.advance(request, chunk.num_tokens - len(drafts))
+            if request.params.prompt_logprobs is not None:
+                try:
+                    self._keep_prompt_logprobs(request, logits[begin:end])
+                except RowError as error:
+                    outputs.append(self._end(request, "error", str(error)))
+                    continue
+            if request.num_computed_tokens == len(request.token_ids):
+                reply, row = self._replies[request.id], end - 1 - len(drafts)
+                turns.append(_Turn(request, reply, row, drafts, _nothing_yet(request)))
+        return turns
 
     def _keep_prompt_logprobs(self, request: Request, logits_RV: npt.NDArray[np.float32]) -> None:
         """Scores the prompt tokens that stand after the rows just computed. Raises RowError."""
         num_top = request.params.prompt_logprobs
-        if num_top is None:
-            return
+        assert num_top is not None
         known = self._replies[request.id].prompt_logprobs
         prompt = request.token_ids[: request.num_prompt_tokens]
         following = prompt[len(known) + 1 : len(known) + 1 + len(logits_RV)]
@@ -280,17 +296,16 @@ class Engine:
         """Draws the next token of every request, then another where it was the one guessed, as if
         there had been a step for each."""
         going = turns
-        while going := [turn for turn in going if turn.goes_on and self._filter_tokens(turn)]:
+        while going := [
+            turn
+            for turn in going
+            if turn.goes_on
+            and (turn.request.params.token_filter is None or self._filter_tokens(turn))
+        ]:
             rows = [turn.row for turn in going]
             chosen = logits if len(rows) == len(logits) else logits[rows]
-            states = [self._replies[turn.request.id].sampling for turn in going]
-            sampler = self.executor.sampler
-            if self.speculator is not None and self.speculator.rejects:
-                requests = [turn.request for turn in going]
-                places = [turn.num_accepted for turn in going]
-                sampled = self.speculator.sample(sampler, chosen, states, requests, places)
-            else:
-                sampled = sampler.sample(chosen, states)
+            states = [turn.reply.sampling for turn in going]
+            sampled = self.executor.sampler.sample(chosen, states)
             for turn, one in zip(going, sampled, strict=True):
                 self._extend(turn, one)
         if self.speculator is not None:
@@ -308,8 +323,7 @@ class Engine:
         """Asks the request's own function what may come next. False when that ended it."""
         request = turn.request
         token_filter = request.params.token_filter
-        if token_filter is None:
-            return True
+        assert token_filter is not None
         generated = request.token_ids[request.num_prompt_tokens :]
         try:
             allowed = allowed_tokens(token_filter, generated, self.executor.spec.vocab_size)
@@ -317,7 +331,7 @@ class Engine:
             self._close(turn, "error", str(error)).is_request_fault = True
             return False
         if allowed is not None:
-            self._replies[request.id].sampling.allow_next(allowed)
+            turn.reply.sampling.allow_next(allowed)
         return True
 
     def _extend(self, turn: _Turn, sampled: SampledRow) -> None:
@@ -327,27 +341,26 @@ class Engine:
             is_fault = sampled.failure == FAILURES[RowStatus.NOTHING_ALLOWED]
             self._close(turn, "error", sampled.failure).is_request_fault = is_fault
             return
-        params, token_id = request.params, sampled.token_id
+        params, reply, token_id = request.params, turn.reply, sampled.token_id
         request.token_ids.append(token_id)
         output.token_ids.append(token_id)
         if sampled.logprobs is not None:
             output.logprobs.append(sampled.logprobs)
         turn.row += 1
-        turn.goes_on = turn.drafts[turn.num_accepted : turn.num_accepted + 1] == [token_id]
+        turn.goes_on = turn.num_accepted < len(turn.drafts) and (
+            turn.drafts[turn.num_accepted] == token_id
+        )
         if turn.goes_on:  # it is computed, too
             turn.num_accepted += 1
             self.scheduler.advance(request, 1)
         if request.first_token_s is None:
             request.first_token_s = time.monotonic()
-        reply = self._replies[request.id]
-        if request.num_generated_tokens == 1:
             output.prompt_logprobs = reply.prompt_logprobs
-        is_eos = not params.ignore_eos and token_id in self.tokenizer.eos_token_ids
-        is_stopped = is_eos or token_id in params.stop_token_ids
+        is_stopped = token_id in reply.ending
         if not is_stopped:
             text = reply.detokenizer.push(token_id)
             # Up to min_tokens a stop string is text like any other.
-            if request.num_generated_tokens > params.min_tokens:
+            if params.stop and request.num_generated_tokens > params.min_tokens:
                 text = reply.stops.push(text)
                 is_stopped = reply.stops.is_stopped
             output.text += text
@@ -382,4 +395,4 @@ class Engine:
 
 
 def _nothing_yet(request: Request) -> RequestOutput:
-    return RequestOutput(request=request, text="", token_ids=[], logprobs=[])
+    return RequestOutput(request, "", [], [], [])

@@ -10,7 +10,7 @@ from paredown.engine.sampling.sampler import RowSampler
 from paredown.spec.model import ModelSpec
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True)
 class SequenceSlice:
     """Consecutive tokens of one sequence that a step computes.
 

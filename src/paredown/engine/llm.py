@@ -6,8 +6,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paredown.engine.detokenize import Detokenizer
+from paredown.engine.detokenize import make_detokenizer
 from paredown.engine.engine import Engine, RequestOutput
+from paredown.engine.memory.memory_plan import page_arithmetic, pages_in
 from paredown.engine.native.native_executor import start_loading
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.engine.prompt import encode_chat, encode_prompt
@@ -26,7 +27,7 @@ from paredown.engine.score import (
 )
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
-from paredown.errors import RequestError
+from paredown.errors import ConfigError, RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
@@ -73,10 +74,12 @@ class BeamCompletion:
 class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
     built-in one; `notes` says what of it runs otherwise than its files ask. `speculation` guesses
-    tokens ahead, which changes no answer (docs/speculation.md).
+    tokens ahead, which changes no answer (docs/speculation.md). Keys and values get `num_pages`
+    pages, or those that `kv_cache_bytes` hold; with neither a share of the free memory.
+    `page_arithmetic` says in a line how many that are, and what they hold.
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
-    ConfigError for a speculation that does not go with it.
+    ConfigError for a speculation that does not go with it, or pages given in both ways.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class LLM:
         model: str | Path | None = None,
         *,
         num_pages: int | None = None,
+        kv_cache_bytes: int | None = None,
         num_threads: int | None = None,
         kv_dtype: KVDType | None = None,
         config: ScheduleConfig | None = None,
@@ -92,6 +96,15 @@ class LLM:
         path = resolve_model(None if model is None else str(model))
         checkpoint = Checkpoint.open(path)
         self.notes = checkpoint.notes
+        if kv_cache_bytes is not None:
+            if num_pages is not None:
+                raise ConfigError(
+                    "the memory for keys and values was given twice",
+                    seen=f"num_pages {num_pages}, kv_cache_bytes {kv_cache_bytes}",
+                    remedy="Leave one of them out.",
+                )
+            pages_dtype = checkpoint.kv_dtype if kv_dtype is None else kv_dtype
+            num_pages = pages_in(kv_cache_bytes, checkpoint.spec, pages_dtype)
         loading = start_loading(
             checkpoint,
             num_pages=num_pages,
@@ -101,6 +114,7 @@ class LLM:
         )
         self.tokenizer = Tokenizer.open(path)
         executor = loading.finish()
+        self.page_arithmetic = page_arithmetic(executor.spec, executor.kv)
         speculator = None
         if speculation is not None:
             speculator = make_speculator(
@@ -210,7 +224,7 @@ class LLM:
         ]
 
     def _beam_completion(self, prompt_token_ids: list[int], beam: Beam) -> BeamCompletion:
-        detokenizer = Detokenizer(self.tokenizer, prompt_token_ids)
+        detokenizer = make_detokenizer(self.tokenizer, prompt_token_ids)
         shown = beam.token_ids[:-1] if beam.finish_reason == "stop" else beam.token_ids
         text = "".join(map(detokenizer.push, shown)) + detokenizer.flush()
         return BeamCompletion(

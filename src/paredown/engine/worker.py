@@ -119,6 +119,11 @@ class Worker:
         return self._status
 
     @property
+    def engine(self) -> Engine | None:
+        """None until it is loaded. It is the thread's own: others may read its counters."""
+        return self._engine
+
+    @property
     def num_open_answers(self) -> int:
         return self._num_open_answers
 

@@ -52,12 +52,12 @@ class Model:
     def copy_pages(self, pairs: npt.NDArray[np.int32]) -> None: ...
     def step(
         self,
-        tokens: npt.NDArray[np.int32],
-        starts: npt.NDArray[np.int32],
-        lengths: npt.NDArray[np.int32],
-        num_logits: npt.NDArray[np.int32],
-        page_offsets: npt.NDArray[np.int32],
-        pages: npt.NDArray[np.int32],
+        tokens: list[int],
+        starts: list[int],
+        lengths: list[int],
+        num_logits: list[int],
+        page_offsets: list[int],
+        pages: list[int],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
 
@@ -110,9 +110,6 @@ class Attention:
         outputs: npt.NDArray[np.float32],
     ) -> None: ...
 
-def uniform(seed: int, position: int, stream: int) -> float: ...
-def draw(weights: npt.NDArray[np.float64], fraction: float) -> int: ...
-
 class SamplingState:
     def __init__(
         self, settings: dict[str, object], vocab_size: int, prompt: npt.NDArray[np.int32]
@@ -127,13 +124,12 @@ Row = tuple[int, int, tuple[float, list[tuple[int, float]]] | None]
 
 class Sampler:
     def sample(self, logits: npt.NDArray[np.float32], states: list[SamplingState]) -> list[Row]: ...
-    def distributions(
+    def distribution(
         self,
         logits: npt.NDArray[np.float32],
         state: SamplingState,
-        drafts: npt.NDArray[np.int32],
         probs: npt.NDArray[np.float64],
-    ) -> list[int]: ...
+    ) -> int: ...
     def logprobs(
         self, logits: npt.NDArray[np.float32], tokens: npt.NDArray[np.int32], num_top: int
     ) -> list[Row]: ...

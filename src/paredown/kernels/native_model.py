@@ -172,18 +172,18 @@ class NativeModel:
 
     def step(
         self,
-        tokens: Ints,
-        starts: Ints,
-        lengths: Ints,
-        num_logits: Ints,
-        page_offsets: Ints,
-        pages: Ints,
+        tokens: list[int],
+        starts: list[int],
+        lengths: list[int],
+        num_logits: list[int],
+        page_offsets: list[int],
+        pages: list[int],
     ) -> npt.NDArray[np.float32]:
-        """Runs one batched step; arrays as StepInput in csrc/model.h.
+        """Runs one batched step; lists as StepInput in csrc/model.h.
 
         Returns logits [sum of num_logits, vocab_size].
         """
-        logits = np.empty((int(num_logits.sum()), self.spec.vocab_size), dtype=np.float32)
+        logits = np.empty((sum(num_logits), self.spec.vocab_size), dtype=np.float32)
         self._core.step(tokens, starts, lengths, num_logits, page_offsets, pages, logits)
         return logits
 

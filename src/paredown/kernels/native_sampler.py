@@ -2,10 +2,10 @@
 
 from enum import IntEnum
 
-from paredown.kernels._core import PooledSampler, Sampler, SamplingState, draw, uniform
+from paredown.kernels._core import PooledSampler, Sampler, SamplingState
 from paredown.kernels.isa import chosen_isa
 
-__all__ = ["RowStatus", "Sampler", "SamplingState", "draw", "sampler_with_threads", "uniform"]
+__all__ = ["RowStatus", "Sampler", "SamplingState", "sampler_with_threads"]
 
 
 class RowStatus(IntEnum):

@@ -13,6 +13,7 @@ from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.file import read_gguf
 from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.json_file import read_optional_json_object
+from paredown.models.token_texts import TokenTexts, piece_decoder
 
 # What a template, which is a program from the checkpoint, can raise over messages it dislikes.
 TEMPLATE_ERRORS = (
@@ -29,7 +30,8 @@ SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token
 
 class Tokenizer:
     """`vocab_size` counts added tokens; `eos_token_ids` are all that may end a text; `add_bos` says
-    whether the model was trained with `bos_token_id` before plain text."""
+    whether the model was trained with `bos_token_id` before plain text. `token_texts` is None where
+    tokens have no text of their own."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class Tokenizer:
         self.add_bos = add_bos
         self.eos_token_ids = eos_token_ids
         self.vocab_size = library.get_vocab_size(with_added_tokens=True)
+        self.token_texts = _token_texts(library)
 
     @classmethod
     def open(cls, path: Path) -> "Tokenizer":
@@ -184,6 +187,16 @@ def _parse_library(text: str, where: str) -> tokenizers.Tokenizer:
     library.no_truncation()
     library.no_padding()
     return library
+
+
+def _token_texts(library: tokenizers.Tokenizer) -> TokenTexts | None:
+    if library.decoder is None:
+        return None
+    decoder = piece_decoder(library.decoder.__getstate__())
+    if decoder is None:
+        return None
+    added = library.get_added_tokens_decoder().values()
+    return TokenTexts(library, frozenset(one.content for one in added if one.special), decoder)
 
 
 def _token_text(config: Mapping[str, object], name: str) -> str | None:

@@ -13,6 +13,7 @@ from paredown.errors import ParedownError
 from paredown.serve import errors
 from paredown.serve.chat import chat
 from paredown.serve.completions import complete
+from paredown.serve.metrics import show_metrics
 from paredown.serve.state import ServerState
 
 
@@ -31,6 +32,7 @@ def create_app(
     app = Starlette(
         routes=[
             Route("/health", health, methods=["GET"]),
+            Route("/metrics", show_metrics, methods=["GET"]),
             Route("/v1/models", list_models, methods=["GET"]),
             Route("/v1/models/{name:path}", show_model, methods=["GET"]),
             Route("/v1/completions", complete, methods=["POST"]),

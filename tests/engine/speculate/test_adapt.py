@@ -82,7 +82,7 @@ def test_bad_guesses_are_given_up_and_tried_again():
     for _ in range(6 * PROBE_STEPS):
         count = adapter.choose({7: 8}, 1).get(7, 0)
         chosen.append(count)
-        adapter.observe_step(1 + count, count, roofline(1 + count))
+        adapter.observe_step(1 + count, count, roofline(1 + count), proposal_s=0.3 * (count > 0))
         adapter.observe_proposal(max(count, 1), 0.3)
         if count:
             adapter.observe_acceptance(7, count, 0)
@@ -98,7 +98,7 @@ def test_good_guesses_are_left_out_now_and_then_to_measure_what_a_step_takes_wit
     for _ in range(4 * PROBE_STEPS):
         count = adapter.choose({7: 4}, 1).get(7, 0)
         chosen.append(count)
-        adapter.observe_step(1 + count, count, 1.0)
+        adapter.observe_step(1 + count, count, 1.0, num_accepted=count)
         if count:
             adapter.observe_acceptance(7, count, count)
     assert 8 <= chosen.count(0) <= 16
@@ -128,7 +128,13 @@ def simulate(rate, fixed=None, *, share_interrupted, num_steps=2000):
             step_us += chance.uniform(0, 4000)
         guess_us = count * DRAFT_US * chance.uniform(1, 1.03)
         num_tokens, time_us = num_tokens + accepted + 1, time_us + step_us + guess_us
-        adapter.observe_step(1 + count, count, step_us / 1e6)
+        adapter.observe_step(
+            1 + count,
+            count,
+            step_us / 1e6,
+            num_accepted=accepted,
+            proposal_s=guess_us / 1e6,
+        )
         if count:
             adapter.observe_proposal(count, guess_us / 1e6)
             adapter.observe_acceptance(request_id, count, accepted)
@@ -149,7 +155,7 @@ def test_a_step_of_unknown_size_is_measured_first_and_no_leap_is_made():
     for _ in range(30):
         count = adapter.choose({1: 20}, 1).get(1, 0)
         tried.append(count)
-        adapter.observe_step(1 + count, count, 1.0)
+        adapter.observe_step(1 + count, count, 1.0, num_accepted=count)
         if count:
             adapter.observe_acceptance(1, count, count)
     assert tried[:3] == [0, 0, 0]

@@ -10,19 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.engine.engine import Engine
-from paredown.engine.sampling.sampler import draw_token
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.ngram import NgramProposer
-from paredown.engine.speculate.proposer import Draft
 from paredown.engine.speculate.reference_text import ReferenceTextProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.spec.kv import PAGE_SIZE
 from plain_loop import plain_loop
-from sampling_reference import reference_probabilities
+from sampling_reference import reference_draw, reference_probabilities
 from toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 MAX_POSITIONS = 96
@@ -52,7 +50,7 @@ class OracleProposer:
             ask.request.token_ids, params, vocab_size=SPEC.vocab_size, max_total_tokens=1000
         )[0]
         wrong = [self._random.random() < self._share_wrong for _ in tokens]
-        return Draft([511 if bad else one for one, bad in zip(tokens, wrong, strict=True)])
+        return [511 if bad else one for one, bad in zip(tokens, wrong, strict=True)]
 
     def forget(self, request):
         pass
@@ -234,7 +232,7 @@ def test_a_stop_inside_an_accepted_run_ends_it_there():
 def test_the_end_of_text_inside_an_accepted_run_ends_it_there():
     class EosProposer(OracleProposer):
         def _propose(self, ask):
-            return Draft([*super()._propose(ask).token_ids, 3][: ask.max_tokens])
+            return [*super()._propose(ask), 3][: ask.max_tokens]
 
     params = SamplingParams(temperature=0, max_tokens=None, seed=0)
     engine = make_engine(EosProposer(share_wrong=0))
@@ -301,24 +299,22 @@ def test_cancelled_inside_a_run_of_guesses():
 
 
 class HotProposer(OracleProposer):
-    """Draws from the target's distribution at another temperature, and says so."""
+    """Draws from the target's distribution at another temperature, with the request's noise."""
 
     def _propose(self, ask):
-        request, draft = ask.request, Draft([], [])
+        request, draft = ask.request, []
+        hot = SamplingParams(temperature=3.0, top_k=6)
         for position in range(len(request.token_ids), len(request.token_ids) + ask.max_tokens):
-            logits = reference_logits(request.token_ids + draft.token_ids, SPEC.vocab_size)
-            q = np.array(reference_probabilities(logits, SamplingParams(temperature=3.0, top_k=6)))
-            draft.probs_KV.append(q)
-            draft.token_ids.append(draw_token(q, seed=request.seed, position=position))
+            logits = reference_logits(request.token_ids + draft, SPEC.vocab_size)
+            q = reference_probabilities(logits, hot)
+            draft.append(reference_draw(q, request.seed, position))
         return draft
 
 
 @pytest.mark.parametrize("proposer", [OracleProposer(share_wrong=0.5), HotProposer()])
-def test_rejection_sampling_in_the_engine_keeps_the_distribution(proposer):
+def test_guesses_keep_the_distribution(proposer):
     """Chi-square of the second guessed token, over seeds, given the same token before it."""
-    speculation = SpeculationConfig(
-        kind="draft", max_draft_tokens=2, is_adaptive=False, verification="rejection"
-    )
+    speculation = SpeculationConfig(kind="draft", max_draft_tokens=2, is_adaptive=False)
     engine = make_engine(proposer, speculation=speculation)
     first_counts, counts, num_requests = Counter(), Counter(), 3000
     for seed in range(num_requests):

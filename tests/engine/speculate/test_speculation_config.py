@@ -15,7 +15,6 @@ from paredown.models.resolve import resolve_model
     ("options", "message"),
     [
         ({"kind": "medusa"}, "unknown kind of speculation"),
-        ({"kind": "ngram", "verification": "typical"}, "unknown verification"),
         ({"kind": "ngram", "max_draft_tokens": 0}, "max_draft_tokens is out of range"),
         ({"kind": "ngram", "max_draft_tokens": -1}, "max_draft_tokens"),
         ({"kind": "ngram", "max_draft_tokens": 65}, "Use 1 to 64"),

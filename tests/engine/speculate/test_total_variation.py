@@ -1,5 +1,5 @@
-"""Rejection sampling on the built-in pair: as far from the target's distribution as drawing from it
-is, and much nearer than the draft model's."""
+"""Sampled speculation on the built-in pair: as far from the target's distribution as drawing from
+it is, and much nearer than the draft model's."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def probabilities(executor, token_ids, params):
     part = SequenceSlice(token_ids=token_ids, start=0, pages=[0, 1], num_logits=1)
     vocab_size = executor.spec.vocab_size
     state = make_state(params, seed=0, vocab_size=vocab_size, prompt_token_ids=token_ids)
-    return executor.sampler.distributions(executor.step([part]), state)[0]
+    return executor.sampler.distribution(executor.step([part]), state)[0]
 
 
 def total_variation(p, q):
@@ -34,9 +34,7 @@ def test_total_variation_on_the_built_in_pair():
     path = resolve_model(None)
     executor = load_executor(Checkpoint.open(path), num_pages=512, num_threads=1)
     tokenizer = Tokenizer.open(path)
-    config = SpeculationConfig(
-        kind="draft", verification="rejection", max_draft_tokens=2, is_adaptive=False
-    )
+    config = SpeculationConfig(kind="draft", max_draft_tokens=2, is_adaptive=False)
     speculator = make_speculator(config, executor, tokenizer, num_threads=1)
     schedule = ScheduleConfig(max_waiting=NUM_REQUESTS)
     engine = Engine(executor, tokenizer, schedule, speculator)

@@ -1,6 +1,5 @@
 """NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
 
-from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -109,16 +108,15 @@ class NativeExecutor:
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
         or its pages; nothing is computed then."""
-        tokens = [token for part in slices for token in part.token_ids]
-        pages = [page for part in slices for page in part.pages]
-        return self._model.step(
-            np.array(tokens, dtype=np.int32),
-            np.array([part.start for part in slices], dtype=np.int32),
-            np.array([len(part.token_ids) for part in slices], dtype=np.int32),
-            np.array([part.num_logits for part in slices], dtype=np.int32),
-            np.array([0, *accumulate(len(part.pages) for part in slices)], dtype=np.int32),
-            np.array(pages, dtype=np.int32),
-        )
+        tokens, pages, lengths, page_offsets = list[int](), list[int](), list[int](), [0]
+        for part in slices:
+            tokens += part.token_ids
+            pages += part.pages
+            lengths.append(len(part.token_ids))
+            page_offsets.append(len(pages))
+        starts = [part.start for part in slices]
+        num_logits = [part.num_logits for part in slices]
+        return self._model.step(tokens, starts, lengths, num_logits, page_offsets, pages)
 
 
 def load_executor(

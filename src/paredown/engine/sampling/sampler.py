@@ -1,8 +1,8 @@
 """Sampler: from rows of logits to tokens, in the native core (csrc/sampler.h).
 
-A row's token depends on that row, its request's state, and the request's seed alone: the draw is
-counter-based (Philox, Salmon et al., SC 2011), a function of the seed and the position. What is
-computed, and in which order, is defined in docs/sampling.md.
+A row's token depends on that row, its request's state, and the request's seed alone: the draw is a
+race with counter-based noise (Philox, Salmon et al., SC 2011), a function of the seed, the position
+and the token. What is computed, and in which order, is defined in docs/sampling.md.
 R: rows, V: vocabulary.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.kernels.native_sampler import RowStatus, Sampler, SamplingState, draw, uniform
+from paredown.kernels.native_sampler import RowStatus, Sampler, SamplingState
 
 Logits = npt.NDArray[np.float32]
 Probs = npt.NDArray[np.float64]
@@ -60,9 +60,6 @@ def make_state(
 ) -> SamplingState:
     """What the core keeps of one request: settings, tokens, counts. Sampling a row adds its token;
     `push` and `pop` add and take back others. Raises ValueError for an unknown token id."""
-    ending = set(params.stop_token_ids)
-    if not params.ignore_eos:
-        ending |= set(eos_token_ids)
     settings: dict[str, object] = {
         "temperature": params.temperature,
         "top_k": params.top_k or 0,
@@ -76,7 +73,7 @@ def make_state(
         "allowed_tokens": params.allowed_token_ids,
         "bad_words": params.bad_words,
         "min_tokens": params.min_tokens,
-        "ending_tokens": sorted(ending),
+        "ending_tokens": sorted(params.ending_token_ids(eos_token_ids)),
         "num_logprobs": -1 if params.logprobs is None else params.logprobs,
         "seed": seed % 2**64,
     }
@@ -100,21 +97,13 @@ class RowSampler:
             for status, token_id, logprobs in self._core.sample(logits_RV, states)
         ]
 
-    def distributions(
-        self, logits_RV: Logits, state: SamplingState, drafts: Sequence[int] = ()
-    ) -> Probs:
-        """The probabilities [R, V] that `sample` draws from, bit for bit: `sample` gives
-        `draw(row, uniform(seed, position))`. Row i follows drafts[:i], which the state gets for
-        its sake and loses again. A greedy row has a single 1.
-
-        Raises RowError for a row without a distribution, ValueError for too few drafts.
-        """
-        probs_RV = np.empty(logits_RV.shape, np.float64)
-        ids = np.array(drafts, np.int32)
-        for status in self._core.distributions(logits_RV, state, ids, probs_RV):
-            if status:
-                raise RowError(FAILURES[RowStatus(status)])
-        return probs_RV
+    def distribution(self, logits_1V: Logits, state: SamplingState) -> Probs:
+        """The probabilities [1, V] that `sample` draws from; a greedy row has a single 1. Raises
+        RowError for a row without a distribution."""
+        probs_1V = np.empty(logits_1V.shape, np.float64)
+        if status := self._core.distribution(logits_1V, state, probs_1V):
+            raise RowError(FAILURES[RowStatus(status)])
+        return probs_1V
 
     def logprobs(self, logits_RV: Logits, token_ids: Sequence[int], num_top: int) -> list[Logprobs]:
         """Log-probabilities of the tokens that stand after each row. Raises RowError."""
@@ -122,18 +111,6 @@ class RowSampler:
         if failed := [status for status, _, _ in rows if status]:
             raise RowError(FAILURES[RowStatus(failed[0])])
         return [_as_logprobs(token_id, found) for _, token_id, found in rows if found]
-
-
-def draw_token(weights_V: Probs, *, seed: int, position: int, stream: int = 0) -> int:
-    """The token that `seed` draws at `position` from weights that need not sum to 1; one of weight
-    0 is never drawn. `stream` 0 is what `sample` uses; others are independent of it."""
-    return draw(weights_V, uniform(seed % 2**64, position, stream))
-
-
-def residual(target_V: Probs, proposal_V: Probs) -> Probs:
-    """Weights to draw from after a draft token was rejected: max(0, p - q) (Leviathan et al., 2023,
-    arXiv 2211.17192, algorithm 1)."""
-    return np.maximum(target_V - proposal_V, 0.0)
 
 
 def _as_logprobs(token_id: int, found: tuple[float, list[tuple[int, float]]]) -> Logprobs:

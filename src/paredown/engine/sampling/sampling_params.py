@@ -3,7 +3,7 @@
 docs/sampling.md defines every step and their order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,6 +114,10 @@ class SamplingParams:
                 seen=f"{self.min_tokens}, max_tokens {self.max_tokens}",
                 remedy="Use at most max_tokens.",
             )
+
+    def ending_token_ids(self, eos_token_ids: Iterable[int]) -> frozenset[int]:
+        """Any of these ends the answer."""
+        return frozenset(self.stop_token_ids).union(() if self.ignore_eos else eos_token_ids)
 
     def choice(self, number: int) -> "SamplingParams":
         """What answer `number` of `n` is asked for with: seed + number, wrapped at 64 bits."""

@@ -12,19 +12,20 @@ N requests get a token in any case, and D is the time of guessing one more token
 are added one by one, the most probable first, and the best rate wins. No guess at all wins where
 that pays best: in a large batch, with bad guesses, with a dear draft model.
 
-T, D and a_i are measured while the engine runs (T: step_cost.py).
+T, D and a_i are measured while the engine runs (T: step_cost.py). They are estimates, and not all
+is in them: some requests find nothing to guess, a draft model has to catch up with what was not
+guessed. So what guessing really cost is kept count of (debt.py), and it ends where that is a loss.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
+from paredown.engine.speculate.debt import Debt
 from paredown.engine.speculate.step_cost import Quartile, StepCost
 
 # What is not taken for so many steps, guesses or none, is taken a few times, to be measured anew.
 PROBE_STEPS = 128
-# Guesses that were tried in vain are tried half as often the next time, down to this.
-_MAX_PROBE_STEPS = 1024
 _NUM_PROBES = 4
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
@@ -33,6 +34,8 @@ _REST_STEPS = 12
 # Guesses that may follow the best number before the search ends: a step is as long for the first
 # token of a kernel's tile as for the last.
 _LOOKAHEAD = 16
+# A step that takes so many times the usual was interrupted.
+_INTERRUPTED = 1.25
 # Guesses less probable than this are not considered.
 _MIN_PROBABILITY = 0.02
 # Measured times are not exact: guessing must promise to be faster by this.
@@ -75,6 +78,7 @@ class Adapter:
     """Chooses K for each request of a step."""
 
     cost: StepCost = field(default_factory=StepCost)
+    debt: Debt = field(default_factory=Debt)
     # Of all requests; slow, and what a new one starts from.
     overall: Acceptance = field(default_factory=lambda: Acceptance(fading=0.99))
     _requests: dict[int, Acceptance] = field(default_factory=dict)
@@ -88,7 +92,6 @@ class Adapter:
     _num_probes: int = 0
     _num_plain_probes: int = 0
     _num_rest_steps: int = 0
-    _patience: int = PROBE_STEPS
 
     def rests(self) -> bool:
         """Whether there is nothing to choose in this step. To be asked once a step."""
@@ -103,9 +106,11 @@ class Adapter:
         if self._num_plain_probes or not self.cost.is_known(num_tokens):
             self._num_plain_probes = max(self._num_plain_probes - 1, 0)
             return {}
-        if self._num_since_guess >= self._patience:
+        if self.debt.is_due:
+            self._num_probes = 0
+            return {}
+        if self._num_since_guess >= PROBE_STEPS:
             self._num_probes = _NUM_PROBES
-            self._patience = min(2 * self._patience, _MAX_PROBE_STEPS)
         if self._num_probes:
             self._num_probes -= 1
             return {one: min(limit, 1) for one, limit in limits.items()}
@@ -120,9 +125,7 @@ class Adapter:
                 rates, list(limits.values()), num_tokens, self.cost, self._round.value
             )
             self._chosen = dict(zip(limits, counts, strict=True))
-            if any(counts):
-                self._patience = PROBE_STEPS
-            else:
+            if not any(counts):
                 self._num_rest_steps = _REST_STEPS
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
@@ -132,10 +135,26 @@ class Adapter:
             self._num_tokens, self._age = num_tokens, 0 if is_known else _KEEP_STEPS
         return {one: min(self._chosen[one], limit) for one, limit in limits.items()}
 
-    def observe_step(self, num_tokens: int, num_guesses: int, seconds: float) -> None:
-        """A step of `num_tokens` tokens, `num_guesses` of them guesses, took `seconds`, guessing
-        not counted."""
+    def observe_step(
+        self,
+        num_tokens: int,
+        num_guesses: int,
+        seconds: float,
+        *,
+        num_accepted: int = 0,
+        proposal_s: float = 0.0,
+    ) -> None:
+        """A step of `num_tokens` tokens, `num_guesses` of them guesses, of which `num_accepted`
+        came true, took `seconds`; guessing took `proposal_s` before it."""
         self.cost.observe(num_tokens, seconds)
+        num_plain = num_tokens - num_guesses
+        if not num_guesses:
+            self.debt.pay(seconds, proposal_s)
+        elif self.cost.is_known(num_plain):
+            plain_s = self.cost.typical(num_plain)
+            # An interrupted step tells nothing.
+            limit_s = _INTERRUPTED * max(self.cost.typical(num_tokens), plain_s)
+            self.debt.guess(min(seconds, limit_s) + proposal_s, plain_s, num_plain, num_accepted)
         self._num_since_guess = 0 if num_guesses else self._num_since_guess + 1
         self._num_since_none = self._num_since_none + 1 if num_guesses else 0
 

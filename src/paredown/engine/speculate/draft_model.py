@@ -6,7 +6,6 @@ came true stays; the rest is computed over.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +14,8 @@ import numpy.typing as npt
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.memory.pages import PagePool
 from paredown.engine.request import Request
-from paredown.engine.sampling.sampler import FAILURES, RowError
-from paredown.engine.speculate.proposer import NO_DRAFT, Ask, Draft
+from paredown.engine.sampling.sampler import FAILURES
+from paredown.engine.speculate.proposer import Ask
 from paredown.kernels.native_sampler import RowStatus, SamplingState
 from paredown.spec.kv import PAGE_SIZE
 
@@ -52,7 +51,6 @@ class _Writing:
     max_tokens: int
     uncomputed: list[int]
     token_ids: list[int] = field(default_factory=list)
-    probs_KV: list[npt.NDArray[np.float64]] = field(default_factory=list)
 
     @property
     def is_done(self) -> bool:
@@ -65,25 +63,23 @@ class _Writing:
 
 
 class DraftModelProposer:
-    """Guesses are drawn with the request's own parameters and draws, so that they tend to be what
-    the target draws. `keeps_probs` adds their distributions to the drafts, as rejection sampling
-    needs them.
+    """Guesses are drawn with the request's own parameters and noise, so that they tend to be what
+    the target draws.
 
     `vocab_size` is the target's: checkpoints of one tokenizer may pad it to different sizes. A
     request that is too long for the draft model's context or pages, or holds a token that it does
     not have, gets no draft.
     """
 
-    def __init__(self, executor: Executor, *, vocab_size: int, keeps_probs: bool = False) -> None:
+    def __init__(self, executor: Executor, *, vocab_size: int) -> None:
         self.executor = executor
         self._vocab_size = vocab_size
-        self._keeps_probs = keeps_probs
         self._pool = PagePool(executor.num_pages)
         self._sequences: dict[int, _Sequence] = {}
         # Ids of the requests that the call under way is about.
         self._asked: set[int] = set()
 
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+    def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
         self._asked = {ask.request.id for ask in asks}
         writings = [self._begin(ask) for ask in asks]
         self._catch_up([one for one in writings if one is not None])
@@ -94,7 +90,7 @@ class DraftModelProposer:
             for writing in writings:
                 if writing is not None:
                     writing.take_back()
-        return [NO_DRAFT if one is None else Draft(one.token_ids, one.probs_KV) for one in writings]
+        return [[] if one is None else one.token_ids for one in writings]
 
     def forget(self, request: Request) -> None:
         sequence = self._sequences.pop(request.id, None)
@@ -146,11 +142,6 @@ class DraftModelProposer:
         logits = self._fit(
             self.executor.step([self._slice(one, 1, num_logits=1) for one in writings])
         )
-        if self._keeps_probs:
-            for r, writing in enumerate(writings):
-                with suppress(RowError):  # `sample` will say so, too
-                    row = self.executor.sampler.distributions(logits[r : r + 1], writing.state)
-                    writing.probs_KV.append(row[0])
         sampled = self.executor.sampler.sample(logits, [one.state for one in writings])
         for writing, one in zip(writings, sampled, strict=True):
             sequence = writing.sequence

@@ -4,7 +4,7 @@ answer before; what came next then is guessed to come next now."""
 from collections.abc import Sequence
 
 from paredown.engine.request import Request
-from paredown.engine.speculate.proposer import NO_DRAFT, Ask, Draft
+from paredown.engine.speculate.proposer import Ask
 from paredown.engine.speculate.suffix_index import Match, SuffixIndex
 
 _OWN = 0
@@ -17,7 +17,7 @@ class NgramProposer:
         self._min_match = min_match
         self._indexes: dict[int, SuffixIndex] = {}
 
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+    def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
         return [self._propose(ask) for ask in asks]
 
     def forget(self, request: Request) -> None:
@@ -31,12 +31,12 @@ class NgramProposer:
         index.update(_OWN, request.token_ids)
         return index.find(request.token_ids)
 
-    def continue_from(self, request: Request, match: Match, max_tokens: int) -> Draft:
+    def continue_from(self, request: Request, match: Match, max_tokens: int) -> list[int]:
         """What came after a match that `find` has found for the request."""
-        return Draft(self._indexes[request.id].continue_from(match, max_tokens, own=_OWN))
+        return self._indexes[request.id].continue_from(match, max_tokens, own=_OWN)
 
-    def _propose(self, ask: Ask) -> Draft:
+    def _propose(self, ask: Ask) -> list[int]:
         match = self.find(ask.request)
         if match is None:
-            return NO_DRAFT
+            return []
         return self.continue_from(ask.request, match, ask.max_tokens)

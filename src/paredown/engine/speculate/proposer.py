@@ -1,11 +1,8 @@
 """Proposer: guesses the next tokens of requests, before the model is asked for them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from paredown.engine.request import Request
 from paredown.kernels.native_sampler import SamplingState
@@ -21,27 +18,12 @@ class Ask:
     state: SamplingState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """At most `max_tokens` guesses; none is an answer too.
-
-    `probs_KV[k]` is the distribution that guess k was drawn from. It is empty where the guesses
-    follow from the text (and the request's own draws) alone.
-    """
-
-    token_ids: list[int]
-    probs_KV: list[npt.NDArray[np.float64]] = field(default_factory=list)
-
-
-NO_DRAFT = Draft([])
-
-
 class Proposer(Protocol):
     """`token_ids` of a request only ever grows between two calls: guesses that came true, and a
     token of the model's own after them. Not thread-safe."""
 
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        """A draft for each ask, in their order."""
+    def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
+        """A draft for each ask, in their order: at most `max_tokens` guesses, or none."""
         ...
 
     def forget(self, request: Request) -> None:

@@ -4,7 +4,7 @@ repeat passages of known texts, such as retrieved documents or the file that is 
 from collections.abc import Sequence
 
 from paredown.engine.request import Request
-from paredown.engine.speculate.proposer import NO_DRAFT, Ask, Draft
+from paredown.engine.speculate.proposer import Ask
 from paredown.engine.speculate.suffix_index import SuffixIndex
 
 
@@ -20,14 +20,14 @@ class ReferenceTextProposer:
         for number, text in enumerate(texts):
             self._index.update(number, text)
 
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+    def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
         return [self._propose(ask) for ask in asks]
 
     def forget(self, request: Request) -> None:
         """Nothing of a request is kept."""
 
-    def _propose(self, ask: Ask) -> Draft:
+    def _propose(self, ask: Ask) -> list[int]:
         match = self._index.find(ask.request.token_ids)
         if match is None:
-            return NO_DRAFT
-        return Draft(self._index.continue_from(match, ask.max_tokens, own=None))
+            return []
+        return self._index.continue_from(match, ask.max_tokens, own=None)

@@ -1,4 +1,4 @@
-"""SpeculationConfig: who guesses, how much, and how guesses are verified."""
+"""SpeculationConfig: who guesses, and how much."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +7,7 @@ from typing import Literal, get_args
 from paredown.errors import ConfigError
 
 SpeculationKind = Literal["ngram", "reference", "suffix", "draft"]
-Verification = Literal["same-draw", "rejection"]
 KINDS: tuple[SpeculationKind, ...] = get_args(SpeculationKind)
-VERIFICATIONS: tuple[Verification, ...] = get_args(Verification)
 MAX_DRAFT_TOKENS = 64
 # Looking up is cheap, a draft model takes a step for each guess.
 _DEFAULT_DRAFT_TOKENS: dict[SpeculationKind, int] = {
@@ -29,22 +27,23 @@ class SpeculationConfig:
     `max_cached_tokens` tokens; "draft" asks a smaller model of the same vocabulary, `draft_model`.
     `max_draft_tokens` bounds a draft (None: by kind); `is_adaptive` lets each request's drafts be
     shorter, or none, as that pays. A lookup needs `min_match` equal tokens.
-    `verification`: "same-draw" gives the very tokens that no speculation gives; "rejection" is
-    rejection sampling, which gives others of the same distribution (docs/speculation.md).
     """
 
     kind: SpeculationKind
     max_draft_tokens: int | None = None
     is_adaptive: bool = True
-    verification: Verification = "same-draw"
     min_match: int = 2
     references: tuple[str | tuple[int, ...], ...] = ()
     max_cached_tokens: int = 1 << 16
     draft_model: str | Path | None = None
 
     def __post_init__(self) -> None:
-        self._check_choice("kind", self.kind, KINDS)
-        self._check_choice("verification", self.verification, VERIFICATIONS)
+        if self.kind not in KINDS:
+            raise ConfigError(
+                "unknown kind of speculation",
+                seen=repr(self.kind),
+                remedy=f"Use one of {', '.join(KINDS)}.",
+            )
         if self.max_draft_tokens is not None:
             self._check_count("max_draft_tokens", self.max_draft_tokens, MAX_DRAFT_TOKENS)
         self._check_count("min_match", self.min_match, 32)
@@ -66,14 +65,6 @@ class SpeculationConfig:
                 "drafts are longer than the context of the model allows",
                 seen=f"max_draft_tokens {self.num_draft_tokens}, a context of {max_positions}",
                 remedy=f"Use at most {max_positions - 1}.",
-            )
-
-    def _check_choice(self, name: str, value: object, choices: tuple[str, ...]) -> None:
-        if value not in choices:
-            raise ConfigError(
-                f"unknown {name} of speculation",
-                seen=repr(value),
-                remedy=f"Use one of {', '.join(choices)}.",
             )
 
     def _check_count(self, name: str, value: object, largest: int) -> None:

@@ -8,14 +8,9 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from paredown.engine.request import Request
-from paredown.engine.sampling.sampler import RowError, RowSampler, SampledRow
-from paredown.engine.speculate.accept import rejection_sample
 from paredown.engine.speculate.adapt import Adapter
-from paredown.engine.speculate.proposer import NO_DRAFT, Ask, Draft, Proposer
+from paredown.engine.speculate.proposer import Ask, Proposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.stats import SpeculationStats
 from paredown.kernels.native_sampler import SamplingState
@@ -32,14 +27,9 @@ class Speculator:
         self.config = config
         self.stats = SpeculationStats()
         self.adapter = Adapter()
-        # Of each request with a draft in the step under way.
-        self._drafts: dict[int, Draft] = {}
-        self._num_guesses = 0
-
-    @property
-    def rejects(self) -> bool:
-        """Whether tokens are drawn by `sample`, and not as without speculation."""
-        return self.config.verification == "rejection"
+        # Of the step under way.
+        self._num_guesses = self._num_accepted = 0
+        self._proposal_s = 0.0
 
     def propose(
         self,
@@ -49,7 +39,8 @@ class Speculator:
     ) -> None:
         """Gives drafts to those whose next step computes their last token. `running` are all that
         the step will compute, of at most `max_step_tokens` tokens."""
-        self._drafts, self._num_guesses = {}, 0
+        self._num_guesses = self._num_accepted = 0
+        self._proposal_s = 0.0
         if self.stats.failure is not None or (self.config.is_adaptive and self.adapter.rests()):
             return
         wanted, limits, longest = 0, {}, self.config.num_draft_tokens
@@ -77,70 +68,32 @@ class Speculator:
             return
         seconds = time.perf_counter() - start_s
         self.stats.proposal_s += seconds
+        self._proposal_s = seconds
         self.adapter.observe_proposal(max(ask.max_tokens for ask in asks), seconds)
         for ask, draft in zip(asks, drafts, strict=True):
-            assert len(draft.token_ids) <= ask.max_tokens
-            if draft.token_ids:
-                ask.request.draft_token_ids = list(draft.token_ids)
-                self._drafts[ask.request.id] = draft
-
-    def sample(
-        self,
-        sampler: RowSampler,
-        logits_RV: npt.NDArray[np.float32],
-        states: list[SamplingState],
-        requests: list[Request],
-        places: list[int],
-    ) -> list[SampledRow]:
-        """The next token of each request by rejection sampling, where guess number `places[r]`
-        stands, if there is one; pushed onto its state."""
-        return [
-            self._sample_one(sampler, logits_RV[r : r + 1], states[r], request, places[r])
-            for r, request in enumerate(requests)
-        ]
+            assert len(draft) <= ask.max_tokens
+            ask.request.draft_token_ids = draft
 
     def observe(self, request: Request, num_proposed: int, num_accepted: int) -> None:
         """The step under way computed `num_proposed` guesses for the request, 1 or more."""
         self._num_guesses += num_proposed
+        self._num_accepted += num_accepted
         self.stats.observe(num_proposed, num_accepted)
         if request.finish_reason is None:
             self.adapter.observe_acceptance(request.id, num_proposed, num_accepted)
 
     def observe_step(self, num_tokens: int, seconds: float) -> None:
         """The step computed `num_tokens` tokens, guesses among them, in `seconds`."""
-        self.adapter.observe_step(num_tokens, self._num_guesses, seconds)
+        self.adapter.observe_step(
+            num_tokens,
+            self._num_guesses,
+            seconds,
+            num_accepted=self._num_accepted,
+            proposal_s=self._proposal_s,
+        )
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
         self.adapter.forget(request.id)
         if self.stats.failure is None:
             self.proposer.forget(request)
-
-    def _sample_one(
-        self,
-        sampler: RowSampler,
-        logits_RV: npt.NDArray[np.float32],
-        state: SamplingState,
-        request: Request,
-        place: int,
-    ) -> SampledRow:
-        params, draft = request.params, self._drafts.get(request.id, NO_DRAFT)
-        if params.temperature == 0 or place >= len(draft.token_ids):
-            return sampler.sample(logits_RV, [state])[0]
-        try:
-            p_V = sampler.distributions(logits_RV, state)[0]
-        except RowError as error:
-            return SampledRow(-1, None, str(error))
-        token_id = rejection_sample(
-            p_V,
-            draft.probs_KV[place] if draft.probs_KV else None,
-            draft.token_ids[place],
-            seed=request.seed,
-            position=len(request.token_ids),
-        )
-        state.push(token_id)
-        if params.logprobs is None:
-            return SampledRow(token_id, None, None)
-        return SampledRow(
-            token_id, sampler.logprobs(logits_RV, [token_id], params.logprobs)[0], None
-        )

@@ -1,5 +1,6 @@
 """StepCost: seconds of a step as a function of its number of tokens, from the steps themselves."""
 
+import statistics
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
@@ -31,6 +32,11 @@ class Quartile:
         self._values.append(value)
         if len(self._values) >= _MIN_SAMPLES:
             self.value = sorted(self._values)[(len(self._values) - 1) // 4]
+
+    @property
+    def median(self) -> float:
+        """Of the last few values; 0 where there are none."""
+        return statistics.median(self._values) if self._values else self.value
 
     def start_anew(self) -> None:
         """Drops the values; their quartile stays until there are enough new ones."""
@@ -67,6 +73,10 @@ class StepCost:
         """Whether steps of about this size were seen."""
         found = self._seconds.get(_size(num_tokens))
         return found is not None and found.is_known
+
+    def typical(self, num_tokens: int) -> float:
+        """The median of the last steps of this size, which must have been seen."""
+        return self._seconds[_size(num_tokens)].median
 
     def estimates(self, num_tokens: int, max_more: int) -> Iterator[float]:
         """Seconds of steps of `num_tokens`, one more, and so on up to `max_more` more, or to where

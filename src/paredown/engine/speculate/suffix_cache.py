@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from paredown.engine.request import Request
 from paredown.engine.speculate.ngram import NgramProposer
-from paredown.engine.speculate.proposer import NO_DRAFT, Ask, Draft
+from paredown.engine.speculate.proposer import Ask
 from paredown.engine.speculate.suffix_index import SuffixIndex
 
 
@@ -33,7 +33,7 @@ class SuffixCacheProposer:
         self._num_answers = 0
         self.num_cached_tokens = 0
 
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+    def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
         return [self._propose(ask) for ask in asks]
 
     def forget(self, request: Request) -> None:
@@ -67,7 +67,7 @@ class SuffixCacheProposer:
             del self._indexes[salt]
         self.num_cached_tokens -= len(answer)
 
-    def _propose(self, ask: Ask) -> Draft:
+    def _propose(self, ask: Ask) -> list[int]:
         own = self._own.find(ask.request)
         index = self._indexes.get(ask.request.service.salt)
         earlier = None if index is None else index.find(ask.request.token_ids)
@@ -78,7 +78,7 @@ class SuffixCacheProposer:
         ):
             for place in earlier.places:
                 self._answers.move_to_end(place.sequence)
-            return Draft(index.continue_from(earlier, ask.max_tokens, own=None))
+            return index.continue_from(earlier, ask.max_tokens, own=None)
         if own is None:
-            return NO_DRAFT
+            return []
         return self._own.continue_from(ask.request, own, ask.max_tokens)
