@@ -59,7 +59,9 @@ ModelConfig make_config(const nb::dict& options) {
   config.norm_eps = nb::cast<float>(options["norm_eps"]);
   config.activation = look_up(kActivations, text("activation"), "activation");
   config.gated = nb::cast<bool>(options["gated"]);
-  config.kv = look_up(kKvKinds, text("kv_dtype"), "kv_dtype");
+  for (const auto& dtype : nb::cast<std::vector<std::string>>(options["kv_dtypes"])) {
+    config.kv.push_back(look_up(kKvFormats, dtype, "kv_dtype"));
+  }
   config.num_pages = number("num_pages");
   config.inverse_frequencies = nb::cast<std::vector<float>>(options["inverse_frequencies"]);
   return config;
@@ -241,13 +243,22 @@ class Attention {
       : shape_(shape),
         num_pages_(num_pages),
         kernels_(kernel_table(choose_isa(isa))),
-        kind_(look_up(kKvKinds, kv_dtype, "kv_dtype")),
+        format_(look_up(kKvFormats, kv_dtype, "kv_dtype")),
         pool_(num_threads),
         runner_(kernels_, pool_, shape) {
     const bool shape_fits = shape.head_dim >= kLanes && shape.head_dim % kLanes == 0 &&
                             shape.num_kv_heads >= 1 && shape.num_heads % shape.num_kv_heads == 0;
     if (!shape_fits) throw std::invalid_argument("head_dim or the numbers of heads do not fit");
-    pages_ = AlignedBuffer(num_pages * shape.num_kv_heads * kv_head_bytes(kind_, shape.head_dim));
+    pages_ = AlignedBuffer(num_pages * shape.num_kv_heads * kv_head_bytes(format_, shape.head_dim));
+    scales_.assign(static_cast<size_t>(2 * shape.num_kv_heads), 1.0f);
+  }
+
+  // Of a static format: keys' and values' scales of each kv head; 1 until they are set.
+  void set_scales(const std::vector<float>& scales) {
+    if (scales.size() != scales_.size()) {
+      throw std::invalid_argument("scales must be [keys, values][kv heads]");
+    }
+    scales_ = scales;
   }
 
   int64_t num_bytes() const { return pages_.num_bytes(); }
@@ -302,7 +313,8 @@ class Attention {
 
  private:
   KvView view() const {
-    return {kind_, pages_.as<uint8_t>(), shape_.num_kv_heads, shape_.head_dim};
+    return {format_.kind, pages_.as<uint8_t>(), shape_.num_kv_heads, shape_.head_dim,
+            format_.is_static ? scales_.data() : nullptr};
   }
 
   void check_pages(std::span<const int32_t> pages, int64_t num_tokens) const {
@@ -317,10 +329,11 @@ class Attention {
   AttentionShape shape_;
   int64_t num_pages_;
   const KernelTable& kernels_;
-  KvKind kind_;
+  KvFormat format_;
   ThreadPool pool_;
   AttentionRunner runner_;
   AlignedBuffer pages_;
+  std::vector<float> scales_;
   std::vector<AttentionSlice> slices_;
 };
 
@@ -361,6 +374,7 @@ NB_MODULE(_core, m) {
       },
       nb::arg("config"), nb::arg("num_threads"), nb::arg("num_tokens"));
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
+  m.attr("MAX_DECODE_TOKENS") = kMaxDecodeTokens;
   m.def(
       "hash_chunks",
       [](Bytes bytes, int64_t chunk_bytes, int num_threads) {
@@ -414,6 +428,7 @@ NB_MODULE(_core, m) {
           nb::arg("isa"), nb::arg("num_threads"), nb::arg("kv_dtype"), nb::arg("num_heads"),
           nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("num_pages"))
       .def_prop_ro("num_bytes", &Attention::num_bytes)
+      .def("set_scales", &Attention::set_scales, nb::arg("scales"))
       .def("write", &Attention::write, nb::arg("pages"), nb::arg("start"), nb::arg("keys"),
            nb::arg("values"))
       .def("run", &Attention::run, nb::arg("starts"), nb::arg("lengths"), nb::arg("page_offsets"),
@@ -422,12 +437,13 @@ NB_MODULE(_core, m) {
   nb::class_<Model>(m, "Model")
       .def(
           "__init__",
-          [](Model* self, const nb::dict& config, const std::string& isa, int num_threads) {
-            new (self) Model(make_config(config), choose_isa(isa), num_threads);
+          [](Model* self, const nb::dict& config, const std::string& isa, int prefill_threads,
+             int decode_threads) {
+            new (self) Model(make_config(config), choose_isa(isa),
+                             ThreadPlan{prefill_threads, decode_threads});
           },
-          nb::arg("config"), nb::arg("isa"), nb::arg("num_threads"))
+          nb::arg("config"), nb::arg("isa"), nb::arg("prefill_threads"), nb::arg("decode_threads"))
       .def_prop_ro("isa", [](const Model& model) { return model.kernels().name; })
-      .def_prop_ro("num_threads", &Model::num_threads)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("step_bytes", &Model::step_bytes)
       .def_prop_ro("sampler", &Model::sampler, nb::rv_policy::reference_internal)
@@ -437,6 +453,11 @@ NB_MODULE(_core, m) {
            nb::arg("input_scale"))
       .def("set_norm", &Model::set_norm, nb::arg("role"), nb::arg("layer"), nb::arg("weight"),
            nb::arg("bias"))
+      .def(
+          "set_kv_scales",
+          [](Model& model, int64_t layer, const std::vector<float>& keys,
+             const std::vector<float>& values) { model.set_kv_scales(layer, keys, values); },
+          nb::arg("layer"), nb::arg("keys"), nb::arg("values"))
       .def("set_embedding",
            [](Model& model, const std::string& kind, AnyMatrix values) {
              const WeightKind weight_kind = look_up(kWeightKinds, kind, "weight kind");

@@ -13,6 +13,7 @@ from rich.table import Table
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.notes import tell_notes
 from paredown.cli.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.threads import add_threads_arguments
 from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
     )
     parser.add_argument("--rounds", type=int, default=11, help="measured rounds (default 11)")
-    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_threads_arguments(parser)
     add_kv_dtype_argument(parser)
     add_speculation_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -74,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
         checkpoint,
         num_pages=speed_pages(checkpoint.spec),
         num_threads=args.threads,
+        decode_threads=args.decode_threads,
         kv_dtype=args.kv_dtype,
         cache=CacheConfig.from_environment(),
     )
@@ -98,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _print(result, machine, trial.weights.name)
     print(page_arithmetic(executor.spec, executor.kv))
+    print(executor.threads.explained())
     if gains:
         _print_speculation(gains)
     return 0
