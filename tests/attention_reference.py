@@ -118,26 +118,26 @@ class AttentionCase:
             isa, num_threads, self.dtype, num_heads, self.k_TKD.shape[1], head_dim, self.window,
             pages,
         )  # fmt: skip
-        core.set_scales([*self.key_scale_K.tolist(), *self.value_scale_K.tolist()])
+        core.set_scales([*self.key_scales.tolist(), *self.value_scales.tolist()])
         self.write(core)
         return core
 
     @property
-    def key_scale_K(self) -> Floats:
+    def key_scales(self) -> Floats:
         """Of the static formats: a scale that clamps some of what is drawn for int8."""
         return (0.01 * np.arange(1, self.k_TKD.shape[1] + 1)).astype(np.float32)
 
     @property
-    def value_scale_K(self) -> Floats:
-        return self.key_scale_K * np.float32(1.7)
+    def value_scales(self) -> Floats:
+        return self.key_scales * np.float32(1.7)
 
     def write(self, core: _core.Attention) -> None:
         flat = (self.num_tokens, -1)
         core.write(self.pages, 0, self.k_TKD.reshape(flat), self.v_TKD.reshape(flat))
 
     def expected(self, start: int = 0) -> npt.NDArray[np.float64]:
-        keys = stored(self.dtype, self.k_TKD, self.key_scale_K)
-        values = stored(self.dtype, self.v_TKD, self.value_scale_K)
+        keys = stored(self.dtype, self.k_TKD, self.key_scales)
+        values = stored(self.dtype, self.v_TKD, self.value_scales)
         return attend(self.q_THD[start:], keys, values, start, self.window)
 
 
