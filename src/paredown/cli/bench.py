@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _print(result, machine, trial.weights.name)
     print(page_arithmetic(executor.spec, executor.kv))
-    print(executor.threads.explained())
+    print(f"threads: {executor.threads.explained()}")
     if gains:
         _print_speculation(gains)
     return 0

@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)
         print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
-        print(executor.threads.explained(), file=sys.stderr)
+        print(f"threads: {executor.threads.explained()}", file=sys.stderr)
         speculator = None
         if speculation is not None:
             speculator = make_speculator(speculation, executor, tokenizer, num_threads=args.threads)

@@ -33,8 +33,8 @@ class ThreadPlan:
         return max(self.prefill, self.decode)
 
     def explained(self) -> str:
-        """One line."""
+        """In words."""
         return (
-            f"threads: {self.prefill} for prefill, {self.decode} for decode (steps of at most "
+            f"{self.prefill} for prefill, {self.decode} for decode (steps of at most "
             f"{MAX_DECODE_TOKENS} tokens)"
         )
