@@ -59,8 +59,7 @@ class Job:
         self.core = _core.Attention(
             isa, threads, dtype, NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, 0, NUM_LAYERS * num_pages
         )
-        # Of a static format: what 3 standard deviations need in int8; fp8 codes then are of middling
-        # size.
+        # Of a static format: what 3 standard deviations need in int8.
         self.core.set_scales([3 / 127] * (2 * NUM_KV_HEADS))
         pages = rng.permutation(NUM_LAYERS * num_pages).astype(np.int32)
         self.layers = pages.reshape(NUM_LAYERS, num_pages)

@@ -37,7 +37,8 @@ def round_fp8(x: Floats) -> npt.NDArray[np.float64]:
     above = np.clip(np.searchsorted(FP8_GRID, magnitude), 1, len(FP8_GRID) - 1)
     to_above, to_below = FP8_GRID[above] - magnitude, magnitude - FP8_GRID[above - 1]
     takes_above = (to_above < to_below) | ((to_above == to_below) & (above % 2 == 0))
-    return np.sign(x) * np.where(takes_above, FP8_GRID[above], FP8_GRID[above - 1])
+    nearest: npt.NDArray[np.float64] = np.where(takes_above, FP8_GRID[above], FP8_GRID[above - 1])
+    return nearest * np.where(x < 0, -1.0, 1.0)
 
 
 def to_codes(dtype: str, scaled: Floats) -> npt.NDArray[np.float64]:
