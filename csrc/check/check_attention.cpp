@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -11,7 +12,8 @@ namespace paredown {
 namespace {
 
 // Attention alone over contexts of several chunks: a token has the same bits in a chunk of a
-// prompt, beside another sequence and on three threads that share its keys, as alone on one.
+// prompt, beside another sequence and on three threads that share its keys, as alone on one, with
+// NaN behind it.
 bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, int64_t window,
                         Random& random) {
   const KernelTable& kernels = kernel_table(isa);
@@ -44,6 +46,11 @@ bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, int64_t wind
   const int64_t last = num_tokens - 1;
   const std::vector<float> together =
       attend(3, {{pages.data(), 0, 1}, {pages.data(), num_tokens - length, length}}, 0);
+  if (num_tokens % kPageSize != 0) {
+    // Whatever lies behind the last token, it is masked to nothing.
+    const std::vector<float> poison(static_cast<size_t>(head_dim), std::nanf(""));
+    kernels.write_kv(kv, pages.back(), num_tokens % kPageSize, poison.data(), poison.data());
+  }
   const std::vector<float> alone = attend(1, {{pages.data(), last, 1}}, length);
   const std::vector<float> shared = attend(3, {{pages.data(), last, 1}}, length);
   const size_t num_bytes = static_cast<size_t>(q_size) * sizeof(float);

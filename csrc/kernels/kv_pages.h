@@ -19,10 +19,12 @@ inline int64_t key_bytes(KvKind kind, int64_t head_dim) {
   return kind == KvKind::kInt4 ? num_elements / 2 : num_elements;
 }
 
-// What a page can hold: NaN becomes the lowest number, infinities the largest ones of bf16.
+// What a page can hold: NaN becomes the lowest number, infinities the largest ones of bf16. Arm's
+// max would keep NaN.
 inline F32x16 load_finite(const float* p) {
-  const F32x16 limit = set_f(3.38e38f);
-  return min(max(load_f(p), sub(zero_f(), limit)), limit);
+  const F32x16 lowest = set_f(-3.38e38f);
+  const F32x16 x = load_f(p);
+  return min(select_less(lowest, x, x, lowest), set_f(3.38e38f));
 }
 
 // Where element (dim, slot) of a page's keys and of its values lies, `group` neighbours together.
