@@ -91,7 +91,8 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
     fail("there must be a format of keys and values for each layer");
   }
   layers_.resize(static_cast<size_t>(config_.num_layers));
-  kv_scales_.resize(layers_.size());
+  kv_scales_.assign(layers_.size(),
+                    std::vector<float>(static_cast<size_t>(2 * config_.num_kv_heads)));
   int64_t kv_bytes = 0;
   for (const KvFormat& format : config_.kv) {
     kv_offsets_.push_back(kv_bytes);

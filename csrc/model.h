@@ -171,8 +171,9 @@ class Model {
   Table positions_;
   int64_t position_offset_ = 0;
   AlignedBuffer kv_;
-  std::vector<int64_t> kv_offsets_;            // of each layer's pages
-  std::vector<std::vector<float>> kv_scales_;  // of each layer, [keys, values][kv heads]
+  std::vector<int64_t> kv_offsets_;  // of each layer's pages
+  // Of each layer, [keys, values][kv heads]; 0 until they are set.
+  std::vector<std::vector<float>> kv_scales_;
 
   // Working memory of a step, grown when a larger one comes.
   int64_t num_tokens_ = 0;

@@ -72,7 +72,7 @@ void name_this_thread(int share) {
 #endif
 }
 
-constexpr uint64_t kUnused = 1;
+constexpr uint64_t kUnused = ~uint64_t{0};  // odd, and no job gets there
 uint64_t claimed(uint64_t number) { return 2 * number - 1; }
 uint64_t finished(uint64_t number) { return 2 * number; }
 

@@ -49,9 +49,9 @@ class ThreadPool {
  private:
   using Job = void (*)(void* context, int share, int num_shares);
 
-  // Where a share stands: 2 e - 1 once a thread has claimed it for job e, 2 e when that is done, 1
-  // where jobs do not have so many shares. Each has its own cache line, and only its helper and the
-  // caller touch it.
+  // Where a share stands: 2 e - 1 once a thread has claimed it for job e, 2 e when that is done,
+  // all ones while jobs do not have so many shares. Each has its own cache line, and only its
+  // helper and the caller touch it.
   struct alignas(64) Share {
     std::atomic<uint64_t> state{0};
   };

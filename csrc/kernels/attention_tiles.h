@@ -1,7 +1,6 @@
 // Attention products of bf16 pages on matrix tiles, and of fp8 pages, whose numbers bf16 holds
-// exactly. Queries and weights are each the sum of two
-// bf16 numbers, so that only the pages' own rounding is seen. A decode of few rows runs the same
-// products with fewer rows: the same bits.
+// exactly. Queries and weights are each the sum of two bf16 numbers, so that only the pages' own
+// rounding is seen. A decode of few rows runs the same products with fewer rows: the same bits.
 #pragma once
 
 #include "attention_scratch.h"
