@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
-from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, STATIC_KV_DTYPES, KVDType, KVDTypes
+from paredown.kernels.native_model import NativeModel
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.kv import (
+    KV_DTYPES,
+    PAGE_SIZE,
+    STATIC_KV_DTYPES,
+    KVDType,
+    KVDTypes,
+    KVScales,
+    KVSpec,
+)
 from paredown.spec.model import LearnedPositions, ModelSpec
 from random_executor import TINY, WEIGHT_SPECS, random_executor
 
@@ -250,3 +260,14 @@ def test_a_slice_out_of_range_is_refused_and_the_executor_lives(
     with pytest.raises(ValueError, match=message):
         executor.step([good, replace(good, **change)])
     assert np.array_equal(executor.step([good]), before)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_static_pages_need_scales_above_0(bad: float) -> None:
+    kv, threads = KVSpec(num_pages=2, dtype="fp8-static"), ThreadPlan(prefill=1, decode=1)
+    with pytest.raises(ValueError, match="layer 0 has no scales of keys and values"):
+        NativeModel(TINY, kv, threads).check_weights()
+    good = KVScales(keys=(1.0, 1.0), values=(1.0, 1.0))
+    for scales in (replace(good, values=(1.0, bad)), replace(good, keys=(1.0,))):
+        with pytest.raises(ValueError, match="finite numbers above 0, one for each kv head"):
+            NativeModel(TINY, kv, threads, {1: scales})
