@@ -34,7 +34,7 @@ AttentionRunner::AttentionRunner(const KernelTable& kernels, ThreadPool& pool, A
     : kernels_(kernels),
       pool_(pool),
       shape_(shape),
-      scratch_(attention_memory(shape, pool.num_threads(), 0, 0).scratch) {}
+      scratch_(attention_memory(shape, pool.max_threads(), 0, 0).scratch) {}
 
 // Tiles times blocks, and one more tile for loading a block.
 int64_t AttentionRunner::cost(const AttentionTask& task) const {

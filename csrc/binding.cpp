@@ -1,5 +1,5 @@
-// With binding_sampling.cpp the only file that knows Python. Arrays are checked here; nothing below
-// sees a Python object.
+// With the other binding_*.cpp the only file that knows Python. Arrays are checked here; nothing
+// below sees a Python object.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "binding_attention.h"
 #include "binding_sampling.h"
 #include "hash.h"
 #include "isa.h"
@@ -59,7 +60,9 @@ ModelConfig make_config(const nb::dict& options) {
   config.norm_eps = nb::cast<float>(options["norm_eps"]);
   config.activation = look_up(kActivations, text("activation"), "activation");
   config.gated = nb::cast<bool>(options["gated"]);
-  config.kv = look_up(kKvKinds, text("kv_dtype"), "kv_dtype");
+  for (const auto& dtype : nb::cast<std::vector<std::string>>(options["kv_dtypes"])) {
+    config.kv.push_back(look_up(kKvFormats, dtype, "kv_dtype"));
+  }
   config.num_pages = number("num_pages");
   config.inverse_frequencies = nb::cast<std::vector<float>>(options["inverse_frequencies"]);
   return config;
@@ -233,97 +236,6 @@ class Linear {
   int64_t max_tokens_ = 0;
 };
 
-// Attention over pages on its own, for tests and benchmarks of the kernels.
-class Attention {
- public:
-  Attention(const std::string& isa, int num_threads, const std::string& kv_dtype,
-            const AttentionShape& shape, int64_t num_pages)
-      : shape_(shape),
-        num_pages_(num_pages),
-        kernels_(kernel_table(choose_isa(isa))),
-        kind_(look_up(kKvKinds, kv_dtype, "kv_dtype")),
-        pool_(num_threads),
-        runner_(kernels_, pool_, shape) {
-    const bool shape_fits = shape.head_dim >= kLanes && shape.head_dim % kLanes == 0 &&
-                            shape.num_kv_heads >= 1 && shape.num_heads % shape.num_kv_heads == 0;
-    if (!shape_fits) throw std::invalid_argument("head_dim or the numbers of heads do not fit");
-    pages_ = AlignedBuffer(num_pages * shape.num_kv_heads * kv_head_bytes(kind_, shape.head_dim));
-  }
-
-  int64_t num_bytes() const { return pages_.num_bytes(); }
-
-  // Token i of `keys` and `values` becomes the one at position start + i.
-  void write(Ints pages, int64_t start, Array<float, 2> keys, Array<float, 2> values) {
-    const auto size = static_cast<size_t>(shape_.num_kv_heads * shape_.head_dim);
-    const auto num_tokens = static_cast<int64_t>(keys.shape(0));
-    if (keys.shape(1) != size || values.shape(1) != size || values.shape(0) != keys.shape(0)) {
-      throw std::invalid_argument("keys and values must be [tokens, kv heads * head_dim]");
-    }
-    check_pages(ints(pages), start + num_tokens);
-    for (int64_t t = 0; t < num_tokens; ++t) {
-      const int64_t position = start + t;
-      kernels_.write_kv(view(), pages.data()[position / kPageSize], position % kPageSize,
-                        keys.data() + static_cast<size_t>(t) * size,
-                        values.data() + static_cast<size_t>(t) * size);
-    }
-  }
-
-  void run(Ints starts, Ints lengths, Ints page_offsets, Ints pages, Array<float, 2> queries,
-           nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> outputs) {
-    const auto size = static_cast<size_t>(shape_.num_heads * shape_.head_dim);
-    if (lengths.size() != starts.size() || page_offsets.size() != starts.size() + 1) {
-      throw std::invalid_argument("the slice arrays differ in length");
-    }
-    slices_.clear();
-    size_t num_tokens = 0;
-    for (size_t s = 0; s < starts.size(); ++s) {
-      const int32_t begin = page_offsets.data()[s];
-      const int32_t end = page_offsets.data()[s + 1];
-      if (begin < 0 || end < begin || static_cast<size_t>(end) > pages.size()) {
-        throw std::invalid_argument("page_offsets leave the pages");
-      }
-      const std::span<const int32_t> own{pages.data() + begin, static_cast<size_t>(end - begin)};
-      if (starts.data()[s] < 0 || lengths.data()[s] < 1) {
-        throw std::invalid_argument("starts must be 0 or more and lengths 1 or more");
-      }
-      check_pages(own, int64_t{starts.data()[s]} + lengths.data()[s]);
-      slices_.push_back({own.data(), starts.data()[s], lengths.data()[s]});
-      num_tokens += static_cast<size_t>(lengths.data()[s]);
-    }
-    if (queries.shape(0) != num_tokens || queries.shape(1) != size ||
-        outputs.shape(0) != num_tokens || outputs.shape(1) != size) {
-      throw std::invalid_argument("queries and outputs must be [tokens, heads * head_dim]");
-    }
-    nb::gil_scoped_release release;
-    const auto stride = static_cast<int64_t>(size);
-    runner_.plan(slices_);
-    runner_.run(view(), {queries.data(), stride, outputs.data(), stride, nullptr});
-  }
-
- private:
-  KvView view() const {
-    return {kind_, pages_.as<uint8_t>(), shape_.num_kv_heads, shape_.head_dim};
-  }
-
-  void check_pages(std::span<const int32_t> pages, int64_t num_tokens) const {
-    if (static_cast<int64_t>(pages.size()) * kPageSize < num_tokens) {
-      throw std::invalid_argument("a slice has too few pages");
-    }
-    for (const int32_t page : pages) {
-      if (page < 0 || page >= num_pages_) throw std::invalid_argument("a page is unknown");
-    }
-  }
-
-  AttentionShape shape_;
-  int64_t num_pages_;
-  const KernelTable& kernels_;
-  KvKind kind_;
-  ThreadPool pool_;
-  AttentionRunner runner_;
-  AlignedBuffer pages_;
-  std::vector<AttentionSlice> slices_;
-};
-
 // Lists, which cost a step less than arrays made of them.
 using Numbers = const std::vector<int32_t>&;
 
@@ -364,6 +276,7 @@ NB_MODULE(_core, m) {
       },
       nb::arg("config"), nb::arg("num_threads"), nb::arg("num_tokens"));
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
+  m.attr("MAX_DECODE_TOKENS") = kMaxDecodeTokens;
   m.def(
       "hash_chunks",
       [](Bytes bytes, int64_t chunk_bytes, int num_threads) {
@@ -394,6 +307,7 @@ NB_MODULE(_core, m) {
       nb::call_guard<nb::gil_scoped_release>());
 
   bind_sampling(m);
+  bind_attention(m);
 
   nb::class_<Linear>(m, "Linear")
       .def(nb::init<const std::string&, int, const std::string&, AnyMatrix, int64_t,
@@ -405,32 +319,16 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_bytes", &Linear::num_bytes)
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 
-  nb::class_<Attention>(m, "Attention")
-      .def(
-          "__init__",
-          [](Attention* self, const std::string& isa, int num_threads, const std::string& kv_dtype,
-             int64_t num_heads, int64_t num_kv_heads, int64_t head_dim, int64_t window,
-             int64_t num_pages) {
-            const AttentionShape shape{num_heads, num_kv_heads, head_dim, window};
-            new (self) Attention(isa, num_threads, kv_dtype, shape, num_pages);
-          },
-          nb::arg("isa"), nb::arg("num_threads"), nb::arg("kv_dtype"), nb::arg("num_heads"),
-          nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("num_pages"))
-      .def_prop_ro("num_bytes", &Attention::num_bytes)
-      .def("write", &Attention::write, nb::arg("pages"), nb::arg("start"), nb::arg("keys"),
-           nb::arg("values"))
-      .def("run", &Attention::run, nb::arg("starts"), nb::arg("lengths"), nb::arg("page_offsets"),
-           nb::arg("pages"), nb::arg("queries"), nb::arg("outputs"));
-
   nb::class_<Model>(m, "Model")
       .def(
           "__init__",
-          [](Model* self, const nb::dict& config, const std::string& isa, int num_threads) {
-            new (self) Model(make_config(config), choose_isa(isa), num_threads);
+          [](Model* self, const nb::dict& config, const std::string& isa, int prefill_threads,
+             int decode_threads) {
+            new (self) Model(make_config(config), choose_isa(isa),
+                             ThreadPlan{prefill_threads, decode_threads});
           },
-          nb::arg("config"), nb::arg("isa"), nb::arg("num_threads"))
+          nb::arg("config"), nb::arg("isa"), nb::arg("prefill_threads"), nb::arg("decode_threads"))
       .def_prop_ro("isa", [](const Model& model) { return model.kernels().name; })
-      .def_prop_ro("num_threads", &Model::num_threads)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("step_bytes", &Model::step_bytes)
       .def_prop_ro("sampler", &Model::sampler, nb::rv_policy::reference_internal)
@@ -440,6 +338,11 @@ NB_MODULE(_core, m) {
            nb::arg("input_scale"))
       .def("set_norm", &Model::set_norm, nb::arg("role"), nb::arg("layer"), nb::arg("weight"),
            nb::arg("bias"))
+      .def(
+          "set_kv_scales",
+          [](Model& model, int64_t layer, const std::vector<float>& keys,
+             const std::vector<float>& values) { model.set_kv_scales(layer, keys, values); },
+          nb::arg("layer"), nb::arg("keys"), nb::arg("values"))
       .def("set_embedding",
            [](Model& model, const std::string& kind, AnyMatrix values) {
              const WeightKind weight_kind = look_up(kWeightKinds, kind, "weight kind");

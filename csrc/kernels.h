@@ -20,7 +20,7 @@ enum class ScaleKind { kFp32, kBf16, kFp16 };
 enum class InputKind { kFp32, kBf16, kInt8 };
 enum class NormKind { kRms, kLayer };
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
-enum class KvKind { kBf16, kFp32, kInt8, kInt4 };
+enum class KvKind { kBf16, kFp32, kInt8, kInt4, kFp8 };
 
 constexpr int weight_bits(WeightKind kind) {
   switch (kind) {
@@ -137,24 +137,37 @@ struct NormView {
 //   bf16     keys [head_dim/2][16 keys][2 dims], values [head_dim/16][8][16 dims][2 keys]
 //   fp32     the two of a pair lie in rows of their own: [...][2][16]
 //   int8     keys [head_dim/4][16 keys][4 dims], values [head_dim/16][4][16 dims][4 keys]; signed
+//   fp8      as int8, e4m3, the four in the order 0, 2, 1, 3
 //   int4     keys [head_dim/8][16 keys][4 bytes], byte j: dim j low nibble, dim j + 4 high; values
 //            [head_dim/16][4][8 dims][4 keys], dim d low, d + 8 high; 8 is zero
-//   scales   [16] bf16 each, one per token (int8, int4)
+//   scales   [16] bf16 each, one per token (int8, fp8, int4); not there in static formats
 // A slot depends on its token alone, and all that is stored is finite: a masked key adds exactly 0.
 struct KvView {
   KvKind kind;
   uint8_t* data;
   int64_t num_kv_heads;
   int64_t head_dim;
+  const float* static_scales;  // [keys, values][kv heads]; null: a scale per token, in the page
 };
 
+// Static: the scales of a layer's codes are given, not found for each token.
+struct KvFormat {
+  KvKind kind;
+  bool is_static;
+};
+
+constexpr bool is_coded(KvKind kind) { return kind != KvKind::kFp32 && kind != KvKind::kBf16; }
+
 // Bytes of one kv head of a page.
-inline constexpr int64_t kv_head_bytes(KvKind kind, int64_t head_dim) {
+inline constexpr int64_t kv_head_bytes(KvFormat format, int64_t head_dim) {
   const int64_t num_elements = 2 * head_dim * kPageSize;
-  constexpr int64_t kScaleBytes = 2 * kPageSize * 2;
-  if (kind == KvKind::kFp32) return 4 * num_elements;
-  if (kind == KvKind::kBf16) return 2 * num_elements;
-  return (kind == KvKind::kInt8 ? num_elements : num_elements / 2) + kScaleBytes;
+  const int64_t scale_bytes = format.is_static ? 0 : 2 * kPageSize * 2;
+  if (format.kind == KvKind::kFp32) return 4 * num_elements;
+  if (format.kind == KvKind::kBf16) return 2 * num_elements;
+  return (format.kind == KvKind::kInt4 ? num_elements / 2 : num_elements) + scale_bytes;
+}
+inline int64_t kv_head_bytes(const KvView& kv) {
+  return kv_head_bytes({kv.kind, kv.static_scales != nullptr}, kv.head_dim);
 }
 
 // What is done to the query or key heads of a token between projection and attention.

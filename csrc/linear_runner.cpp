@@ -28,7 +28,7 @@ LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_colu
 }
 
 void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
-  const LinearMemory memory = linear_memory(pool_.num_threads(), num_tokens, max_columns);
+  const LinearMemory memory = linear_memory(pool_.max_threads(), num_tokens, max_columns);
   max_columns_ = max_columns;
   values_ = AlignedBuffer(memory.values);
   codes_ = AlignedBuffer(memory.codes);

@@ -73,10 +73,11 @@ int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_token
   return step_memory(config, num_threads, num_tokens).total();
 }
 
-Model::Model(ModelConfig config, Isa isa, int num_threads)
+Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
     : config_(std::move(config)),
       kernels_(kernel_table(isa)),
-      pool_(num_threads),
+      threads_(threads),
+      pool_(std::max(threads.prefill, threads.decode)),
       linears_(kernels_, pool_),
       attention_(kernels_, pool_, attention_shape(config_)),
       sampler_(kernels_, pool_) {
@@ -86,10 +87,18 @@ Model::Model(ModelConfig config, Isa isa, int num_threads)
   if (config_.num_kv_heads < 1 || config_.num_heads % config_.num_kv_heads != 0) {
     fail("num_heads must be a multiple of num_kv_heads");
   }
+  if (static_cast<int64_t>(config_.kv.size()) != config_.num_layers) {
+    fail("there must be a format of keys and values for each layer");
+  }
   layers_.resize(static_cast<size_t>(config_.num_layers));
-  kv_layer_bytes_ =
-      config_.num_pages * config_.num_kv_heads * kv_head_bytes(config_.kv, config_.head_dim);
-  kv_ = AlignedBuffer(kv_layer_bytes_ * config_.num_layers);
+  kv_scales_.assign(layers_.size(),
+                    std::vector<float>(static_cast<size_t>(2 * config_.num_kv_heads)));
+  int64_t kv_bytes = 0;
+  for (const KvFormat& format : config_.kv) {
+    kv_offsets_.push_back(kv_bytes);
+    kv_bytes += config_.num_pages * config_.num_kv_heads * kv_head_bytes(format, config_.head_dim);
+  }
+  kv_ = AlignedBuffer(kv_bytes);
   const RowSizes sizes = row_sizes(config_);
   max_columns_ = sizes.max_columns;
   wide_stride_ = sizes.wide_stride;
@@ -138,9 +147,10 @@ void Model::copy_pages(std::span<const int32_t> pairs) {
   for (int32_t page : pairs) {
     if (page < 0 || page >= config_.num_pages) fail("page " + std::to_string(page) + " is unknown");
   }
-  const int64_t page_bytes = config_.num_kv_heads * kv_head_bytes(config_.kv, config_.head_dim);
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
-    uint8_t* pages = kv_view(layer).data;
+    const KvView kv = kv_view(layer);
+    const int64_t page_bytes = config_.num_kv_heads * kv_head_bytes(kv);
+    uint8_t* pages = kv.data;
     for (size_t i = 0; i < pairs.size(); i += 2) {
       std::memmove(pages + pairs[i + 1] * page_bytes, pages + pairs[i] * page_bytes,
                    static_cast<size_t>(page_bytes));
@@ -151,7 +161,7 @@ void Model::copy_pages(std::span<const int32_t> pairs) {
 void Model::reserve(int64_t num_tokens) {
   if (num_tokens > max_tokens_) {
     max_tokens_ = num_tokens;
-    const StepMemory memory = step_memory(config_, pool_.num_threads(), num_tokens);
+    const StepMemory memory = step_memory(config_, pool_.max_threads(), num_tokens);
     hidden_ = AlignedBuffer(memory.hidden);
     for (AlignedBuffer* buffer : {&wide_, &attended_, &activated_}) {
       *buffer = AlignedBuffer(memory.wide);
@@ -188,8 +198,10 @@ NormView Model::norm_view(const Norm& norm) const {
 }
 
 KvView Model::kv_view(int64_t layer) const {
-  return {config_.kv, kv_.as<uint8_t>() + layer * kv_layer_bytes_, config_.num_kv_heads,
-          config_.head_dim};
+  const auto index = static_cast<size_t>(layer);
+  const KvFormat format = config_.kv[index];
+  return {format.kind, kv_.as<uint8_t>() + kv_offsets_[index], config_.num_kv_heads,
+          config_.head_dim, format.is_static ? kv_scales_[index].data() : nullptr};
 }
 
 void Model::embed_rows(const StepInput& input) {
@@ -305,6 +317,7 @@ void Model::write_logits(const StepInput& input, float* logits) {
 void Model::step(const StepInput& input, float* logits) {
   num_tokens_ = static_cast<int64_t>(input.tokens.size());
   if (num_tokens_ == 0) return;
+  pool_.use(num_tokens_ <= kMaxDecodeTokens ? threads_.decode : threads_.prefill);
   rows_.clear();
   slices_.clear();
   for (size_t s = 0; s < input.starts.size(); ++s) {

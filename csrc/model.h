@@ -30,10 +30,18 @@ struct ModelConfig {
   float norm_eps;
   Activation activation;
   bool gated;
-  KvKind kv;
+  std::vector<KvFormat> kv;  // of each layer
   int64_t num_pages;
   std::vector<float> inverse_frequencies;  // empty: no rotary positions
 };
+
+// Threads of a step. One of up to kMaxDecodeTokens tokens is decode, whatever they are: it is bound
+// by the bytes of the weights, which few threads may read as fast as all.
+struct ThreadPlan {
+  int prefill;
+  int decode;
+};
+inline constexpr int64_t kMaxDecodeTokens = 64;
 
 // Bytes of the buffers that steps of up to num_tokens tokens work in; the lists of rows and tasks,
 // some bytes for each, do not count.
@@ -82,17 +90,19 @@ struct StepInput {
 
 class Model {
  public:
-  Model(ModelConfig config, Isa isa, int num_threads);
+  Model(ModelConfig config, Isa isa, ThreadPlan threads);
 
   const ModelConfig& config() const { return config_; }
   const KernelTable& kernels() const { return kernels_; }
-  int num_threads() const { return pool_.num_threads(); }
+  ThreadPlan threads() const { return threads_; }
   // Draws on the threads that steps run on: not while one runs.
   Sampler& sampler() { return sampler_; }
 
   void add_linear(const std::string& role, int64_t layer, const LinearSource& source);
   void set_norm(const std::string& role, int64_t layer, std::vector<float> weight,
                 std::vector<float> bias);
+  // For a layer of a static format: a scale above 0 for each kv head.
+  void set_kv_scales(int64_t layer, std::span<const float> keys, std::span<const float> values);
   void set_embedding(WeightKind kind, std::span<const uint8_t> bytes);
   void set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
   // The embedding is tied to the output layer: its rows are read out of that one's panels.
@@ -148,6 +158,7 @@ class Model {
 
   ModelConfig config_;
   const KernelTable& kernels_;
+  ThreadPlan threads_;
   ThreadPool pool_;
   LinearRunner linears_;
   AttentionRunner attention_;
@@ -160,7 +171,9 @@ class Model {
   Table positions_;
   int64_t position_offset_ = 0;
   AlignedBuffer kv_;
-  int64_t kv_layer_bytes_ = 0;
+  std::vector<int64_t> kv_offsets_;  // of each layer's pages
+  // Of each layer, [keys, values][kv heads]; 0 until they are set.
+  std::vector<std::vector<float>> kv_scales_;
 
   // Working memory of a step, grown when a larger one comes.
   int64_t num_tokens_ = 0;

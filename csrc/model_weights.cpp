@@ -1,4 +1,6 @@
 // The weights of a Model: packed or borrowed, and checked against its config.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -78,6 +80,20 @@ void Model::set_norm(const std::string& role, int64_t layer, std::vector<float> 
   norm_slot(role, layer) = {std::move(weight), std::move(bias)};
 }
 
+void Model::set_kv_scales(int64_t layer, std::span<const float> keys,
+                          std::span<const float> values) {
+  if (layer < 0 || layer >= config_.num_layers) fail("no layer " + std::to_string(layer));
+  std::vector<float> scales(keys.begin(), keys.end());
+  scales.insert(scales.end(), values.begin(), values.end());
+  const bool are_positive = std::all_of(scales.begin(), scales.end(),
+                                        [](float x) { return x > 0.0f && std::isfinite(x); });
+  if (keys.size() != values.size() || static_cast<int64_t>(keys.size()) != config_.num_kv_heads ||
+      !are_positive) {
+    fail("scales of keys and values are finite numbers above 0, one for each kv head");
+  }
+  kv_scales_[static_cast<size_t>(layer)] = std::move(scales);
+}
+
 Table Model::make_table(WeightKind kind, std::span<const uint8_t> bytes) const {
   const int64_t row_bytes = config_.hidden_size * element_bytes(kind);
   const int64_t num_bytes = static_cast<int64_t>(bytes.size());
@@ -144,6 +160,11 @@ void Model::check_weights() const {
   const int64_t inner = config_.intermediate_size;
   const int64_t q_size = config_.num_heads * config_.head_dim;
   const int64_t kv_size = config_.num_kv_heads * config_.head_dim;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (config_.kv[i].is_static && kv_scales_[i].front() == 0.0f) {
+      fail("layer " + std::to_string(i) + " has no scales of keys and values");
+    }
+  }
   for (const Layer& layer : layers_) {
     check_group(layer.qkv, "qkv", q_size + 2 * kv_size, hidden);
     check_group(layer.out, "o", hidden, q_size);

@@ -48,9 +48,10 @@ inline const std::map<std::string, Activation> kActivations = {{"silu", Activati
                                                                {"gelu", Activation::kGelu},
                                                                {"gelu_tanh", Activation::kGeluTanh},
                                                                {"relu", Activation::kRelu}};
-inline const std::map<std::string, KvKind> kKvKinds = {{"bf16", KvKind::kBf16},
-                                                       {"fp32", KvKind::kFp32},
-                                                       {"int8", KvKind::kInt8},
-                                                       {"int4", KvKind::kInt4}};
+inline const std::map<std::string, KvFormat> kKvFormats = {
+    {"bf16", {KvKind::kBf16, false}},    {"fp32", {KvKind::kFp32, false}},
+    {"int8", {KvKind::kInt8, false}},    {"int4", {KvKind::kInt4, false}},
+    {"fp8", {KvKind::kFp8, false}},      {"int8-static", {KvKind::kInt8, true}},
+    {"fp8-static", {KvKind::kFp8, true}}};
 
 }  // namespace paredown

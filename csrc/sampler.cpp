@@ -35,7 +35,7 @@ double bucket_begin(size_t bucket) {
 }  // namespace
 
 Sampler::Sampler(const KernelTable& kernels, ThreadPool& pool)
-    : kernels_(kernels), pool_(pool), scratch_(static_cast<size_t>(pool.num_threads())) {}
+    : kernels_(kernels), pool_(pool), scratch_(static_cast<size_t>(pool.max_threads())) {}
 
 void Sampler::sample(const float* logits, std::span<SamplingState* const> states,
                      std::span<SampledRow> rows) {

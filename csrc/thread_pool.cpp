@@ -72,19 +72,20 @@ void name_this_thread(int share) {
 #endif
 }
 
+constexpr uint64_t kUnused = ~uint64_t{0};  // odd, and no job gets there
 uint64_t claimed(uint64_t number) { return 2 * number - 1; }
 uint64_t finished(uint64_t number) { return 2 * number; }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
+ThreadPool::ThreadPool(int num_threads) : max_threads_(num_threads), num_threads_(num_threads) {
   if (num_threads < 1 || num_threads > kMaxThreads) {
     throw std::invalid_argument("a thread pool has 1 to 255 threads, not " +
                                 std::to_string(num_threads));
   }
   spin_budget_ = num_threads <= num_usable_cores() ? kSpinBeforePark : kSpinWithoutCore;
   shares_ = std::vector<Share>(static_cast<size_t>(num_threads));
-  for (int share = 1; share < num_threads_; ++share) {
+  for (int share = 1; share < max_threads_; ++share) {
     threads_.emplace_back([this, share] {
       name_this_thread(share);
       work(share);
@@ -96,6 +97,8 @@ ThreadPool::~ThreadPool() {
   stopping_.store(true, std::memory_order_seq_cst);
   num_wakes_.fetch_add(1, std::memory_order_seq_cst);
   num_wakes_.notify_all();
+  num_threads_.store(max_threads_, std::memory_order_seq_cst);
+  num_threads_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -110,7 +113,7 @@ bool ThreadPool::claim_and_run(int share, uint64_t number) {
   if (!state.compare_exchange_strong(expected, claimed(number), std::memory_order_acq_rel)) {
     return false;
   }
-  job_(context_, share, num_threads_);
+  job_(context_, share, num_threads());
   state.store(finished(number), std::memory_order_release);
   return true;
 }
@@ -125,8 +128,9 @@ void ThreadPool::run_job(Job job, void* context) {
     num_wakes_.fetch_add(1, std::memory_order_seq_cst);
     num_wakes_.notify_all();
   }
-  for (int share = 0; share < num_threads_; ++share) claim_and_run(share, number);
-  for (int share = 1; share < num_threads_; ++share) {
+  const int num_shares = num_threads();
+  for (int share = 0; share < num_shares; ++share) claim_and_run(share, number);
+  for (int share = 1; share < num_shares; ++share) {
     const std::atomic<uint64_t>& state = shares_[static_cast<size_t>(share)].state;
     const auto is_finished = [&] {
       return state.load(std::memory_order_acquire) == finished(number);
@@ -134,6 +138,31 @@ void ThreadPool::run_job(Job job, void* context) {
     if (!spin_until(is_finished, kSpinBeforeYield)) {
       while (!is_finished()) std::this_thread::yield();
     }
+  }
+}
+
+// A share in use stands where it would if it had been part of the last job. A helper sees that
+// before it sees the next job, and one that holds an older number claims nothing.
+void ThreadPool::use(int num_threads) {
+  if (num_threads == this->num_threads()) return;
+  if (num_threads < 1 || num_threads > max_threads_) {
+    throw std::invalid_argument("a pool of " + std::to_string(max_threads_) + " threads has no " +
+                                std::to_string(num_threads));
+  }
+  const uint64_t number = number_.load(std::memory_order_relaxed);
+  for (int share = 0; share < max_threads_; ++share) {
+    shares_[static_cast<size_t>(share)].state.store(
+        share < num_threads ? finished(number) : kUnused, std::memory_order_release);
+  }
+  num_threads_.store(num_threads, std::memory_order_seq_cst);
+  num_threads_.notify_all();
+}
+
+void ThreadPool::wait_for_use(int share) {
+  int num_threads = num_threads_.load(std::memory_order_acquire);
+  while (share >= num_threads) {
+    num_threads_.wait(num_threads, std::memory_order_acquire);
+    num_threads = num_threads_.load(std::memory_order_acquire);
   }
 }
 
@@ -156,6 +185,7 @@ void ThreadPool::wait_for_job(uint64_t last) {
 void ThreadPool::work(int share) {
   uint64_t last = 0;
   while (true) {
+    wait_for_use(share);
     wait_for_job(last);
     if (stopping_.load(std::memory_order_relaxed)) return;
     last = number_.load(std::memory_order_acquire);

@@ -24,14 +24,19 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int num_threads() const { return num_threads_; }
+  int max_threads() const { return max_threads_; }
+  // Threads, and shares, of the next job: all, or as `use` said last.
+  int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
+  // Jobs from here on are shared over so many, 1 to max_threads(); the others sleep. Not while a
+  // job runs.
+  void use(int num_threads);
 
   // Calls body(share, num_shares) once for every share and returns when all are done; num_shares is
   // num_threads(). Which thread runs a share is open. The body must not throw. One caller at a
   // time.
   template <class Body>
   void run(Body&& body) {
-    if (num_threads_ == 1) {
+    if (num_threads() == 1) {
       body(0, 1);
       return;
     }
@@ -44,8 +49,9 @@ class ThreadPool {
  private:
   using Job = void (*)(void* context, int share, int num_shares);
 
-  // Where a share stands: 2 e - 1 once a thread has claimed it for job e, 2 e when that is done.
-  // Each has its own cache line, and only its helper and the caller touch it.
+  // Where a share stands: 2 e - 1 once a thread has claimed it for job e, 2 e when that is done,
+  // all ones while jobs do not have so many shares. Each has its own cache line, and only its
+  // helper and the caller touch it.
   struct alignas(64) Share {
     std::atomic<uint64_t> state{0};
   };
@@ -53,9 +59,10 @@ class ThreadPool {
   void run_job(Job job, void* context);
   void work(int share);
   void wait_for_job(uint64_t last);
+  void wait_for_use(int share);
   bool claim_and_run(int share, uint64_t number);
 
-  int num_threads_;
+  int max_threads_;
   std::chrono::nanoseconds spin_budget_;  // of a helper before it parks
   std::vector<std::thread> threads_;
   std::vector<Share> shares_;
@@ -63,7 +70,8 @@ class ThreadPool {
   alignas(64) std::atomic<uint64_t> number_{0};
   Job job_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<int> num_parked_{0};
+  alignas(64) std::atomic<int> num_threads_;  // helpers beyond it sleep on it
+  std::atomic<int> num_parked_{0};
   std::atomic<uint32_t> num_wakes_{0};  // parked helpers sleep on it: 32 bits are a plain futex
   std::atomic<bool> stopping_{false};
 };

@@ -13,7 +13,7 @@ from paredown.spec.kv import PAGE_SIZE
 
 Floats = npt.NDArray[np.float32]
 
-KV_DTYPES = ("fp32", "bf16", "int8", "int4")
+KV_DTYPES = ("fp32", "bf16", "int8", "int4", "fp8", "int8-static", "fp8-static")
 
 
 def round_bf16(x: Floats) -> Floats:
@@ -24,23 +24,52 @@ def round_bf16(x: Floats) -> Floats:
     return rounded.astype(np.uint32).view(np.float32)
 
 
-def stored(dtype: str, x_TKD: Floats) -> npt.NDArray[np.float64]:
-    """What a page gives back for keys or values that were written to it."""
+# All numbers of e4m3 that are not negative, ascending.
+FP8_GRID = np.array(
+    [m * 2.0**-9 for m in range(8)]
+    + [(8 + m) * 2.0 ** (e - 10) for e in range(1, 16) for m in range(8)]
+)[:-1]
+
+
+def round_fp8(x: Floats) -> npt.NDArray[np.float64]:
+    """To the nearest e4m3 number, ties to the even code; beyond 448 to 448."""
+    magnitude = np.minimum(np.abs(x.astype(np.float64)), FP8_GRID[-1])
+    above = np.clip(np.searchsorted(FP8_GRID, magnitude), 1, len(FP8_GRID) - 1)
+    to_above, to_below = FP8_GRID[above] - magnitude, magnitude - FP8_GRID[above - 1]
+    takes_above = (to_above < to_below) | ((to_above == to_below) & (above % 2 == 0))
+    nearest: npt.NDArray[np.float64] = np.where(takes_above, FP8_GRID[above], FP8_GRID[above - 1])
+    return nearest * np.where(x < 0, -1.0, 1.0)
+
+
+def to_codes(dtype: str, scaled: Floats) -> npt.NDArray[np.float64]:
+    """The numbers that codes stand for, before their scale."""
+    if dtype == "fp8":
+        return round_fp8(scaled)
+    low, high = (-128, 127) if dtype == "int8" else (-8, 7)
+    return np.rint(np.clip(scaled, low, high)).astype(np.float64)
+
+
+def stored(dtype: str, x_TKD: Floats, scale_K: Floats | None = None) -> npt.NDArray[np.float64]:
+    """What a page gives back for keys or values that were written to it; `scale_K` belongs to the
+    static formats."""
     if dtype == "fp32":
         return x_TKD.astype(np.float64)
     if dtype == "bf16":
         return round_bf16(x_TKD).astype(np.float64)
-    if dtype == "int8":
-        scale = np.abs(x_TKD).max(axis=-1, keepdims=True) / np.float32(127)
-        low, high = -128, 127
-    else:
+    if dtype.endswith("-static"):
+        assert scale_K is not None
+        scale = scale_K[:, None]
+        codes = to_codes(dtype.removesuffix("-static"), x_TKD / scale)
+        return codes * scale.astype(np.float64)
+    if dtype == "int4":
         at = np.abs(x_TKD).argmax(axis=-1)[..., None]
         scale = np.take_along_axis(x_TKD, at, axis=-1) / np.float32(-8)
-        low, high = -8, 7
+    else:
+        most = {"int8": np.float32(127), "fp8": np.float32(448)}[dtype]
+        scale = np.abs(x_TKD).max(axis=-1, keepdims=True) / most
     scale = round_bf16(scale.astype(np.float32))
     inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale != 0)
-    codes = np.rint(np.clip(x_TKD * inverse, low, high))
-    return codes.astype(np.float64) * scale.astype(np.float64)
+    return to_codes(dtype, x_TKD * inverse) * scale.astype(np.float64)
 
 
 def attend(
@@ -90,15 +119,26 @@ class AttentionCase:
             isa, num_threads, self.dtype, num_heads, self.k_TKD.shape[1], head_dim, self.window,
             pages,
         )  # fmt: skip
+        core.set_scales([*self.key_scales.tolist(), *self.value_scales.tolist()])
         self.write(core)
         return core
+
+    @property
+    def key_scales(self) -> Floats:
+        """Of the static formats: a scale that clamps some of what is drawn for int8."""
+        return (0.01 * np.arange(1, self.k_TKD.shape[1] + 1)).astype(np.float32)
+
+    @property
+    def value_scales(self) -> Floats:
+        return self.key_scales * np.float32(1.7)
 
     def write(self, core: _core.Attention) -> None:
         flat = (self.num_tokens, -1)
         core.write(self.pages, 0, self.k_TKD.reshape(flat), self.v_TKD.reshape(flat))
 
     def expected(self, start: int = 0) -> npt.NDArray[np.float64]:
-        keys, values = stored(self.dtype, self.k_TKD), stored(self.dtype, self.v_TKD)
+        keys = stored(self.dtype, self.k_TKD, self.key_scales)
+        values = stored(self.dtype, self.v_TKD, self.value_scales)
         return attend(self.q_THD[start:], keys, values, start, self.window)
 
 

@@ -5,7 +5,8 @@ import numpy as np
 from linear_reference import random_case
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.native_model import LinearArrays, NativeModel
-from paredown.spec.kv import KVDType, KVSpec
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.kv import KVDTypes, KVScales, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
 from paredown.spec.weight import WeightSpec
 
@@ -74,12 +75,19 @@ def random_executor(
     *,
     num_pages: int = 64,
     num_threads: int = 1,
-    kv_dtype: KVDType = "bf16",
+    decode_threads: int | None = None,
+    kv_dtype: KVDTypes = "bf16",
     seed: int = 0,
 ) -> NativeExecutor:
     rng = np.random.default_rng(seed)
     kv = KVSpec(num_pages=num_pages, dtype=kv_dtype)
-    model = NativeModel(spec, kv, num_threads)
+    threads = ThreadPlan(prefill=num_threads, decode=decode_threads or num_threads)
+    heads = range(1, spec.num_kv_heads + 1)
+    # Keys of these models reach about 4, values about 3: some of them are clamped.
+    scales = KVScales(
+        keys=tuple(0.02 * head for head in heads), values=tuple(0.01 * head for head in heads)
+    )
+    model = NativeModel(spec, kv, threads, dict.fromkeys(range(spec.num_layers), scales))
 
     def norm(role: str, layer: int, size: int) -> None:
         weight = (1 + 0.1 * rng.normal(size=size)).astype(np.float32)

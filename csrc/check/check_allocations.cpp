@@ -53,7 +53,7 @@ void check_allocations(Outcome& outcome) {
   for (Isa isa : supported_isas()) {
     for (WeightKind kind : {WeightKind::kFp32, WeightKind::kBf16, WeightKind::kInt4}) {
       const std::unique_ptr<Model> model =
-          random_model(random, {isa, kind, KvKind::kBf16, false, false});
+          random_model(random, {isa, kind, {KvKind::kBf16, false}, false, false});
       const int64_t count = allocations_of_second_step(*model);
       outcome.count(count == 0);
       if (count != 0) {

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
 #include "../attention_runner.h"
+#include "../names.h"
 #include "checks.h"
 #include "random_model.h"
 
@@ -10,15 +12,19 @@ namespace paredown {
 namespace {
 
 // Attention alone over contexts of several chunks: a token has the same bits in a chunk of a
-// prompt, beside another sequence and on three threads that share its keys, as alone on one.
-bool check_long_context(Isa isa, KvKind kind, int64_t head_dim, int64_t window, Random& random) {
+// prompt, beside another sequence and on three threads that share its keys, as alone on one, with
+// NaN behind it.
+bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, int64_t window,
+                        Random& random) {
   const KernelTable& kernels = kernel_table(isa);
   const int64_t num_tokens = 1100 + below(random, 60);
   const int64_t num_pages = (num_tokens + kPageSize - 1) / kPageSize;
   const AttentionShape shape{3, 1, head_dim, window};
   const int64_t q_size = 3 * head_dim;
-  AlignedBuffer memory(num_pages * kv_head_bytes(kind, head_dim));
-  const KvView kv{kind, memory.as<uint8_t>(), 1, head_dim};
+  AlignedBuffer memory(num_pages * kv_head_bytes(format, head_dim));
+  const float scales[2] = {0.01f, 0.003f};
+  const KvView kv{format.kind, memory.as<uint8_t>(), 1, head_dim,
+                  format.is_static ? scales : nullptr};
   std::vector<int32_t> pages(static_cast<size_t>(num_pages));
   for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
   std::shuffle(pages.begin(), pages.end(), random);
@@ -40,6 +46,11 @@ bool check_long_context(Isa isa, KvKind kind, int64_t head_dim, int64_t window, 
   const int64_t last = num_tokens - 1;
   const std::vector<float> together =
       attend(3, {{pages.data(), 0, 1}, {pages.data(), num_tokens - length, length}}, 0);
+  if (num_tokens % kPageSize != 0) {
+    // Whatever lies behind the last token, it is masked to nothing.
+    const std::vector<float> poison(static_cast<size_t>(head_dim), std::nanf(""));
+    kernels.write_kv(kv, pages.back(), num_tokens % kPageSize, poison.data(), poison.data());
+  }
   const std::vector<float> alone = attend(1, {{pages.data(), last, 1}}, length);
   const std::vector<float> shared = attend(3, {{pages.data(), last, 1}}, length);
   const size_t num_bytes = static_cast<size_t>(q_size) * sizeof(float);
@@ -52,14 +63,14 @@ bool check_long_context(Isa isa, KvKind kind, int64_t head_dim, int64_t window, 
 void check_attention(Outcome& outcome) {
   Random random(21);
   for (Isa isa : supported_isas()) {
-    for (KvKind kv : {KvKind::kBf16, KvKind::kFp32, KvKind::kInt8, KvKind::kInt4}) {
+    for (const auto& [name, format] : kKvFormats) {
       for (int64_t head_dim : {16, 48, 80, 256}) {
         for (int64_t window : {0, 600}) {
-          const bool passed = check_long_context(isa, kv, head_dim, window, random);
+          const bool passed = check_long_context(isa, format, head_dim, window, random);
           outcome.count(passed);
           if (!passed) {
-            std::printf("attention bits differ: %s, pages %d, head_dim %d, window %d\n",
-                        isa_name(isa), static_cast<int>(kv), static_cast<int>(head_dim),
+            std::printf("attention bits differ: %s, pages %s, head_dim %d, window %d\n",
+                        isa_name(isa), name.c_str(), static_cast<int>(head_dim),
                         static_cast<int>(window));
           }
         }

@@ -20,18 +20,23 @@ void wait_some(Random& random) {
 bool runs_each_share_once(int num_threads, Random& random) {
   ThreadPool pool(num_threads);
   std::array<int, kMaxThreads> num_runs{};
+  std::array<int, kMaxThreads> expected{};
   for (int region = 1; region <= kNumRegions; ++region) {
     const int64_t num_turns = below(random, 400);
+    if (below(random, 20) == 0) pool.use(1 + static_cast<int>(below(random, num_threads)));
+    const int num_used = pool.num_threads();
     std::array<float, kMaxThreads> results{};
     pool.run([&](int share, int num_shares) {
       float result = 1.0f;
       for (int64_t i = 0; i < num_turns * (share + 1); ++i) result = result * 0.5f + 1.0f;
       results[static_cast<size_t>(share)] = result;
-      num_runs[static_cast<size_t>(share)] += num_shares == num_threads ? 1 : kNumRegions;
+      num_runs[static_cast<size_t>(share)] += num_shares == num_used ? 1 : kNumRegions;
     });
     for (int share = 0; share < num_threads; ++share) {
       const auto index = static_cast<size_t>(share);
-      if (num_runs[index] != region || results[index] < 1.0f) return false;
+      if (share < num_used) ++expected[index];
+      if (num_runs[index] != expected[index]) return false;
+      if ((results[index] < 1.0f) == (share < num_used)) return false;
     }
     wait_some(random);
   }

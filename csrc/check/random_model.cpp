@@ -86,6 +86,8 @@ void fill(Model& model, Random& random, const Case& test) {
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     set_norm("attention_norm", layer);
     set_norm("mlp_norm", layer);
+    model.set_kv_scales(layer, floats(random, config.num_kv_heads, 0.02f, 0.01f),
+                        floats(random, config.num_kv_heads, 0.02f, 0.01f));
     const int64_t up = config.intermediate_size * (config.gated ? 2 : 1);
     add_random_linear(model, random, test, "qkv", layer, q_size + kv_size, kHidden);
     add_random_linear(model, random, test, "qkv", layer, kv_size, kHidden);  // a second part
@@ -111,13 +113,13 @@ std::unique_ptr<Model> random_model(Random& random, const Case& test) {
   config.norm_eps = 1e-5f;
   config.activation = test.learned_positions ? Activation::kGelu : Activation::kSilu;
   config.gated = !test.learned_positions;
-  config.kv = test.kv;
+  config.kv = {test.kv, test.last_kv};
   config.num_pages = kPages;
   config.sliding_window = test.asymmetric ? 19 : 0;
   if (!test.learned_positions) {
     for (int i = 0; i < 8; ++i) config.inverse_frequencies.push_back(1.0f / float(1 << i));
   }
-  auto model = std::make_unique<Model>(config, test.isa, 2);
+  auto model = std::make_unique<Model>(config, test.isa, ThreadPlan{2, 3});
   fill(*model, random, test);
   return model;
 }

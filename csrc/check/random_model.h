@@ -16,9 +16,10 @@ inline constexpr int64_t kVocab = 61;
 struct Case {
   Isa isa;
   WeightKind kind;
-  KvKind kv;
+  KvFormat kv;
   bool asymmetric;
   bool learned_positions;
+  KvFormat last_kv = kv;  // of the second layer
 };
 
 struct Sequence {

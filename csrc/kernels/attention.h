@@ -177,10 +177,17 @@ class TaskAttention {
   void load_page(int page, const uint8_t* head) {
     products_.load_page(page, head);
     if constexpr (Products::kScaled) {
+      float* key_scales = scratch_.key_scales + page * kPageSize;
+      float* value_scales = scratch_.value_scales + page * kPageSize;
+      if (kv_.static_scales != nullptr) {
+        store_f(key_scales, set_f(kv_.static_scales[task_.kv_head]));
+        store_f(value_scales, set_f(kv_.static_scales[kv_.num_kv_heads + task_.kv_head]));
+        return;
+      }
       const auto* scales =
           reinterpret_cast<const uint16_t*>(head + 2 * key_bytes(kv_.kind, kv_.head_dim));
-      store_f(scratch_.key_scales + page * kPageSize, load_bf16(scales));
-      store_f(scratch_.value_scales + page * kPageSize, load_bf16(scales + kPageSize));
+      store_f(key_scales, load_bf16(scales));
+      store_f(value_scales, load_bf16(scales + kPageSize));
     }
   }
 
@@ -201,7 +208,7 @@ class TaskAttention {
   // requests than the caches can have under way hold up the work beside them.
   void fetch_page() {
     if (next_page_ >= next_end_) return;
-    const int64_t bytes = kv_head_bytes(kv_.kind, kv_.head_dim);
+    const int64_t bytes = kv_head_bytes(kv_);
     const uint8_t* head = page_head(kv_, task_.pages[next_page_++], task_.kv_head);
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(head + i, 0, 2);
   }
@@ -380,10 +387,13 @@ struct CodeProducts<kKind, true> {
   using Type = AttentionDigits<kKind>;
 #endif
 };
+// bf16 pages, and fp8 pages, which are unpacked to bf16.
 #if defined(PAREDOWN_HAS_TILES)
-using Bf16Products = AttentionTiles;
+template <KvKind kKind>
+using Bf16Products = AttentionTiles<kKind>;
 #else
-using Bf16Products = AttentionLanes<KvKind::kBf16, Bf16Pairs>;
+template <KvKind kKind>
+using Bf16Products = AttentionLanes<kKind, Bf16Pairs>;
 #endif
 
 void attend(const KvView& kv, const AttentionRows& rows, const AttentionTask& task,
@@ -392,7 +402,9 @@ void attend(const KvView& kv, const AttentionRows& rows, const AttentionTask& ta
     case KvKind::kFp32:
       return attend_with<AttentionLanes<KvKind::kFp32, FloatPairs>>(kv, rows, task, scratch);
     case KvKind::kBf16:
-      return attend_with<Bf16Products>(kv, rows, task, scratch);
+      return attend_with<Bf16Products<KvKind::kBf16>>(kv, rows, task, scratch);
+    case KvKind::kFp8:
+      return attend_with<Bf16Products<KvKind::kFp8>>(kv, rows, task, scratch);
     case KvKind::kInt8:
       return attend_with<CodeProducts<KvKind::kInt8, kHasByteDot>::Type>(kv, rows, task, scratch);
     case KvKind::kInt4:

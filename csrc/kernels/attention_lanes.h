@@ -59,7 +59,7 @@ inline void multiply_groups(const float* factors, int64_t stride,
 template <KvKind kKind, class Groups>
 class AttentionLanes {
  public:
-  static constexpr bool kScaled = kKind == KvKind::kInt8 || kKind == KvKind::kInt4;
+  static constexpr bool kScaled = is_coded(kKind);
   static constexpr bool kCopies = false;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = false;
   using Element = typename Groups::Element;
@@ -87,6 +87,12 @@ class AttentionLanes {
       unpack_page(head_dim_, head, keys, values);
       keys_[page] = keys;
       values_[page] = values;
+    }
+    if constexpr (kKind == KvKind::kFp8) {
+      unpack_fp8(size, head, scratch_.keys + page * size);
+      unpack_fp8(size, head + size, scratch_.values + page * size);
+      keys_[page] = scratch_.keys + page * size;
+      values_[page] = scratch_.values + page * size;
     }
   }
 

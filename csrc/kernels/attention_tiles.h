@@ -1,6 +1,6 @@
-// Attention products of bf16 pages on matrix tiles. Queries and weights are each the sum of two
-// bf16 numbers, so that only the pages' own rounding is seen. A decode of few rows runs the same
-// products with fewer rows: the same bits.
+// Attention products of bf16 pages on matrix tiles, and of fp8 pages, whose numbers bf16 holds
+// exactly. Queries and weights are each the sum of two bf16 numbers, so that only the pages' own
+// rounding is seen. A decode of few rows runs the same products with fewer rows: the same bits.
 #pragma once
 
 #include "attention_scratch.h"
@@ -74,9 +74,10 @@ inline void store_two_bf16(F32x16 x0, F32x16 x1, uint16_t* high, uint16_t* low) 
   _mm512_storeu_si512(low, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(rest1, rest0)));
 }
 
+template <KvKind kKind>
 class AttentionTiles {
  public:
-  static constexpr bool kScaled = false;
+  static constexpr bool kScaled = is_coded(kKind);
   static constexpr bool kCopies = true;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = false;
 
@@ -84,7 +85,17 @@ class AttentionTiles {
       : head_dim_(kv.head_dim),
         query_tiles_((kv.head_dim + 31) / 32),
         scratch_(scratch),
-        scope_(static_cast<int>(num_rows < kTileRows ? num_rows : kTileRows)) {}
+        scope_(static_cast<int>(num_rows < kTileRows ? num_rows : kTileRows)) {
+    // Weights of zero meet what lies here for pages that no row sees. What another layer's pages of
+    // codes have left may be NaN as bf16.
+    for (int64_t i = 0; i < head_dim_ / kLanes * kBlockTiles * kTileElements; i += kPairElements) {
+      store_i(scratch_.values + i, zero_i());
+    }
+    if constexpr (kKind != KvKind::kFp8) return;
+    for (int64_t i = 0; i < kBlockPages * page_keys(); i += kPairElements) {
+      store_i(scratch_.keys + i, zero_i());
+    }
+  }
 
   static void keep_awake() { keep_tiles_awake(); }
 
@@ -103,6 +114,15 @@ class AttentionTiles {
   // meet queries of zero.
   void load_page(int page, const uint8_t* head) {
     const int64_t size = head_dim_ * kPageSize;
+    if constexpr (kKind == KvKind::kFp8) {
+      uint16_t* keys = scratch_.keys + page * page_keys();
+      unpack_fp8(size, head, keys);
+      keys_[page] = keys;
+      for (int64_t i = 0; i < head_dim_ / kLanes; ++i) {
+        unpack_fp8(kTileElements / 2, head + size + i * kTileElements / 2, value_place(page, i));
+      }
+      return;
+    }
     keys_[page] = reinterpret_cast<const uint16_t*>(head);
     const uint16_t* values = keys_[page] + size;
     for (int64_t i = 0; i < head_dim_ / kLanes; ++i, values += kTileElements / 2) {
@@ -155,6 +175,8 @@ class AttentionTiles {
  private:
   static constexpr int kBlockTiles = kBlockPages / 2;
 
+  // Numbers from the unpacked keys of a page to those of the next: whole tiles.
+  int64_t page_keys() const { return query_tiles_ * kTileElements; }
   uint16_t* query_tile(int64_t tile) const {
     return reinterpret_cast<uint16_t*>(scratch_.queries) + tile * 2 * query_tiles_ * kTileElements;
   }

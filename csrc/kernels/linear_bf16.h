@@ -7,29 +7,16 @@
 namespace paredown {
 namespace {
 
-// The bf16 pairs of half a quad of fp8 codes (columns 0, 1 or 2, 3): exact.
-template <int kHalf>
-inline I32x16 fp8_pairs(U8x64 quad) {
-  const I32x16 even = float_bits(float_from_fp8(byte_of<kHalf>(quad)));
-  const I32x16 odd = float_bits(float_from_fp8(byte_of<kHalf + 2>(quad)));
-  return bit_or(bit_and(odd, set_i(static_cast<int32_t>(0xFFFF0000u))), shift_right<16>(even));
-}
-
 // fp8 blocks of one panel as bf16 blocks.
 inline void decode_fp8(const uint8_t* blocks, int64_t num_columns, uint8_t* pairs) {
   for (int64_t quad = 0; quad < num_columns / 4; ++quad, blocks += 64, pairs += 128) {
     const U8x64 codes = load_u8(blocks);
-#if defined(PAREDOWN_HAS_BYTE_TABLES)
     // Columns lie in the order 0, 2, 1, 3.
     I32x16 first;
     I32x16 second;
     bf16_from_fp8(codes, first, second);
     store_i(pairs, first);
     store_i(pairs + 64, second);
-#else
-    store_i(pairs, fp8_pairs<0>(codes));
-    store_i(pairs + 64, fp8_pairs<1>(codes));
-#endif
   }
 }
 

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "fp8_subnormals.h"
+
 namespace paredown {
 namespace {
 
@@ -267,6 +269,32 @@ inline F32x16 odd_bf16(I32x16 pairs) {
   const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xFFFF0000u));
   return {_mm256_castsi256_ps(_mm256_and_si256(pairs.lo, mask)),
           _mm256_castsi256_ps(_mm256_and_si256(pairs.hi, mask))};
+}
+
+inline __m256i repeat_128(const uint8_t* table) {
+  return _mm256_broadcastsi128_si256(load_128(table));
+}
+inline void bf16_from_fp8(__m256i codes, __m256i& even, __m256i& odd) {
+  const __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi8(0x7F));
+  const __m256i subnormal = _mm256_cmpgt_epi8(_mm256_set1_epi8(8), magnitude);
+  const __m256i normal_low =
+      _mm256_and_si256(_mm256_slli_epi16(codes, 4), _mm256_set1_epi8(static_cast<char>(0xF0)));
+  const __m256i normal_high =
+      _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(codes, 4), _mm256_set1_epi8(7)),
+                      _mm256_set1_epi8(kNormalHigh));
+  const __m256i low = _mm256_blendv_epi8(
+      normal_low, _mm256_shuffle_epi8(repeat_128(kSubnormalLow), magnitude), subnormal);
+  __m256i high = _mm256_blendv_epi8(
+      normal_high, _mm256_shuffle_epi8(repeat_128(kSubnormalHigh), magnitude), subnormal);
+  high = _mm256_or_si256(high, _mm256_and_si256(codes, _mm256_set1_epi8(-128)));
+  const __m256i is_odd = _mm256_set1_epi16(static_cast<int16_t>(0xFF00));
+  even = _mm256_blendv_epi8(low, _mm256_slli_epi16(high, 8), is_odd);
+  odd = _mm256_blendv_epi8(_mm256_srli_epi16(low, 8), high, is_odd);
+}
+// fp8 codes as bf16: the even bytes' and the odd bytes' numbers.
+inline void bf16_from_fp8(U8x64 codes, I32x16& even, I32x16& odd) {
+  bf16_from_fp8(codes.lo, even.lo, odd.lo);
+  bf16_from_fp8(codes.hi, even.hi, odd.hi);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "fp8_subnormals.h"
+
 namespace paredown {
 namespace {
 
@@ -187,8 +189,6 @@ inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
 #endif
 
 #if defined(__AVX512VBMI__)
-#define PAREDOWN_HAS_BYTE_TABLES 1
-
 // The two bytes of the bf16 number of each fp8 code without its sign.
 struct Fp8Tables {
   uint8_t low[128];
@@ -223,6 +223,29 @@ inline void bf16_from_fp8(U8x64 codes, I32x16& even, I32x16& odd) {
   const __m512i magnitude = look_up_128(kFp8Tables.high, codes).v;
   // magnitude | (codes & 0x80)
   const __m512i high = _mm512_ternarylogic_epi32(magnitude, codes.v, _mm512_set1_epi8(-128), 0xF8);
+  even = {_mm512_mask_blend_epi8(kOdd, low, _mm512_slli_epi16(high, 8))};
+  odd = {_mm512_mask_blend_epi8(kOdd, _mm512_srli_epi16(low, 8), high)};
+}
+#else
+inline __m512i repeat_128(const uint8_t* table) {
+  return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+}
+// fp8 codes as bf16: the even bytes' and the odd bytes' numbers.
+inline void bf16_from_fp8(U8x64 codes, I32x16& even, I32x16& odd) {
+  constexpr uint64_t kOdd = 0xAAAAAAAAAAAAAAAA;
+  const __m512i magnitude = _mm512_and_si512(codes.v, _mm512_set1_epi8(0x7F));
+  const __mmask64 subnormal = _mm512_cmplt_epu8_mask(magnitude, _mm512_set1_epi8(8));
+  const __m512i normal_low =
+      _mm512_and_si512(_mm512_slli_epi16(codes.v, 4), _mm512_set1_epi8(static_cast<char>(0xF0)));
+  const __m512i normal_high =
+      _mm512_add_epi8(_mm512_and_si512(_mm512_srli_epi16(codes.v, 4), _mm512_set1_epi8(7)),
+                      _mm512_set1_epi8(kNormalHigh));
+  const __m512i low =
+      _mm512_mask_shuffle_epi8(normal_low, subnormal, repeat_128(kSubnormalLow), magnitude);
+  __m512i high =
+      _mm512_mask_shuffle_epi8(normal_high, subnormal, repeat_128(kSubnormalHigh), magnitude);
+  // high | (codes & 0x80)
+  high = _mm512_ternarylogic_epi32(high, codes.v, _mm512_set1_epi8(-128), 0xF8);
   even = {_mm512_mask_blend_epi8(kOdd, low, _mm512_slli_epi16(high, 8))};
   odd = {_mm512_mask_blend_epi8(kOdd, _mm512_srli_epi16(low, 8), high)};
 }

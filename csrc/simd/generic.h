@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fp8_subnormals.h"
+
 namespace paredown {
 namespace {
 
@@ -269,6 +271,24 @@ inline F32x16 even_bf16(I32x16 pairs) {
 inline F32x16 odd_bf16(I32x16 pairs) {
   return each_lane<F32x16>(
       [&](int i) { return float_from_bits(static_cast<uint32_t>(pairs.v[i]) & 0xFFFF0000u); });
+}
+
+inline uint16_t bf16_bits_of_fp8(uint8_t code) {
+  const int magnitude = code & 0x7F;
+  int bits = (magnitude << 4) + (kNormalHigh << 8);
+  if (magnitude < 8) bits = kSubnormalHigh[magnitude] << 8 | kSubnormalLow[magnitude];
+  return static_cast<uint16_t>(bits | (code & 0x80) << 8);
+}
+// fp8 codes as bf16: the even bytes' and the odd bytes' numbers.
+inline void bf16_from_fp8(U8x64 codes, I32x16& even, I32x16& odd) {
+  auto pair = [&](int first, int second) {
+    return wrap(uint32_t{bf16_bits_of_fp8(codes.v[second])} << 16 |
+                bf16_bits_of_fp8(codes.v[first]));
+  };
+  for (int i = 0; i < 16; ++i) {
+    even.v[i] = pair(4 * i, 4 * i + 2);
+    odd.v[i] = pair(4 * i + 1, 4 * i + 3);
+  }
 }
 
 }  // namespace

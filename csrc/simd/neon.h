@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "fp8_subnormals.h"
+
 namespace paredown {
 namespace {
 
@@ -328,6 +330,23 @@ inline F32x16 odd_bf16(I32x16 pairs) {
         return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_s32(x), mask));
       },
       pairs);
+}
+
+// fp8 codes as bf16: the even bytes' and the odd bytes' numbers.
+inline void bf16_from_fp8(U8x64 codes, I32x16& even, I32x16& odd) {
+  for (int i = 0; i < 4; ++i) {
+    const uint8x16_t code = codes.v[i];
+    const uint8x16_t magnitude = vandq_u8(code, vdupq_n_u8(0x7F));
+    const uint8x16_t subnormal = vcltq_u8(magnitude, vdupq_n_u8(8));
+    const uint8x16_t exponent = vandq_u8(vshrq_n_u8(code, 4), vdupq_n_u8(7));
+    const uint8x16_t low =
+        vbslq_u8(subnormal, vqtbl1q_u8(vld1q_u8(kSubnormalLow), magnitude), vshlq_n_u8(code, 4));
+    uint8x16_t high = vbslq_u8(subnormal, vqtbl1q_u8(vld1q_u8(kSubnormalHigh), magnitude),
+                               vaddq_u8(exponent, vdupq_n_u8(kNormalHigh)));
+    high = vorrq_u8(high, vandq_u8(code, vdupq_n_u8(0x80)));
+    even.v[i] = vreinterpretq_s32_u8(vtrn1q_u8(low, high));
+    odd.v[i] = vreinterpretq_s32_u8(vtrn2q_u8(low, high));
+  }
 }
 
 }  // namespace

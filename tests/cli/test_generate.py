@@ -34,6 +34,20 @@ def test_a_stream_prints_what_the_api_answers(capsys, llm):
     assert out == f"Once upon a time{expected.text}\n"
 
 
+def test_layers_may_keep_keys_and_values_differently(capsys):
+    llm = LLM(num_pages=256, num_threads=1, kv_dtype=["bf16", "bf16", "int4", "int4", "fp8"])
+    expected = llm.generate("Once upon a time", SamplingParams(temperature=0, max_tokens=12))[0]
+    words = ("--kv-dtype", "int4,first2=bf16,4=fp8", "--threads", "2", "--decode-threads", "1")
+    code, out, _ = generate(capsys, "Once upon a time", *GREEDY, *words)
+    assert (code, out) == (0, expected.text + "\n")
+    code, _, err = generate(capsys, "Once upon a time", *GREEDY, "--kv-dtype", "int4,last6=bf16")
+    assert code == 2
+    assert "no such layers" in err
+    code, _, err = generate(capsys, "Once upon a time", *GREEDY, "--decode-threads", "0")
+    assert code == 2
+    assert "number of threads" in err
+
+
 def test_a_batch_gives_what_each_prompt_gives_alone(capsys, llm, tmp_path):
     prompts = ["The old house", "He said", "It was a dark and stormy night; the rain fell"]
     path = tmp_path / "prompts.txt"

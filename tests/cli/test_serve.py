@@ -64,11 +64,13 @@ def test_the_server_answers_what_the_offline_api_answers():
 
 def test_memory_policy_and_step_budget_are_chosen_and_told():
     words = ("--kv-memory", "30MB", "--target-itl-ms", "40", "--policy", "deadline")
-    with serving(*words, "--fair-shares", "--no-prefix-cache") as (process, ready):
+    threads = ("--threads", "2", "--decode-threads", "1")
+    with serving(*words, *threads, "--fair-shares", "--no-prefix-cache") as (process, ready):
         assert httpx.get(f"{ready['url']}/health").json() == {"status": "ready"}
         process.send_signal(signal.SIGTERM)
         told = process.stderr.read()
     assert "KV pages: 732 of 16 tokens x 5 layers x" in told
+    assert "threads: 2 for prefill, 1 for decode (steps of at most 64 tokens)" in told
     assert "step budget" in told
     assert "for 40 ms between tokens" in told
 
@@ -80,6 +82,8 @@ def test_memory_policy_and_step_budget_are_chosen_and_told():
         (("--max-step-tokens", "5", "--target-itl-ms", "9"), "not allowed with"),
         (("--kv-memory", "much"), "is no number of bytes; write 2GB"),
         (("--policy", "lifo"), "choose from"),
+        (("--kv-dtype", "int3"), "unknown format of keys and values"),
+        (("--kv-dtype", "int4,middle=bf16"), "does not say how keys and values are kept"),
     ],
 )
 def test_senseless_options_are_refused(words, message, capsys):

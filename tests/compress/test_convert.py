@@ -4,6 +4,7 @@ values; and what a target cannot hold."""
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from paredown.formats.stored.kv_scheme import KV_SCHEMES
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.safetensors_file import read_safetensors
+from paredown.spec.kv import KVFormat
 from paredown.spec.weight import WeightSpec
 from quantized_folders import (
     MODULE,
@@ -385,7 +387,7 @@ def write_with_kv(folder: Path, form: str) -> Checkpoint:
     return Checkpoint.open(folder / "small")
 
 
-@pytest.mark.parametrize("form", ["int8", "int8-static", "fp8-static"])
+@pytest.mark.parametrize("form", get_args(KVFormat))
 def test_how_keys_and_values_are_kept_is_kept(tmp_path: Path, form: str) -> None:
     source = write_with_kv(tmp_path, f"-kv-{form}")
     result = convert(source, tmp_path / "out", "compressed-tensors")
@@ -403,8 +405,8 @@ def test_how_keys_and_values_are_kept_is_kept(tmp_path: Path, form: str) -> None
     ("form", "words"),
     [
         ("-kv-int8", "kv_cache_scheme: they are not written; .*--kv-dtype int8"),
-        ("-kv-int8-static", "kv_cache_scheme and its 4 stored scales: .*--kv-dtype int8"),
-        ("-kv-fp8-static", "kv_cache_scheme and its 4 stored scales: they are not written$"),
+        ("-kv-int8-static", "kv_cache_scheme and its 4 stored scales: .*--kv-dtype int8\\)$"),
+        ("-kv-fp8-static", "kv_cache_scheme and its 4 stored scales: .*--kv-dtype fp8\\)$"),
         ("", None),
     ],
 )

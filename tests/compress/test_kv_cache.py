@@ -34,13 +34,24 @@ def random_heads(seed: int = 0) -> torch.Tensor:
     return x_BKTC
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int4"])
-def test_dynamic_integers_are_what_native_pages_give_back(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", KV_GRID_DTYPES)
+def test_dynamic_codes_are_what_native_pages_give_back(dtype: str) -> None:
     x_BKTC = random_heads()
     x_BKTC[0, 2, 8] = 0
     x_TKC = x_BKTC.permute(0, 2, 1, 3).reshape(80, 3, 32).numpy()
     expected = stored(dtype, x_TKC).reshape(2, 40, 3, 32).transpose(0, 2, 1, 3)
     np.testing.assert_array_equal(round_dynamic(x_BKTC, dtype), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "fp8"])
+def test_static_codes_are_what_native_pages_give_back(dtype: str) -> None:
+    x_BKTC = random_heads()
+    scale_K = np.array([0.01, 0.3, 2.0], np.float32)
+    x_TKC = x_BKTC.permute(0, 2, 1, 3).reshape(80, 3, 32).numpy()
+    expected = stored(f"{dtype}-static", x_TKC, scale_K).reshape(2, 40, 3, 32)
+    found, num_clamped = round_static(x_BKTC, torch.from_numpy(scale_K)[:, None, None], dtype)
+    np.testing.assert_array_equal(found, expected.transpose(0, 2, 1, 3).astype(np.float32))
+    assert num_clamped > 0
 
 
 @pytest.mark.parametrize("dtype", KV_GRID_DTYPES)
@@ -57,7 +68,10 @@ def test_each_token_and_head_is_alone(dtype) -> None:
     assert bool(((rounded - x_BKTC).abs() <= bound * largest + 1e-35).all())
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int4"])
+LAYERS_DIFFER = "fp32,1=int4"
+
+
+@pytest.mark.parametrize("dtype", [*KV_GRID_DTYPES, LAYERS_DIFFER])
 @pytest.mark.parametrize("name", ["llama-gqa", "qwen3"])
 def test_a_decoder_with_rounded_heads_agrees_with_native_pages(name, dtype, tmp_path) -> None:
     """Logits to 2e-3 of their spread in the mean: a key on the edge between two codes may fall to
@@ -69,7 +83,12 @@ def test_a_decoder_with_rounded_heads_agrees_with_native_pages(name, dtype, tmp_
     executor = load_executor(checkpoint, num_pages=4, activations="fp32", kv_dtype=dtype)
     inputs = SequenceSlice(token_ids=ids, start=0, pages=[0, 1, 2, 3], num_logits=60)
     native_TV = executor.step([inputs])
-    variant = Variant(taps=dynamic_taps(dtype, checkpoint.spec.num_layers))
+    if dtype == LAYERS_DIFFER:
+        taps = dynamic_taps("int4", checkpoint.spec.num_layers)
+        taps = {point: tap for point, tap in taps.items() if point.startswith("layers.1.")}
+    else:
+        taps = dynamic_taps(dtype, checkpoint.spec.num_layers)
+    variant = Variant(taps=taps)
     with torch.inference_mode():
         plain_TV = decoder(torch.tensor([ids]))[0].numpy()
         with applied(decoder, variant):

@@ -20,7 +20,7 @@ from paredown.formats.stored.compressed_tensors_config import (
     TENSOR_INPUTS,
     read_compressed_tensors,
 )
-from paredown.formats.stored.kv_scheme import FP8, STATIC_INT
+from paredown.formats.stored.kv_scheme import STATIC_INT4
 from paredown.formats.tensor import StoredTensor
 from paredown.spec.weight import WeightSpec
 from scale_layouts import extremes
@@ -228,19 +228,21 @@ def test_weights_that_are_not_known_are_refused(weights: dict, words: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("scheme", "int8", "notes"),
+    ("scheme", "dtype", "notes"),
     [
-        (None, False, ()),
-        (TOKEN, True, ()),
-        (STATIC, True, (STATIC_INT,)),
-        (STATIC | {"strategy": "attn_head"}, True, (STATIC_INT,)),
-        (FP8_STATIC, False, (FP8,)),
-        (FP8_TOKEN, False, (FP8,)),
+        (None, None, ()),
+        (TOKEN, "int8", ()),
+        (TOKEN | {"num_bits": 4}, "int4", ()),
+        (STATIC, "int8-static", ()),
+        (STATIC | {"num_bits": 4}, "int4", (STATIC_INT4,)),
+        (STATIC | {"strategy": "attn_head"}, "int8-static", ()),
+        (FP8_STATIC, "fp8-static", ()),
+        (FP8_TOKEN, "fp8", ()),
     ],
 )
-def test_schemes_of_keys_and_values(scheme, int8: bool, notes) -> None:
+def test_schemes_of_keys_and_values(scheme, dtype: str | None, notes) -> None:
     section = section_of("pack-quantized", GROUP | {"num_bits": 4}, None)
     config = read_compressed_tensors(section | {"kv_cache_scheme": scheme}, [])
-    assert (config.kv.dtype, config.notes) == ("int8" if int8 else None, notes)
+    assert (config.kv.dtype, config.notes) == (dtype, notes)
     assert config.kv.section == scheme
     assert bool(config.kv.tensors) == (scheme is not None and not scheme["dynamic"])

@@ -174,6 +174,7 @@ ACTIVATIONS = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": Tru
         ("config.kv_cache_scheme", ACTIVATIONS | {"num_bits": 3}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"symmetric": False}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"strategy": "channel"}, "kv_cache_scheme"),
+        ("config.kv_cache_scheme", ACTIVATIONS | {"dynamic": False}, "kv_cache_scheme"),
         ("config.kv_cache_scheme", ACTIVATIONS | {"rotated": True}, "rotated"),
         ("config.kv_cache_scheme", "int8", "kv_cache_scheme"),
         ("config.sparsity_config", {"format": "sparse-bitmask"}, "sparse-bitmask"),

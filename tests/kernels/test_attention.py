@@ -6,9 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_reference import (
+    FP8_GRID,
     KV_DTYPES,
     AttentionCase,
+    Floats,
     random_attention,
+    round_fp8,
     run_slices,
     stored,
 )
@@ -190,6 +193,66 @@ def test_keys_and_values_of_zero(isa: str, dtype: str) -> None:
     assert_close(case, isa)
     case.v_TKD[:] = 0
     assert not run_slices(case.core(isa), [(case, 0, 90)]).any()
+
+
+def read_values(dtype: str, isa: str, values: Floats, scale: float = 1.0) -> Floats:
+    """What a page gives back for the values of a token and head: a single key has the weight 1."""
+    core = _core.Attention(isa, 1, dtype, 1, 1, len(values), 0, 1)
+    core.set_scales([1.0, scale])
+    page = np.zeros(1, dtype=np.int32)
+    core.write(page, 0, np.ones((1, len(values)), np.float32), values[None])
+    output = np.empty((1, len(values)), dtype=np.float32)
+    starts, lengths = np.zeros(1, np.int32), np.ones(1, np.int32)
+    offsets = np.array([0, 1], np.int32)
+    core.run(starts, lengths, offsets, page, np.ones((1, len(values)), np.float32), output)
+    return output[0]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_number_of_fp8_is_given_back(isa: str) -> None:
+    grid = np.concatenate([FP8_GRID, -FP8_GRID, [448.0, 0.0]]).astype(np.float32)
+    assert len(grid) == 256
+    for scale in (1.0, 2.0**-20):
+        np.testing.assert_array_equal(
+            read_values("fp8-static", isa, grid * np.float32(scale), scale), grid * scale
+        )
+    # The largest of a token is 448, so that its own scale is 1.
+    np.testing.assert_array_equal(read_values("fp8", isa, grid), grid)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_numbers_between_two_of_fp8_go_to_the_nearest(isa: str) -> None:
+    rng = np.random.default_rng(8)
+    middles = (FP8_GRID[1:] + FP8_GRID[:-1]) / 2
+    x = np.concatenate(
+        [
+            middles,
+            np.nextafter(middles.astype(np.float32), np.float32(0)),
+            np.nextafter(middles.astype(np.float32), np.float32(999)),
+            2.0 ** rng.uniform(-12, 9, 1024 - 3 * len(middles)),
+        ]
+    ).astype(np.float32)
+    x *= rng.choice([-1, 1], x.size).astype(np.float32)
+    for part in x.reshape(4, 256):
+        np.testing.assert_array_equal(read_values("fp8-static", isa, part), round_fp8(part))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("dtype", "low", "high"), [("int8", -128, 127), ("fp8", -448, 448)])
+def test_what_lies_beyond_a_static_scale_is_its_last_number(
+    isa: str, dtype: str, low: float, high: float
+) -> None:
+    x = np.array([1e3, -1e3, 3e38, -3e38, np.inf, -np.inf, np.nan, 0.0] * 2, np.float32)
+    for scale in (2.0**-100, 2.0**-9, 1.0):
+        given = read_values(f"{dtype}-static", isa, x, scale)
+        expected = np.array([high, low, high, low, high, low, low, 0.0] * 2) * scale
+        np.testing.assert_array_equal(given, expected)
+
+
+def test_scales_of_another_number_of_heads_are_refused() -> None:
+    core = _core.Attention("", 1, "fp8-static", 2, 2, 16, 0, 1)
+    with pytest.raises(ValueError, match=r"\[keys, values\]\[kv heads\]"):
+        core.set_scales([1.0, 1.0])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4"])

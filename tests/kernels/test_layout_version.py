@@ -12,6 +12,7 @@ import pytest
 from linear_reference import random_case
 from paredown.kernels import _core
 from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVSpec
 from random_executor import TINY
 
@@ -37,7 +38,7 @@ def packed_digest(kind: str) -> str:
     case = random_case(
         np.random.default_rng(3), kind, SHAPE, group_size=group_size, symmetric=not is_integer
     )
-    model = NativeModel(TINY, KVSpec(num_pages=1), 1)
+    model = NativeModel(TINY, KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
     arrays = {name: getattr(case, name) for name in vars(case) if name != "kind"}
     model.add_linear("qkv", 0, LinearArrays(dtype=kind, **arrays))
     return hashlib.sha256(model.packed()[0].data.tobytes()).hexdigest()[:16]

@@ -59,10 +59,12 @@ def test_attention_multiplies_bytes_where_there_is_a_byte_product() -> None:
         for choice in explain_kernels(isa)[len(BITS) - len(HELD_AS) :]:
             if choice.dtype in ("int8", "int4") and isa not in without:
                 assert choice.inputs == "int8 thrice"
-            elif choice.dtype == "bf16" and isa == "amx":
+            elif choice.dtype in ("bf16", "fp8") and isa == "amx":
                 assert (choice.inputs, "AMX tiles" in choice.instructions) == ("bf16 twice", True)
             else:
-                assert (choice.inputs, choice.instructions) == ("fp32", row.floats)
+                assert choice.inputs == "fp32"
+                assert choice.instructions.endswith(row.floats)
+            assert ("unpacked to bf16" in choice.instructions) == (choice.dtype == "fp8")
 
 
 def test_a_known_set_is_supported_or_says_why_not() -> None:

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
-from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType
+from paredown.kernels.native_model import NativeModel
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.kv import (
+    KV_DTYPES,
+    PAGE_SIZE,
+    STATIC_KV_DTYPES,
+    KVDType,
+    KVDTypes,
+    KVScales,
+    KVSpec,
+)
 from paredown.spec.model import LearnedPositions, ModelSpec
 from random_executor import TINY, WEIGHT_SPECS, random_executor
 
@@ -126,10 +136,18 @@ def test_same_bits_in_small_steps_on_every_instruction_set(
     assert np.array_equal(sequence.logits(), alone_and_whole(executor, token_ids))
 
 
-@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+PAGE_FORMATS: tuple[KVDTypes, ...] = (
+    *KV_DTYPES,
+    *STATIC_KV_DTYPES,
+    ("int4", "bf16"),
+    ("fp32", "fp8"),
+)
+
+
+@pytest.mark.parametrize("kv_dtype", PAGE_FORMATS, ids=str)
 @pytest.mark.parametrize("window", [None, 300])
 def test_same_bits_past_the_borders_of_chunks_for_every_page_format(
-    kv_dtype: KVDType, window: int | None
+    kv_dtype: KVDTypes, window: int | None
 ) -> None:
     spec = replace(TINY, max_positions=1200, sliding_window=window)
     executors = [
@@ -158,8 +176,43 @@ def test_what_a_page_held_before_does_not_leak() -> None:
     assert np.array_equal(alone_and_whole(poisoned, token_ids), clean)
 
 
-@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
-def test_a_copied_page_holds_the_same_keys_and_values(kv_dtype: KVDType) -> None:
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("floats", ["bf16", "fp8"])
+@pytest.mark.parametrize("codes", ["int8", "int4"])
+def test_codes_of_one_layer_leave_no_trace_in_another(
+    isa: str, floats: KVDType, codes: KVDType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers share working memory, and codes read as bf16 may be NaN. One page, so that the others
+    of a block are what was there before."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
+    token_ids = random_tokens(np.random.default_rng(1), 70)
+    executor = random_executor(TINY, WEIGHT_SPECS["fp32"], kv_dtype=(floats, codes))
+    clean = alone_and_whole(executor, token_ids[:9])
+    assert np.isfinite(clean).all()
+    alone_and_whole(executor, token_ids)
+    assert np.array_equal(alone_and_whole(executor, token_ids[:9]), clean)
+
+
+@pytest.mark.parametrize("format_name", ["fp32", "int4-g32"])
+def test_same_bits_on_any_threads_of_prefill_and_decode(format_name: str) -> None:
+    """Steps of 65 tokens and more are prefill; plans change from step to step."""
+    token_ids = random_tokens(np.random.default_rng(2), 200)
+    expected = alone_and_whole(random_executor(TINY, WEIGHT_SPECS[format_name]), token_ids)
+    for num_threads, decode_threads in ((1, 3), (3, 1), (4, 2)):
+        executor = random_executor(
+            TINY,
+            WEIGHT_SPECS[format_name],
+            num_threads=num_threads,
+            decode_threads=decode_threads,
+        )
+        chunks = [65, 1, 1, 64, 66, 1, 1, 1]
+        sequence = Sequence(token_ids=token_ids, pages=list(range(13)), chunks=chunks)
+        run_together(executor, [sequence])
+        assert np.array_equal(sequence.logits(), expected)
+
+
+@pytest.mark.parametrize("kv_dtype", PAGE_FORMATS, ids=str)
+def test_a_copied_page_holds_the_same_keys_and_values(kv_dtype: KVDTypes) -> None:
     executor = random_executor(TINY, WEIGHT_SPECS["fp32"], num_pages=8, kv_dtype=kv_dtype)
     token_ids = random_tokens(np.random.default_rng(6), 40)
     expected = alone_and_whole(executor, token_ids)
@@ -207,3 +260,14 @@ def test_a_slice_out_of_range_is_refused_and_the_executor_lives(
     with pytest.raises(ValueError, match=message):
         executor.step([good, replace(good, **change)])
     assert np.array_equal(executor.step([good]), before)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_static_pages_need_scales_above_0(bad: float) -> None:
+    kv, threads = KVSpec(num_pages=2, dtype="fp8-static"), ThreadPlan(prefill=1, decode=1)
+    with pytest.raises(ValueError, match="layer 0 has no scales of keys and values"):
+        NativeModel(TINY, kv, threads).check_weights()
+    good = KVScales(keys=(1.0, 1.0), values=(1.0, 1.0))
+    for scales in (replace(good, values=(1.0, bad)), replace(good, keys=(1.0,))):
+        with pytest.raises(ValueError, match="finite numbers above 0, one for each kv head"):
+            NativeModel(TINY, kv, threads, {1: scales})

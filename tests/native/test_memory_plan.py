@@ -24,7 +24,7 @@ from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, ConfigError
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
-from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVSpec
+from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, STATIC_KV_DTYPES, KVSpec
 from random_executor import TINY, WEIGHT_SPECS, random_executor
 from tiny_models import VARIANTS
 
@@ -109,12 +109,13 @@ def test_the_plan_counts_what_the_core_packs(tmp_path: Path) -> None:
     assert plan.kv_bytes == kv_bytes
 
 
-def test_integer_pages_hold_a_scale_per_token_and_head() -> None:
+def test_pages_of_codes_hold_a_scale_per_token_and_head_unless_it_is_static() -> None:
     sizes = {
         dtype: KVSpec(num_pages=1, dtype=dtype).page_bytes(1, 1, 64) // (2 * PAGE_SIZE)
-        for dtype in KV_DTYPES
+        for dtype in (*KV_DTYPES, *STATIC_KV_DTYPES)
     }
-    assert sizes == {"bf16": 128, "fp32": 256, "int8": 66, "int4": 34}
+    floats, static = {"bf16": 128, "fp32": 256}, {"int8-static": 64, "fp8-static": 64}
+    assert sizes == floats | {"int8": 66, "int4": 34, "fp8": 66} | static
     with pytest.raises(ConfigError, match="int2"):
         KVSpec(num_pages=1, dtype="int2")  # type: ignore[arg-type]
 
@@ -236,6 +237,18 @@ def test_pages_fit_the_memory_they_are_given(kv_dtype):
         assert sizes[0] <= num_bytes < sizes[1]
     with pytest.raises(CapacityError, match="holds no page"):
         pages_in(1000, TINY, kv_dtype)
+
+
+def test_layers_may_differ():
+    kv = KVSpec(num_pages=10, dtype=("bf16", "int4"))
+    each = [KVSpec(num_pages=1, dtype=dtype).page_bytes(1, 2, 16) for dtype in kv.dtype]
+    assert kv.page_bytes(2, 2, 16) == sum(each)
+    assert page_arithmetic(TINY, kv) == (
+        "KV pages: 10 of 16 tokens x 2 layers x 2 heads x (key + value) x 16 "
+        "(1 bf16 + 1 int4 and scales) = 10 x 2.69 kB = 26.88 kB: 160 tokens, 0.6 contexts of 256"
+    )
+    with pytest.raises(ConfigError, match="2 formats, 3 layers"):
+        kv.page_bytes(3, 2, 16)
 
 
 def test_the_arithmetic_of_pages_is_shown():

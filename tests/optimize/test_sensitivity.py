@@ -12,14 +12,17 @@ from safetensors.torch import load_file, save_file
 from paredown.cli import main as cli
 from paredown.compress.activations import ActivationGrid, round_activations
 from paredown.compress.compress import compress
+from paredown.compress.quantize.kv_cache import round_dynamic
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.evaluate.quality import Quality
 from paredown.evaluate.simulated import Variant, measure_variants
 from paredown.formats.dequantize import unrounded
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
+from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
 from paredown.optimize.sensitivity import (
     POINT_NAMES,
     SensitivityResult,
@@ -130,6 +133,26 @@ def round_at(wanted: set[str], point: str, x: torch.Tensor) -> torch.Tensor:
     return round_activations(x, GRID).values if point in wanted else x
 
 
+def test_keys_and_values_of_a_layer_are_rounded_alone_and_left_out(checkpoint) -> None:
+    text = random_text()
+    table = measure_kv_sensitivity(checkpoint, text, "int4")
+    assert [row.name for row in table.rows] == ["layer 0", "layer 1"]
+    decoder = Decoder.from_checkpoint(checkpoint)
+
+    def by_hand(layers: set[int]) -> Quality:
+        taps = {
+            f"layers.{layer}.{point}": partial(round_dynamic, dtype="int4")
+            for layer in layers
+            for point in ("k", "v")
+        }
+        return measure_variants(decoder, [Variant(taps=taps)], text)[0][0]
+
+    assert table.everything == by_hand({0, 1})
+    assert table.rows[0].alone == table.rows[1].all_but == by_hand({0})
+    assert table.rows[1].alone == table.rows[0].all_but == by_hand({1})
+    assert table.everything.kl_divergence > table.rows[0].alone.kl_divergence > 0
+
+
 def test_json_has_every_figure(result) -> None:
     read = json.loads(json.dumps(result.as_json(), allow_nan=False))
     assert read["weights"]["what"] == "int4-g32"
@@ -195,8 +218,14 @@ def test_the_verb_prints_a_table_that_fits(tmp_path, capsys, monkeypatch) -> Non
     assert "softmax input" in shown
     assert "\u2026" not in shown
     assert (tmp_path / "report" / "sensitivity.png").is_file()
+    assert "keys and values" not in shown
+    assert cli.main([*words, "--kv", "int4"]) == 0
+    shown = capsys.readouterr().out
+    assert "keys and values in int4" in shown
+    assert max(map(len, shown.splitlines())) <= 80
     assert cli.main([*words, "--json"]) == 0
     read = json.loads(capsys.readouterr().out)
+    assert read["kv"] is None
     assert read["activations"] is None
     assert [row["name"] for row in read["weights"]["rows"]] == [f"layer {i}" for i in range(5)]
 
@@ -208,6 +237,7 @@ def test_the_verb_prints_a_table_that_fits(tmp_path, capsys, monkeypatch) -> Non
         ["--by", "head"],
         ["--activations", "--grid", "int8"],
         ["--tokens", "0"],
+        ["--kv", "bf16"],
     ],
 )
 def test_the_verb_refuses_what_makes_no_sense(words, capsys) -> None:

@@ -28,6 +28,7 @@ from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.notes import tell_notes
 from paredown.cli.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.threads import add_threads_arguments
 from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
@@ -79,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, help=f"measured rounds of batches (default {DEFAULT_ROUNDS})"
     )
-    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_threads_arguments(parser)
     add_load_arguments(parser)
     add_kv_dtype_argument(parser)
     add_kv_pages_arguments(parser)
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         checkpoint,
         num_pages=_num_pages(args, checkpoint, load, speculation),
         num_threads=args.threads,
+        decode_threads=args.decode_threads,
         kv_dtype=args.kv_dtype,
         cache=CacheConfig.from_environment(),
     )
@@ -217,6 +219,7 @@ class _Bench:
 
     def _print_rest(self, console: Console, machine: Machine) -> None:
         console.print(page_arithmetic(self._executor.spec, self._executor.kv), style="dim")
+        console.print(f"threads: {self._executor.threads.explained()}", style="dim")
         print_machine(console, machine)
         if self._load.plot is not None:
             console.print(f"picture: {self._load.plot}")

@@ -35,7 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
-    llm = LLM(args.model, num_threads=args.threads, kv_dtype=args.kv_dtype)
+    llm = LLM(
+        args.model,
+        num_threads=args.threads,
+        decode_threads=args.decode_threads,
+        kv_dtype=args.kv_dtype,
+    )
     tell_notes(llm.notes)
     if not llm.tokenizer.has_chat_template:
         raise UnsupportedError(

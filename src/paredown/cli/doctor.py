@@ -10,6 +10,7 @@ from rich.table import Table
 from paredown.kernels.explain import explain_isa, explain_kernels
 from paredown.kernels.isa import supported_isas, unavailable_isas
 from paredown.kernels.probe import measure_machine
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.units import format_bytes, format_rate
 
 EXAMPLES = """examples:
@@ -27,10 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     machine = measure_machine(args.threads)
+    threads = ThreadPlan.resolve(args.threads)
     kernels = explain_kernels(machine.isa)
     if args.json:
         result = {
             "machine": asdict(machine),
+            "threads": asdict(threads),
             "supported_isas": supported_isas(),
             "unavailable_isas": unavailable_isas(),
             "isa_reason": explain_isa(),
@@ -42,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     for label, value in (
         ("processor", machine.name),
         ("cores, threads used", f"{machine.num_cores}, {machine.num_threads}"),
+        ("threads of a model", f"{threads.explained()}, unless --decode-threads says otherwise"),
         ("memory", format_bytes(machine.memory_bytes)),
         ("instruction set", explain_isa()),
         ("memory bandwidth", format_rate(machine.bandwidth_bytes_per_s, "B/s")),

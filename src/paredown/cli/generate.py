@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     llm = LLM(
         args.model,
         num_threads=args.threads,
+        decode_threads=args.decode_threads,
         kv_dtype=args.kv_dtype,
         speculation=speculation_config(args),
     )

@@ -4,6 +4,7 @@ import argparse
 
 from paredown.engine.memory.memory_plan import pages_in
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.units import parse_bytes
 
 
@@ -25,7 +26,8 @@ def num_pages(args: argparse.Namespace, checkpoint: Checkpoint) -> int | None:
     if args.kv_memory is None:
         pages: int | None = args.pages
         return pages
-    kv_dtype = checkpoint.kv_dtype if args.kv_dtype is None else args.kv_dtype
+    choice = checkpoint.kv_dtype if args.kv_dtype is None else args.kv_dtype
+    kv_dtype = resolve_kv_choice(choice, checkpoint.spec.num_layers)
     return pages_in(args.kv_memory, checkpoint.spec, kv_dtype)
 
 

@@ -3,6 +3,7 @@
 import argparse
 
 from paredown.cli.kv_dtype import add_kv_dtype_argument
+from paredown.cli.threads import add_threads_arguments
 from paredown.engine.sampling.sampling_params import SamplingParams
 
 
@@ -45,7 +46,7 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) 
     group.add_argument(
         "--ignore-eos", action="store_true", help="go on after the end-of-text token"
     )
-    parser.add_argument("--threads", type=int, help="default: all cores", metavar="N")
+    add_threads_arguments(parser)
     add_kv_dtype_argument(parser)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from rich import box
@@ -10,10 +11,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 from paredown.compress.activations import parse_grid
+from paredown.compress.quantize.kv_cache import KV_GRID_DTYPES
 from paredown.compress.quantize.rtn import RTN
 from paredown.evaluate.validation_text import choose_validation_text
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
+from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
 from paredown.optimize.model_parts import PART_KINDS
 from paredown.optimize.sensitivity import (
     WINDOW_TOKENS,
@@ -30,6 +33,7 @@ EXAMPLES = """examples:
   paredown sensitivity
   paredown sensitivity my-model --format int3-g64 --by fused
   paredown sensitivity my-model --activations --grid int8-tensor --report my-model-sensitivity
+  paredown sensitivity my-model --kv int4     # which layers to except: serve --kv-dtype int4,0=bf16
 """
 DEFAULT_TOKENS = 2048
 DEFAULT_FORMAT = "int4-g128"
@@ -61,6 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of activations: int1 to int8, fp8_e4m3 or fp8_e5m2, then -tensor, -token or -gN, "
         "then -asym or nothing; or fp16, bf16 (default %(default)s)",
     )
+    parser.add_argument(
+        "--kv",
+        choices=KV_GRID_DTYPES,
+        help="keys and values too, layer by layer, in this format (docs/kv_cache.md)",
+    )
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
@@ -78,6 +87,10 @@ def run(args: argparse.Namespace) -> int:
     text = choose_validation_text(checkpoint, args.text, args.tokens, WINDOW_TOKENS)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=None)
+
+        def tell(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
         result = measure_sensitivity(
             checkpoint,
             text,
@@ -85,9 +98,11 @@ def run(args: argparse.Namespace) -> int:
             kinds,
             RTN(),
             grid,
-            lambda done, total: progress.update(task, completed=done, total=total),
+            tell,
             head=args.head,
         )
+        if args.kv is not None:
+            result = replace(result, kv=measure_kv_sensitivity(checkpoint, text, args.kv, tell))
     if args.report is not None:
         write_report(result, args.report)
     if args.json:
@@ -102,6 +117,8 @@ def _print(result: SensitivityResult, report: Path | None) -> None:
     console.print(_table("weights", result.weights))
     if result.activations is not None:
         console.print(_table("activations", result.activations))
+    if result.kv is not None:
+        console.print(_table("keys and values", result.kv))
     console.print(
         "KL divergence to the model as it is, nats per token. all but it: everything else is "
         "quantized. won back: the share of everything's loss that leaving it out saves. ppl and "

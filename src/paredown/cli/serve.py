@@ -10,6 +10,7 @@ from paredown.cli.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.notes import tell_notes
 from paredown.cli.schedule import add_schedule_arguments, keeping_target, schedule_config
 from paredown.cli.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.threads import add_threads_arguments
 from paredown.engine.engine import Engine
 from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
@@ -30,6 +31,7 @@ EXAMPLES = """examples:
   paredown serve
   paredown serve my-model --port 8080 --max-waiting 100
   paredown serve my-model --kv-dtype int8 --kv-memory 2GB
+  paredown serve my-model --kv-dtype int4,first2=bf16,last2=bf16 --decode-threads 4
   paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
   paredown serve --speculate draft
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
@@ -61,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"seconds that answers may take after a stop signal (default: {Listen.drain_s})",
         metavar="N",
     )
-    parser.add_argument("--threads", type=int, help="default: all cores", metavar="N")
+    add_threads_arguments(parser)
     add_kv_pages_arguments(parser)
     add_kv_dtype_argument(parser)
     add_schedule_arguments(parser)
@@ -89,12 +91,14 @@ def run(args: argparse.Namespace) -> int:
             checkpoint,
             num_pages=num_pages(args, checkpoint),
             num_threads=args.threads,
+            decode_threads=args.decode_threads,
             kv_dtype=args.kv_dtype,
             cache=cache,
         )
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)
         print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
+        print(f"threads: {executor.threads.explained()}", file=sys.stderr)
         speculator = None
         if speculation is not None:
             speculator = make_speculator(speculation, executor, tokenizer, num_threads=args.threads)

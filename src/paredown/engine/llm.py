@@ -31,7 +31,7 @@ from paredown.errors import ConfigError, RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
-from paredown.spec.kv import KVDType
+from paredown.spec.kv_choice import KVChoice
 
 Prompt = str | list[int]
 
@@ -73,7 +73,9 @@ class BeamCompletion:
 
 class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
-    built-in one; `notes` says what of it runs otherwise than its files ask. `speculation` guesses
+    built-in one; `notes` says what of it runs otherwise than its files ask. `kv_dtype` is how keys
+    and values are kept ("int8", "int4,first2=bf16", or a list with one for each layer:
+    docs/kv_cache.md), `decode_threads` are those of steps of few tokens. `speculation` guesses
     tokens ahead, which changes no answer (docs/speculation.md). Keys and values get `num_pages`
     pages, or those that `kv_cache_bytes` hold; with neither a share of the free memory.
     `page_arithmetic` says in a line how many that are, and what they hold.
@@ -89,7 +91,8 @@ class LLM:
         num_pages: int | None = None,
         kv_cache_bytes: int | None = None,
         num_threads: int | None = None,
-        kv_dtype: KVDType | None = None,
+        decode_threads: int | None = None,
+        kv_dtype: KVChoice | None = None,
         config: ScheduleConfig | None = None,
         speculation: SpeculationConfig | None = None,
     ) -> None:
@@ -109,6 +112,7 @@ class LLM:
             checkpoint,
             num_pages=num_pages,
             num_threads=num_threads,
+            decode_threads=decode_threads,
             kv_dtype=kv_dtype,
             cache=CacheConfig.from_environment(),
         )

@@ -19,7 +19,7 @@ from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.score import encode_text
 from paredown.errors import RequestError, UnsupportedError
-from paredown.spec.kv import KVDType
+from paredown.spec.kv_choice import KVChoice
 
 LOGGER = logging.getLogger(__name__)
 Job = TypeVar("Job")
@@ -56,7 +56,7 @@ class ParedownLM(LM):  # type: ignore[misc]
         *,
         num_threads: int | None = None,
         num_pages: int | None = None,
-        kv_dtype: KVDType | None = None,
+        kv_dtype: KVChoice | None = None,
         max_gen_toks: int = 256,
         seed: int = 1234,
         **given: object,

@@ -57,6 +57,7 @@ _AVX512_VNNI = "vpdpbusd (VNNI), 64 products each"
 _AMX_INT8 = "AMX tiles, tdpbssd or tdpbsud; few tokens: " + _AVX512_VNNI
 _NEON = "fmla, 4 lanes"
 _ROUNDED = "input rounded to bf16, then "
+_UNPACKED = "unpacked to bf16, then "
 
 
 def _byte_pages(instructions: str) -> dict[KVDType, Attention]:
@@ -106,6 +107,7 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
         bf16="AMX tiles, tdpbf16ps",
         attention={
             "bf16": Attention(inputs="bf16 twice", instructions="AMX tiles, tdpbf16ps"),
+            "fp8": Attention(inputs="bf16 twice", instructions=_UNPACKED + "AMX tiles, tdpbf16ps"),
             **_byte_pages("AMX tiles, tdpbssd"),
         },
     ),
@@ -153,7 +155,8 @@ def explain_kernels(isa: str) -> list[KernelChoice]:
 
 def _explain_attention(isa: str, dtype: KVDType) -> KernelChoice:
     row = INSTRUCTION_SETS[isa]
-    attention = row.attention.get(dtype, Attention(inputs="fp32", instructions=row.floats))
+    floats = f"{_UNPACKED if dtype == 'fp8' else ''}{row.floats}"
+    attention = row.attention.get(dtype, Attention(inputs="fp32", instructions=floats))
     return KernelChoice(
         operation="attention",
         dtype=dtype,

@@ -1,6 +1,6 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,8 @@ from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_sampler import Sampler
 from paredown.kernels.packed_file import Blob
-from paredown.spec.kv import KVSpec
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.kv import KVScales, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
 from paredown.spec.weight import ActivationDType, WeightDType
 
@@ -43,10 +44,23 @@ class LinearArrays:
 class NativeModel:
     """Weights in, logits out. Knows nothing of files or requests."""
 
-    def __init__(self, spec: ModelSpec, kv: KVSpec, num_threads: int) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        kv: KVSpec,
+        threads: ThreadPlan,
+        kv_scales: Mapping[int, KVScales] | None = None,
+    ) -> None:
+        """`kv_scales` by layer, where keys and values have static ones."""
         _check_lanes(spec)
         self.spec = spec
-        self._core = _core.Model(_core_config(spec, kv), chosen_isa(), num_threads)
+        self._threads = threads
+        self._core = _core.Model(
+            _core_config(spec, kv), chosen_isa(), threads.prefill, threads.decode
+        )
+        self._kv_scales = {} if kv_scales is None else dict(kv_scales)
+        for layer, scales in self._kv_scales.items():
+            self._core.set_kv_scales(layer, list(scales.keys), list(scales.values))
         # What `packed` adds to the linear layers: norms and tables as they were given.
         self._blobs: list[Blob] = []
 
@@ -55,8 +69,8 @@ class NativeModel:
         return self._core.isa
 
     @property
-    def num_threads(self) -> int:
-        return self._core.num_threads
+    def threads(self) -> ThreadPlan:
+        return self._threads
 
     @property
     def sampler(self) -> Sampler:
@@ -134,7 +148,7 @@ class NativeModel:
 
     def sharing(self, kv: KVSpec) -> "NativeModel":
         """Another model on the same weights, with pages of its own."""
-        other = NativeModel(self.spec, kv, self.num_threads)
+        other = NativeModel(self.spec, kv, self._threads, self._kv_scales)
         other.borrow(self.packed())
         return other
 
@@ -226,7 +240,7 @@ def _core_config(spec: ModelSpec, kv: KVSpec) -> dict[str, object]:
         "norm_eps": spec.norm_eps,
         "activation": spec.activation,
         "gated": spec.gated,
-        "kv_dtype": kv.dtype,
+        "kv_dtypes": list(kv.layer_dtypes(spec.num_layers)),
         "num_pages": kv.num_pages,
         "inverse_frequencies": rotary.inverse_frequencies(spec.head_dim) if rotary else [],
     }

@@ -49,7 +49,7 @@ class Checkpoint:
     `blocks`      the formats of a GGUF file's tensors, by name; nothing for a folder
     `notes`       all that runs otherwise than the files ask
     `kv`          what the files ask keys and values to be kept in
-    `kv_scales`   the scales stored for that, by name; they are not used (formats/stored/kv_scheme)
+    `kv_scales`   the scales stored for that, by name (models/kv_scales.py)
     """
 
     path: Path

@@ -56,9 +56,9 @@ POINT_NAMES = {
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
     """One part's figures. `alone`: it is quantized and nothing else; `all_but`: everything is
-    quantized and it is not. `num_weights` is 0 for points."""
+    quantized and it is not. `num_weights` is 0 for points and for keys and values (kv)."""
 
-    kind: PartKind | Literal["point"]
+    kind: PartKind | Literal["point", "kv"]
     name: str
     num_weights: int
     alone: Quality
@@ -76,13 +76,15 @@ class SensitivityTable:
 
 @dataclass(frozen=True, kw_only=True)
 class SensitivityResult:
-    """`activations` is None where points were not asked for."""
+    """`activations` is None where points were not asked for, `kv` where keys and values were not
+    (optimize/kv_sensitivity.py)."""
 
     model: str
     protocol: str
     plain: Quality
     weights: SensitivityTable
     activations: SensitivityTable | None
+    kv: SensitivityTable | None = None
 
     def as_json(self) -> dict[str, object]:
         """JSON has no infinity: a perplexity too large for a float becomes null."""

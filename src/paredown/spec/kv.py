@@ -1,17 +1,34 @@
 """KVSpec: how keys and values are kept."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from paredown.errors import ConfigError
 
-KVDType = Literal["bf16", "fp32", "int8", "int4"]
-# As a checkpoint may ask for them: with a scale for each token and head as it comes, or with one
-# for a layer that was calibrated and is stored.
-KVFormat = Literal["int8", "int4", "int8-static", "fp8-static"]
-KV_DTYPES: tuple[KVDType, ...] = get_args(KVDType)
+# Static: with scales that were calibrated and are stored with the checkpoint, one for a layer or
+# for each of its heads. The others of less than 16 bits have a scale for each token and head.
+KVDType = Literal["bf16", "fp32", "int8", "int4", "fp8", "int8-static", "fp8-static"]
+# What a recipe may ask a checkpoint's servers for.
+KVFormat = Literal["int8", "int4", "fp8", "int8-static", "fp8-static"]
+STATIC_KV_DTYPES: tuple[KVDType, ...] = ("int8-static", "fp8-static")
+# Those that any model can be run with.
+KV_DTYPES: tuple[KVDType, ...] = tuple(
+    dtype for dtype in get_args(KVDType) if dtype not in STATIC_KV_DTYPES
+)
+# One for all layers, or one for each.
+KVDTypes = KVDType | tuple[KVDType, ...]
 
-_ELEMENT_BITS: dict[KVDType, int] = {"bf16": 16, "fp32": 32, "int8": 8, "int4": 4}
+_ELEMENT_BITS: dict[KVDType, int] = {
+    "bf16": 16,
+    "fp32": 32,
+    "int8": 8,
+    "int4": 4,
+    "fp8": 8,
+    "int8-static": 8,
+    "fp8-static": 8,
+}
+_WITH_SCALES: tuple[KVDType, ...] = ("int8", "int4", "fp8")
 _SCALE_BYTES = 2  # bf16, one per token and head for its keys and one for its values
 
 # The native attention kernel works on 16 keys at once and stores keys transposed inside a page.
@@ -19,27 +36,73 @@ PAGE_SIZE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
+class KVScales:
+    """What a layer's keys and values are divided by in a static format: a finite number above 0 for
+    each key-value head."""
+
+    keys: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class KVSpec:
     """Pages of `PAGE_SIZE` tokens, `num_pages` of them, shared by all layers of a model."""
 
     num_pages: int
-    dtype: KVDType = "bf16"
+    dtype: KVDTypes = "bf16"
 
     def __post_init__(self) -> None:
-        if self.dtype not in KV_DTYPES:
-            raise ConfigError(
-                "unknown format of keys and values",
-                seen=self.dtype,
-                remedy=f"Use one of {', '.join(KV_DTYPES)}.",
-            )
+        for dtype in (self.dtype,) if isinstance(self.dtype, str) else self.dtype:
+            check_kv_dtype(dtype)
 
     @property
     def num_tokens(self) -> int:
         return self.num_pages * PAGE_SIZE
 
+    def layer_dtypes(self, num_layers: int) -> tuple[KVDType, ...]:
+        """Raises ConfigError where each layer has its own and there are not `num_layers` of
+        them."""
+        if isinstance(self.dtype, str):
+            return (self.dtype,) * num_layers
+        if len(self.dtype) != num_layers:
+            raise ConfigError(
+                "each layer has one format of keys and values",
+                seen=f"{len(self.dtype)} formats, {num_layers} layers",
+                remedy="Give as many, or one for all.",
+            )
+        return self.dtype
+
     def page_bytes(self, num_layers: int, num_kv_heads: int, head_dim: int) -> int:
-        """Bytes of one page over all layers, keys and values and, for integers, their scales."""
-        token_bytes = head_dim * _ELEMENT_BITS[self.dtype] // 8
-        if self.dtype in ("int8", "int4"):
-            token_bytes += _SCALE_BYTES
-        return 2 * num_layers * num_kv_heads * PAGE_SIZE * token_bytes
+        """Bytes of one page over all layers: keys, values, and their scales where tokens have
+        some."""
+        return sum(
+            2 * num_kv_heads * PAGE_SIZE * _token_bytes(dtype, head_dim)
+            for dtype in self.layer_dtypes(num_layers)
+        )
+
+    def name(self, num_layers: int) -> str:
+        """As in bf16, int4 and scales, or (2 bf16 + 28 int4 and scales) where layers differ."""
+        counts = Counter(self.layer_dtypes(num_layers))
+        if len(counts) == 1:
+            return _with_scales(next(iter(counts)))
+        listed = [f"{count} {_with_scales(dtype)}" for dtype, count in counts.items()]
+        return f"({' + '.join(listed)})"
+
+
+def check_kv_dtype(dtype: str) -> None:
+    """Raises ConfigError for a format that nobody knows."""
+    if dtype not in get_args(KVDType):
+        raise ConfigError(
+            "unknown format of keys and values",
+            seen=dtype,
+            remedy=f"Use one of {', '.join(KV_DTYPES)}.",
+        )
+
+
+def _with_scales(dtype: KVDType) -> str:
+    return f"{dtype} and scales" if dtype in _WITH_SCALES else dtype
+
+
+def _token_bytes(dtype: KVDType, head_dim: int) -> int:
+    scale_bytes = _SCALE_BYTES if dtype in _WITH_SCALES else 0
+    return head_dim * _ELEMENT_BITS[dtype] // 8 + scale_bytes

@@ -133,5 +133,6 @@ def _dropped(source: Checkpoint, written: Checkpoint, target: str) -> list[str]:
     scales = f" and its {len(source.kv_scales)} stored scales" if source.kv_scales else ""
     note = f"{target} has no place for kv_cache_scheme{scales}: they are not written"
     if source.kv.dtype is not None:
-        note += f"; what runs the checkpoint has to be told (--kv-dtype {source.kv.dtype})"
+        dtype = source.kv.dtype.removesuffix("-static")
+        note += f"; what runs the checkpoint has to be told (--kv-dtype {dtype})"
     return [note]

@@ -9,7 +9,7 @@ has it:
 
     int8   s = bf16(M / 127)     q = round(clamp(x (1 / s), -128, 127))
     int4   s = bf16(e / -8)      q = round(clamp(x (1 / s), -8, 7)): all 16 codes are used
-    fp8    s = M / 448           q = x / s to the nearest e4m3 number (no native pages yet)
+    fp8    s = bf16(M / 448)     q = x (1 / s), at most 448, to the nearest e4m3 number
 
 Static: one scale for all tokens, of the layer or of each head, calibrated and stored with the model
 as compressed-tensors stores them (`k_scale`, `v_scale`, kv_cache_scheme), symmetric: M / 448 for
@@ -47,12 +47,11 @@ _LEAST_SCALE = 2.0**-23
 def round_dynamic(x_BKTC: Tensor, dtype: KVGridDType) -> Tensor:
     """Each token's head on a grid of its own."""
     magnitudes, places = x_BKTC.abs().max(-1, keepdim=True)
-    if dtype == "fp8":
-        scales = magnitudes / MAX_FP8
-    elif dtype == "int8":
-        scales = (magnitudes / 127).bfloat16().to(x_BKTC.dtype)
+    if dtype == "int4":
+        scales = x_BKTC.gather(-1, places) / -8
     else:
-        scales = (x_BKTC.gather(-1, places) / -8).bfloat16().to(x_BKTC.dtype)
+        scales = magnitudes / (MAX_FP8 if dtype == "fp8" else 127)
+    scales = scales.bfloat16().to(x_BKTC.dtype)
     scales = scales.masked_fill(magnitudes < _SMALLEST, 0.0)
     inverses = scales.reciprocal().masked_fill(scales == 0, 0.0)
     return _GRIDS[dtype].to_number(x_BKTC * inverses) * scales

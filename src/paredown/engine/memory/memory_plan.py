@@ -6,7 +6,7 @@ from paredown.engine.native.native_form import native_bits_per_weight
 from paredown.errors import CapacityError
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
-from paredown.spec.kv import PAGE_SIZE, KVDType, KVSpec
+from paredown.spec.kv import PAGE_SIZE, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
 
@@ -79,7 +79,7 @@ def plan_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryP
     )
 
 
-def default_num_pages(spec: ModelSpec, available_bytes: int, kv_dtype: KVDType = "bf16") -> int:
+def default_num_pages(spec: ModelSpec, available_bytes: int, kv_dtype: KVDTypes = "bf16") -> int:
     """Pages for 16 full contexts, or what a quarter of the free memory holds, at least one
     context."""
     pages_per_context = -(-spec.max_positions // PAGE_SIZE)
@@ -88,7 +88,7 @@ def default_num_pages(spec: ModelSpec, available_bytes: int, kv_dtype: KVDType =
     return max(pages_per_context, min(_DEFAULT_CONTEXTS * pages_per_context, affordable))
 
 
-def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDType) -> int:
+def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
     """Pages that `num_bytes` of memory hold. Raises CapacityError where that is none."""
     page_bytes = _page_bytes(spec, KVSpec(num_pages=1, dtype=kv_dtype))
     if num_bytes < page_bytes:
@@ -103,10 +103,9 @@ def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDType) -> int:
 def page_arithmetic(spec: ModelSpec, kv: KVSpec) -> str:
     """One line: what a page takes, what all of them take and hold."""
     page_bytes = _page_bytes(spec, kv)
-    scales = " and scales" if kv.dtype in ("int8", "int4") else ""
     return (
         f"KV pages: {kv.num_pages} of {PAGE_SIZE} tokens x {spec.num_layers} layers x "
-        f"{spec.num_kv_heads} heads x (key + value) x {spec.head_dim} {kv.dtype}{scales} = "
+        f"{spec.num_kv_heads} heads x (key + value) x {spec.head_dim} {kv.name(spec.num_layers)} = "
         f"{kv.num_pages} x {format_bytes(page_bytes)} = {format_bytes(kv.num_pages * page_bytes)}: "
         f"{kv.num_tokens:,} tokens, {kv.num_tokens / spec.max_positions:.1f} contexts of "
         f"{spec.max_positions:,}"

@@ -13,9 +13,12 @@ from paredown.engine.sampling.sampler import RowSampler
 from paredown.errors import ConfigError
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import PackedFileError
-from paredown.kernels.probe import available_memory_bytes, resolve_num_threads
+from paredown.kernels.probe import available_memory_bytes
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
-from paredown.spec.kv import KVDType, KVSpec
+from paredown.models.kv_scales import used_kv_scales
+from paredown.spec.kv import KVDTypes, KVSpec
+from paredown.spec.kv_choice import KVChoice, resolve_kv_choice
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ActivationDType
 
@@ -68,7 +71,12 @@ class NativeExecutor:
 
     @property
     def num_threads(self) -> int:
-        return self._model.num_threads
+        """Of prefill."""
+        return self._model.threads.prefill
+
+    @property
+    def threads(self) -> ThreadPlan:
+        return self._model.threads
 
     @property
     def isa(self) -> str:
@@ -89,8 +97,8 @@ class NativeExecutor:
         return self._kv
 
     @property
-    def kv_dtype(self) -> KVDType:
-        """What keys and values are kept in."""
+    def kv_dtype(self) -> KVDTypes:
+        """What keys and values are kept in: all layers alike, or each."""
         return self._kv.dtype
 
     @property
@@ -124,24 +132,27 @@ def load_executor(
     *,
     num_pages: int | None = None,
     num_threads: int | None = None,
-    kv_dtype: KVDType | None = None,
+    decode_threads: int | None = None,
+    kv_dtype: KVChoice | None = None,
     activations: ActivationDType | None = None,
     cache: CacheConfig | None = None,
 ) -> NativeExecutor:
     """Packs a checkpoint's weights for the native core, or maps them as `cache` keeps them packed
     (None: keep and use nothing).
 
-    `num_pages` None takes a default from the free memory, `num_threads` None all cores, `kv_dtype`
-    None what the checkpoint asks for;
-    `activations` None reads the input of each linear layer as its format says. Raises
+    `num_pages` None takes a default from the free memory, `num_threads` None all cores,
+    `decode_threads` (of steps of few tokens) None as many, `kv_dtype` None what the checkpoint asks
+    for; `activations` None reads the input of each linear layer as its format says. Raises
     CapacityError, with the arithmetic, before loading when it does not fit, UnsupportedError for
-    shapes the core does not take, and ConfigError for a senseless number of threads or pages or
-    activations that a weight cannot be multiplied with.
+    shapes the core does not take, and ConfigError for a senseless number of threads or pages,
+    activations that a weight cannot be multiplied with, or a format of keys and values that is
+    unknown or whose scales the checkpoint does not have.
     """
     loading = start_loading(
         checkpoint,
         num_pages=num_pages,
         num_threads=num_threads,
+        decode_threads=decode_threads,
         kv_dtype=kv_dtype,
         activations=activations,
         cache=cache,
@@ -154,25 +165,28 @@ def start_loading(
     *,
     num_pages: int | None = None,
     num_threads: int | None = None,
-    kv_dtype: KVDType | None = None,
+    decode_threads: int | None = None,
+    kv_dtype: KVChoice | None = None,
     activations: ActivationDType | None = None,
     cache: CacheConfig | None = None,
 ) -> "Loading":
     """As `load_executor`, for a caller with other work before `finish`: mapped weights are verified
     meanwhile."""
     spec = checkpoint.spec
-    threads = resolve_num_threads(num_threads)
+    threads = ThreadPlan.resolve(num_threads, decode_threads)
     available = available_memory_bytes()
-    kv_dtype = checkpoint.kv_dtype if kv_dtype is None else kv_dtype
-    pages = default_num_pages(spec, available, kv_dtype) if num_pages is None else num_pages
+    kv_dtypes = resolve_kv_choice(
+        checkpoint.kv_dtype if kv_dtype is None else kv_dtype, spec.num_layers
+    )
+    pages = default_num_pages(spec, available, kv_dtypes) if num_pages is None else num_pages
     if pages < 1:
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
-    kv = KVSpec(num_pages=pages, dtype=kv_dtype)
-    plan = plan_memory(checkpoint, kv, threads)
+    kv = KVSpec(num_pages=pages, dtype=kv_dtypes)
+    plan = plan_memory(checkpoint, kv, threads.most)
     packed_cache = None
     if cache is not None and plan.weight_bytes >= cache.min_bytes:
         options = {} if activations is None else {"activations": activations}
-        packed_cache = PackedCache(checkpoint, cache, num_threads=threads, options=options)
+        packed_cache = PackedCache(checkpoint, cache, num_threads=threads.most, options=options)
     return Loading(checkpoint, kv, plan, threads, activations, packed_cache)
 
 
@@ -184,7 +198,7 @@ class Loading:
         checkpoint: Checkpoint,
         kv: KVSpec,
         plan: MemoryPlan,
-        num_threads: int,
+        threads: ThreadPlan,
         activations: ActivationDType | None,
         cache: PackedCache | None,
     ) -> None:
@@ -196,7 +210,8 @@ class Loading:
         self._file = None if cache is None else cache.find()
         mapped_plan = plan.without_packing()
         (plan if self._file is None else mapped_plan).check(available_memory_bytes())
-        self._model = NativeModel(checkpoint.spec, kv, num_threads)
+        scales = used_kv_scales(checkpoint, kv)
+        self._model = NativeModel(checkpoint.spec, kv, threads, scales)
 
     def finish(self) -> NativeExecutor:
         """Waits for the verification, or packs the weights. To be called once."""

@@ -1,7 +1,7 @@
 """compressed-tensors' kv_cache_scheme: how a checkpoint wants keys and values to be kept.
 
-Our int8 pages find a scale for every token and head as it comes (spec/kv.py). Scales that the
-checkpoint brings (k_scale and v_scale of an attention module) are not used.
+Dynamic: our pages find a scale for every token and head as it comes (spec/kv.py). Static: the
+scales are k_scale and v_scale of an attention module (models/kv_scales.py).
 """
 
 from collections.abc import Mapping
@@ -10,21 +10,29 @@ from dataclasses import dataclass
 from paredown.formats.stored.section import damaged, refuse_others, unsupported
 from paredown.spec.kv import KVDType, KVFormat
 
-STATIC_INT = (
-    "keys and values with static scales are asked for; integer pages find a scale for each token"
+STATIC_INT4 = (
+    "int4 keys and values with static scales are asked for; int4 pages find a scale for each token"
 )
-FP8 = "fp8 keys and values are asked for; they are kept in bf16"
 _READ = {"num_bits", "type", "symmetric", "strategy", "dynamic", "observer", "observer_kwargs"}
 _READ |= {"zp_dtype", "scale_dtype", "group_size"}
 # Pages and their scales are symmetric; what the library calls others is refused by name.
 _STRATEGIES = ("tensor", "attn_head", "token")
-_PAGES: dict[int, KVDType] = {8: "int8", 4: "int4"}
-_DYNAMIC = {"type": "int", "symmetric": True, "strategy": "token", "dynamic": True}
+# By type, bits, and whether scales are found as tokens come.
+_PAGES: dict[tuple[str, object, bool], KVDType] = {
+    ("int", 8, True): "int8",
+    ("int", 4, True): "int4",
+    ("float", 8, True): "fp8",
+    ("int", 8, False): "int8-static",
+    ("int", 4, False): "int4",
+    ("float", 8, False): "fp8-static",
+}
+_DYNAMIC = {"symmetric": True, "strategy": "token", "dynamic": True}
 _STATIC = {"num_bits": 8, "symmetric": True, "strategy": "tensor", "dynamic": False}
 # As config.json says it.
 KV_SCHEMES: dict[KVFormat, dict[str, object]] = {
-    "int8": {"num_bits": 8, **_DYNAMIC},
-    "int4": {"num_bits": 4, **_DYNAMIC},
+    "int8": {"num_bits": 8, "type": "int", **_DYNAMIC},
+    "int4": {"num_bits": 4, "type": "int", **_DYNAMIC},
+    "fp8": {"num_bits": 8, "type": "float", **_DYNAMIC},
     "int8-static": {"type": "int", **_STATIC},
     "fp8-static": {"type": "float", **_STATIC},
 }
@@ -57,14 +65,15 @@ def parse_kv_scheme(scheme: object) -> KVScheme:
     kind = str(scheme.get("type", "int")).lower()
     dynamic = scheme.get("dynamic", False)
     strategy = str(scheme.get("strategy") or "tensor").lower()
-    bits = scheme.get("num_bits", 8)
-    is_known = (kind, bits) in (("int", 8), ("int", 4), ("float", 8))
-    if not is_known or scheme.get("symmetric", True) is not True or strategy not in _STRATEGIES:
-        raise unsupported(where, scheme, "Known are symmetric int8, int4 and fp8.")
     if not isinstance(dynamic, bool):
         raise damaged(f"{where}.dynamic", dynamic)
-    tensors = () if dynamic else (r".*\.self_attn\.[kv]_scale",)
-    if kind == "float":
-        return KVScheme(notes=(FP8,), tensors=tensors, section=scheme)
-    notes = () if dynamic else (STATIC_INT,)
-    return KVScheme(dtype=_PAGES[int(bits)], notes=notes, tensors=tensors, section=scheme)
+    bits = scheme.get("num_bits", 8)
+    pages = _PAGES.get((kind, bits if isinstance(bits, int) else None, dynamic))
+    is_symmetric = scheme.get("symmetric", True) is True
+    # One scale for all tokens is what static means.
+    is_known = strategy in _STRATEGIES and (dynamic or strategy != "token")
+    if pages is None or not is_symmetric or not is_known:
+        raise unsupported(where, scheme, "Known are symmetric int8, int4 and fp8.")
+    tensors = () if dynamic else (r".*\.(self_attn|attn)\.[kv]_scale",)
+    notes = (STATIC_INT4,) if pages == "int4" and not dynamic else ()
+    return KVScheme(dtype=pages, notes=notes, tensors=tensors, section=scheme)
