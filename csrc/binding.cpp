@@ -54,7 +54,8 @@ ModelConfig make_config(const nb::dict& options) {
   config.head_dim = number("head_dim");
   config.intermediate_size = number("intermediate_size");
   config.max_positions = number("max_positions");
-  config.sliding_window = number("sliding_window");
+  config.windows = nb::cast<std::vector<int64_t>>(options["windows"]);
+  config.num_sinks = number("num_sinks");
   config.norm = look_up(kNormKinds, text("norm"), "norm");
   config.norm_eps = nb::cast<float>(options["norm_eps"]);
   config.activation = look_up(kActivations, text("activation"), "activation");
@@ -325,9 +326,10 @@ class Attention {
 };
 
 void step(Model& model, Ints tokens, Ints starts, Ints lengths, Ints num_logits, Ints page_offsets,
-          Ints pages, nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
-  const StepInput input{ints(tokens),     ints(starts),       ints(lengths),
-                        ints(num_logits), ints(page_offsets), ints(pages)};
+          Ints pages, Ints num_released,
+          nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
+  const StepInput input{ints(tokens),       ints(starts), ints(lengths),     ints(num_logits),
+                        ints(page_offsets), ints(pages),  ints(num_released)};
   model.check(input);
   int64_t num_rows = 0;
   for (int32_t count : input.num_logits) num_rows += count;
@@ -476,7 +478,8 @@ NB_MODULE(_core, m) {
           "copy_pages", [](Model& model, Ints pairs) { model.copy_pages(ints(pairs)); },
           nb::arg("pairs"))
       .def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
-           nb::arg("num_logits"), nb::arg("page_offsets"), nb::arg("pages"), nb::arg("logits"));
+           nb::arg("num_logits"), nb::arg("page_offsets"), nb::arg("pages"),
+           nb::arg("num_released"), nb::arg("logits"));
 }
 
 }  // namespace paredown

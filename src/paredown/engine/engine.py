@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from paredown.engine.detokenize import Detokenizer, StopMatcher
 from paredown.engine.executor import Executor, SequenceSlice
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.sampling.sampler import (
     FAILURES,
@@ -98,8 +99,9 @@ class Engine:
         self.speculator = speculator
         self.scheduler = Scheduler(
             num_pages=executor.num_pages,
-            max_positions=executor.spec.max_positions,
+            max_positions=executor.spec.max_request_tokens,
             config=ScheduleConfig() if config is None else config,
+            kept=KeptPages.of(executor.spec),
         )
         self._requests: dict[int, Request] = {}
         self._replies: dict[int, _Reply] = {}
@@ -251,6 +253,7 @@ class Engine:
             start=start,
             pages=request.pages,
             num_logits=self._num_logits(request, start, end),
+            num_released_pages=request.num_released_pages,
         )
 
     def _num_logits(self, request: Request, start: int, end: int) -> int:

@@ -58,6 +58,7 @@ class Model:
         num_logits: npt.NDArray[np.int32],
         page_offsets: npt.NDArray[np.int32],
         pages: npt.NDArray[np.int32],
+        num_released: npt.NDArray[np.int32],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
 

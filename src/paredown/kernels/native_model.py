@@ -178,13 +178,16 @@ class NativeModel:
         num_logits: Ints,
         page_offsets: Ints,
         pages: Ints,
+        num_released: Ints,
     ) -> npt.NDArray[np.float32]:
         """Runs one batched step; arrays as StepInput in csrc/model.h.
 
         Returns logits [sum of num_logits, vocab_size].
         """
         logits = np.empty((int(num_logits.sum()), self.spec.vocab_size), dtype=np.float32)
-        self._core.step(tokens, starts, lengths, num_logits, page_offsets, pages, logits)
+        self._core.step(
+            tokens, starts, lengths, num_logits, page_offsets, pages, num_released, logits
+        )
         return logits
 
 
@@ -220,8 +223,9 @@ def _core_config(spec: ModelSpec, kv: KVSpec) -> dict[str, object]:
         "num_kv_heads": spec.num_kv_heads,
         "head_dim": spec.head_dim,
         "intermediate_size": spec.intermediate_size,
-        "max_positions": spec.max_positions,
-        "sliding_window": spec.sliding_window or 0,
+        "max_positions": spec.max_request_tokens,
+        "windows": [spec.layer_window(layer) or 0 for layer in range(spec.num_layers)],
+        "num_sinks": spec.num_sink_tokens,
         "norm": spec.norm,
         "norm_eps": spec.norm_eps,
         "activation": spec.activation,

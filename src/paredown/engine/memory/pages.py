@@ -49,7 +49,7 @@ class PagePool:
         if num_pages > len(empty):
             if num_pages > self.num_free:
                 return None
-            self._evict(num_pages - len(empty))
+            self._evict(num_pages)
         pages = [empty.pop() for _ in range(num_pages)]
         for page in pages:
             self._counts[page] = 1
@@ -81,6 +81,13 @@ class PagePool:
         assert self._counts[page]
         self._is_kept[page] = 1
 
+    def drop(self, page: int) -> None:
+        """The content of this page, held or idle, is not to be kept any more."""
+        self._is_kept[page] = 0
+        if self._counts[page] == 0:
+            del self._idle[page]
+            self._empty.append(page)
+
     def check_integrity(self, holders: Iterable[list[int]] | None = None) -> None:
         """Asserts that every page is in one state; and that `holders`, the pages of each sequence,
         are all who hold one."""
@@ -98,8 +105,8 @@ class PagePool:
                     counts[page] += 1
             assert counts == self._counts
 
-    def _evict(self, num_pages: int) -> None:
-        for _ in range(num_pages):
+    def _evict(self, num_empty: int) -> None:
+        while len(self._empty) < num_empty:
             page, _ = self._idle.popitem(last=False)
             self._is_kept[page] = 0
             self._empty.append(page)

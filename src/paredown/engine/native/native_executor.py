@@ -118,6 +118,7 @@ class NativeExecutor:
             np.array([part.num_logits for part in slices], dtype=np.int32),
             np.array([0, *accumulate(len(part.pages) for part in slices)], dtype=np.int32),
             np.array(pages, dtype=np.int32),
+            np.array([part.num_released_pages for part in slices], dtype=np.int32),
         )
 
 
