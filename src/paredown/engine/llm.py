@@ -30,6 +30,7 @@ from paredown.errors import RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
+from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KVDType
 
 Prompt = str | list[int]
@@ -73,10 +74,11 @@ class BeamCompletion:
 class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
     built-in one; `notes` says what of it runs otherwise than its files ask. `speculation` guesses
-    tokens ahead, which changes no answer (docs/speculation.md).
+    tokens ahead, which changes no answer (docs/speculation.md). `sinks` lets texts be of any length
+    (docs/streaming.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
-    ConfigError for a speculation that does not go with it.
+    ConfigError for a speculation or sinks that do not go with it.
     """
 
     def __init__(
@@ -88,9 +90,10 @@ class LLM:
         kv_dtype: KVDType | None = None,
         config: ScheduleConfig | None = None,
         speculation: SpeculationConfig | None = None,
+        sinks: AttentionSinks | None = None,
     ) -> None:
         path = resolve_model(None if model is None else str(model))
-        checkpoint = Checkpoint.open(path)
+        checkpoint = Checkpoint.open(path).with_sinks(sinks)
         self.notes = checkpoint.notes
         loading = start_loading(
             checkpoint,

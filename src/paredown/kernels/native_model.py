@@ -1,7 +1,7 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -132,9 +132,11 @@ class NativeModel:
         ]
         return linears + self._blobs
 
-    def sharing(self, kv: KVSpec) -> "NativeModel":
-        """Another model on the same weights, with pages of its own."""
-        other = NativeModel(self.spec, kv, self.num_threads)
+    def sharing(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "NativeModel":
+        """Another model on the same weights, with pages of its own, and attention sinks where this
+        one has them and they are kept."""
+        spec = self.spec if keeps_sinks else replace(self.spec, sinks=None)
+        other = NativeModel(spec, kv, self.num_threads)
         other.borrow(self.packed())
         return other
 

@@ -120,10 +120,7 @@ class ModelSpec:
                 seen=f"{self.family}, whose positions are learned",
                 remedy="Run this model without --attention-sinks.",
             )
-        windows = [
-            self.layer_window(layer) or self.max_positions for layer in range(self.num_layers)
-        ]
-        limit = min(self.max_positions, *windows)
+        limit = min(self.max_positions, self.sliding_window or self.max_positions)
         if sinks.num_kept_tokens > limit:
             raise ConfigError(
                 "attention sinks and their window are longer than what the model was trained on",

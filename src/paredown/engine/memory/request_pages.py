@@ -25,7 +25,7 @@ class RequestPages:
         self, num_pages: int, *, prefix_cache: bool, kept: KeptPages, max_step_tokens: int
     ) -> None:
         self.cache = PrefixCache(num_pages)
-        self.pool = PagePool(num_pages, on_evict=self._forget)
+        self.pool = PagePool(num_pages, on_evict=self.cache.forget)
         self.max_pages = kept.pages_of(num_pages * PAGE_SIZE, max_step_tokens)
         self._kept = kept
         self._uses_cache = prefix_cache
@@ -171,10 +171,6 @@ class RequestPages:
     def _find(self, request: Request) -> list[int]:
         max_pages = (request.num_tokens - 1) // PAGE_SIZE
         return self.cache.find(request.service.salt, request.page_content, max_pages)
-
-    def _forget(self, page: int) -> None:
-        for lost in self.cache.forget(page):
-            self.pool.drop(lost)
 
     def _give_back(self, request: Request) -> None:
         self.pool.release(reversed(request.pages))

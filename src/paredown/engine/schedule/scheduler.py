@@ -7,10 +7,11 @@ and a decode is a chunk of one.
 
 A request that starts finds what it can of its tokens in the prefix cache and takes pages for all
 the others, one more whenever it grows into a new page. Where every layer has a window it gives the
-pages behind it back as it goes on, and takes no more than window and step ask for. When none is free the running request of
-the worst rank is preempted: it gives up its pages, goes back to the queue with its generated tokens
-and is computed again later, as far as its pages are not in the cache any more. Ranks never change,
-so the running request of the best rank can always have every page, and each step moves it on.
+pages behind it back as it goes on, and holds no more than window and step ask for. When no page is
+free the running request of the worst rank is preempted: it gives up its pages, goes back to the
+queue with its generated tokens and is computed again later, as far as its pages are not in the
+cache any more. Ranks never change, so the running request of the best rank can always have every
+page, and each step moves it on.
 
 A request whose next page a running one is about to fill waits for that page.
 """

@@ -87,7 +87,8 @@ def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
     if isinstance(types, list):
         full = _full_layers(fields, types, num_layers)
     else:
-        full = range(min(num_layers, fields.integer("max_window_layers", 28, minimum=0)))
+        num_full = fields.integer("max_window_layers", 28, minimum=0)
+        full = list(range(min(num_layers, num_full)))
     if window is None or len(full) == num_layers:
         return None, ()
     return window, tuple(full)
