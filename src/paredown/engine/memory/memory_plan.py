@@ -125,7 +125,7 @@ def _contexts(spec: ModelSpec, kv: KVSpec) -> str:
         return f"{kv.num_tokens / spec.max_positions:.1f} contexts of {spec.max_positions:,}"
     sinks = f"{spec.num_sink_tokens} sinks + " if spec.sinks is not None else ""
     return (
-        f"{kv.num_pages / num_pages:.1f} requests of any length: {sinks}a window of "
+        f"{kv.num_pages / num_pages:.1f} of the longest requests: {sinks}a window of "
         f"{spec.kept_window:,} + a step of {PLANNED_STEP_TOKENS} tokens are {num_pages} pages"
     )
 
