@@ -126,6 +126,8 @@ class RequestPages:
 
     def drop_unseen(self, request: Request) -> None:
         """Gives up the pages that its next token does not see, nor any later one."""
+        if self._kept.window is None:
+            return
         num_pages = self._kept.num_released(request.num_computed_tokens)
         num_pages -= request.num_released_pages
         if num_pages > 0:
