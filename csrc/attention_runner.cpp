@@ -11,6 +11,12 @@ constexpr int64_t kTasksPerThread = 4;
 
 int64_t divide_up(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
+// The first key, sinks apart, that the first row of a task sees.
+int64_t first_key(const AttentionTask& task) {
+  const int64_t position = task.start + task.row_begin / task.heads_per_kv;
+  return std::max(task.num_sinks, task.window > 0 ? position - task.window + 1 : 0);
+}
+
 }  // namespace
 
 // Each whole that is split costs more than its part of the total, so that fewer than as many are.
@@ -20,10 +26,17 @@ AttentionMemory attention_memory(const AttentionShape& shape, int num_threads, i
   memory.thread_scratch =
       attention_scratch_floats(shape.head_dim) * static_cast<int64_t>(sizeof(float));
   memory.scratch = num_threads * memory.thread_scratch;
-  const int64_t num_chunks = divide_up(max_keys, kChunkKeys);
+  const int64_t heads_per_kv = shape.num_heads / shape.num_kv_heads;
+  int64_t num_chunks = divide_up(max_keys, kChunkKeys);
+  if (shape.window > 0) {
+    // The keys of all tokens of a task begin anywhere in a chunk.
+    const int64_t task_tokens = std::min(num_tokens, divide_up(kTaskRows - 1, heads_per_kv) + 1);
+    const int64_t num_keys = shape.window + task_tokens - 1;
+    num_chunks = std::min(num_chunks, divide_up(num_keys - 1, kChunkKeys) + 1);
+  }
   if (num_threads == 1 || num_chunks < 2) return memory;
-  const int64_t whole_rows =
-      std::min<int64_t>(kTaskRows, num_tokens * shape.num_heads / shape.num_kv_heads);
+  if (shape.num_sinks > 0) ++num_chunks;
+  const int64_t whole_rows = std::min<int64_t>(kTaskRows, num_tokens * heads_per_kv);
   const int64_t most_rows = (kTasksPerThread * num_threads - 1) * whole_rows;
   memory.partials = std::min(most_rows, num_tokens * shape.num_heads) * num_chunks *
                     partial_floats(shape.head_dim) * static_cast<int64_t>(sizeof(float));
@@ -39,12 +52,10 @@ AttentionRunner::AttentionRunner(const KernelTable& kernels, ThreadPool& pool, A
 // Tiles times blocks, and one more tile for loading a block.
 int64_t AttentionRunner::cost(const AttentionTask& task) const {
   const int64_t last = task.start + (task.row_end - 1) / task.heads_per_kv;
-  int64_t first = task.chunk_begin * kChunkKeys;
-  if (task.window > 0) {
-    first = std::max(first, task.start + task.row_begin / task.heads_per_kv - task.window + 1);
-  }
+  const int64_t first = std::max(task.chunk_begin * kChunkKeys, first_key(task));
   const int64_t end = std::min(last + 1, task.chunk_end * kChunkKeys);
-  const int64_t num_blocks = divide_up(end, kBlockKeys) - first / kBlockKeys;
+  int64_t num_blocks = std::max<int64_t>(0, divide_up(end, kBlockKeys) - first / kBlockKeys);
+  if (task.has_sinks) num_blocks += divide_up(task.num_sinks, kBlockKeys);
   return num_blocks * (divide_up(task.row_end - task.row_begin, kTileRows) + 1);
 }
 
@@ -60,15 +71,21 @@ void AttentionRunner::plan(std::span<const AttentionSlice> slices) {
     const int64_t num_rows = slice.num_tokens * heads_per_kv;
     for (int64_t kv_head = 0; kv_head < shape_.num_kv_heads; ++kv_head) {
       for (int64_t row = 0; row < num_rows; row += kTaskRows) {
-        AttentionTask task{slice.pages, slice.start,
-                           token,       shape_.window,
-                           kv_head,     heads_per_kv,
-                           row,         std::min(num_rows, row + kTaskRows),
-                           0,           0,
-                           -1};
-        const int64_t first = slice.start + row / heads_per_kv - shape_.window + 1;
+        AttentionTask task{};
+        task.pages = slice.pages;
+        task.num_released = slice.num_released;
+        task.start = slice.start;
+        task.token = token;
+        task.window = shape_.window;
+        task.num_sinks = shape_.num_sinks;
+        task.kv_head = kv_head;
+        task.heads_per_kv = heads_per_kv;
+        task.row_begin = row;
+        task.row_end = std::min(num_rows, row + kTaskRows);
+        task.has_sinks = shape_.num_sinks > 0;
+        task.partial = -1;
         const int64_t last = slice.start + (task.row_end - 1) / heads_per_kv;
-        task.chunk_begin = shape_.window > 0 ? std::max<int64_t>(0, first) / kChunkKeys : 0;
+        task.chunk_begin = first_key(task) / kChunkKeys;
         task.chunk_end = last / kChunkKeys + 1;
         total += cost(task);
         wholes_.push_back(task);
@@ -97,10 +114,11 @@ void AttentionRunner::add_tasks(const AttentionTask& whole, int64_t max_cost) {
     AttentionTask part = whole;
     part.chunk_begin = whole.chunk_begin + num_chunks * i / num_tasks;
     part.chunk_end = whole.chunk_begin + num_chunks * (i + 1) / num_tasks;
-    part.partial = num_partial_floats_ + (part.chunk_begin - whole.chunk_begin) * chunk_floats;
+    part.has_sinks = whole.has_sinks && i == 0;
+    part.partial = num_partial_floats_;
     tasks_.push_back(part);
+    num_partial_floats_ += (part.chunk_end - part.chunk_begin + part.has_sinks) * chunk_floats;
   }
-  num_partial_floats_ += num_chunks * chunk_floats;
 }
 
 // Contiguous shares of about equal cost: neighbours read the same pages.

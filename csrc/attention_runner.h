@@ -16,6 +16,7 @@ struct AttentionSlice {
   const int32_t* pages;
   int64_t start;  // position of the first token
   int64_t num_tokens;
+  int64_t num_released = 0;  // see AttentionTask
 };
 
 struct AttentionShape {
@@ -23,10 +24,11 @@ struct AttentionShape {
   int64_t num_kv_heads;
   int64_t head_dim;
   int64_t window;  // 0: none
+  int64_t num_sinks = 0;
 };
 
 // Bytes of the buffers of an AttentionRunner. `partials` is the most that any step of num_tokens
-// tokens takes, none of which sees more than max_keys keys.
+// tokens takes, none of which stands behind position max_keys.
 struct AttentionMemory {
   int64_t partials;
   int64_t thread_scratch;  // of each thread

@@ -55,7 +55,8 @@ ModelConfig make_config(const nb::dict& options) {
   config.head_dim = number("head_dim");
   config.intermediate_size = number("intermediate_size");
   config.max_positions = number("max_positions");
-  config.sliding_window = number("sliding_window");
+  config.windows = nb::cast<std::vector<int64_t>>(options["windows"]);
+  config.num_sinks = number("num_sinks");
   config.norm = look_up(kNormKinds, text("norm"), "norm");
   config.norm_eps = nb::cast<float>(options["norm_eps"]);
   config.activation = look_up(kActivations, text("activation"), "activation");
@@ -240,9 +241,9 @@ class Linear {
 using Numbers = const std::vector<int32_t>&;
 
 void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers num_logits,
-          Numbers page_offsets, Numbers pages,
+          Numbers page_offsets, Numbers pages, Numbers num_released,
           nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
-  const StepInput input{tokens, starts, lengths, num_logits, page_offsets, pages};
+  const StepInput input{tokens, starts, lengths, num_logits, page_offsets, pages, num_released};
   model.check(input);
   int64_t num_rows = 0;
   for (int32_t count : input.num_logits) num_rows += count;
@@ -382,7 +383,8 @@ NB_MODULE(_core, m) {
           "copy_pages", [](Model& model, Ints pairs) { model.copy_pages(ints(pairs)); },
           nb::arg("pairs"))
       .def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
-           nb::arg("num_logits"), nb::arg("page_offsets"), nb::arg("pages"), nb::arg("logits"));
+           nb::arg("num_logits"), nb::arg("page_offsets"), nb::arg("pages"),
+           nb::arg("num_released"), nb::arg("logits"));
 }
 
 }  // namespace paredown

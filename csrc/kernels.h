@@ -194,20 +194,27 @@ struct AttentionRows {
   float* outputs;  // [T][output_stride]
   int64_t output_stride;
   float* partials;  // where tasks that see only some chunks of their rows leave their results
+  // [T][sink_query_stride], the queries that meet the sinks: rotated as at the last place that a
+  // window and the sinks leave free, so that no distance grows with the text.
+  const float* sink_queries = nullptr;
+  int64_t sink_query_stride = 0;
 };
 
 // Query rows of one sequence over one kv head: row = token * heads_per_kv + head.
 struct AttentionTask {
-  const int32_t* pages;
-  int64_t start;   // position of token 0
-  int64_t token;   // its row in AttentionRows
-  int64_t window;  // keys a query sees; 0: all
+  const int32_t* pages;  // of the sinks, then those from page number (of the sinks) + num_released
+  int64_t num_released;  // pages behind the sinks that no query sees any more
+  int64_t start;         // position of token 0
+  int64_t token;         // its row in AttentionRows
+  int64_t window;        // keys a query sees, up to its own; 0: all
+  int64_t num_sinks;     // first keys that every query sees beside them: at most a chunk
   int64_t kv_head;
   int64_t heads_per_kv;
   int64_t row_begin;
   int64_t row_end;  // at most kTaskRows after row_begin
   int64_t chunk_begin;
   int64_t chunk_end;
+  bool has_sinks;   // they come before the chunks, as one more
   int64_t partial;  // first float of [chunk][row][partial_floats]; -1: all chunks are in this task
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 
 namespace paredown {
@@ -30,8 +31,8 @@ RowSizes row_sizes(const ModelConfig& config) {
   return {columns, columns + kLanes, config.hidden_size + kLanes};
 }
 
-AttentionShape attention_shape(const ModelConfig& config) {
-  return {config.num_heads, config.num_kv_heads, config.head_dim, config.sliding_window};
+AttentionShape attention_shape(const ModelConfig& config, int64_t window) {
+  return {config.num_heads, config.num_kv_heads, config.head_dim, window, config.num_sinks};
 }
 
 // Bytes of the buffers of a step.
@@ -39,8 +40,10 @@ struct StepMemory {
   int64_t hidden;
   int64_t wide;    // each of three
   int64_t angles;  // each of cosines and sines
+  int64_t sink_queries;
+  int64_t sink_angles;  // each
   LinearMemory linears;
-  AttentionMemory attention;
+  int64_t attention;  // of the runners of all windows
 
   int64_t total() const;
 };
@@ -53,15 +56,25 @@ StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_t
   memory.wide = num_tokens * sizes.wide_stride * 4;
   memory.angles = num_tokens * config.head_dim * 2;
   memory.linears = linear_memory(num_threads, num_tokens, sizes.max_columns);
-  memory.attention = attention_memory(attention_shape(config), num_threads, num_tokens, max_keys);
+  if (config.num_sinks > 0) {
+    memory.sink_queries = num_tokens * (config.num_heads * config.head_dim + kLanes) * 4;
+    memory.sink_angles = memory.angles;
+  }
+  for (const int64_t window : std::set(config.windows.begin(), config.windows.end())) {
+    // Where pages are released, positions go on beyond what the pages hold.
+    const int64_t last = window > 0 ? config.max_positions : max_keys;
+    const AttentionMemory part =
+        attention_memory(attention_shape(config, window), num_threads, num_tokens, last);
+    memory.attention += AlignedBuffer::padded(part.partials) + AlignedBuffer::padded(part.scratch);
+  }
   return memory;
 }
 
 int64_t StepMemory::total() const {
-  int64_t sum = 0;
-  for (const int64_t bytes : {hidden, wide, wide, wide, angles, angles, linears.values,
-                              linears.codes, linears.scales, linears.corrections, linears.buffers,
-                              linears.scratch, attention.partials, attention.scratch}) {
+  int64_t sum = attention;
+  for (const int64_t bytes : {hidden, wide, wide, wide, angles, angles, sink_queries, sink_angles,
+                              sink_angles, linears.values, linears.codes, linears.scales,
+                              linears.corrections, linears.buffers, linears.scratch}) {
     sum += AlignedBuffer::padded(bytes);
   }
   return sum;
@@ -79,7 +92,6 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
       threads_(threads),
       pool_(std::max(threads.prefill, threads.decode)),
       linears_(kernels_, pool_),
-      attention_(kernels_, pool_, attention_shape(config_)),
       sampler_(kernels_, pool_) {
   const bool lanes_fit = config_.hidden_size % kLanes == 0 && config_.head_dim % kLanes == 0 &&
                          config_.intermediate_size % kLanes == 0;
@@ -89,6 +101,21 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
   }
   if (static_cast<int64_t>(config_.kv.size()) != config_.num_layers) {
     fail("there must be a format of keys and values for each layer");
+  }
+  if (static_cast<int64_t>(config_.windows.size()) != config_.num_layers) {
+    fail("there must be a window for each layer");
+  }
+  if (config_.num_sinks < 0 || config_.num_sinks > kChunkKeys) fail("too many sinks");
+  for (const int64_t window : config_.windows) {
+    if (window < 0) fail("a window must be positive, or 0 for none");
+    attentions_.try_emplace(window, kernels_, pool_, attention_shape(config_, window));
+  }
+  if (!attentions_.empty() && attentions_.begin()->first > 0) {
+    kept_window_ = attentions_.rbegin()->first;
+  }
+  if (config_.num_sinks > 0 &&
+      (attentions_.size() != 1 || kept_window_ == 0 || config_.inverse_frequencies.empty())) {
+    fail("sinks want one window of all layers and rotary positions");
   }
   layers_.resize(static_cast<size_t>(config_.num_layers));
   kv_scales_.assign(layers_.size(),
@@ -108,7 +135,7 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
 void Model::check(const StepInput& input) const {
   const size_t num_slices = input.starts.size();
   if (input.lengths.size() != num_slices || input.num_logits.size() != num_slices ||
-      input.page_offsets.size() != num_slices + 1) {
+      input.num_released.size() != num_slices || input.page_offsets.size() != num_slices + 1) {
     fail("the slice arrays differ in length");
   }
   for (int32_t token : input.tokens) {
@@ -128,10 +155,11 @@ void Model::check(const StepInput& input) const {
            std::to_string(config_.max_positions));
     }
     if (input.num_logits[s] < 0 || input.num_logits[s] > length) fail("num_logits out of range");
-    if (begin < 0 || num_pages * kPageSize < end ||
+    if (begin < 0 || (num_pages + input.num_released[s]) * kPageSize < end ||
         input.page_offsets[s + 1] > static_cast<int64_t>(input.pages.size())) {
       fail("a slice has too few pages");
     }
+    check_released(input, s);
     num_tokens += length;
   }
   for (int32_t page : input.pages) {
@@ -139,6 +167,16 @@ void Model::check(const StepInput& input) const {
   }
   if (num_tokens != static_cast<int64_t>(input.tokens.size())) {
     fail("the slices do not add up to the tokens");
+  }
+}
+
+void Model::check_released(const StepInput& input, size_t slice) const {
+  const int64_t num_released = input.num_released[slice];
+  const int64_t sink_pages = (config_.num_sinks + kPageSize - 1) / kPageSize;
+  const int64_t first = input.starts[slice] - kept_window_ + 1;
+  const bool sees_them = kept_window_ == 0 || first < (sink_pages + num_released) * kPageSize;
+  if (num_released < 0 || (num_released > 0 && sees_them)) {
+    fail("a slice has released pages that it sees");
   }
 }
 
@@ -166,15 +204,20 @@ void Model::reserve(int64_t num_tokens) {
     for (AlignedBuffer* buffer : {&wide_, &attended_, &activated_}) {
       *buffer = AlignedBuffer(memory.wide);
     }
-    cos_ = AlignedBuffer(memory.angles);
-    sin_ = AlignedBuffer(memory.angles);
+    for (AlignedBuffer* buffer : {&cos_, &sin_}) *buffer = AlignedBuffer(memory.angles);
+    for (AlignedBuffer* buffer : {&sink_cos_, &sink_sin_}) {
+      *buffer = AlignedBuffer(memory.sink_angles);
+    }
+    sink_queries_ = AlignedBuffer(memory.sink_queries);
     linears_.reserve(num_tokens, max_columns_);
   }
 }
 
 int64_t Model::step_bytes() const {
-  int64_t sum = linears_.num_bytes() + attention_.num_bytes();
-  for (const AlignedBuffer* buffer : {&hidden_, &wide_, &attended_, &activated_, &cos_, &sin_}) {
+  int64_t sum = linears_.num_bytes();
+  for (const auto& [window, attention] : attentions_) sum += attention.num_bytes();
+  for (const AlignedBuffer* buffer : {&hidden_, &wide_, &attended_, &activated_, &cos_, &sin_,
+                                      &sink_queries_, &sink_cos_, &sink_sin_}) {
     sum += buffer->num_bytes();
   }
   return sum;
@@ -206,7 +249,6 @@ KvView Model::kv_view(int64_t layer) const {
 
 void Model::embed_rows(const StepInput& input) {
   float* hidden = hidden_.as<float>();
-  const int64_t half = config_.head_dim / 2;
   for_rows(num_tokens_, [&](int64_t t) {
     float* row = hidden + t * hidden_stride_;
     const int64_t position = rows_[static_cast<size_t>(t)].position;
@@ -219,12 +261,31 @@ void Model::embed_rows(const StepInput& input) {
                      positions_.values + (position + position_offset_) * positions_.row_bytes, row,
                      config_.hidden_size, true);
     }
-    for (size_t i = 0; i < config_.inverse_frequencies.size(); ++i) {
-      const float angle = static_cast<float>(position) * config_.inverse_frequencies[i];
-      cos_.as<float>()[t * half + static_cast<int64_t>(i)] = std::cos(angle);
-      sin_.as<float>()[t * half + static_cast<int64_t>(i)] = std::sin(angle);
-    }
+    turn(t, position);
   });
+}
+
+void Model::turn(int64_t t, int64_t position) {
+  const int64_t half = config_.head_dim / 2;
+  const int64_t last = config_.num_sinks + kept_window_ - 1;
+  const int64_t num_frequencies = static_cast<int64_t>(config_.inverse_frequencies.size());
+  for (int64_t i = 0; i < num_frequencies; ++i) {
+    const float frequency = config_.inverse_frequencies[static_cast<size_t>(i)];
+    const int64_t place = t * half + i;
+    if (config_.num_sinks == 0) {
+      const float angle = static_cast<float>(position) * frequency;
+      cos_.as<float>()[place] = std::cos(angle);
+      sin_.as<float>()[place] = std::sin(angle);
+      continue;
+    }
+    // A text without end has positions whose angles a float would be off by whole radians.
+    const double angle = static_cast<double>(position) * frequency;
+    const double sink_angle = static_cast<double>(std::min(position, last)) * frequency;
+    cos_.as<float>()[place] = static_cast<float>(std::cos(angle));
+    sin_.as<float>()[place] = static_cast<float>(std::sin(angle));
+    sink_cos_.as<float>()[place] = static_cast<float>(std::cos(sink_angle));
+    sink_sin_.as<float>()[place] = static_cast<float>(std::sin(sink_angle));
+  }
 }
 
 void Model::rotate_and_store(const Layer& layer, int64_t index) {
@@ -242,12 +303,20 @@ void Model::rotate_and_store(const Layer& layer, int64_t index) {
     float* key = query + q_size;
     const float* cos = is_rotary ? cos_.as<float>() + t * head_dim / 2 : nullptr;
     const float* sin = is_rotary ? sin_.as<float>() + t * head_dim / 2 : nullptr;
+    if (config_.num_sinks > 0) {
+      float* sink_query = sink_queries_.as<float>() + t * (q_size + kLanes);
+      std::copy_n(query, q_size, sink_query);
+      kernels_.prepare_heads(
+          {has_norm ? &q_norm : nullptr, sink_cos_.as<float>() + t * head_dim / 2,
+           sink_sin_.as<float>() + t * head_dim / 2, query_scale, head_dim},
+          sink_query, config_.num_heads);
+    }
     kernels_.prepare_heads({has_norm ? &q_norm : nullptr, cos, sin, query_scale, head_dim}, query,
                            config_.num_heads);
     kernels_.prepare_heads({has_norm ? &k_norm : nullptr, cos, sin, 1.0f, head_dim}, key,
                            config_.num_kv_heads);
-    kernels_.write_kv(kv, row.pages[row.position / kPageSize], row.position % kPageSize, key,
-                      key + config_.num_kv_heads * head_dim);
+    kernels_.write_kv(kv, row.pages[row.position / kPageSize - row.num_released],
+                      row.position % kPageSize, key, key + config_.num_kv_heads * head_dim);
   });
 }
 
@@ -281,8 +350,10 @@ void Model::run_layer(int64_t index) {
   const OutputRows residual{hidden, hidden_stride_, true, false, false, config_.activation};
   run_normed(layer.qkv, layer.attention_norm, num_tokens_, wide);
   rotate_and_store(layer, index);
-  attention_.run(kv_view(index),
-                 {wide_.as<float>(), wide_stride_, attended_.as<float>(), wide_stride_, nullptr});
+  attentions_.at(config_.windows[static_cast<size_t>(index)])
+      .run(kv_view(index),
+           {wide_.as<float>(), wide_stride_, attended_.as<float>(), wide_stride_, nullptr,
+            sink_queries_.as<float>(), config_.num_heads * config_.head_dim + kLanes});
   auto attended = [&](int64_t t, float*) { return attended_.as<float>() + t * wide_stride_; };
   linears_.run(layer.out, num_tokens_, attended, residual);
   if (layer.up.parts.front().gated()) {
@@ -322,11 +393,14 @@ void Model::step(const StepInput& input, float* logits) {
   slices_.clear();
   for (size_t s = 0; s < input.starts.size(); ++s) {
     const int32_t* pages = input.pages.data() + input.page_offsets[s];
-    for (int64_t j = 0; j < input.lengths[s]; ++j) rows_.push_back({input.starts[s] + j, pages});
-    slices_.push_back({pages, input.starts[s], input.lengths[s]});
+    const int64_t released = input.num_released[s];
+    for (int64_t j = 0; j < input.lengths[s]; ++j) {
+      rows_.push_back({input.starts[s] + j, pages, released});
+    }
+    slices_.push_back({pages, input.starts[s], input.lengths[s], released});
   }
   reserve(num_tokens_);
-  attention_.plan(slices_);
+  for (auto& [window, attention] : attentions_) attention.plan(slices_);
   embed_rows(input);
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) run_layer(layer);
   write_logits(input, logits);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,6 @@ struct ModelConfig {
   int64_t head_dim;
   int64_t intermediate_size;
   int64_t max_positions;
-  int64_t sliding_window;  // 0: none
   NormKind norm;
   float norm_eps;
   Activation activation;
@@ -33,6 +33,9 @@ struct ModelConfig {
   std::vector<KvFormat> kv;  // of each layer
   int64_t num_pages;
   std::vector<float> inverse_frequencies;  // empty: no rotary positions
+  std::vector<int64_t> windows;            // of each layer; 0: none
+  // Attention sinks (arXiv 2309.17453): first tokens that are seen beside the windows. 0: none.
+  int64_t num_sinks;
 };
 
 // Threads of a step. One of up to kMaxDecodeTokens tokens is decode, whatever they are: it is bound
@@ -86,6 +89,9 @@ struct StepInput {
   std::span<const int32_t> num_logits;    // [S]
   std::span<const int32_t> page_offsets;  // [S + 1] into pages
   std::span<const int32_t> pages;
+  // [S] pages between those of the sinks and the next ones of a slice that it has given up: no
+  // layer sees them any more.
+  std::span<const int32_t> num_released;
 };
 
 class Model {
@@ -135,6 +141,7 @@ class Model {
   struct Row {
     int64_t position;
     const int32_t* pages;
+    int64_t num_released;
   };
 
   void reserve(int64_t num_tokens);
@@ -143,6 +150,9 @@ class Model {
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
   void rotate_and_store(const Layer& layer, int64_t index);
+  // Writes the cosines and sines of row t.
+  void turn(int64_t t, int64_t position);
+  void check_released(const StepInput& input, size_t slice) const;
   void activate();
   void write_logits(const StepInput& input, float* logits);
   NormView norm_view(const Norm& norm) const;
@@ -161,7 +171,8 @@ class Model {
   ThreadPlan threads_;
   ThreadPool pool_;
   LinearRunner linears_;
-  AttentionRunner attention_;
+  std::map<int64_t, AttentionRunner> attentions_;  // by window
+  int64_t kept_window_ = 0;                        // the largest; 0: a layer has none
   Sampler sampler_;
   std::vector<Layer> layers_;
   Norm final_norm_;
@@ -191,6 +202,9 @@ class Model {
   AlignedBuffer activated_;  // [T][wide], intermediate used
   AlignedBuffer cos_;        // [T][head_dim / 2]
   AlignedBuffer sin_;
+  AlignedBuffer sink_queries_;  // [T][heads], with cosines and sines of their own
+  AlignedBuffer sink_cos_;
+  AlignedBuffer sink_sin_;
 };
 
 }  // namespace paredown

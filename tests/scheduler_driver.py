@@ -4,11 +4,13 @@ its sequence alone, and no page is written that somebody else holds."""
 import numpy as np
 
 from paredown.engine.executor import SequenceSlice
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig, Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.model import ModelSpec
 from toy_executor import ToyExecutor, reference_logits, toy_spec
 
 VOCAB_SIZE = 64
@@ -19,9 +21,14 @@ SPEC = toy_spec(vocab_size=VOCAB_SIZE, max_positions=MAX_POSITIONS)
 class SchedulerDriver:
     """The next token is the likeliest, shifted by the request's own number."""
 
-    def __init__(self, *, num_pages: int, config: ScheduleConfig) -> None:
-        self.executor = ToyExecutor(num_pages=num_pages, spec=SPEC)
-        self.scheduler = Scheduler(num_pages=num_pages, max_positions=MAX_POSITIONS, config=config)
+    def __init__(self, *, num_pages: int, config: ScheduleConfig, spec: ModelSpec = SPEC) -> None:
+        self.executor = ToyExecutor(num_pages=num_pages, spec=spec)
+        self.scheduler = Scheduler(
+            num_pages=num_pages,
+            max_positions=spec.max_request_tokens,
+            config=config,
+            kept=KeptPages.of(spec),
+        )
         self.alive: dict[int, Request] = {}
         self.num_made = 0
         self.now_s = 0.0
@@ -73,7 +80,11 @@ class SchedulerDriver:
             num_logits = 1 + len(one.draft_token_ids) if end == len(wanted) else 0
             slices.append(
                 SequenceSlice(
-                    token_ids=wanted[start:end], start=start, pages=one.pages, num_logits=num_logits
+                    token_ids=wanted[start:end],
+                    start=start,
+                    pages=one.pages,
+                    num_logits=num_logits,
+                    num_released_pages=one.num_released_pages,
                 )
             )
         logits = iter(self.executor.step(slices))
@@ -87,7 +98,7 @@ class SchedulerDriver:
         drafts = one.draft_token_ids
         self.scheduler.advance(one, num_tokens - len(drafts))
         for row in rows:
-            assert np.array_equal(row, reference_logits(one.token_ids, VOCAB_SIZE))
+            assert np.array_equal(row, self.expected(one.token_ids))
             token_id = int(np.argmax(row) + one.id) % VOCAB_SIZE
             one.token_ids.append(token_id)
             if len(one.token_ids) >= one.max_total_tokens:
@@ -99,8 +110,12 @@ class SchedulerDriver:
             self.scheduler.advance(one, 1)
         drafts.clear()
 
+    def expected(self, token_ids: list[int]) -> np.ndarray:
+        return reference_logits(token_ids, VOCAB_SIZE, self.executor.spec)
+
     def _check_pages_are_its_own(self, one: Request, start: int, end: int) -> None:
-        for page in one.pages[start // PAGE_SIZE : -(-end // PAGE_SIZE)]:
+        gone = one.num_released_pages
+        for page in one.pages[start // PAGE_SIZE - gone : -(-end // PAGE_SIZE) - gone]:
             assert not self.scheduler.pool.is_shared(page)
 
     def run_to_end(self, max_steps: int = 5000) -> None:

@@ -127,7 +127,14 @@ VARIANTS: dict[str, Writer] = {
     "qwen2-window": variant(
         "qwen2", use_sliding_window=True, sliding_window=5, max_window_layers=0
     ),
+    "qwen2-mixed": variant("qwen2", use_sliding_window=True, sliding_window=5, max_window_layers=1),
     "qwen3": variant("qwen3"),
+    "qwen3-mixed": variant(
+        "qwen3",
+        use_sliding_window=True,
+        sliding_window=5,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
     "qwen3-tied-biases": variant("qwen3", tie_word_embeddings=True, attention_bias=True),
     "gpt2": variant("gpt2"),
     "gpt2-untied": variant("gpt2", tie_word_embeddings=False, n_inner=96),

@@ -1,8 +1,9 @@
 """A deterministic toy model for tests of the engine and the server.
 
 A position's state is a hash of its token and of the state of the position before it, read back
-from the page storage; the logits follow from the state. A wrong page, a wrong order, a position
-computed twice or never: each changes every later token.
+from the page storage; the logits follow from the state, and with a window (of two tokens or more)
+from all that are seen. A wrong page, a wrong order, a position computed twice or never: each
+changes every later token.
 """
 
 import time
@@ -58,10 +59,22 @@ def logits_of(state: int, vocab_size: int) -> npt.NDArray[np.float32]:
     return row
 
 
-def reference_logits(token_ids: list[int], vocab_size: int) -> npt.NDArray[np.float32]:
-    state = 1
+def seen_positions(spec: ModelSpec, position: int) -> list[int]:
+    """What a token sees beside itself: the sinks and the window before it."""
+    first = max(spec.num_sink_tokens, position - (spec.kept_window or 1) + 1)
+    return [*range(min(spec.num_sink_tokens, position)), *range(first, position)]
+
+
+def reference_logits(
+    token_ids: list[int], vocab_size: int, spec: ModelSpec | None = None
+) -> npt.NDArray[np.float32]:
+    states, state = [], 1
     for token_id in token_ids:
         state = mix(state, token_id)
+        states.append(state)
+    if spec is not None and spec.kept_window is not None:
+        for position in seen_positions(spec, len(token_ids) - 1):
+            state = mix(state, states[position])
     return logits_of(state, vocab_size)
 
 
@@ -100,17 +113,27 @@ class ToyExecutor:
     def _run(self, one: SequenceSlice) -> list[npt.NDArray[np.float32]]:
         end = one.start + len(one.token_ids)
         assert one.token_ids
-        assert len(one.pages) * PAGE_SIZE >= end
+        assert (len(one.pages) + one.num_released_pages) * PAGE_SIZE >= end
         state, rows = self._read(one, one.start - 1) if one.start else 1, []
         for position, token_id in enumerate(one.token_ids, one.start):
             state = mix(state, token_id)
-            self._states[one.pages[position // PAGE_SIZE], position % PAGE_SIZE] = state
+            self._states[self._page(one, position), position % PAGE_SIZE] = state
             if position >= end - one.num_logits:
-                rows.append(logits_of(state, self.spec.vocab_size))
+                rows.append(logits_of(self._see(one, position, state), self.spec.vocab_size))
         return rows
 
+    def _see(self, one: SequenceSlice, position: int, state: int) -> int:
+        if self.spec.kept_window is not None:
+            for other in seen_positions(self.spec, position):
+                state = mix(state, self._read(one, other))
+        return state
+
     def _read(self, one: SequenceSlice, position: int) -> int:
-        return int(self._states[one.pages[position // PAGE_SIZE], position % PAGE_SIZE])
+        return int(self._states[self._page(one, position), position % PAGE_SIZE])
+
+    def _page(self, one: SequenceSlice, position: int) -> int:
+        is_sink = position < self.spec.num_sink_tokens
+        return one.pages[position // PAGE_SIZE - (0 if is_sink else one.num_released_pages)]
 
 
 class ToyTokenizer:

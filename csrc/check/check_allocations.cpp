@@ -38,7 +38,8 @@ int64_t allocations_of_second_step(Model& model) {
   const std::vector<int32_t> num_logits{1, 1};
   const std::vector<int32_t> page_offsets{0, 1, 2};
   const std::vector<int32_t> pages{3, 5};
-  const StepInput input{tokens, starts, lengths, num_logits, page_offsets, pages};
+  const std::vector<int32_t> num_released{0, 0};
+  const StepInput input{tokens, starts, lengths, num_logits, page_offsets, pages, num_released};
   std::vector<float> logits(2 * kVocab);
   model.step(input, logits.data());
   const int64_t before = num_allocations.load();

@@ -11,15 +11,19 @@
 namespace paredown {
 namespace {
 
+struct Seen {
+  int64_t window;
+  int64_t num_sinks;
+};
+
 // Attention alone over contexts of several chunks: a token has the same bits in a chunk of a
-// prompt, beside another sequence and on three threads that share its keys, as alone on one, with
-// NaN behind it.
-bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, int64_t window,
-                        Random& random) {
+// prompt, beside another sequence and on three threads that share its keys, as alone on one, there
+// without the pages that it does not see and with NaN behind it.
+bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, Seen seen, Random& random) {
   const KernelTable& kernels = kernel_table(isa);
   const int64_t num_tokens = 1100 + below(random, 60);
   const int64_t num_pages = (num_tokens + kPageSize - 1) / kPageSize;
-  const AttentionShape shape{3, 1, head_dim, window};
+  const AttentionShape shape{3, 1, head_dim, seen.window, seen.num_sinks};
   const int64_t q_size = 3 * head_dim;
   AlignedBuffer memory(num_pages * kv_head_bytes(format, head_dim));
   const float scales[2] = {0.01f, 0.003f};
@@ -35,12 +39,14 @@ bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, int64_t wind
   }
   const int64_t length = 1 + below(random, 40);
   const std::vector<float> queries = floats(random, (length + 1) * q_size, 0.0f, 1.0f);
+  const std::vector<float> sink_queries = floats(random, (length + 1) * q_size, 0.0f, 1.0f);
   auto attend = [&](int num_threads, std::vector<AttentionSlice> slices, int64_t first_row) {
     ThreadPool pool(num_threads);
     AttentionRunner runner(kernels, pool, shape);
     std::vector<float> outputs(queries.size());
     runner.plan(slices);
-    runner.run(kv, {queries.data() + first_row * q_size, q_size, outputs.data(), q_size, nullptr});
+    runner.run(kv, {queries.data() + first_row * q_size, q_size, outputs.data(), q_size, nullptr,
+                    sink_queries.data() + first_row * q_size, q_size});
     return outputs;
   };
   const int64_t last = num_tokens - 1;
@@ -51,7 +57,11 @@ bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, int64_t wind
     const std::vector<float> poison(static_cast<size_t>(head_dim), std::nanf(""));
     kernels.write_kv(kv, pages.back(), num_tokens % kPageSize, poison.data(), poison.data());
   }
-  const std::vector<float> alone = attend(1, {{pages.data(), last, 1}}, length);
+  const int64_t sink_pages = (seen.num_sinks + kPageSize - 1) / kPageSize;
+  const int64_t released = seen.window > 0 ? (last - seen.window + 1) / kPageSize - sink_pages : 0;
+  std::vector<int32_t> kept(pages);
+  kept.erase(kept.begin() + sink_pages, kept.begin() + sink_pages + released);
+  const std::vector<float> alone = attend(1, {{kept.data(), last, 1, released}}, length);
   const std::vector<float> shared = attend(3, {{pages.data(), last, 1}}, length);
   const size_t num_bytes = static_cast<size_t>(q_size) * sizeof(float);
   return std::memcmp(together.data() + length * q_size, alone.data(), num_bytes) == 0 &&
@@ -65,13 +75,13 @@ void check_attention(Outcome& outcome) {
   for (Isa isa : supported_isas()) {
     for (const auto& [name, format] : kKvFormats) {
       for (int64_t head_dim : {16, 48, 80, 256}) {
-        for (int64_t window : {0, 600}) {
-          const bool passed = check_long_context(isa, format, head_dim, window, random);
+        for (const Seen seen : {Seen{0, 0}, Seen{600, 0}, Seen{600, 20}}) {
+          const bool passed = check_long_context(isa, format, head_dim, seen, random);
           outcome.count(passed);
           if (!passed) {
-            std::printf("attention bits differ: %s, pages %s, head_dim %d, window %d\n",
+            std::printf("attention bits differ: %s, pages %s, head_dim %d, window %d, sinks %d\n",
                         isa_name(isa), name.c_str(), static_cast<int>(head_dim),
-                        static_cast<int>(window));
+                        static_cast<int>(seen.window), static_cast<int>(seen.num_sinks));
           }
         }
       }

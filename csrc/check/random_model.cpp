@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kHidden = 48;  // no multiple of 32: rows of integer weights are padded
 constexpr int64_t kContext = 96;
 constexpr int64_t kPages = 24;
+constexpr int64_t kWindow = 19;
 
 float uniform(Random& random) { return std::uniform_real_distribution<float>(-1.0f, 1.0f)(random); }
 
@@ -115,7 +116,10 @@ std::unique_ptr<Model> random_model(Random& random, const Case& test) {
   config.gated = !test.learned_positions;
   config.kv = {test.kv, test.last_kv};
   config.num_pages = kPages;
-  config.sliding_window = test.asymmetric ? 19 : 0;
+  // All layers slide, beside sinks where positions rotate; one of two does; none does.
+  config.windows = {test.asymmetric ? kWindow : 0,
+                    test.asymmetric || test.learned_positions ? kWindow : 0};
+  config.num_sinks = test.asymmetric && !test.learned_positions ? 3 : 0;
   if (!test.learned_positions) {
     for (int i = 0; i < 8; ++i) config.inverse_frequencies.push_back(1.0f / float(1 << i));
   }
@@ -141,9 +145,20 @@ std::vector<Sequence> random_sequences(Random& random) {
   return sequences;
 }
 
+namespace {
+
+// Pages between those of the sinks and the first one that the next token sees.
+int64_t num_released(const ModelConfig& config, int64_t start) {
+  if (std::find(config.windows.begin(), config.windows.end(), 0) != config.windows.end()) return 0;
+  const int64_t sink_pages = (config.num_sinks + kPageSize - 1) / kPageSize;
+  return std::max<int64_t>(0, (start - kWindow + 1) / kPageSize - sink_pages);
+}
+
+}  // namespace
+
 void run_sequences(Model& model, Random& random, std::vector<Sequence*> sequences, bool whole) {
   while (true) {
-    std::vector<int32_t> tokens, starts, lengths, offsets{0}, pages;
+    std::vector<int32_t> tokens, starts, lengths, offsets{0}, pages, released;
     std::vector<Sequence*> running;
     for (Sequence* sequence : sequences) {
       const int64_t left = static_cast<int64_t>(sequence->tokens.size()) - sequence->done;
@@ -153,14 +168,18 @@ void run_sequences(Model& model, Random& random, std::vector<Sequence*> sequence
       tokens.insert(tokens.end(), first, first + length);
       starts.push_back(static_cast<int32_t>(sequence->done));
       lengths.push_back(static_cast<int32_t>(length));
-      pages.insert(pages.end(), sequence->pages.begin(), sequence->pages.end());
+      const int64_t num_gone = num_released(model.config(), sequence->done);
+      const auto sinks_end = sequence->pages.begin() + (model.config().num_sinks > 0 ? 1 : 0);
+      pages.insert(pages.end(), sequence->pages.begin(), sinks_end);
+      pages.insert(pages.end(), sinks_end + num_gone, sequence->pages.end());
+      released.push_back(static_cast<int32_t>(num_gone));
       offsets.push_back(static_cast<int32_t>(pages.size()));
       running.push_back(sequence);
       sequence->done += length;
     }
     if (running.empty()) return;
     std::vector<float> logits(tokens.size() * kVocab);
-    const StepInput input{tokens, starts, lengths, lengths, offsets, pages};
+    const StepInput input{tokens, starts, lengths, lengths, offsets, pages, released};
     model.check(input);
     model.step(input, logits.data());
     auto row = logits.begin();

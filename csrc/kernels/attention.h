@@ -25,7 +25,18 @@ struct KeyRange {
 inline KeyRange keys_of_token(const AttentionTask& task, int64_t token) {
   const int64_t position = task.start + token;
   const int64_t first = task.window > 0 ? position - task.window + 1 : 0;
-  return {first > 0 ? first : 0, position + 1};
+  return {first > task.num_sinks ? first : task.num_sinks, position + 1};
+}
+
+// The sinks among the keys up to a token's own; nothing else is seen with the rows' second queries.
+inline KeyRange sinks_of_token(const AttentionTask& task, int64_t token) {
+  const int64_t end = task.start + token + 1;
+  return {0, end < task.num_sinks ? end : task.num_sinks};
+}
+
+inline bool meets_chunk(const KeyRange& keys, int64_t chunk) {
+  return keys.first < keys.end && keys.end > chunk * kChunkKeys &&
+         keys.first < (chunk + 1) * kChunkKeys;
 }
 
 inline float* output_of_row(const AttentionRows& rows, const AttentionTask& task, int64_t row,
@@ -84,32 +95,55 @@ class TaskAttention {
         products_(kv, scratch, num_rows_) {}
 
   void run() {
-    int64_t token = task_.row_begin / task_.heads_per_kv;
-    int64_t head = task_.row_begin % task_.heads_per_kv;
-    for (int64_t row = 0; row < num_rows_; ++row) {
-      const int64_t column = (task_.kv_head * task_.heads_per_kv + head) * kv_.head_dim;
-      const float* query = rows_.queries + (task_.token + token) * rows_.query_stride + column;
+    for_rows([this](int64_t row, int64_t token, int64_t column) {
       outputs_[row] = rows_.outputs + (task_.token + token) * rows_.output_stride + column;
-      products_.load_query(row, query);
-      keys_[row] = keys_of_token(task_, token);
       if (is_whole()) begin_total(total_of(row), kv_.head_dim);
-      if (++head < task_.heads_per_kv) continue;
-      head = 0;
-      ++token;
+    });
+    if (task_.has_sinks) run_sinks();
+    num_released_ = task_.num_released;
+    for_rows([this](int64_t row, int64_t token, int64_t column) {
+      products_.load_query(row,
+                           rows_.queries + (task_.token + token) * rows_.query_stride + column);
+      keys_[row] = keys_of_token(task_, token);
+    });
+    for (int64_t chunk = task_.chunk_begin; chunk < task_.chunk_end; ++chunk) {
+      run_chunk(chunk, chunk - task_.chunk_begin + task_.has_sinks);
     }
-    for (int64_t chunk = task_.chunk_begin; chunk < task_.chunk_end; ++chunk) run_chunk(chunk);
     if (!is_whole()) return;
     for (int64_t row = 0; row < num_rows_; ++row) end_total(total_of(row), kv_.head_dim);
   }
 
  private:
+  // Row, token and first column of its head, for every row.
+  template <class Body>
+  void for_rows(Body&& body) const {
+    int64_t token = task_.row_begin / task_.heads_per_kv;
+    int64_t head = task_.row_begin % task_.heads_per_kv;
+    for (int64_t row = 0; row < num_rows_; ++row) {
+      body(row, token, (task_.kv_head * task_.heads_per_kv + head) * kv_.head_dim);
+      if (++head < task_.heads_per_kv) continue;
+      head = 0;
+      ++token;
+    }
+  }
+
+  void run_sinks() {
+    for_rows([this](int64_t row, int64_t token, int64_t column) {
+      products_.load_query(
+          row, rows_.sink_queries + (task_.token + token) * rows_.sink_query_stride + column);
+      keys_[row] = sinks_of_token(task_, token);
+    });
+    run_chunk(0, 0);
+  }
+
   bool is_whole() const { return task_.partial < 0; }
 
   RowTotal total_of(int64_t row) const {
     return {scratch_.total_maxima + row, scratch_.total_sums + row, outputs_[row]};
   }
 
-  void run_chunk(int64_t chunk) {
+  // `slot`: its place among the partial results.
+  void run_chunk(int64_t chunk, int64_t slot) {
     for (int64_t row = 0; row < num_rows_; ++row) {
       scratch_.maxima[row] = kLowest;
       store_f(scratch_.sums + row * kLanes, zero_f());
@@ -123,19 +157,19 @@ class TaskAttention {
     const int64_t end = last_end < chunk_end ? last_end : chunk_end;
     if (begin < keys_[0].first) begin = keys_[0].first / kBlockKeys * kBlockKeys;
     for (; begin < end; begin += kBlockKeys) run_block(begin);
-    for (int64_t row = 0; row < num_rows_; ++row) end_chunk(chunk, row);
+    for (int64_t row = 0; row < num_rows_; ++row) {
+      if (meets_chunk(keys_[row], chunk)) end_chunk(slot, row);
+    }
   }
 
-  void end_chunk(int64_t chunk, int64_t row) {
-    const KeyRange keys = keys_[row];
-    if (keys.end <= chunk * kChunkKeys || keys.first >= (chunk + 1) * kChunkKeys) return;
+  void end_chunk(int64_t slot, int64_t row) {
     const float sum = sum_lanes(load_f(scratch_.sums + row * kLanes));
     const float* output = scratch_.outputs + row * kv_.head_dim;
     if (is_whole()) {
       return add_chunk(total_of(row), scratch_.maxima[row], sum, output, kv_.head_dim);
     }
-    float* partial = rows_.partials + task_.partial +
-                     ((chunk - task_.chunk_begin) * num_rows_ + row) * partial_floats(kv_.head_dim);
+    float* partial =
+        rows_.partials + task_.partial + (slot * num_rows_ + row) * partial_floats(kv_.head_dim);
     partial[0] = scratch_.maxima[row];
     partial[1] = sum;
     for (int64_t d = 0; d < kv_.head_dim; d += kLanes) {
@@ -167,11 +201,15 @@ class TaskAttention {
     next_end_ = next_page_ + kBlockPages < num_pages ? next_page_ + kBlockPages : num_pages;
     for (int page = first > first_key ? static_cast<int>((first - first_key) / kPageSize) : 0;
          page < page_end; ++page) {
-      load_page(page, page_head(kv_, task_.pages[first_page + page], task_.kv_head));
+      load_page(page, head_of_page(first_page + page));
       products_.keep_awake();
       if (Products::kCopies && page % 2 == 1) fetch_page();
     }
     if constexpr (Products::kDigital) begin_digits();
+  }
+
+  const uint8_t* head_of_page(int64_t number) const {
+    return page_head(kv_, task_.pages[number - num_released_], task_.kv_head);
   }
 
   void load_page(int page, const uint8_t* head) {
@@ -209,7 +247,7 @@ class TaskAttention {
   void fetch_page() {
     if (next_page_ >= next_end_) return;
     const int64_t bytes = kv_head_bytes(kv_);
-    const uint8_t* head = page_head(kv_, task_.pages[next_page_++], task_.kv_head);
+    const uint8_t* head = head_of_page(next_page_++);
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(head + i, 0, 2);
   }
 
@@ -363,7 +401,8 @@ class TaskAttention {
   KeyRange keys_[kTaskRows];
   float* outputs_[kTaskRows];
   DigitScale block_digits_{};
-  int64_t next_page_ = 0;  // of the pages still to be fetched for the next block
+  int64_t num_released_ = 0;  // before the keys that are seen now
+  int64_t next_page_ = 0;     // of the pages still to be fetched for the next block
   int64_t next_end_ = 0;
 };
 
@@ -421,12 +460,18 @@ void merge(const KvView& kv, const AttentionRows& rows, const AttentionTask& tas
     return RowTotal{maxima + row, sums + row,
                     output_of_row(rows, task, task.row_begin + row, kv.head_dim)};
   };
+  auto add = [&](int64_t row) {
+    add_chunk(total_of(row), partial[0], partial[1], partial + 16, kv.head_dim);
+  };
+  const int64_t size = partial_floats(kv.head_dim);
   for (int64_t row = 0; row < num_rows; ++row) begin_total(total_of(row), kv.head_dim);
+  if (task.has_sinks) {
+    for (int64_t row = 0; row < num_rows; ++row, partial += size) add(row);
+  }
   for (int64_t chunk = task.chunk_begin; chunk < task.chunk_end; ++chunk) {
-    for (int64_t row = 0; row < num_rows; ++row, partial += partial_floats(kv.head_dim)) {
-      const KeyRange keys = keys_of_token(task, (task.row_begin + row) / task.heads_per_kv);
-      if (keys.end <= chunk * kChunkKeys || keys.first >= (chunk + 1) * kChunkKeys) continue;
-      add_chunk(total_of(row), partial[0], partial[1], partial + 16, kv.head_dim);
+    for (int64_t row = 0; row < num_rows; ++row, partial += size) {
+      const int64_t token = (task.row_begin + row) / task.heads_per_kv;
+      if (meets_chunk(keys_of_token(task, token), chunk)) add(row);
     }
   }
   for (int64_t row = 0; row < num_rows; ++row) end_total(total_of(row), kv.head_dim);

@@ -10,6 +10,7 @@ import importlib
 
 _EXPORTS = {
     "AsyncLLM": ("paredown.engine.async_llm", "AsyncLLM"),
+    "AttentionSinks": ("paredown.spec.attention_sinks", "AttentionSinks"),
     "Checkpoint": ("paredown.models.checkpoint", "Checkpoint"),
     "Completion": ("paredown.engine.llm", "Completion"),
     "LLM": ("paredown.engine.llm", "LLM"),

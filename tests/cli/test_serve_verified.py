@@ -59,6 +59,15 @@ def test_what_was_verified_is_served(verified: Path) -> None:
     assert said == ["verified: the logits of verification.json, bit for bit"]
 
 
+def test_with_attention_sinks_the_same_is_verified_and_the_pages_are_told(verified: Path) -> None:
+    words = ("--attention-sinks", "4", "--attention-window", "60")
+    _, said = serve_until_ready(str(verified), *words)
+    assert said == [
+        "verified: the logits of verification.json, bit for bit",
+        "attention sinks: every token sees the first 4 and the last 60 tokens; texts have no end",
+    ]
+
+
 def test_without_a_verification_it_serves_and_says_so_in_one_line(copy: Path) -> None:
     (copy / "verification.json").unlink()
     _, said = serve_until_ready(str(copy))

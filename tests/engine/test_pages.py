@@ -14,7 +14,12 @@ OPERATIONS = st.lists(
 def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
     """Against a model: who holds what, which pages are kept, in which order they became idle."""
     evicted: list[int] = []
-    pool = PagePool(num_pages, on_evict=evicted.append)
+
+    def note(page: int) -> list[int]:
+        evicted.append(page)
+        return []
+
+    pool = PagePool(num_pages, on_evict=note)
     held: list[list[int]] = []
     kept: set[int] = set()
     idle: list[int] = []
@@ -52,6 +57,21 @@ def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
         assert list(pool._idle) == idle
         for page in set(owners):
             assert pool.is_shared(page) == (owners.count(page) > 1)
+
+
+def test_pages_that_are_worth_nothing_without_an_evicted_one_are_dropped_held_or_idle():
+    pool = PagePool(4, on_evict=lambda page: [1, 2] if page == 0 else [])
+    pages = pool.allocate(4)
+    for page in (0, 1, 2):
+        pool.keep(page)
+    pool.release([0, 1])
+    assert (pool.num_idle, pool.num_free) == (2, 2)
+    assert sorted(pool.allocate(1)) == [0] or pool.num_idle == 0
+    pool.check_integrity()
+    assert pool.num_free == 1
+    pool.release([2])
+    assert (pool.num_idle, pool.num_free) == (0, 2), "page 2 was held, and is not kept after it"
+    assert len(pages) == 4
 
 
 def test_freeing_twice_is_caught():

@@ -80,7 +80,21 @@ def test_key_value_heads_left_out_take_the_defaults_of_transformers(family: str)
         (
             "qwen2",
             {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 2},
-            {"sliding_window": None},
+            {"sliding_window": None, "full_layers": (), "kept_window": None},
+        ),
+        (
+            "qwen2",
+            {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
+            {"sliding_window": 8, "full_layers": (0,), "kept_window": None},
+        ),
+        (
+            "qwen2",
+            {
+                "use_sliding_window": True,
+                "sliding_window": 8,
+                "layer_types": ["sliding_attention", "full_attention"],
+            },
+            {"sliding_window": 8, "full_layers": (1,), "kept_window": None},
         ),
         (
             "qwen3",
@@ -89,7 +103,7 @@ def test_key_value_heads_left_out_take_the_defaults_of_transformers(family: str)
                 "sliding_window": 8,
                 "layer_types": ["sliding_attention", "sliding_attention"],
             },
-            {"sliding_window": 8},
+            {"sliding_window": 8, "full_layers": (), "kept_window": 8},
         ),
         ("qwen3", {}, {"qk_norm": True, "head_dim": 128}),
         ("qwen3", {"attention_bias": True}, {"qkv_bias": True, "attention_out_bias": True}),
@@ -159,8 +173,8 @@ def test_scaled_frequencies_equal_transformers(kind: str) -> None:
         ),
         (
             "qwen2",
-            {"use_sliding_window": True, "max_window_layers": 1},
-            ["sliding window", "1 of 2 layers"],
+            {"use_sliding_window": True, "layer_types": ["sliding_attention", "linear_attention"]},
+            ["linear_attention", "full_attention"],
         ),
         ("gpt2", {"scale_attn_weights": False}, ["scale_attn_weights"]),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, ["scale_attn_by_inverse_layer_idx"]),

@@ -24,6 +24,7 @@ from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, ConfigError
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, STATIC_KV_DTYPES, KVSpec
 from random_executor import TINY, WEIGHT_SPECS, random_executor
 from tiny_models import VARIANTS
@@ -256,3 +257,38 @@ def test_the_arithmetic_of_pages_is_shown():
         "KV pages: 100 of 16 tokens x 2 layers x 2 heads x (key + value) x 16 int8 and scales = "
         "100 x 2.30 kB = 230.40 kB: 1,600 tokens, 6.2 contexts of 256"
     )
+
+
+SINKING = replace(TINY, max_positions=4096).with_sinks(
+    AttentionSinks(num_sink_tokens=4, window=1020)
+)
+SLIDING = replace(TINY, max_positions=4096, sliding_window=500)
+
+
+def test_the_arithmetic_of_pages_tells_what_a_request_behind_its_window_holds():
+    line = page_arithmetic(SINKING, KVSpec(num_pages=196))
+    assert line.endswith(
+        "3,136 tokens, 2.0 of the longest requests: 4 sinks + a window of 1,020 + a step of 512 "
+        "tokens are 98 pages"
+    )
+    line = page_arithmetic(SLIDING, KVSpec(num_pages=130))
+    assert line.endswith(
+        "2.0 of the longest requests: a window of 500 + a step of 512 tokens are 65 pages"
+    )
+    short = replace(SLIDING, max_positions=600)
+    assert page_arithmetic(short, KVSpec(num_pages=75)).endswith("2.0 contexts of 600")
+    mixed = replace(SLIDING, full_layers=(0,))
+    assert page_arithmetic(mixed, KVSpec(num_pages=256)).endswith("1.0 contexts of 4,096")
+
+
+def test_default_pages_are_those_that_requests_hold():
+    assert default_num_pages(SLIDING, 10**12) == 16 * 65
+    assert default_num_pages(SINKING, 10**12) == 16 * 98
+    assert default_num_pages(SINKING, 0) == 98
+    assert default_num_pages(replace(SLIDING, full_layers=(0,)), 0) == 256
+
+
+def test_working_memory_does_not_grow_with_texts_without_end():
+    kv = KVSpec(num_pages=98)
+    endless = planned_step_bytes(SINKING, kv, 2, 512)
+    assert endless < 1.5 * planned_step_bytes(TINY, kv, 2, 512)

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 
+from paredown.cli.attention_sinks import add_attention_sinks_arguments, attention_sinks
 from paredown.cli.notes import tell_notes
 from paredown.cli.sampling import add_sampling_arguments, sampling_params
 from paredown.engine.llm import LLM
@@ -31,16 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print the whole conversation as JSON at its end"
     )
     add_sampling_arguments(parser, max_tokens=256)
+    add_attention_sinks_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
+    sinks = attention_sinks(args)
     llm = LLM(
         args.model,
         num_threads=args.threads,
         decode_threads=args.decode_threads,
         kv_dtype=args.kv_dtype,
+        sinks=sinks,
     )
+    if sinks is not None:
+        print(sinks.arithmetic(), file=sys.stderr)
     tell_notes(llm.notes)
     if not llm.tokenizer.has_chat_template:
         raise UnsupportedError(

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from paredown.cli.attention_sinks import add_attention_sinks_arguments, attention_sinks
 from paredown.cli.notes import tell_notes
 from paredown.cli.sampling import add_sampling_arguments, sampling_params
 from paredown.cli.speculation import (
@@ -23,6 +24,7 @@ EXAMPLES = """examples:
   echo "The old house" | paredown generate --echo
   paredown generate --prompts-file prompts.txt --seed 1 --json
   paredown generate "It was" --speculate draft
+  paredown generate "It was" --max-tokens 100000 --ignore-eos --attention-sinks 4
 """
 EXIT_FAILED = 1
 
@@ -45,18 +47,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_sampling_arguments(parser, max_tokens=128)
     add_speculation_arguments(parser)
+    add_attention_sinks_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
-    prompts = _read_prompts(args)
+    prompts, sinks = _read_prompts(args), attention_sinks(args)
     llm = LLM(
         args.model,
         num_threads=args.threads,
         decode_threads=args.decode_threads,
         kv_dtype=args.kv_dtype,
         speculation=speculation_config(args),
+        sinks=sinks,
     )
+    if sinks is not None:
+        _tell(sinks.arithmetic())
     tell_notes(llm.notes)
     start_s = time.monotonic()
     if args.json or args.prompts_file is not None:

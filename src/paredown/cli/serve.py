@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 
+from paredown.cli.attention_sinks import add_attention_sinks_arguments, attention_sinks
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.notes import tell_notes
@@ -34,6 +35,7 @@ EXAMPLES = """examples:
   paredown serve my-model --kv-dtype int4,first2=bf16,last2=bf16 --decode-threads 4
   paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
   paredown serve --speculate draft
+  paredown serve --attention-sinks 4 --attention-window 1020
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
@@ -66,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_threads_arguments(parser)
     add_kv_pages_arguments(parser)
     add_kv_dtype_argument(parser)
+    add_attention_sinks_arguments(parser)
     add_schedule_arguments(parser)
     add_speculation_arguments(parser)
     parser.add_argument(
@@ -81,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
     speculation = speculation_config(args)
     listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
     path = resolve_model(args.model)
-    checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
+    sinks = attention_sinks(args)
+    checkpoint, tokenizer = Checkpoint.open(path).with_sinks(sinks), Tokenizer.open(path)
     fingerprint = None if args.no_verify else read_fingerprint(path)
     tell_notes(checkpoint.notes)
     cache = CacheConfig.from_environment()
@@ -97,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
         )
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)
+        if sinks is not None:
+            print(sinks.arithmetic(), file=sys.stderr)
         print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
         print(f"threads: {executor.threads.explained()}", file=sys.stderr)
         speculator = None
@@ -107,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     worker = Worker(load)
     state = ServerState(
         model_name=args.name or path.resolve().name,
-        max_positions=checkpoint.spec.max_positions,
+        max_positions=checkpoint.spec.max_request_tokens,
         tokenizer=tokenizer,
         worker=worker,
     )

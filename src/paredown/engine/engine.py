@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from paredown.engine.detokenize import Detokenizer, StopMatcher, make_detokenizer
 from paredown.engine.executor import Executor, SequenceSlice
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.sampling.sampler import (
     FAILURES,
@@ -101,8 +102,9 @@ class Engine:
         self.speculator = speculator
         self.scheduler = Scheduler(
             num_pages=executor.num_pages,
-            max_positions=executor.spec.max_positions,
+            max_positions=executor.spec.max_request_tokens,
             config=ScheduleConfig() if config is None else config,
+            kept=KeptPages.of(executor.spec),
         )
         self._requests: dict[int, Request] = {}
         self._replies: dict[int, _Reply] = {}
@@ -245,7 +247,9 @@ class Engine:
         num_logits = 1 + len(drafts) if end == len(known) + len(drafts) else 0
         if request.params.prompt_logprobs is not None:
             num_logits = self._num_scored(request, start, end) or num_logits
-        return SequenceSlice(token_ids, start, request.pages, num_logits)
+        return SequenceSlice(
+            token_ids, start, request.pages, num_logits, request.num_released_pages
+        )
 
     def _num_scored(self, request: Request, start: int, end: int) -> int:
         """Of a prompt whose tokens are scored every row, from the first that is not scored yet; 0

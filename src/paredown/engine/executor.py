@@ -14,16 +14,18 @@ from paredown.spec.model import ModelSpec
 class SequenceSlice:
     """Consecutive tokens of one sequence that a step computes.
 
-    `token_ids[j]` stands at position `start + j`. `pages[p]` is the page that holds positions
-    [p * PAGE_SIZE, (p + 1) * PAGE_SIZE); it must cover `start + len(token_ids)` positions, and
-    every earlier position must have been computed into those pages before. `num_logits` asks for
-    the logits of the last `num_logits` tokens of the slice.
+    `token_ids[j]` stands at position `start + j`. `pages` are the pages of the sequence in order,
+    each of PAGE_SIZE positions, less the `num_released_pages` behind those with attention sinks
+    that no token sees any more. They must cover `start + len(token_ids)` positions, and every
+    earlier position must have been computed into them before. `num_logits` asks for the logits of
+    the last `num_logits` tokens of the slice.
     """
 
     token_ids: list[int]
     start: int
     pages: list[int]
     num_logits: int
+    num_released_pages: int = 0
 
 
 class Executor(Protocol):

@@ -31,6 +31,7 @@ from paredown.errors import ConfigError, RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
+from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv_choice import KVChoice
 
 Prompt = str | list[int]
@@ -78,10 +79,11 @@ class LLM:
     docs/kv_cache.md), `decode_threads` are those of steps of few tokens. `speculation` guesses
     tokens ahead, which changes no answer (docs/speculation.md). Keys and values get `num_pages`
     pages, or those that `kv_cache_bytes` hold; with neither a share of the free memory.
-    `page_arithmetic` says in a line how many that are, and what they hold.
+    `page_arithmetic` says in a line how many that are, and what they hold. `sinks` lets texts be of
+    any length (docs/streaming.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
-    ConfigError for a speculation that does not go with it, or pages given in both ways.
+    ConfigError for a speculation or sinks that do not go with it, or pages given in both ways.
     """
 
     def __init__(
@@ -95,9 +97,10 @@ class LLM:
         kv_dtype: KVChoice | None = None,
         config: ScheduleConfig | None = None,
         speculation: SpeculationConfig | None = None,
+        sinks: AttentionSinks | None = None,
     ) -> None:
         path = resolve_model(None if model is None else str(model))
-        checkpoint = Checkpoint.open(path)
+        checkpoint = Checkpoint.open(path).with_sinks(sinks)
         self.notes = checkpoint.notes
         if kv_cache_bytes is not None:
             if num_pages is not None:

@@ -38,9 +38,12 @@ class Request:
     # The policy's: smaller ones go first, equal ones by id.
     rank: float = 0.0
     num_computed_tokens: int = 0
+    # In order, less those behind the attention sinks' that no later token sees.
     pages: list[int] = field(default_factory=list)
-    # Leading pages that are full of computed tokens and known to the prefix cache.
+    num_released_pages: int = 0
+    # Leading pages that are full of computed tokens, and the prefix cache's node of the last one.
     num_sealed_pages: int = 0
+    sealed_node: int | None = None
     # Tokens that needed no computing when the request first started.
     num_cached_tokens: int = 0
     finish_reason: FinishReason | None = None
@@ -57,6 +60,11 @@ class Request:
     @property
     def num_wanted_tokens(self) -> int:
         return len(self.token_ids) + len(self.draft_token_ids)
+
+    @property
+    def num_covered_tokens(self) -> int:
+        """Tokens that have a place in a page, or had one."""
+        return (len(self.pages) + self.num_released_pages) * PAGE_SIZE
 
     @property
     def num_generated_tokens(self) -> int:

@@ -60,6 +60,7 @@ class Model:
         num_logits: list[int],
         page_offsets: list[int],
         pages: list[int],
+        num_released: list[int],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
 

@@ -1,7 +1,7 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -146,9 +146,11 @@ class NativeModel:
         ]
         return linears + self._blobs
 
-    def sharing(self, kv: KVSpec) -> "NativeModel":
-        """Another model on the same weights, with pages of its own."""
-        other = NativeModel(self.spec, kv, self._threads, self._kv_scales)
+    def sharing(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "NativeModel":
+        """Another model on the same weights, with pages of its own, and attention sinks where this
+        one has them and they are kept."""
+        spec = self.spec if keeps_sinks else replace(self.spec, sinks=None)
+        other = NativeModel(spec, kv, self._threads, self._kv_scales)
         other.borrow(self.packed())
         return other
 
@@ -192,13 +194,16 @@ class NativeModel:
         num_logits: list[int],
         page_offsets: list[int],
         pages: list[int],
+        num_released: list[int],
     ) -> npt.NDArray[np.float32]:
         """Runs one batched step; lists as StepInput in csrc/model.h.
 
         Returns logits [sum of num_logits, vocab_size].
         """
         logits = np.empty((sum(num_logits), self.spec.vocab_size), dtype=np.float32)
-        self._core.step(tokens, starts, lengths, num_logits, page_offsets, pages, logits)
+        self._core.step(
+            tokens, starts, lengths, num_logits, page_offsets, pages, num_released, logits
+        )
         return logits
 
 
@@ -234,8 +239,9 @@ def _core_config(spec: ModelSpec, kv: KVSpec) -> dict[str, object]:
         "num_kv_heads": spec.num_kv_heads,
         "head_dim": spec.head_dim,
         "intermediate_size": spec.intermediate_size,
-        "max_positions": spec.max_positions,
-        "sliding_window": spec.sliding_window or 0,
+        "max_positions": spec.max_request_tokens,
+        "windows": [spec.layer_window(layer) or 0 for layer in range(spec.num_layers)],
+        "num_sinks": spec.num_sink_tokens,
         "norm": spec.norm,
         "norm_eps": spec.norm_eps,
         "activation": spec.activation,

@@ -2,7 +2,7 @@
 by tensor."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,7 @@ from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
 from paredown.models.shards import FolderTensors, read_folder_tensors
+from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -107,6 +108,10 @@ class Checkpoint:
             blocks=model.blocks,
             notes=model.notes,
         )
+
+    def with_sinks(self, sinks: AttentionSinks | None) -> "Checkpoint":
+        """To be run with attention sinks. Raises what `ModelSpec.with_sinks` raises."""
+        return replace(self, spec=self.spec.with_sinks(sinks))
 
     @property
     def kv_dtype(self) -> KVDType:

@@ -20,6 +20,7 @@ from torch.nn import functional
 from paredown.formats.dequantize import dequantize
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import has_bias, layer_vectors, linear_roles, model_vectors
+from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
 
 # Called with a point's name and the values there; what it returns goes on in their place.
@@ -89,12 +90,15 @@ def activate(x: Tensor, spec: ModelSpec) -> Tensor:
     return functional.gelu(x, approximate="tanh" if spec.activation == "gelu_tanh" else "none")
 
 
-def rotation_table(rotary: Rotary, head_dim: int, num_tokens: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, [T, C]; both halves of a head turn by the same angles."""
+def rotation_table(
+    rotary: Rotary, head_dim: int, num_tokens: int, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines, [T, C]; both halves of a head turn by the same angles, which are found in
+    `dtype`: beyond the context of a model float32 is not enough."""
     frequencies = torch.tensor(rotary.inverse_frequencies(head_dim), dtype=torch.float32)
-    angles = torch.arange(num_tokens, dtype=torch.float32)[:, None] * frequencies
+    angles = torch.arange(num_tokens, dtype=dtype)[:, None] * frequencies
     angles_TC = torch.cat([angles, angles], dim=-1)
-    return angles_TC.cos(), angles_TC.sin()
+    return angles_TC.cos().float(), angles_TC.sin().float()
 
 
 def rotate(x_BHTC: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
@@ -104,20 +108,17 @@ def rotate(x_BHTC: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
     return x_BHTC * cos_TC + torch.cat([-second, first], dim=-1) * sin_TC
 
 
-def attention_mask(num_tokens: int, sliding_window: int | None) -> Tensor:
-    """[T, T], true where a query (row) sees a key (column): itself, and the window before it."""
-    distance = torch.arange(num_tokens)[:, None] - torch.arange(num_tokens)[None, :]
-    visible = distance >= 0
-    return visible if sliding_window is None else visible & (distance < sliding_window)
-
-
 class Layer(nn.Module):
-    """One transformer layer. Its modules carry the names of their roles. With `is_fused` attention
-    is one call, several times faster, and its scores and probabilities pass no tap."""
+    """Transformer layer number `index`. Its modules carry the names of their roles. With `is_fused`
+    attention is one call, several times faster, and its scores and probabilities pass no tap.
 
-    def __init__(self, spec: ModelSpec) -> None:
+    `mask_TT` is true where a query (row) may see a key (column); the layer's window narrows it.
+    """
+
+    def __init__(self, spec: ModelSpec, index: int) -> None:
         super().__init__()
         self.spec = spec
+        self.window = spec.layer_window(index)
         self.tap: Tap = untouched
         self.is_fused = False
         self.attention_norm = make_norm(spec, spec.hidden_size)
@@ -147,18 +148,35 @@ class Layer(nn.Module):
         v_BKTC = self.heads("v", x_BTD)
         if spec.qk_norm:
             q_BHTC, k_BKTC = self.q_norm(q_BHTC), self.k_norm(k_BKTC)
+        unturned_BHTC = q_BHTC
         if table is not None:
             q_BHTC, k_BKTC = rotate(q_BHTC, table), rotate(k_BKTC, table)
         q_BHTC, k_BKTC, v_BKTC = tap("q", q_BHTC), tap("k", k_BKTC), tap("v", v_BKTC)
         k_BHTC = k_BKTC.repeat_interleave(num_groups, dim=1)
         v_BHTC = v_BKTC.repeat_interleave(num_groups, dim=1)
+        mask_TT = self.visible(mask_TT)
         if self.is_fused:
+            assert spec.sinks is None
             mixed_BHTC = functional.scaled_dot_product_attention(q_BHTC, k_BHTC, v_BHTC, mask_TT)
         else:
-            scores_BHTT = tap("scores", q_BHTC @ k_BHTC.transpose(-1, -2) * spec.head_dim**-0.5)
+            scores_BHTT = q_BHTC @ k_BHTC.transpose(-1, -2) * spec.head_dim**-0.5
+            if spec.sinks is not None and table is not None:
+                q_BHTC = rotate(unturned_BHTC, table_in_cache(table, spec.sinks))
+                sinks_BHSC = k_BHTC[:, :, : spec.sinks.num_sink_tokens]
+                scores_BHTS = q_BHTC @ sinks_BHSC.transpose(-1, -2) * spec.head_dim**-0.5
+                scores_BHTT[..., : spec.sinks.num_sink_tokens] = scores_BHTS
+            scores_BHTT = tap("scores", scores_BHTT)
             weights_BHTT = scores_BHTT.masked_fill(~mask_TT, -torch.inf).softmax(dim=-1)
             mixed_BHTC = tap("probabilities", weights_BHTT) @ v_BHTC
         return self.apply_linear("o", tap("o_input", mixed_BHTC.transpose(1, 2).flatten(2)))
+
+    def visible(self, mask_TT: Tensor) -> Tensor:
+        """The mask less what lies before the window and is no sink."""
+        if self.window is None:
+            return mask_TT
+        far_TT = torch.ones_like(mask_TT).tril(-self.window)
+        far_TT[:, : self.spec.num_sink_tokens] = False
+        return mask_TT & ~far_TT
 
     def heads(self, role: str, x_BTD: Tensor) -> Tensor:
         """A projection split into heads: [B, heads, T, C]."""
@@ -190,7 +208,7 @@ class Decoder(nn.Module):
         if isinstance(spec.positions, LearnedPositions):
             num_rows = spec.max_positions + spec.positions.offset
             self.position_embedding = nn.Embedding(num_rows, spec.hidden_size)
-        self.layers = nn.ModuleList(Layer(spec) for _ in range(spec.num_layers))
+        self.layers = nn.ModuleList(Layer(spec, i) for i in range(spec.num_layers))
         self.final_norm = make_norm(spec, spec.hidden_size)
         if not spec.tied_embeddings:
             self.output = nn.Linear(spec.hidden_size, spec.vocab_size, bias=False)
@@ -232,11 +250,20 @@ class Decoder(nn.Module):
 def position_inputs(
     spec: ModelSpec, num_tokens: int
 ) -> tuple[tuple[Tensor, Tensor] | None, Tensor]:
-    """What every layer is told of positions: the rotation table where there is one, the mask."""
+    """What every layer is told of positions: the rotation table where there is one, and the mask,
+    which lets a token see itself and all before it."""
     table = None
     if not isinstance(spec.positions, LearnedPositions):
-        table = rotation_table(spec.positions, spec.head_dim, num_tokens)
-    return table, attention_mask(num_tokens, spec.sliding_window)
+        dtype = torch.float32 if spec.sinks is None else torch.float64
+        table = rotation_table(spec.positions, spec.head_dim, num_tokens, dtype)
+    return table, torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril()
+
+
+def table_in_cache(table: tuple[Tensor, Tensor], sinks: AttentionSinks) -> tuple[Tensor, Tensor]:
+    """Of the queries that meet the sinks: they are turned as at their place in the cache, which no
+    token passes."""
+    places_T = torch.arange(len(table[0])).clamp(max=sinks.num_kept_tokens - 1)
+    return table[0][places_T], table[1][places_T]
 
 
 def read_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -275,7 +302,7 @@ def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
 def load_layer(checkpoint: Checkpoint, index: int) -> Layer:
     """One transformer layer in float32; nothing else of the model is read."""
     with torch.device("meta"):
-        layer = Layer(checkpoint.spec)
+        layer = Layer(checkpoint.spec, index)
     layer.load_state_dict(read_layer(checkpoint, index), assign=True)
     return layer.requires_grad_(False).eval()
 

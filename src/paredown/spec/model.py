@@ -4,8 +4,11 @@ Both executors are driven by it; a new family is a new way to fill it, not new c
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from paredown.errors import ConfigError, UnsupportedError
+from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
 
 NormKind = Literal["rms", "layer"]
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
@@ -54,7 +57,12 @@ class LearnedPositions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A pre-norm decoder: embedding, `num_layers` of (attention, mlp), final norm, output layer."""
+    """A pre-norm decoder: embedding, `num_layers` of (attention, mlp), final norm, output layer.
+
+    `sliding_window`  a token sees so many tokens, itself among them, in all layers
+    `full_layers`     but those of these numbers, where it sees all before it
+    `sinks`           how the model is run on texts of any length; no property of a checkpoint
+    """
 
     family: str
     vocab_size: int
@@ -76,6 +84,50 @@ class ModelSpec:
     qk_norm: bool = False
     tied_embeddings: bool = False
     sliding_window: int | None = None
+    full_layers: tuple[int, ...] = ()
+    sinks: AttentionSinks | None = None
+
+    def layer_window(self, layer: int) -> int | None:
+        """How many tokens one sees in a layer, sinks apart; None: all before it."""
+        if self.sinks is not None:
+            return self.sinks.window
+        return None if layer in self.full_layers else self.sliding_window
+
+    @property
+    def kept_window(self) -> int | None:
+        """Tokens whose keys and values some layer still sees, sinks apart; None: all."""
+        windows = [self.layer_window(layer) for layer in range(self.num_layers)]
+        sizes = [window for window in windows if window is not None]
+        return max(sizes) if len(sizes) == len(windows) else None
+
+    @property
+    def num_sink_tokens(self) -> int:
+        return 0 if self.sinks is None else self.sinks.num_sink_tokens
+
+    @property
+    def max_request_tokens(self) -> int:
+        """What the model takes as one text."""
+        return self.max_positions if self.sinks is None else MAX_STREAMED_TOKENS
+
+    def with_sinks(self, sinks: AttentionSinks | None) -> "ModelSpec":
+        """To be run with attention sinks. Raises UnsupportedError for learned positions, which
+        cannot be turned, and ConfigError where sinks and window are more than the model knows."""
+        if sinks is None:
+            return self
+        if not isinstance(self.positions, Rotary):
+            raise UnsupportedError(
+                "attention sinks need rotary positions",
+                seen=f"{self.family}, whose positions are learned",
+                remedy="Run this model without --attention-sinks.",
+            )
+        limit = min(self.max_positions, self.sliding_window or self.max_positions)
+        if sinks.num_kept_tokens > limit:
+            raise ConfigError(
+                "attention sinks and their window are longer than what the model was trained on",
+                seen=f"{sinks.num_sink_tokens} + {sinks.window} tokens, {limit} positions",
+                remedy=f"Use a window of at most {limit - sinks.num_sink_tokens} tokens.",
+            )
+        return replace(self, sinks=sinks)
 
     def linear_shapes(self) -> dict[str, tuple[int, int]]:
         """(out, in) of each linear layer of one transformer layer, by role."""

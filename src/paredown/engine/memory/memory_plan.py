@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.native.native_form import native_bits_per_weight
 from paredown.errors import CapacityError
 from paredown.kernels.native_model import planned_step_bytes
@@ -81,8 +82,8 @@ def plan_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryP
 
 def default_num_pages(spec: ModelSpec, available_bytes: int, kv_dtype: KVDTypes = "bf16") -> int:
     """Pages for 16 full contexts, or what a quarter of the free memory holds, at least one
-    context."""
-    pages_per_context = -(-spec.max_positions // PAGE_SIZE)
+    context: what a request of that length holds."""
+    pages_per_context = _request_pages(spec)
     page_bytes = _page_bytes(spec, KVSpec(num_pages=1, dtype=kv_dtype))
     affordable = int(available_bytes * _DEFAULT_MEMORY_SHARE) // page_bytes
     return max(pages_per_context, min(_DEFAULT_CONTEXTS * pages_per_context, affordable))
@@ -107,8 +108,24 @@ def page_arithmetic(spec: ModelSpec, kv: KVSpec) -> str:
         f"KV pages: {kv.num_pages} of {PAGE_SIZE} tokens x {spec.num_layers} layers x "
         f"{spec.num_kv_heads} heads x (key + value) x {spec.head_dim} {kv.name(spec.num_layers)} = "
         f"{kv.num_pages} x {format_bytes(page_bytes)} = {format_bytes(kv.num_pages * page_bytes)}: "
-        f"{kv.num_tokens:,} tokens, {kv.num_tokens / spec.max_positions:.1f} contexts of "
-        f"{spec.max_positions:,}"
+        f"{kv.num_tokens:,} tokens, {_contexts(spec, kv)}"
+    )
+
+
+def _request_pages(spec: ModelSpec) -> int:
+    """Of the longest request, in steps as large as working memory is planned for."""
+    return KeptPages.of(spec).pages_of(spec.max_request_tokens, PLANNED_STEP_TOKENS)
+
+
+def _contexts(spec: ModelSpec, kv: KVSpec) -> str:
+    """How many of the longest requests the pages hold."""
+    num_pages = _request_pages(spec)
+    if num_pages * PAGE_SIZE >= spec.max_positions and spec.sinks is None:
+        return f"{kv.num_tokens / spec.max_positions:.1f} contexts of {spec.max_positions:,}"
+    sinks = f"{spec.num_sink_tokens} sinks + " if spec.sinks is not None else ""
+    return (
+        f"{kv.num_pages / num_pages:.1f} of the longest requests: {sinks}a window of "
+        f"{spec.kept_window:,} + a step of {PLANNED_STEP_TOKENS} tokens are {num_pages} pages"
     )
 
 

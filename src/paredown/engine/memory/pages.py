@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable
 class PagePool:
     """`num_pages` pages, numbered from 0. Everything is O(1) per page that is asked for.
 
-    `on_evict` is told of each idle page whose content is lost.
+    `on_evict` is told of each idle page whose content is lost, and says of which others, held or
+    idle, the content is worth nothing without it.
     """
 
     __slots__ = ("_counts", "_empty", "_idle", "_is_kept", "_on_evict", "num_pages")
 
-    def __init__(self, num_pages: int, on_evict: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, num_pages: int, on_evict: Callable[[int], Iterable[int]] | None = None
+    ) -> None:
         assert num_pages >= 1
         self.num_pages = num_pages
         self._on_evict = on_evict
@@ -49,7 +52,7 @@ class PagePool:
         if num_pages > len(empty):
             if num_pages > self.num_free:
                 return None
-            self._evict(num_pages - len(empty))
+            self._evict(num_pages)
         pages = [empty.pop() for _ in range(num_pages)]
         for page in pages:
             self._counts[page] = 1
@@ -98,10 +101,18 @@ class PagePool:
                     counts[page] += 1
             assert counts == self._counts
 
-    def _evict(self, num_pages: int) -> None:
-        for _ in range(num_pages):
+    def _evict(self, num_empty: int) -> None:
+        while len(self._empty) < num_empty:
             page, _ = self._idle.popitem(last=False)
             self._is_kept[page] = 0
             self._empty.append(page)
             if self._on_evict is not None:
-                self._on_evict(page)
+                for other in self._on_evict(page):
+                    self._drop(other)
+
+    def _drop(self, page: int) -> None:
+        """The content of this page is not to be kept any more."""
+        self._is_kept[page] = 0
+        if self._counts[page] == 0:
+            del self._idle[page]
+            self._empty.append(page)

@@ -6,7 +6,8 @@ the whole sequence from its start. It is the keys that are compared on a hit, no
 sequences whose hashes collide are told apart. (vLLM's automatic prefix caching, but exact.)
 
 Whoever holds a page of a chain holds those before it, and gives them back last to first. So the
-pool always evicts the end of a chain, and every node that is left can be reached.
+pool evicts the end of a chain, and every node that is left can be reached. Where requests give up
+pages behind their window it may evict one in the middle: what follows it is forgotten, too.
 """
 
 from collections.abc import Callable, Hashable
@@ -35,13 +36,15 @@ class PrefixCacheStats:
 class PrefixCache:
     """An index over the pages of a PagePool, whose `on_evict` must be `forget`."""
 
-    __slots__ = ("_keys", "_nodes", "_numbers", "_pages", "stats")
+    __slots__ = ("_children", "_keys", "_nodes", "_numbers", "_pages", "stats")
 
     def __init__(self, num_pages: int) -> None:
         self._pages: dict[tuple[Hashable, Hashable], int] = {}
         # By page; None where a page is not in the cache.
         self._keys: list[tuple[Hashable, Hashable] | None] = [None] * num_pages
         self._nodes: list[int | None] = [None] * num_pages
+        # The pages whose keys begin with a node; every node has an entry.
+        self._children: dict[int, list[int]] = {}
         self._numbers = count()
         self.stats = PrefixCacheStats()
 
@@ -52,6 +55,10 @@ class PrefixCache:
     def node(self, page: int) -> int | None:
         """What the key of the page after this one begins with."""
         return self._nodes[page]
+
+    def has(self, node: int | None) -> bool:
+        """Whether a node's page is still in the cache, and so all before it."""
+        return node in self._children
 
     def child(self, parent: Hashable, content: Hashable) -> int | None:
         """The page with this content after `parent`, a node or a salt."""
@@ -78,16 +85,32 @@ class PrefixCache:
         if known == page:
             assert self._keys[page] is None, f"page {page} holds something else"
             self._keys[page] = key
-            self._nodes[page] = next(self._numbers)
+            node = self._nodes[page] = next(self._numbers)
+            self._children[node] = []
+            if isinstance(parent, int):
+                self._children[parent].append(page)
         return known
 
-    def forget(self, page: int) -> None:
-        """The page's content is lost."""
+    def forget(self, page: int) -> list[int]:
+        """The page's content is lost. Returns the pages after it, which cannot be found any more
+        and are forgotten with it."""
         key = self._keys[page]
         assert key is not None
+        if isinstance(key[0], int):
+            self._children[key[0]].remove(page)
+        lost = self._take_out(page)
+        for child in lost:
+            lost += self._take_out(child)
+        self.stats.num_evictions += 1 + len(lost)
+        return lost
+
+    def _take_out(self, page: int) -> list[int]:
+        key, node = self._keys[page], self._nodes[page]
+        assert key is not None
+        assert node is not None
         del self._pages[key]
         self._keys[page] = self._nodes[page] = None
-        self.stats.num_evictions += 1
+        return self._children.pop(node)
 
     def check_integrity(self) -> None:
         """Asserts that both directions agree and that every page can be reached from a salt."""
@@ -97,3 +120,5 @@ class PrefixCache:
         for key, page in self._pages.items():
             assert self._keys[page] == key
             assert isinstance(key[0], str) or key[0] in alive
+            assert isinstance(key[0], str) or page in self._children[key[0]]
+        assert self._children.keys() == alive

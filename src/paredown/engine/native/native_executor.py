@@ -48,9 +48,11 @@ class NativeExecutor:
         """The digest of the checkpoint's files (models/content.py) where loading had to know it."""
         return None if self._cache is None else self._cache.content
 
-    def sharing_weights(self, kv: KVSpec) -> "NativeExecutor":
-        """Another executor on the same packed weights, with pages of its own."""
-        return NativeExecutor(self._model.sharing(kv), kv, weights_from=self.weights_from)
+    def sharing_weights(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "NativeExecutor":
+        """Another executor on the same packed weights, with pages of its own, and attention sinks
+        where this one has them and they are kept."""
+        model = self._model.sharing(kv, keeps_sinks=keeps_sinks)
+        return NativeExecutor(model, kv, weights_from=self.weights_from)
 
     def wait_for_cache(self) -> None:
         """Until the packed weights are on disk, or it is clear that they cannot be."""
@@ -124,7 +126,8 @@ class NativeExecutor:
             page_offsets.append(len(pages))
         starts = [part.start for part in slices]
         num_logits = [part.num_logits for part in slices]
-        return self._model.step(tokens, starts, lengths, num_logits, page_offsets, pages)
+        released = [part.num_released_pages for part in slices]
+        return self._model.step(tokens, starts, lengths, num_logits, page_offsets, pages, released)
 
 
 def load_executor(

@@ -6,10 +6,12 @@ from it as many of their uncomputed tokens as are left. A long prompt is thereby
 and a decode is a chunk of one.
 
 A request that starts finds what it can of its tokens in the prefix cache and takes pages for all
-the others, one more whenever it grows into a new page. When none is free the running request of
-the worst rank is preempted: it gives up its pages, goes back to the queue with its generated tokens
-and is computed again later, as far as its pages are not in the cache any more. Ranks never change,
-so the running request of the best rank can always have every page, and each step moves it on.
+the others, one more whenever it grows into a new page. Where every layer has a window it gives the
+pages behind it back as it goes on, and holds no more than window and step ask for. When no page is
+free the running request of the worst rank is preempted: it gives up its pages, goes back to the
+queue with its generated tokens and is computed again later, as far as its pages are not in the
+cache any more. Ranks never change, so the running request of the best rank can always have every
+page, and each step moves it on.
 
 A request whose next page a running one is about to fill waits for that page.
 """
@@ -17,6 +19,7 @@ A request whose next page a running one is about to fill waits for that page.
 from dataclasses import dataclass, field
 from typing import get_args
 
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.schedule.policies.fair_shares import FairShares
@@ -82,11 +85,25 @@ class StepPlan:
 class Scheduler:
     """Owns the queue, the running list and the pages. Every live request is in exactly one."""
 
-    def __init__(self, *, num_pages: int, max_positions: int, config: ScheduleConfig) -> None:
+    def __init__(
+        self,
+        *,
+        num_pages: int,
+        max_positions: int,
+        config: ScheduleConfig,
+        kept: KeptPages | None = None,
+    ) -> None:
         self.config = config
-        self._pages = pages = RequestPages(num_pages, prefix_cache=config.prefix_cache)
+        kept = KeptPages() if kept is None else kept
+        self._pages = pages = RequestPages(
+            num_pages,
+            prefix_cache=config.prefix_cache,
+            kept=kept,
+            max_step_tokens=config.max_step_tokens,
+        )
         self.pool, self.cache = pages.pool, pages.cache
         self.max_positions = max_positions
+        self._kept = kept
         self._policy = policy = POLICIES[config.policy]
         self.waiting: WaitingQueue = policy.make_queue(self.cache)
         self._shares: FairShares | None = None
@@ -103,10 +120,14 @@ class Scheduler:
 
     @property
     def max_tokens_per_request(self) -> int:
-        """Prompt and answer together: the context, or all the pages when these are fewer.
+        """Prompt and answer together: the context, or all the pages when these are fewer and a
+        request keeps its pages, or its window alone has no room in them.
 
         The last token of a request is never computed and would need no page; it is not counted on.
         """
+        fewest = self._kept.most_pages(1)
+        if fewest is not None and fewest <= self.pool.num_pages:
+            return self.max_positions
         return min(self.max_positions, self.pool.num_pages * PAGE_SIZE)
 
     def check_prompt(self, num_prompt_tokens: int) -> None:
@@ -176,7 +197,7 @@ class Scheduler:
                 continue
             if self.num_preemptions != num_preemptions:
                 budget = self.config.max_step_tokens - plan.num_tokens
-            num_tokens = min(len(request.token_ids) - request.num_computed_tokens, budget)
+            num_tokens = min(_num_ready_tokens(request), budget)
             if request.draft_token_ids:
                 # Each request behind this one gets a token before this one gets a draft.
                 num_tokens += self._fit_drafts(request, budget - num_tokens - num_behind, plan)
@@ -196,6 +217,7 @@ class Scheduler:
             self._shares.charge(request, num_tokens)
         if request.num_computed_tokens // PAGE_SIZE > request.num_sealed_pages:
             self._pages.seal(request)
+        self._pages.drop_unseen(request)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """Takes a live request out and frees its pages."""
@@ -217,6 +239,7 @@ class Scheduler:
         assert len(self.running) <= self.config.max_running
         for request in self.waiting:
             assert not request.pages
+            assert not request.num_released_pages
             assert request.num_computed_tokens == request.num_sealed_pages == 0
         for request in alive:
             assert request.finish_reason is None
@@ -238,7 +261,7 @@ class Scheduler:
             if has_place and self._pages.start(request):
                 self.waiting.remove(request)
                 self.running.append(request)
-                num_tokens = min(request.num_tokens - request.num_computed_tokens, budget)
+                num_tokens = min(_num_ready_tokens(request), budget)
                 plan.chunks.append(Chunk(request, num_tokens))
                 budget -= num_tokens
             elif self._preempt_for(request, plan, has_place=has_place):
@@ -262,8 +285,8 @@ class Scheduler:
         how many are left. They take no page from anyone."""
         drafts, num_certain = request.draft_token_ids, request.num_tokens
         del drafts[max(room, 0) :]
-        if not self._pages.grow(request, num_certain + len(drafts), plan.page_copies):
-            del drafts[max(len(request.pages) * PAGE_SIZE - num_certain, 0) :]
+        self._pages.grow(request, num_certain + len(drafts), plan.page_copies)
+        del drafts[max(request.num_covered_tokens - num_certain, 0) :]
         return len(drafts)
 
     def _preempt_for(self, request: Request, plan: StepPlan, *, has_place: bool) -> bool:
@@ -273,7 +296,7 @@ class Scheduler:
             return False
         worse = [one for one in self.running if _rank(one) > _rank(request)]
         num_pages = self.pool.num_free + sum(len(one.pages) for one in worse)
-        if not worse or (has_place and num_pages * PAGE_SIZE < request.num_tokens):
+        if not worse or (has_place and num_pages < self._pages.num_wanted_pages(request)):
             return False
         self._preempt(max(worse, key=_rank), plan)
         return True
@@ -288,6 +311,11 @@ class Scheduler:
         request.num_preemptions += 1
         self.num_preemptions += 1
         self._push(request)
+
+
+def _num_ready_tokens(request: Request) -> int:
+    """Uncomputed certain tokens that have a place."""
+    return min(request.num_tokens, request.num_covered_tokens) - request.num_computed_tokens
 
 
 def _rank(request: Request) -> tuple[float, int]:

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paredown.errors import UnsupportedError
+from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.family import LinearSource
 from paredown.models.families.fields import Fields, even_heads
 from paredown.models.families.rotary import read_rotary
 from paredown.spec.model import ModelSpec
 
 PREFIXES = ("model.", "")
+# What `layer_types` calls the attention of a layer.
+SLIDING, FULL = "sliding_attention", "full_attention"
 EMBEDDING = "embed_tokens"
 LINEARS: Mapping[str, LinearSource] = {
     "q": LinearSource(module="layers.{layer}.self_attn.q_proj"),
@@ -41,6 +43,7 @@ class Variant:
     default_num_kv_heads: int | None = None
     default_head_dim: int | None = None
     sliding_window: int | None = None
+    full_layers: tuple[int, ...] = ()
 
 
 def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
@@ -69,29 +72,40 @@ def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
         qk_norm=variant.qk_norm,
         tied_embeddings=fields.flag("tie_word_embeddings", False),
         sliding_window=variant.sliding_window,
+        full_layers=variant.full_layers,
     )
 
 
-def read_layered_window(fields: Fields) -> int | None:
-    """The sliding window of qwen2 and qwen3: `layer_types` says which layers have it, else those
-    from `max_window_layers` on. All or none; a mixture cannot be expressed by the spec."""
+def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
+    """The sliding window of qwen2 and qwen3, and the layers without it: `layer_types` names them,
+    else they are those before `max_window_layers`."""
     if not fields.flag("use_sliding_window", False):
-        return None
+        return None, ()
     window = fields.optional_integer("sliding_window", 4096)
     num_layers = fields.integer("num_hidden_layers")
     types = fields.config.get("layer_types")
     if isinstance(types, list):
-        sliding = sum(kind == "sliding_attention" for kind in types)
-        total = len(types)
+        full = _full_layers(fields, types, num_layers)
     else:
-        total = num_layers
-        sliding = max(0, num_layers - fields.integer("max_window_layers", 28, minimum=0))
-    if window is None or sliding == 0:
-        return None
-    if sliding < total:
-        raise UnsupportedError(
-            "config.json mixes layers with and without a sliding window",
-            seen=f"{sliding} of {total} layers slide",
-            remedy="Only checkpoints where all layers slide, or none, can be run.",
+        num_full = fields.integer("max_window_layers", 28, minimum=0)
+        full = list(range(min(num_layers, num_full)))
+    if window is None or len(full) == num_layers:
+        return None, ()
+    return window, tuple(full)
+
+
+def _full_layers(fields: Fields, types: list[object], num_layers: int) -> list[int]:
+    if len(types) != num_layers:
+        raise CheckpointError(
+            f"{fields.where}: layer_types must name each layer",
+            seen=f"{len(types)} for {num_layers} layers",
+            remedy="Correct the field, or download the checkpoint again.",
         )
-    return window
+    unknown = [kind for kind in types if kind not in (SLIDING, FULL)]
+    if unknown:
+        raise UnsupportedError(
+            f"{fields.where} names an unknown kind of layer",
+            seen=unknown[0],
+            remedy=f"Known kinds: {FULL}, {SLIDING}.",
+        )
+    return [layer for layer, kind in enumerate(types) if kind == FULL]

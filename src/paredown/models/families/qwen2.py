@@ -8,11 +8,13 @@ from paredown.spec.model import ModelSpec
 
 
 def read_spec(fields: Fields) -> ModelSpec:
+    window, full_layers = read_layered_window(fields)
     variant = Variant(
         family="qwen2",
         qkv_bias=True,
         default_num_kv_heads=32,
-        sliding_window=read_layered_window(fields),
+        sliding_window=window,
+        full_layers=full_layers,
     )
     return read_gated_rotary(fields, variant)
 

@@ -9,6 +9,7 @@ from paredown.spec.model import ModelSpec
 
 def read_spec(fields: Fields) -> ModelSpec:
     attention_bias = fields.flag("attention_bias", False)
+    window, full_layers = read_layered_window(fields)
     variant = Variant(
         family="qwen3",
         qkv_bias=attention_bias,
@@ -16,7 +17,8 @@ def read_spec(fields: Fields) -> ModelSpec:
         qk_norm=True,
         default_num_kv_heads=32,
         default_head_dim=128,
-        sliding_window=read_layered_window(fields),
+        sliding_window=window,
+        full_layers=full_layers,
     )
     return read_gated_rotary(fields, variant)
 

@@ -1,0 +1,49 @@
+"""AttentionSinks: texts without end on a model that was trained on short ones (StreamingLLM)."""
+
+from dataclasses import dataclass
+
+from paredown.errors import ConfigError
+
+# What a request may grow to, prompt and answer together: positions are 32-bit integers.
+MAX_STREAMED_TOKENS = 2**30
+# The sinks are one part of the attention's sum (csrc/kernels.h, kChunkKeys).
+MAX_SINK_TOKENS = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSinks:
+    """Attention sinks and a rolling window (arXiv 2309.17453, section 3.2).
+
+    A token sees the first `num_sink_tokens` tokens and the last `window` ones, itself among them.
+    Its distance to the first ones counts within that cache, not in the text, so that it is never
+    above `num_sink_tokens + window - 1`.
+    """
+
+    num_sink_tokens: int = 4
+    window: int = 1020
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_sink_tokens <= MAX_SINK_TOKENS:
+            raise ConfigError(
+                "the number of attention sinks makes no sense",
+                seen=self.num_sink_tokens,
+                remedy=f"Use 1 to {MAX_SINK_TOKENS}; 4 is the paper's.",
+            )
+        if self.window < 1:
+            raise ConfigError(
+                "the window beside the attention sinks makes no sense",
+                seen=self.window,
+                remedy="Use 1 or more.",
+            )
+
+    @property
+    def num_kept_tokens(self) -> int:
+        """What a token sees at most."""
+        return self.num_sink_tokens + self.window
+
+    def arithmetic(self) -> str:
+        """One line: what every token sees."""
+        return (
+            f"attention sinks: every token sees the first {self.num_sink_tokens} and the last "
+            f"{self.window:,} tokens; texts have no end"
+        )
