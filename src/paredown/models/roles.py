@@ -6,9 +6,10 @@ QKV_ROLES = ("q", "k", "v")
 MLP_ROLES = ("gate", "up", "down")
 
 
-def linear_roles(spec: ModelSpec) -> list[str]:
-    """Roles of one layer's linear layers: q, k, v, o, (gate,) up, down."""
-    return list(spec.linear_shapes())
+def linear_roles(spec: ModelSpec, layer: int = 0) -> list[str]:
+    """Roles of one layer's linear layers: q, k, v, o, (gate,) up, down, or those of its experts.
+    Without experts all layers are alike."""
+    return list(spec.linear_shapes(layer))
 
 
 def has_bias(spec: ModelSpec, role: str) -> bool:
@@ -18,11 +19,12 @@ def has_bias(spec: ModelSpec, role: str) -> bool:
 
 
 def layer_vectors(spec: ModelSpec) -> dict[str, int]:
-    """Sizes of one layer's norms and biases, by role: "attention_norm.weight", "q.bias", ..."""
+    """Sizes of one layer's norms and biases, by role: "attention_norm.weight", "q.bias", ... All
+    layers have the same: no model with experts has biases in an MLP."""
     sizes = _norm_vectors(spec, "attention_norm") | _norm_vectors(spec, "mlp_norm")
     if spec.qk_norm:
         sizes |= {"q_norm.weight": spec.head_dim, "k_norm.weight": spec.head_dim}
-    for role, (num_rows, _) in spec.linear_shapes().items():
+    for role, (num_rows, _) in (spec.attention_shapes() | spec.mlp_shapes()).items():
         if has_bias(spec, role):
             sizes[f"{role}.bias"] = num_rows
     return sizes

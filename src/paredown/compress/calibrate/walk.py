@@ -183,7 +183,7 @@ class _LayerWork:
         layers that stay in floats."""
         source, layer = self._plan.source, self._block.layer
         for role in layer_vectors(source.spec):
-            name = vector_tensor(source.spec, source.names, role, self._index)
+            name = vector_tensor(source.names, role, self._index)
             self._keep_float(name, layer.get_parameter(role))
         for role in linear_roles(source.spec):
             if role not in self._schemes:
