@@ -37,8 +37,9 @@ from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.contents import router_modules
 from paredown.models.output_folder import Finish, check_output_folder, output_folder
-from paredown.models.roles import linear_roles
+from paredown.models.roles import linear_places
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
@@ -265,15 +266,16 @@ class _Job:
         """One format for every linear module where most have it, the others by name."""
         specs = {name: scheme.spec for name, scheme in self._schemes.items()}
         modules = _linear_names(self._source)
+        routers = list(router_modules(self._source.spec, self._source.names))
         codebooks = next(iter(self._schemes.values())).codebooks
         if codebooks is not None:
-            floats = modules | {self._source.names.output}
+            floats = {*modules, *routers, self._source.names.output}
             return write_aqlm(codebooks, sorted(floats - set(specs)))
         common = Counter(specs[name] for name in modules if name in specs).most_common(1)
         spec = common[0][0] if common and modules <= set(specs) else None
         named = {name: own for name, own in specs.items() if own != spec}
         output = self._source.names.output
-        ignore = [] if output in specs else [output]
+        ignore = routers if output in specs else [*routers, output]
         return quantization_config(spec, ignore=ignore, named=named, kv=self._recipe.kv_cache)
 
     def _convert(self, name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
@@ -314,14 +316,13 @@ def _float_dtype(source: Checkpoint, recipe: Recipe) -> ScaleDType:
     """Of the floats in the folder: the recipe's, or that of the source's linear layers."""
     if recipe.floats is not None:
         return recipe.floats
-    role = linear_roles(source.spec)[0]
-    return FLOATS[source.tensors[f"{source.linear_name(role, 0)}.weight"].dtype]
+    role, layer = next(linear_places(source.spec))
+    return FLOATS[source.tensors[f"{source.linear_name(role, layer)}.weight"].dtype]
 
 
 def _linear_names(source: Checkpoint) -> set[str]:
     """Of the transformer layers' linear modules."""
-    layers, roles = range(source.spec.num_layers), linear_roles(source.spec)
-    return {source.linear_name(role, layer) for layer in layers for role in roles}
+    return {source.linear_name(role, layer) for role, layer in linear_places(source.spec)}
 
 
 def _module_of(name: str) -> str:

@@ -1,7 +1,7 @@
 """Which linear layer becomes what: a recipe resolved against a checkpoint, before any work."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from paredown.compress.quantize.aqlm import AQLM
@@ -12,12 +12,18 @@ from paredown.formats.integer import group_columns
 from paredown.formats.stored.aqlm import AdditiveSpec
 from paredown.formats.stored.compressed_tensors_section import check_mixture
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.roles import linear_roles
+from paredown.spec.experts import EXPERTS, SHARED, expert_index, role_kind, split_role
 from paredown.spec.weight import WeightSpec
 
 REGEX = "re:"
 # As people write them, in the order of the data.
-_ROLES = ("q", "k", "v", "o", "gate", "up", "down", HEAD)
+_MLP_ROLES = ("gate", "up", "down")
+_ROLES = (
+    *("q", "k", "v", "o", *_MLP_ROLES, "router"),
+    *(f"{EXPERTS}.{role}" for role in _MLP_ROLES),
+    *("shared_gate", *(f"{SHARED}.{role}" for role in _MLP_ROLES), HEAD),
+)
+_AS_IT_IS = ("", "as it is")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +54,9 @@ class Scheme:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemeRow:
-    """Modules that share a scheme: `roles` of `layers` ("0-23", "0, 2-5", or "" for the head)."""
+    """Modules that share a scheme: `roles` of `layers` ("0-23", "0, 2-5", or "" for the head);
+    "experts.gate" is that of all experts, "experts.0-3.gate" of some. Routers are in the table
+    because they stay as they are."""
 
     layers: str
     roles: str
@@ -64,6 +72,16 @@ class _Module:
     layer: int | None
     shape: tuple[int, int]
     transposed: bool
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What a target may call it: "experts.5.gate" is among "experts.gate", "gate" and
+        "experts" too."""
+        if self.layer is None:
+            return (self.role,)
+        owner, own = split_role(self.role)
+        group = owner.split(".")[0]
+        return tuple(title for title in (self.role, role_kind(self.role), own, group) if title)
 
 
 def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
@@ -93,26 +111,38 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
 
 def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[SchemeRow]:
     """The resolved table, as people read it."""
-    layers_of: dict[tuple[str, str, str], list[int]] = {}
+    places_of: dict[tuple[str, str, str], list[tuple[int | None, int | None]]] = {}
     for module in _modules(source):
         scheme = schemes.get(module.name)
-        method, form = ("", "as it is") if scheme is None else (scheme.method, scheme.format)
-        layers = layers_of.setdefault((module.role, method, form), [])
-        if module.layer is not None:
-            layers.append(module.layer)
+        method, form = _AS_IT_IS if scheme is None else (scheme.method, scheme.format)
+        places = places_of.setdefault((role_kind(module.role), method, form), [])
+        places.append((module.layer, expert_index(module.role)))
+    for layer in range(source.spec.num_layers):
+        for role in source.spec.router_shapes(layer):
+            places_of.setdefault((role, *_AS_IT_IS), []).append((layer, None))
     rows: dict[tuple[str, str, str], SchemeRow] = {}
-    ordered = sorted(layers_of.items(), key=lambda item: _ROLES.index(item[0][0]))
-    for (role, method, form), layers in ordered:
+    ordered = sorted(places_of.items(), key=lambda item: _ROLES.index(item[0][0]))
+    for (kind, method, form), places in ordered:
+        layers = sorted({layer for layer, _ in places if layer is not None})
         key = _ranges(layers), method, form
-        before = rows.get(key)
+        role, before = _title(kind, places, source), rows.get(key)
         rows[key] = SchemeRow(
             layers=key[0],
             roles=role if before is None else f"{before.roles}, {role}",
             method=method,
             format=form,
-            num_modules=max(1, len(layers)) + (0 if before is None else before.num_modules),
+            num_modules=len(places) + (0 if before is None else before.num_modules),
         )
     return list(rows.values())
+
+
+def _title(kind: str, places: list[tuple[int | None, int | None]], source: Checkpoint) -> str:
+    """The kind of role, and of which experts where not of all."""
+    chosen = sorted({expert for _, expert in places if expert is not None})
+    experts = source.spec.experts
+    if experts is None or not chosen or len(chosen) == experts.num:
+        return kind
+    return f"{EXPERTS}.{_ranges(chosen)}.{split_role(kind)[1]}"
 
 
 def _modules(source: Checkpoint) -> list[_Module]:
@@ -122,11 +152,11 @@ def _modules(source: Checkpoint) -> list[_Module]:
             name=source.linear_name(role, layer),
             role=role,
             layer=layer,
-            shape=source.spec.linear_shapes()[role],
+            shape=shape,
             transposed=source.names.source(role).transposed,
         )
         for layer in range(source.spec.num_layers)
-        for role in linear_roles(source.spec)
+        for role, shape in source.spec.linear_shapes(layer).items()
     ]
     shape = (source.spec.vocab_size, source.spec.hidden_size)
     name = source.names.output
@@ -142,11 +172,16 @@ def _matching(step: QuantizeStep, modules: list[_Module]) -> list[str]:
                 "a target of the recipe matches no linear layer",
                 seen=target,
                 remedy=f"Targets are {LAYERS}, a role "
-                f"({', '.join(dict.fromkeys(module.role for module in modules))}), the whole name "
+                f"({', '.join(dict.fromkeys(_known_titles(modules)))}), the whole name "
                 f"of a module ({modules[0].name}) or {REGEX} and an expression that matches one.",
             )
         names += found
     return names
+
+
+def _known_titles(modules: list[_Module]) -> Iterator[str]:
+    for module in modules:
+        yield from (one for one in module.titles if expert_index(one) is None)
 
 
 def _matches(module: _Module, target: str) -> bool:
@@ -161,7 +196,7 @@ def _matches(module: _Module, target: str) -> bool:
                 seen=f"{target}: {error}",
                 remedy="Python's syntax; a dot stands for any character.",
             ) from error
-    return target in (module.role, module.name)
+    return target == module.name or target in module.titles
 
 
 def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:

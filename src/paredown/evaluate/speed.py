@@ -140,7 +140,7 @@ def speed_pages(spec: ModelSpec) -> int:
 def prefill_flops(spec: ModelSpec, num_tokens: int) -> float:
     """Multiplications and additions of a prefill from position 0 with one row of logits: 2 per
     weight and token, and 4 per head, dimension and pair of positions for scores and values."""
-    linear = 2 * spec.num_linear_parameters() * num_tokens
+    linear = 2 * spec.num_active_linear_parameters() * num_tokens
     output = 2 * spec.vocab_size * spec.hidden_size
     pairs = num_tokens * (num_tokens + 1) // 2
     attention = 4 * spec.num_layers * spec.num_heads * spec.head_dim * pairs

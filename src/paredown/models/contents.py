@@ -86,6 +86,13 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
         yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
 
 
+def router_modules(spec: ModelSpec, names: Names) -> Iterator[str]:
+    """Every router and gate of a shared expert: they multiply, and are never packed."""
+    for layer in range(spec.num_layers):
+        for role in spec.router_shapes(layer):
+            yield names.router(role, layer)
+
+
 def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
     """(name, shape) of what is never packed: embeddings, norms, biases and routers. A router comes
     before the experts that it asks for, so that a config of endless experts ends here."""

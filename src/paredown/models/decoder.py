@@ -140,6 +140,7 @@ class Layer(nn.Module):
     def __init__(self, spec: ModelSpec, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
+        self.index = index
         self.experts_of_layer = spec.experts if spec.is_sparse(index) else None
         self.tap: Tap = untouched
         self.is_fused = False

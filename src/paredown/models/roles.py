@@ -1,5 +1,7 @@
 """The tensors that a ModelSpec asks for, by role and shape, whatever a checkpoint calls them."""
 
+from collections.abc import Iterator
+
 from paredown.spec.model import LearnedPositions, ModelSpec
 
 QKV_ROLES = ("q", "k", "v")
@@ -10,6 +12,13 @@ def linear_roles(spec: ModelSpec, layer: int = 0) -> list[str]:
     """Roles of one layer's linear layers: q, k, v, o, (gate,) up, down, or those of its experts.
     Without experts all layers are alike."""
     return list(spec.linear_shapes(layer))
+
+
+def linear_places(spec: ModelSpec) -> Iterator[tuple[str, int]]:
+    """(role, layer) of every linear layer of the transformer layers, in their order."""
+    for layer in range(spec.num_layers):
+        for role in linear_roles(spec, layer):
+            yield role, layer
 
 
 def has_bias(spec: ModelSpec, role: str) -> bool:

@@ -1,4 +1,4 @@
-"""Experts: a mixture of experts in the place of a layer's MLP, and the roles of their linear layers.
+"""Experts: a mixture of experts in the place of a layer's MLP, and the roles of their layers.
 
 A role is also the way to the linear layer: "experts.5.gate" is the gate of expert 5, "shared.up"
 that of the expert that every token passes. What a family's table calls them holds for all experts
@@ -51,7 +51,7 @@ def split_role(role: str) -> tuple[str, str]:
 def expert_index(role: str) -> int | None:
     """Of a role or a point of one of the routed experts, else None."""
     parts = role.split(".")
-    return int(parts[1]) if parts[0] == EXPERTS else None
+    return int(parts[1]) if parts[0] == EXPERTS and len(parts) == 3 else None
 
 
 def role_kind(role: str) -> str:

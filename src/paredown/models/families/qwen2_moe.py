@@ -37,5 +37,8 @@ QWEN2_MOE = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
-    routers={"router": expert_fields.ROUTER, "shared_gate": "layers.{layer}.mlp.shared_expert_gate"},
+    routers={
+        "router": expert_fields.ROUTER,
+        "shared_gate": "layers.{layer}.mlp.shared_expert_gate",
+    },
 )

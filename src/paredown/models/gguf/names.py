@@ -83,7 +83,7 @@ def _outside_layers(name: str, our_name: str, role: str, shape: tuple[int, ...])
 
 
 def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTensor]:
-    for role, shape in spec.linear_shapes().items():
+    for role, shape in spec.linear_shapes(layer).items():
         yield GGUFTensor(
             name=f"blk.{layer}.{LINEARS[role]}.weight",
             our_name=f"{names.linear(role, layer)}.weight",
