@@ -237,7 +237,7 @@ def test_a_damaged_workspace_is_not_trusted(
 def test_a_full_disk_at_the_end_costs_no_layer(
     llama: Checkpoint, calibration: Calibration, tmp_path: Path
 ) -> None:
-    def full(folder: Path) -> None:
+    def full(folder: Path, notes: tuple[str, ...]) -> None:
         raise OutputError("the disk is full", seen=folder, remedy="Free some space.")
 
     output = tmp_path / "out"

@@ -12,7 +12,7 @@ embedding, of which a step reads single rows, stays in float beside it.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from paredown.formats.stored.compressed_tensors_section import quantization_conf
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.contents import router_modules
-from paredown.models.output_folder import Finish, check_output_folder, output_folder
+from paredown.models.output_folder import check_output_folder, output_folder
 from paredown.models.roles import linear_places
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
@@ -49,6 +49,9 @@ FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "
 _HASHED_BYTES = 16 << 20
 # The part of a calibrated run that its walk takes.
 _WALK_SHARE = 0.95
+
+
+FinishCompress = Callable[[Path, tuple[str, ...]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +94,11 @@ def compress(
     overwrite: bool = False,
     calibration: Calibration | None = None,
     on_progress: OnProgress | None = None,
-    finish: Finish | None = None,
+    finish: FinishCompress | None = None,
 ) -> CompressResult:
     """Writes `source` by the recipe (or that of the name) to the folder `output`, which appears
-    whole or not at all; what was written is opened and checked before it appears. `finish` may add
-    to it, and what it raises leaves no folder behind.
+    whole or not at all; what was written is opened and checked before it appears. `finish`, given
+    the folder and the result's notes, may add to it, and what it raises leaves no folder behind.
 
     A calibrated run that was killed goes on where it was when it is started again. Raises
     ConfigError for an unknown recipe or a missing calibration, UnsupportedError for a recipe that
@@ -106,7 +109,7 @@ def compress(
         recipe = find_recipe(recipe)
     report = on_progress or (lambda what, share: None)
     schemes = check_recipe(source, recipe)
-    job = _Job(source, recipe, schemes, finish or (lambda folder: None))
+    job = _Job(source, recipe, schemes, finish or (lambda folder, notes: None))
     if not recipe.needs_calibration:
         return job.write(output, overwrite, report)
     calibration = _required(calibration, recipe)
@@ -198,7 +201,7 @@ class _Job:
         source: Checkpoint,
         recipe: Recipe,
         schemes: Mapping[str, Scheme],
-        finish: Finish,
+        finish: FinishCompress,
     ) -> None:
         self._source = source
         self._finish = finish
@@ -222,7 +225,7 @@ class _Job:
             write_config(folder, self._config())
             written = Checkpoint.open(folder)
             bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
-            self._finish(folder)
+            self._finish(folder, tuple(self.notes))
         return CompressResult(
             name=self._recipe.name,
             path=output,

@@ -14,6 +14,7 @@ from paredown.formats.stored.compressed_tensors_section import check_mixture
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import EXPERTS, SHARED, expert_index, role_kind, split_role
 from paredown.spec.weight import WeightSpec
+from paredown.units import format_ranges
 
 REGEX = "re:"
 # As people write them, in the order of the data.
@@ -37,6 +38,11 @@ class Scheme:
     def needs_inputs(self) -> bool:
         """Whether it has to see what the module reads."""
         return self.quantizer.needs_hessian or self.spec.activations == "int8_static"
+
+    @property
+    def without_inputs(self) -> str:
+        """What a method that looks at inputs does where none were seen, in words."""
+        return "round to nearest" if self.codebooks is None else "codebooks of its weights alone"
 
     @property
     def codebooks(self) -> AdditiveSpec | None:
@@ -124,7 +130,7 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
     ordered = sorted(places_of.items(), key=lambda item: _ROLES.index(item[0][0]))
     for (kind, method, form), places in ordered:
         layers = sorted({layer for layer, _ in places if layer is not None})
-        key = _ranges(layers), method, form
+        key = format_ranges(layers), method, form
         role, before = _title(kind, places, source), rows.get(key)
         rows[key] = SchemeRow(
             layers=key[0],
@@ -142,7 +148,7 @@ def _title(kind: str, places: list[tuple[int | None, int | None]], source: Check
     experts = source.spec.experts
     if experts is None or not chosen or len(chosen) == experts.num:
         return kind
-    return f"{EXPERTS}.{_ranges(chosen)}.{split_role(kind)[1]}"
+    return f"{EXPERTS}.{format_ranges(chosen)}.{split_role(kind)[1]}"
 
 
 def _modules(source: Checkpoint) -> list[_Module]:
@@ -225,14 +231,3 @@ def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:
             remedy="Use one format for all.",
         )
     check_mixture(scheme.spec for scheme in schemes)
-
-
-def _ranges(numbers: list[int]) -> str:
-    """[0, 2, 3, 4] to "0, 2-4"."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] + 1 == number:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

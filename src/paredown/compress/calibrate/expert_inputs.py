@@ -18,7 +18,8 @@ from torch import Tensor
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.quantize.method import Moments
 from paredown.models.decoder import input_point
-from paredown.spec.experts import expert_index, expert_owner, split_role
+from paredown.spec.experts import EXPERTS, expert_index, split_role
+from paredown.units import format_ranges
 
 # Measured on inputs of the built-in model (benchmarks/calibration/few_tokens.py): from 0.3 to 1 the
 # losses are alike, and never above those of round to nearest.
@@ -57,35 +58,48 @@ def expert_statistics(point: str, seen: Mapping[str, InputStatistics]) -> Expert
     return ExpertStatistics(seen[point], [seen[one] for one in _same_place(point, seen)])
 
 
-def few_tokens(role: str, seen: InputStatistics, instead: str) -> str | None:
-    """A note where the expert saw fewer tokens than it has columns; `instead` is what the method
-    does without any."""
-    owner, _ = split_role(role)
-    if seen.num_rows == 0:
-        return f"{owner} saw no token: {instead}"
-    if seen.num_rows < seen.num_columns:
-        return (
-            f"{owner} saw {seen.num_rows} tokens, fewer than {seen.num_columns} columns: "
-            f"a Hessian shrunk towards {instead}"
-        )
-    return None
+class FewTokens:
+    """Which experts of a layer saw few tokens, and what that meant for them."""
+
+    def __init__(self) -> None:
+        self._experts: dict[str, set[int]] = {}
+
+    def add(self, role: str, seen: InputStatistics, blind: str, *, has_static_scale: bool) -> None:
+        """`blind` is what the method does without any input."""
+        expert = expert_index(role)
+        if expert is None or seen.num_rows >= seen.num_columns:
+            return
+        done = [] if not seen.wants_hessian else [blind]
+        if seen.num_rows and done:
+            done = [f"a Hessian shrunk towards {blind}"]
+        if has_static_scale:
+            done.append("the input scale of all experts")
+        few = "no token" if seen.num_rows == 0 else "fewer tokens than columns"
+        self._experts.setdefault(f"saw {few}: {', '.join(done)}", set()).add(expert)
+
+    def notes(self) -> list[str]:
+        return [f"{_names(experts)} {what}" for what, experts in self._experts.items()]
 
 
 def unseen_experts(roles: Iterable[str], seen: Collection[str], what: str) -> list[str]:
-    """A note for each expert of these roles without an observation among `seen`, by point."""
-    experts = dict.fromkeys(
+    """A note on the experts of these roles without an observation among `seen`, by point."""
+    experts = {
         index
         for role in roles
         for index in [expert_index(role)]
         if index is not None and input_point(role) not in seen
-    )
-    return [f"{expert_owner(index)} saw no token: {what}" for index in experts]
+    }
+    return [f"{_names(experts)} saw no token: {what}"] if experts else []
 
 
 def largest_input(point: str, absmax: Mapping[str, Tensor]) -> float:
     """Of a point, or of the other experts' where this one saw no token."""
     points = [point] if point in absmax else _same_place(point, absmax)
     return max(float(absmax[one].max()) for one in points)
+
+
+def _names(experts: Iterable[int]) -> str:
+    return f"{EXPERTS}.{format_ranges(sorted(experts))}"
 
 
 def _same_place(point: str, known: Iterable[str]) -> list[str]:

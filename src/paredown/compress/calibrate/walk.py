@@ -15,7 +15,7 @@ from paredown.compress.activations import round_inputs
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.block import LayerBlock, batch_size, load_block
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.calibrate.expert_inputs import expert_statistics, few_tokens
+from paredown.compress.calibrate.expert_inputs import FewTokens, expert_statistics
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.quantize.kv_cache import KVRange
@@ -120,6 +120,7 @@ class _LayerWork:
         self._schemes = plan.role_schemes(index)
         self._tensors: dict[str, StoredTensor] = {}
         self._notes: list[str] = []
+        self._few = FewTokens()
 
     def run(self) -> tuple[dict[str, StoredTensor], list[str]]:
         """The finished tensors by their names in the checkpoint, and the notes."""
@@ -137,6 +138,7 @@ class _LayerWork:
             self._quantize(roles)
         if self._plan.kv_cache is not None:
             self._calibrate_kv(self._plan.kv_cache)
+        self._notes += [f"layer {self._index}: {note}" for note in self._few.notes()]
         return self._tensors, self._notes
 
     def _calibrate_kv(self, form: KVFormat) -> None:
@@ -162,7 +164,12 @@ class _LayerWork:
             seen = statistics.get(input_point(role))
             if seen is not None and expert_index(role) is not None:
                 seen = expert_statistics(input_point(role), statistics)
-                self._tell_few(role, scheme, seen)
+                self._few.add(
+                    role,
+                    seen,
+                    scheme.without_inputs,
+                    has_static_scale=scheme.spec.activations == "int8_static",
+                )
             weight, notes = _quantize(name, module.weight.data, scheme, seen, self._plan)
             module.weight.data = values_at_work(weight)
             if scheme.spec.activations in _ROUNDED:
@@ -170,14 +177,6 @@ class _LayerWork:
                 round_inputs(module, weight.spec, weight.input_scale)
             self._notes += notes
             self._tensors |= _named(name, weight)
-
-    def _tell_few(self, role: str, scheme: Scheme, seen: InputStatistics) -> None:
-        """A note for each expert, once, of what its few tokens mean."""
-        blind = "round to nearest" if scheme.codebooks is None else "codebooks of its weights alone"
-        what = few_tokens(role, seen, blind)
-        note = f"layer {self._index}: {what}"
-        if what is not None and note not in self._notes:
-            self._notes.append(note)
 
     def _observe(self, roles: tuple[str, ...]) -> dict[str, InputStatistics]:
         """Of the inputs of `roles`, by point, as far as their methods want any."""
