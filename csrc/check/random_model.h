@@ -19,6 +19,7 @@ struct Case {
   KvKind kv;
   bool asymmetric;
   bool learned_positions;
+  bool has_experts = false;  // in the first layer, and an expert that every token passes
 };
 
 struct Sequence {
