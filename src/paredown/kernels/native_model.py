@@ -76,8 +76,8 @@ class NativeModel:
 
     def add_linear(self, role: str, layer: int, arrays: LinearArrays) -> None:
         """Adds a weight to a role (qkv, o, up, down, output; of a sparse layer router, shared_gate,
-        experts.5.up, shared.down, ...). Weights added to the same role read the same input and write
-        side by side; the arrays are packed now and not kept."""
+        experts.5.up, shared.down, ...). Weights added to the same role read the same input and
+        write side by side; the arrays are packed now and not kept."""
         self._core.add_linear(
             role,
             layer,

@@ -111,7 +111,9 @@ def draw_front(
         stairs.append(_draw_staircase(panel, axis, losses, theme))
         for one, x, loss in zip(candidates, axis.values, losses, strict=True):
             _draw_point(panel, one, (x, loss), one.name == chosen, theme)
-    panels[0].set_ylabel("perplexity above the original, % (root scale)", color=theme.ink, fontsize=_FONT + 1)
+    panels[0].set_ylabel(
+        "perplexity above the original, % (root scale)", color=theme.ink, fontsize=_FONT + 1
+    )
     _legend(figure, theme)
     canvas.draw()
     for panel, axis, lines in zip(panels, axes, stairs, strict=True):

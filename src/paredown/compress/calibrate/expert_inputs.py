@@ -21,9 +21,9 @@ from paredown.models.decoder import input_point
 from paredown.spec.experts import EXPERTS, expert_index, split_role
 from paredown.units import format_ranges
 
-# Measured on inputs of the built-in model (benchmarks/calibration/few_tokens.py): from 0.3 to 1 the
-# losses are alike, and never above those of round to nearest.
-_SHRINKAGE = 0.5
+# Measured on inputs of the built-in model (benchmarks/few_tokens.py): from 0.3 to 1 the losses are
+# alike, and never above those of round to nearest.
+SHRINKAGE = 0.5
 
 
 class ExpertStatistics(InputStatistics):
@@ -43,12 +43,12 @@ class ExpertStatistics(InputStatistics):
         return shrunk(self._own.moments(), self.num_columns) if self.wants_hessian else None
 
 
-def shrunk(moments: Moments | None, num_columns: int) -> Moments:
+def shrunk(moments: Moments | None, num_columns: int, shrinkage: float = SHRINKAGE) -> Moments:
     """None stands for those of no token."""
     if moments is None:
         return Moments(hessian_II=torch.eye(num_columns), num_rows=0)
     hessian_II = moments.hessian_II.clone()
-    added = _SHRINKAGE * num_columns / moments.num_rows * hessian_II.diagonal().mean()
+    added = shrinkage * num_columns / moments.num_rows * hessian_II.diagonal().mean()
     hessian_II.diagonal().add_(added)
     return Moments(hessian_II=hessian_II, num_rows=moments.num_rows)
 
