@@ -41,7 +41,7 @@ FEW_CODEBOOKS = Recipe(
     name="aqlm",
     steps=(
         QuantizeStep(
-            quantizer=AQLM(num_codebooks=1, nbits_per_codebook=6, max_rounds=1),
+            quantizer=AQLM(num_codebooks=1, in_group_size=4, max_rounds=1),
             spec=WeightSpec(dtype="fp16"),
         ),
     ),
