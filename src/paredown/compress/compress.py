@@ -127,7 +127,7 @@ def compress(
     fingerprint = _fingerprint(source, recipe, calibration)
     with open_workspace(workspace_path(output), fingerprint) as workspace:
         walk(plan, workspace, lambda what, share: report(what, _WALK_SHARE * share))
-        job.finished = workspace.tensors()
+        job.take(workspace.tensors())
         job.notes = workspace.notes
         if workspace.resumed:
             job.notes.append("went on with what an interrupted run had finished")
@@ -193,8 +193,7 @@ def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
 
 
 class _Job:
-    """Makes the tensors one by one and remembers what it did. `finished` are those that
-    calibration has made, by name."""
+    """Makes the tensors one by one and remembers what it did."""
 
     def __init__(
         self,
@@ -208,10 +207,17 @@ class _Job:
         self._recipe = recipe
         self._schemes = schemes
         self.float_dtype = _float_dtype(source, recipe)
-        self.finished: Mapping[str, StoredTensor] = {}
+        self._finished: Mapping[str, StoredTensor] = {}
+        self._made: dict[str, dict[str, StoredTensor]] = {}
         self.notes: list[str] = []
         self._kept: list[str] = []
         self._clamped: dict[str, int] = {}
+
+    def take(self, finished: Mapping[str, StoredTensor]) -> None:
+        """What calibration has made, by name."""
+        self._finished = finished
+        for name, tensor in finished.items():
+            self._made.setdefault(_module_of(name), {})[name] = tensor
 
     @property
     def _unties(self) -> bool:
@@ -252,7 +258,7 @@ class _Job:
     def _added(self, names: Collection[str]) -> Iterator[tuple[str, StoredTensor]]:
         """What calibration made that is neither a weight nor in the source: scales of keys and
         values."""
-        for name, tensor in self.finished.items():
+        for name, tensor in self._finished.items():
             if name not in names and _module_of(name) not in self._schemes:
                 yield name, tensor
 
@@ -288,8 +294,8 @@ class _Job:
         module = name.removesuffix(".weight")
         if module != name and module in self._schemes:
             yield from self._quantized(module, tensor)
-        elif name in self.finished:
-            yield name, self.finished[name]
+        elif name in self._finished:
+            yield name, self._finished[name]
         elif self._recipe.floats is None or tensor.dtype not in FLOATS:
             check_stored(tensor)
             self._kept.append(name)
@@ -303,9 +309,8 @@ class _Job:
     def _quantized(self, module: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
         """Scales have the dtype that config.json names, so that a library that takes that for them
         dequantizes to the same bits."""
-        made = {name: own for name, own in self.finished.items() if _module_of(name) == module}
-        if made:
-            yield from made.items()
+        if module in self._made:
+            yield from self._made[module].items()
             return
         scheme = self._schemes[module]
         target = Target(spec=scheme.spec, scale_dtype=self.float_dtype)

@@ -1,7 +1,7 @@
 """Which linear layer becomes what: a recipe resolved against a checkpoint, before any work."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paredown.compress.quantize.aqlm import AQLM
@@ -95,10 +95,11 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
     ConfigError for a target that matches nothing or is overridden as a whole, UnsupportedError for
     a format that a module cannot have."""
     modules = _modules(source)
+    titles = _by_title(modules)
     schemes: dict[str, Scheme] = {}
     owners: dict[str, int] = {}
     for number, step in enumerate(recipe.quantize_steps):
-        for name in _matching(step, modules):
+        for name in _matching(step, modules, titles):
             schemes[name] = Scheme(quantizer=step.quantizer, spec=step.spec)
             owners[name] = number
     for number, step in enumerate(recipe.quantize_steps):
@@ -169,40 +170,49 @@ def _modules(source: Checkpoint) -> list[_Module]:
     return [*modules, _Module(name=name, role=HEAD, layer=None, shape=shape, transposed=False)]
 
 
-def _matching(step: QuantizeStep, modules: list[_Module]) -> list[str]:
+def _by_title(modules: list[_Module]) -> dict[str, list[str]]:
+    """Names of modules by all that a target may call them."""
+    found: dict[str, list[str]] = {}
+    for module in modules:
+        for title in dict.fromkeys((*module.titles, module.name)):
+            found.setdefault(title, []).append(module.name)
+    return found
+
+
+def _matching(
+    step: QuantizeStep, modules: list[_Module], titles: Mapping[str, list[str]]
+) -> list[str]:
     names: list[str] = []
     for target in step.targets:
-        found = [module.name for module in modules if _matches(module, target)]
+        if target == LAYERS:
+            found = [module.name for module in modules if module.layer is not None]
+        elif target.startswith(REGEX):
+            found = _matching_expression(target, modules)
+        else:
+            found = titles.get(target, [])
         if not found:
+            known = (title for module in modules for title in module.titles)
+            roles = dict.fromkeys(title for title in known if expert_index(title) is None)
             raise ConfigError(
                 "a target of the recipe matches no linear layer",
                 seen=target,
-                remedy=f"Targets are {LAYERS}, a role "
-                f"({', '.join(dict.fromkeys(_known_titles(modules)))}), the whole name "
+                remedy=f"Targets are {LAYERS}, a role ({', '.join(roles)}), the whole name "
                 f"of a module ({modules[0].name}) or {REGEX} and an expression that matches one.",
             )
         names += found
     return names
 
 
-def _known_titles(modules: list[_Module]) -> Iterator[str]:
-    for module in modules:
-        yield from (one for one in module.titles if expert_index(one) is None)
-
-
-def _matches(module: _Module, target: str) -> bool:
-    if target == LAYERS:
-        return module.layer is not None
-    if target.startswith(REGEX):
-        try:
-            return re.fullmatch(target.removeprefix(REGEX), module.name) is not None
-        except re.error as error:
-            raise ConfigError(
-                "a target is not a regular expression",
-                seen=f"{target}: {error}",
-                remedy="Python's syntax; a dot stands for any character.",
-            ) from error
-    return target == module.name or target in module.titles
+def _matching_expression(target: str, modules: list[_Module]) -> list[str]:
+    try:
+        expression = re.compile(target.removeprefix(REGEX))
+    except re.error as error:
+        raise ConfigError(
+            "a target is not a regular expression",
+            seen=f"{target}: {error}",
+            remedy="Python's syntax; a dot stands for any character.",
+        ) from error
+    return [module.name for module in modules if expression.fullmatch(module.name)]
 
 
 def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
