@@ -41,7 +41,7 @@ from paredown.models.decoder import (
 )
 from paredown.models.roles import layer_vectors, linear_roles
 from paredown.progress import OnProgress
-from paredown.spec.experts import expert_index, split_role
+from paredown.spec.experts import expert_index, role_kind, split_role
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType
 
@@ -134,7 +134,8 @@ class _LayerWork:
             self._keep_floats()
         groups = list(_groups(self._schemes, self._plan.calibration.true_sequential))
         for number, roles in enumerate(groups):
-            self._report(f"quantizing {', '.join(roles)}", 0.4 + 0.45 * number / len(groups))
+            kinds = ", ".join(dict.fromkeys(map(role_kind, roles)))
+            self._report(f"quantizing {kinds}", 0.4 + 0.45 * number / len(groups))
             self._quantize(roles)
         if self._plan.kv_cache is not None:
             self._calibrate_kv(self._plan.kv_cache)
