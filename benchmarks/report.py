@@ -140,7 +140,7 @@ def _utilization(run: Run, ours: Sequence[float]) -> Spread | None:
         return None
     if case.task == "prefill":
         spec = spec_from_config(CONFIGS[case.variant.model])
-        return Spread.of(mfu(ours, spec.num_linear_parameters(), run.limits))
+        return Spread.of(mfu(ours, spec.num_active_linear_parameters(), run.limits))
     steps_per_s = [rate / case.num_sequences for rate in ours]
     return Spread.of(mbu(steps_per_s, run.step_bytes, run.limits))
 

@@ -66,6 +66,10 @@ ModelConfig make_config(const nb::dict& options) {
   }
   config.num_pages = number("num_pages");
   config.inverse_frequencies = nb::cast<std::vector<float>>(options["inverse_frequencies"]);
+  config.sparse_layers = nb::cast<std::vector<bool>>(options["sparse_layers"]);
+  config.experts = {number("num_experts"), number("experts_per_token"),
+                    number("expert_intermediate_size"), number("shared_intermediate_size"),
+                    nb::cast<bool>(options["normalized_experts"])};
   return config;
 }
 

@@ -26,13 +26,20 @@ RowSizes row_sizes(const ModelConfig& config) {
   const int64_t q_size = config.num_heads * config.head_dim;
   const int64_t qkv_size = q_size + 2 * config.num_kv_heads * config.head_dim;
   const int64_t up_size = config.intermediate_size * (config.gated ? 2 : 1);
-  const int64_t columns = round_up(std::max({config.hidden_size, q_size, qkv_size, up_size}), 32);
+  const ExpertShape& experts = config.experts;
+  const int64_t expert_size = std::max(experts.intermediate_size, experts.shared_intermediate_size);
+  const int64_t columns =
+      round_up(std::max({config.hidden_size, q_size, qkv_size, up_size, expert_size}), 32);
   // A cache line more than a power of two: rows side by side do not share their cache sets.
   return {columns, columns + kLanes, config.hidden_size + kLanes};
 }
 
 AttentionShape attention_shape(const ModelConfig& config, int64_t window) {
   return {config.num_heads, config.num_kv_heads, config.head_dim, window, config.num_sinks};
+}
+
+MlpShape mlp_shape(const ModelConfig& config) {
+  return {config.hidden_size, config.gated, config.activation};
 }
 
 // Bytes of the buffers of a step.
@@ -44,6 +51,7 @@ struct StepMemory {
   int64_t sink_angles;  // each
   LinearMemory linears;
   int64_t attention;  // of the runners of all windows
+  ExpertMemory experts;
 
   int64_t total() const;
 };
@@ -67,14 +75,32 @@ StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_t
         attention_memory(attention_shape(config, window), num_threads, num_tokens, last);
     memory.attention += AlignedBuffer::padded(part.partials) + AlignedBuffer::padded(part.scratch);
   }
+  memory.experts = expert_memory(config.experts, mlp_shape(config), num_tokens);
   return memory;
 }
 
 int64_t StepMemory::total() const {
   int64_t sum = attention;
-  for (const int64_t bytes : {hidden, wide, wide, wide, angles, angles, sink_queries, sink_angles,
-                              sink_angles, linears.values, linears.codes, linears.scales,
-                              linears.corrections, linears.buffers, linears.scratch}) {
+  for (const int64_t bytes : {hidden,
+                              wide,
+                              wide,
+                              wide,
+                              angles,
+                              angles,
+                              sink_queries,
+                              sink_angles,
+                              sink_angles,
+                              linears.values,
+                              linears.codes,
+                              linears.scales,
+                              linears.corrections,
+                              linears.buffers,
+                              linears.scratch,
+                              experts.hidden,
+                              experts.hidden,
+                              experts.wide,
+                              experts.activated,
+                              experts.shares}) {
     sum += AlignedBuffer::padded(bytes);
   }
   return sum;
@@ -92,10 +118,20 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
       threads_(threads),
       pool_(std::max(threads.prefill, threads.decode)),
       linears_(kernels_, pool_),
+      experts_(kernels_, pool_, linears_, config_.experts, mlp_shape(config_)),
       sampler_(kernels_, pool_) {
   const bool lanes_fit = config_.hidden_size % kLanes == 0 && config_.head_dim % kLanes == 0 &&
                          config_.intermediate_size % kLanes == 0;
   if (!lanes_fit) fail("hidden_size, head_dim and intermediate_size must be multiples of 16");
+  const ExpertShape& experts = config_.experts;
+  if (experts.intermediate_size % kLanes != 0 || experts.shared_intermediate_size % kLanes != 0) {
+    fail("the intermediate sizes of experts must be multiples of 16");
+  }
+  if (experts.num_per_token < 0 || experts.num_per_token > experts.num_experts) {
+    fail("a token is sent to at most as many experts as there are");
+  }
+  const size_t num_flags = experts.num_experts > 0 ? static_cast<size_t>(config_.num_layers) : 0;
+  if (config_.sparse_layers.size() != num_flags) fail("sparse_layers has the wrong length");
   if (config_.num_kv_heads < 1 || config_.num_heads % config_.num_kv_heads != 0) {
     fail("num_heads must be a multiple of num_kv_heads");
   }
@@ -126,6 +162,10 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
     kv_bytes += config_.num_pages * config_.num_kv_heads * kv_head_bytes(format, config_.head_dim);
   }
   kv_ = AlignedBuffer(kv_bytes);
+  for (size_t i = 0; i < num_flags; ++i) {
+    if (!config_.sparse_layers[i]) continue;
+    layers_[i].sparse.experts.resize(static_cast<size_t>(experts.num_experts));
+  }
   const RowSizes sizes = row_sizes(config_);
   max_columns_ = sizes.max_columns;
   wide_stride_ = sizes.wide_stride;
@@ -210,11 +250,12 @@ void Model::reserve(int64_t num_tokens) {
     }
     sink_queries_ = AlignedBuffer(memory.sink_queries);
     linears_.reserve(num_tokens, max_columns_);
+    if (config_.experts.num_experts > 0) experts_.reserve(num_tokens);
   }
 }
 
 int64_t Model::step_bytes() const {
-  int64_t sum = linears_.num_bytes();
+  int64_t sum = linears_.num_bytes() + experts_.num_bytes();
   for (const auto& [window, attention] : attentions_) sum += attention.num_bytes();
   for (const AlignedBuffer* buffer : {&hidden_, &wide_, &attended_, &activated_, &cos_, &sin_,
                                       &sink_queries_, &sink_cos_, &sink_sin_}) {
@@ -356,6 +397,10 @@ void Model::run_layer(int64_t index) {
             sink_queries_.as<float>(), config_.num_heads * config_.head_dim + kLanes});
   auto attended = [&](int64_t t, float*) { return attended_.as<float>() + t * wide_stride_; };
   linears_.run(layer.out, num_tokens_, attended, residual);
+  if (config_.is_sparse(index)) {
+    experts_.run(layer.sparse, norm_view(layer.mlp_norm), residual, num_tokens_);
+    return;
+  }
   if (layer.up.parts.front().gated()) {
     run_normed(layer.up, layer.mlp_norm, num_tokens_,
                {activated_.as<float>(), wide_stride_, false, false, true, config_.activation});

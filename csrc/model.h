@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention_runner.h"
+#include "expert_runner.h"
 #include "kernels.h"
 #include "linear_runner.h"
 #include "packed_linear.h"
@@ -36,6 +37,12 @@ struct ModelConfig {
   std::vector<int64_t> windows;            // of each layer; 0: none
   // Attention sinks (arXiv 2309.17453): first tokens that are seen beside the windows. 0: none.
   int64_t num_sinks;
+  ExpertShape experts;
+  std::vector<bool> sparse_layers;  // [num_layers] whether a layer has experts; empty: none has
+
+  bool is_sparse(int64_t layer) const {
+    return !sparse_layers.empty() && sparse_layers[static_cast<size_t>(layer)];
+  }
 };
 
 // Threads of a step. One of up to kMaxDecodeTokens tokens is decode, whatever they are: it is bound
@@ -64,6 +71,7 @@ struct Layer {
   LinearGroup out;
   LinearGroup up;  // gate and up side by side when gated
   LinearGroup down;
+  SparseMlp sparse;  // in the place of up and down where the layer has experts
 };
 
 struct Table {
@@ -76,7 +84,7 @@ struct Table {
 
 // A packed weight and the place it has in the model.
 struct PlacedLinear {
-  const char* role;
+  std::string role;
   int64_t layer;
   const PackedLinear* weight;
 };
@@ -124,7 +132,8 @@ class Model {
   void check_weights() const;
   std::vector<PlacedLinear> linears() const;
 
-  // Bytes of weights that a decode step reads (the embedding table is read by row, not counted).
+  // Bytes of weights that a decode step reads: of experts, as many as a token is sent to. (The
+  // embedding table is read by row, not counted.)
   int64_t weight_bytes() const;
   // Bytes of working memory that steps have taken so far: at most `step_bytes` of the largest.
   int64_t step_bytes() const;
@@ -158,6 +167,9 @@ class Model {
   NormView norm_view(const Norm& norm) const;
   KvView kv_view(int64_t layer) const;
   LinearGroup& linear_group(const std::string& role, int64_t layer);
+  LinearGroup& sparse_group(SparseMlp& sparse, const std::string& role);
+  int64_t inner_size(const std::string& role) const;
+  void check_mlp(const Layer& layer, bool is_sparse) const;
   Norm& norm_slot(const std::string& role, int64_t layer);
   Table make_table(WeightKind kind, std::span<const uint8_t> bytes) const;
   // `scratch` takes the row where it does not lie in one piece: hidden_size floats, padded to 32.
@@ -173,6 +185,7 @@ class Model {
   LinearRunner linears_;
   std::map<int64_t, AttentionRunner> attentions_;  // by window
   int64_t kept_window_ = 0;                        // the largest; 0: a layer has none
+  ExpertRunner experts_;
   Sampler sampler_;
   std::vector<Layer> layers_;
   Norm final_norm_;

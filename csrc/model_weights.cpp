@@ -1,8 +1,10 @@
 // The weights of a Model: packed or borrowed, and checked against its config.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "model.h"
@@ -37,6 +39,10 @@ void check_norm(const Norm& norm, const std::string& role, int64_t size) {
   }
 }
 
+constexpr std::string_view kExperts = "experts.";
+
+std::string expert_name(size_t expert) { return std::string(kExperts) + std::to_string(expert); }
+
 void keep_copy(Table& table) {
   const auto num_bytes = static_cast<size_t>(table.num_rows * table.row_bytes);
   table.memory = AlignedBuffer(static_cast<int64_t>(num_bytes));
@@ -52,9 +58,40 @@ LinearGroup& Model::linear_group(const std::string& role, int64_t layer) {
   Layer& target = layers_[static_cast<size_t>(layer)];
   if (role == "qkv") return target.qkv;
   if (role == "o") return target.out;
+  if (config_.is_sparse(layer)) return sparse_group(target.sparse, role);
   if (role == "up") return target.up;
   if (role == "down") return target.down;
   fail("unknown linear role '" + role + "'");
+}
+
+// "router", "shared_gate", "shared.up", "shared.down", "experts.5.up", "experts.5.down".
+LinearGroup& Model::sparse_group(SparseMlp& sparse, const std::string& role) {
+  if (role == "router") return sparse.router;
+  const bool has_shared = config_.experts.shared_intermediate_size > 0;
+  if (role == "shared_gate" && has_shared) return sparse.shared_gate;
+  const size_t dot = role.rfind('.');
+  const std::string owner = role.substr(0, dot);
+  ExpertLinears* linears = owner == "shared" && has_shared ? &sparse.shared : nullptr;
+  const std::string number =
+      owner.substr(0, kExperts.size()) == kExperts ? owner.substr(kExperts.size()) : std::string();
+  size_t expert = 0;
+  const char* end = number.data() + number.size();
+  if (std::from_chars(number.data(), end, expert).ptr == end && !number.empty() &&
+      expert < sparse.experts.size()) {
+    linears = &sparse.experts[expert];
+  }
+  if (linears != nullptr && dot != std::string::npos) {
+    if (role.substr(dot) == ".up") return linears->up;
+    if (role.substr(dot) == ".down") return linears->down;
+  }
+  fail("unknown linear role '" + role + "'");
+}
+
+// Of the MLP that a role is of.
+int64_t Model::inner_size(const std::string& role) const {
+  if (role.starts_with(kExperts)) return config_.experts.intermediate_size;
+  if (role.starts_with("shared.")) return config_.experts.shared_intermediate_size;
+  return config_.intermediate_size;
 }
 
 Norm& Model::norm_slot(const std::string& role, int64_t layer) {
@@ -71,7 +108,8 @@ Norm& Model::norm_slot(const std::string& role, int64_t layer) {
 void Model::add_linear(const std::string& role, int64_t layer, const LinearSource& source) {
   LinearSource gated = source;
   // Gate and up of one format are packed in turn, so that gate * up is finished in registers.
-  gated.gated = role == "up" && config_.gated && source.num_rows == 2 * config_.intermediate_size;
+  const bool is_up = role == "up" || role.ends_with(".up");
+  gated.gated = is_up && config_.gated && source.num_rows == 2 * inner_size(role);
   linear_group(role, layer).parts.emplace_back(gated, pool_);
 }
 
@@ -155,21 +193,36 @@ void Model::borrow_linear(const std::string& role, int64_t layer, const PackedSh
   linear_group(role, layer).parts.emplace_back(shape, bytes.data());
 }
 
+void Model::check_mlp(const Layer& layer, bool is_sparse) const {
+  const int64_t hidden = config_.hidden_size;
+  auto check = [&](const std::string& owner, const LinearGroup& up, const LinearGroup& down) {
+    const int64_t inner = inner_size(owner);
+    check_group(up, owner + "up", config_.gated ? 2 * inner : inner, hidden);
+    check_group(down, owner + "down", hidden, inner);
+  };
+  if (!is_sparse) return check("", layer.up, layer.down);
+  const SparseMlp& sparse = layer.sparse;
+  check_group(sparse.router, "router", config_.experts.num_experts, hidden);
+  for (size_t e = 0; e < sparse.experts.size(); ++e) {
+    check(expert_name(e) + ".", sparse.experts[e].up, sparse.experts[e].down);
+  }
+  if (config_.experts.shared_intermediate_size == 0) return;
+  check_group(sparse.shared_gate, "shared_gate", 1, hidden);
+  check("shared.", sparse.shared.up, sparse.shared.down);
+}
+
 void Model::check_weights() const {
   const int64_t hidden = config_.hidden_size;
-  const int64_t inner = config_.intermediate_size;
   const int64_t q_size = config_.num_heads * config_.head_dim;
   const int64_t kv_size = config_.num_kv_heads * config_.head_dim;
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (config_.kv[i].is_static && kv_scales_[i].front() == 0.0f) {
       fail("layer " + std::to_string(i) + " has no scales of keys and values");
     }
-  }
-  for (const Layer& layer : layers_) {
+    const Layer& layer = layers_[i];
     check_group(layer.qkv, "qkv", q_size + 2 * kv_size, hidden);
     check_group(layer.out, "o", hidden, q_size);
-    check_group(layer.up, "up", config_.gated ? 2 * inner : inner, hidden);
-    check_group(layer.down, "down", hidden, inner);
+    check_mlp(layer, config_.is_sparse(static_cast<int64_t>(i)));
     check_norm(layer.attention_norm, "attention_norm", hidden);
     check_norm(layer.mlp_norm, "mlp_norm", hidden);
     if (layer.q_norm.weight.empty() && layer.k_norm.weight.empty()) continue;
@@ -183,7 +236,7 @@ void Model::check_weights() const {
 
 std::vector<PlacedLinear> Model::linears() const {
   std::vector<PlacedLinear> found;
-  auto add = [&found](const char* role, int64_t layer, const LinearGroup& group) {
+  auto add = [&found](const std::string& role, int64_t layer, const LinearGroup& group) {
     for (const PackedLinear& part : group.parts) found.push_back({role, layer, &part});
   };
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -192,6 +245,15 @@ std::vector<PlacedLinear> Model::linears() const {
     add("o", layer, layers_[i].out);
     add("up", layer, layers_[i].up);
     add("down", layer, layers_[i].down);
+    const SparseMlp& sparse = layers_[i].sparse;
+    add("router", layer, sparse.router);
+    for (size_t e = 0; e < sparse.experts.size(); ++e) {
+      add(expert_name(e) + ".up", layer, sparse.experts[e].up);
+      add(expert_name(e) + ".down", layer, sparse.experts[e].down);
+    }
+    add("shared_gate", layer, sparse.shared_gate);
+    add("shared.up", layer, sparse.shared.up);
+    add("shared.down", layer, sparse.shared.down);
   }
   add("output", 0, output_);
   return found;
@@ -199,10 +261,13 @@ std::vector<PlacedLinear> Model::linears() const {
 
 int64_t Model::weight_bytes() const {
   int64_t total = 0;
+  int64_t experts = 0;
   for (const PlacedLinear& placed : linears()) {
-    total += static_cast<int64_t>(placed.weight->bytes().size());
+    const auto num_bytes = static_cast<int64_t>(placed.weight->bytes().size());
+    (placed.role.starts_with(kExperts) ? experts : total) += num_bytes;
   }
-  return total;
+  if (experts == 0) return total;
+  return total + experts * config_.experts.num_per_token / config_.experts.num_experts;
 }
 
 }  // namespace paredown

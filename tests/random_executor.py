@@ -103,16 +103,23 @@ def random_executor(
         model.set_positions("fp32", positions, spec.positions.offset)
     norm("final_norm", 0, hidden)
     model.add_linear("output", 0, random_linear(rng, weights, spec.vocab_size, hidden))
-    shapes = spec.linear_shapes()
     for layer in range(spec.num_layers):
+        shapes = spec.linear_shapes(layer)
         norm("attention_norm", layer, hidden)
         norm("mlp_norm", layer, hidden)
         if spec.qk_norm:
             norm("q_norm", layer, spec.head_dim)
             norm("k_norm", layer, spec.head_dim)
         qkv_rows = sum(shapes[role][0] for role in ("q", "k", "v"))
-        up_rows = sum(shapes[role][0] for role in ("gate", "up") if role in shapes)
-        sizes = {"qkv": (qkv_rows, hidden), "o": shapes["o"], "up": (up_rows, hidden)}
-        for role, (rows, columns) in (sizes | {"down": shapes["down"]}).items():
-            model.add_linear(role, layer, random_linear(rng, weights, rows, columns))
+        model.add_linear("qkv", layer, random_linear(rng, weights, qkv_rows, hidden))
+        for role, (rows, columns) in shapes.items():
+            if role == "o" or role.endswith("down"):
+                model.add_linear(role, layer, random_linear(rng, weights, rows, columns))
+            elif role.endswith("up"):
+                num_parts = 2 if spec.gated else 1
+                both = random_linear(rng, weights, num_parts * rows, columns)
+                model.add_linear(role, layer, both)
+        for role, (rows, columns) in spec.router_shapes(layer).items():
+            router = random_linear(rng, WeightSpec(dtype="fp32"), rows, columns)
+            model.add_linear(role, layer, router)
     return NativeExecutor(model, kv)

@@ -16,12 +16,18 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     OPTConfig,
     OPTForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen2MoeConfig,
+    Qwen2MoeForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 VOCAB_SIZE = 300
@@ -62,11 +68,19 @@ OPT_SIZES = {
     "init_std": INITIALIZER_RANGE,
     **TOKENS,
 }
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM, ROTARY_SIZES),
     "mistral": (MistralConfig, MistralForCausalLM, ROTARY_SIZES),
     "qwen2": (Qwen2Config, Qwen2ForCausalLM, ROTARY_SIZES),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, ROTARY_SIZES | {"head_dim": 32}),
+    "mixtral": (MixtralConfig, MixtralForCausalLM, ROTARY_SIZES | {"num_local_experts": 4}),
+    "qwen2_moe": (
+        Qwen2MoeConfig,
+        Qwen2MoeForCausalLM,
+        ROTARY_SIZES | EXPERTS | {"shared_expert_intermediate_size": 64},
+    ),
+    "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, ROTARY_SIZES | EXPERTS | {"head_dim": 32}),
     "gpt2": (GPT2Config, GPT2LMHeadModel, GPT2_SIZES),
     "opt": (OPTConfig, OPTForCausalLM, OPT_SIZES),
 }
@@ -136,6 +150,12 @@ VARIANTS: dict[str, Writer] = {
         layer_types=["sliding_attention", "full_attention"],
     ),
     "qwen3-tied-biases": variant("qwen3", tie_word_embeddings=True, attention_bias=True),
+    "mixtral": variant("mixtral"),
+    "mixtral-window": variant("mixtral", sliding_window=7),
+    "qwen2-moe": variant("qwen2_moe"),
+    "qwen2-moe-every-second": variant("qwen2_moe", decoder_sparse_step=2, norm_topk_prob=True),
+    "qwen3-moe": variant("qwen3_moe", norm_topk_prob=True),
+    "qwen3-moe-dense-first": variant("qwen3_moe", mlp_only_layers=[0], num_experts_per_tok=3),
     "gpt2": variant("gpt2"),
     "gpt2-untied": variant("gpt2", tie_word_embeddings=False, n_inner=96),
     "gpt2-relu": variant("gpt2", activation_function="relu"),

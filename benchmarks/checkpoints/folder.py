@@ -39,8 +39,10 @@ def random_tensors(spec: ModelSpec, seed: int) -> Iterator[tuple[str, StoredTens
     names = Names(family=FAMILIES[spec.family], prefix="model.")
     yield f"{names.embedding}.weight", _matrix(rng, spec.vocab_size, spec.hidden_size)
     for layer in range(spec.num_layers):
-        for role, (num_rows, num_columns) in spec.linear_shapes().items():
+        for role, (num_rows, num_columns) in spec.linear_shapes(layer).items():
             yield f"{names.linear(role, layer)}.weight", _matrix(rng, num_rows, num_columns)
+        for role, (num_rows, num_columns) in spec.router_shapes(layer).items():
+            yield f"{names.router(role, layer)}.weight", _matrix(rng, num_rows, num_columns)
         for role, size in layer_vectors(spec).items():
             yield _vector_name(names, role, layer), _vector(rng, role, size)
     for role, size in model_vectors(spec).items():

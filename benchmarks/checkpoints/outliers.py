@@ -51,7 +51,7 @@ def _multipliers(
             multiplier = np.ones(spec.hidden_size, np.float32)
             multiplier[chosen] = factor
             for kind in ("weight", "bias") if spec.norm == "layer" else ("weight",):
-                name = vector_tensor(spec, names, f"{pair.producer}.{kind}", layer)
+                name = vector_tensor(names, f"{pair.producer}.{kind}", layer)
                 found[name] = multiplier
             for role in pair.consumers:
                 assert not names.source(role).transposed

@@ -53,13 +53,15 @@ void check_allocations(Outcome& outcome) {
   Random random(3);
   for (Isa isa : supported_isas()) {
     for (WeightKind kind : {WeightKind::kFp32, WeightKind::kBf16, WeightKind::kInt4}) {
-      const std::unique_ptr<Model> model =
-          random_model(random, {isa, kind, {KvKind::kBf16, false}, false, false});
-      const int64_t count = allocations_of_second_step(*model);
-      outcome.count(count == 0);
-      if (count != 0) {
-        std::printf("a step on %s with weights of kind %d allocated %lld times\n", isa_name(isa),
-                    static_cast<int>(kind), static_cast<long long>(count));
+      for (const bool has_experts : {false, true}) {
+        const std::unique_ptr<Model> model =
+            random_model(random, {isa, kind, {KvKind::kBf16, false}, false, false, has_experts});
+        const int64_t count = allocations_of_second_step(*model);
+        outcome.count(count == 0);
+        if (count == 0) continue;
+        std::printf("a step on %s with weights of kind %d%s allocated %lld times\n", isa_name(isa),
+                    static_cast<int>(kind), has_experts ? " and experts" : "",
+                    static_cast<long long>(count));
       }
     }
   }

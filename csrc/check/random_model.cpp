@@ -89,13 +89,29 @@ void fill(Model& model, Random& random, const Case& test) {
     set_norm("mlp_norm", layer);
     model.set_kv_scales(layer, floats(random, config.num_kv_heads, 0.02f, 0.01f),
                         floats(random, config.num_kv_heads, 0.02f, 0.01f));
-    const int64_t up = config.intermediate_size * (config.gated ? 2 : 1);
     add_random_linear(model, random, test, "qkv", layer, q_size + kv_size, kHidden);
     add_random_linear(model, random, test, "qkv", layer, kv_size, kHidden);  // a second part
     add_random_linear(model, random, test, "o", layer, kHidden, q_size);
-    add_random_linear(model, random, test, "up", layer, up, kHidden);
-    add_random_linear(model, random, test, "down", layer, kHidden, config.intermediate_size);
+    auto add_mlp = [&](const std::string& owner, int64_t size) {
+      const int64_t up = size * (config.gated ? 2 : 1);
+      add_random_linear(model, random, test, owner + "up", layer, up, kHidden);
+      add_random_linear(model, random, test, owner + "down", layer, kHidden, size);
+    };
+    if (!config.is_sparse(layer)) {
+      add_mlp("", config.intermediate_size);
+      continue;
+    }
+    const ExpertShape& experts = config.experts;
+    Case floats = test;
+    floats.kind = WeightKind::kFp32;
+    add_random_linear(model, random, floats, "router", layer, experts.num_experts, kHidden);
+    add_random_linear(model, random, floats, "shared_gate", layer, 1, kHidden);
+    for (int64_t e = 0; e < experts.num_experts; ++e) {
+      add_mlp("experts." + std::to_string(e) + ".", experts.intermediate_size);
+    }
+    add_mlp("shared.", experts.shared_intermediate_size);
   }
+  model.check_weights();
 }
 
 }  // namespace
@@ -122,6 +138,10 @@ std::unique_ptr<Model> random_model(Random& random, const Case& test) {
   config.num_sinks = test.asymmetric && !test.learned_positions ? 3 : 0;
   if (!test.learned_positions) {
     for (int i = 0; i < 8; ++i) config.inverse_frequencies.push_back(1.0f / float(1 << i));
+  }
+  if (test.has_experts) {
+    config.experts = {5, 2, 16, 112, true};
+    config.sparse_layers = {true, false};
   }
   auto model = std::make_unique<Model>(config, test.isa, ThreadPlan{2, 3});
   fill(*model, random, test);

@@ -19,7 +19,8 @@ struct Case {
   KvFormat kv;
   bool asymmetric;
   bool learned_positions;
-  KvFormat last_kv = kv;  // of the second layer
+  bool has_experts = false;  // in the first layer, and an expert that every token passes
+  KvFormat last_kv = kv;     // of the second layer
 };
 
 struct Sequence {

@@ -1,6 +1,7 @@
 """Decimal and binary multiples, and how quantities are printed. Floor 0: imports nothing."""
 
 import re
+from collections.abc import Iterable
 
 KILO = 1_000
 MEGA = 1_000_000
@@ -39,3 +40,14 @@ def _format_scaled(value: float, unit: str) -> str:
         if abs(value) >= scale:
             return f"{value / scale:.2f} {prefix}{unit}"
     return f"{value:.0f} {unit}"
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """[0, 2, 3, 4] as "0, 2-4"."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] + 1 == number:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

@@ -6,9 +6,9 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +18,6 @@ from torch import Tensor
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.workspace import workspace_path
 from paredown.compress.compress import compress
-from paredown.compress.quantize.method import Moments, Quantized, Target
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.errors import CapacityError, CheckpointError, ConfigError, OutputError
@@ -26,23 +25,11 @@ from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import INPUT_POINTS, Decoder
+from seen_by_rtn import SeenByRTN
 from tiny_models import VOCAB_SIZE, make_model
 
 FAMILIES = ("llama", "qwen3", "opt", "mistral")
 NUM_LAYERS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeenByRTN(RTN):
-    """Round to nearest that asks for moments and remembers them."""
-
-    needs_hessian: ClassVar[bool] = True
-    seen: ClassVar[list[Moments]] = []
-
-    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
-        assert moments is not None
-        SeenByRTN.seen.append(moments)
-        return RTN.quantize(self, weight_OI, target, moments)
 
 
 def recipe(name: str = "int4-g32", head: str | None = None) -> Recipe:
@@ -237,7 +224,7 @@ def test_a_damaged_workspace_is_not_trusted(
 def test_a_full_disk_at_the_end_costs_no_layer(
     llama: Checkpoint, calibration: Calibration, tmp_path: Path
 ) -> None:
-    def full(folder: Path) -> None:
+    def full(folder: Path, notes: tuple[str, ...]) -> None:
         raise OutputError("the disk is full", seen=folder, remedy="Free some space.")
 
     output = tmp_path / "out"

@@ -17,11 +17,15 @@ ROTARY = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 128,
 }
+EXPERTS = {**ROTARY, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CONFIGS: dict[str, dict[str, object]] = {
     "llama": ROTARY,
     "mistral": ROTARY,
     "qwen2": ROTARY,
     "qwen3": ROTARY,
+    "mixtral": {**ROTARY, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen2_moe": {**EXPERTS, "num_experts": 4, "shared_expert_intermediate_size": 64},
+    "qwen3_moe": {**EXPERTS, "num_experts": 4},
     "gpt2": {"vocab_size": 300, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
     "opt": {
         "vocab_size": 300,

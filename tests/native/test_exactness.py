@@ -14,11 +14,11 @@ from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.experts import Experts
 from paredown.spec.kv import (
     KV_DTYPES,
     PAGE_SIZE,
     STATIC_KV_DTYPES,
-    KVDType,
     KVDTypes,
     KVScales,
     KVSpec,
@@ -27,11 +27,21 @@ from paredown.spec.model import LearnedPositions, ModelSpec
 from random_executor import TINY, WEIGHT_SPECS, random_executor
 
 NUM_PAGES = 64
+EXPERTS = Experts(
+    num=5,
+    num_per_token=2,
+    intermediate_size=32,
+    is_normalized=True,
+    shared_intermediate_size=64,
+    dense_layers=frozenset({1}),
+)
 SPECS: dict[str, ModelSpec] = {
     "rotary": TINY,
     "qk-norm": replace(TINY, qk_norm=True),
     "mqa": replace(TINY, num_kv_heads=1),
     "window": replace(TINY, sliding_window=21),
+    # The second of three layers is dense.
+    "experts": replace(TINY, num_layers=3, experts=EXPERTS),
     "learned": replace(
         TINY,
         positions=LearnedPositions(offset=2),
@@ -124,16 +134,35 @@ STEPS = {"one": [1] * 50, "each": list(range(1, 20))}
 @pytest.mark.parametrize("isa", supported_isas())
 @pytest.mark.parametrize("format_name", WEIGHT_SPECS)
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("shape_name", ["rotary", "experts"])
 def test_same_bits_in_small_steps_on_every_instruction_set(
-    isa: str, format_name: str, steps: list[int], monkeypatch: pytest.MonkeyPatch
+    isa: str,
+    format_name: str,
+    steps: list[int],
+    shape_name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
-    executor = random_executor(TINY, WEIGHT_SPECS[format_name], num_threads=2)
+    executor = random_executor(SPECS[shape_name], WEIGHT_SPECS[format_name], num_threads=2)
     token_ids = random_tokens(np.random.default_rng(0), sum(steps))
     pages = [9, 3, 60, 1, 17, 30, 2, 44, 5, 61, 12, 8]
     sequence = Sequence(token_ids=token_ids, pages=pages, chunks=steps.copy())
     run_together(executor, [sequence])
     assert np.array_equal(sequence.logits(), alone_and_whole(executor, token_ids))
+
+
+@pytest.mark.parametrize("format_name", ["fp32", "bf16", "int8", "int8-asym"])
+def test_experts_of_sizes_that_fill_no_block(format_name: str) -> None:
+    """Rows of the shared expert and of the others lie in the same memory, and are padded."""
+    experts = replace(EXPERTS, intermediate_size=16, shared_intermediate_size=112)
+    spec = replace(TINY, num_layers=3, intermediate_size=80, experts=experts)
+    executor = random_executor(spec, WEIGHT_SPECS[format_name], num_threads=3)
+    single = random_executor(spec, WEIGHT_SPECS[format_name], num_threads=1)
+    token_ids = random_tokens(np.random.default_rng(3), 90)
+    chunks = [1, 40, 1, 1, 30, 17]
+    sequence = Sequence(token_ids=token_ids, pages=[9, 3, 60, 1, 17, 30], chunks=chunks)
+    run_together(executor, [sequence])
+    assert np.array_equal(sequence.logits(), alone_and_whole(single, token_ids))
 
 
 PAGE_FORMATS: tuple[KVDTypes, ...] = (

@@ -23,8 +23,10 @@ from paredown.engine.memory.memory_plan import (
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, ConfigError
 from paredown.kernels.native_model import planned_step_bytes
+from paredown.kernels.packed_file import Blob
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.experts import Experts
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, STATIC_KV_DTYPES, KVSpec
 from random_executor import TINY, WEIGHT_SPECS, random_executor
 from tiny_models import VARIANTS
@@ -178,6 +180,53 @@ def test_one_thread_allocates_what_is_planned() -> None:
         most = max(most, num_tokens)
         executor.step([long_slice(0, 2000, num_tokens)])
         assert executor.step_bytes == planned(1, most)
+
+
+def test_experts_work_in_memory_that_is_planned() -> None:
+    experts = Experts(num=5, num_per_token=2, intermediate_size=48, is_normalized=False)
+    plans = {}
+    for own in (
+        experts,
+        replace(experts, shared_intermediate_size=112),
+        replace(experts, dense_layers=frozenset({0, 1})),
+    ):
+        spec = replace(TINY, experts=own)
+        executor = random_executor(spec, WEIGHT_SPECS["int8"], num_pages=8)
+        pages = list(range(8))
+        executor.step([SequenceSlice(token_ids=[1] * 90, start=0, pages=pages, num_logits=1)])
+        plans[own] = planned_step_bytes(spec, KVSpec(num_pages=8), 1, 90)
+        assert executor.step_bytes == plans[own]
+    assert plans[experts] > planned_step_bytes(TINY, KVSpec(num_pages=8), 1, 90)
+    assert len(set(plans.values())) == 2
+
+
+def test_a_step_reads_the_experts_of_a_token() -> None:
+    """An expert is as large as a dense layer's MLP here."""
+    experts = Experts(num=6, num_per_token=2, intermediate_size=96, is_normalized=True)
+    dense = random_executor(TINY, WEIGHT_SPECS["int8"], num_pages=8).weight_bytes
+    sparse = random_executor(replace(TINY, experts=experts), WEIGHT_SPECS["int8"], num_pages=8)
+    one = replace(experts, num_per_token=1)
+    lean = random_executor(replace(TINY, experts=one), WEIGHT_SPECS["int8"], num_pages=8)
+    mlp_bytes = sparse.weight_bytes - lean.weight_bytes
+    # A router's rows are filled up to 16; each has a bias here.
+    router_bytes = TINY.num_layers * 16 * (TINY.hidden_size + 1) * 4
+    assert lean.weight_bytes == dense + router_bytes
+    assert 0 < mlp_bytes < dense
+
+
+def test_the_plan_counts_every_expert(tmp_path: Path) -> None:
+    VARIANTS["qwen2-moe"](tmp_path, torch.bfloat16, 0)
+    checkpoint = Checkpoint.open(tmp_path)
+    plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
+    executor = load_executor(checkpoint, num_pages=8)
+    packed = sum(blob.data.nbytes for blob in executor._model.packed() if is_linear(blob))
+    assert executor.weight_bytes < 0.7 * packed
+    # Routers and gates of few rows are filled up to whole panels of 16.
+    assert plan.weight_bytes <= packed <= 1.25 * plan.weight_bytes
+
+
+def is_linear(blob: Blob) -> bool:
+    return blob.fields["part"] == "linear"
 
 
 @settings(max_examples=40, deadline=None)

@@ -85,7 +85,9 @@ def test_fp32_weights_agree_with_transformers(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("isa", supported_isas())
-@pytest.mark.parametrize("name", ["llama-gqa", "qwen3", "gpt2", "opt", "mistral-window"])
+@pytest.mark.parametrize(
+    "name", ["llama-gqa", "qwen3", "gpt2", "opt", "mistral-window", "qwen2-moe"]
+)
 def test_every_instruction_set_agrees_with_transformers(
     isa: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

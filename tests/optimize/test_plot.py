@@ -85,6 +85,7 @@ def result(**changes) -> OptimizeResult:
         "reference": reference(),
         "skipped": [Skipped(name="int4-g128", reason="groups of 128 do not divide <96>")],
         "clamped": {"fp16": {"a.weight": 3}},
+        "notes": {"gptq-int4": ("layer 1: experts.5 saw no token: <b>",)},
         "machine": MACHINE,
         "protocol": "100 tokens of x",
         "calibration": None,
@@ -163,7 +164,9 @@ def test_the_report_stands_alone_and_escapes(tmp_path: Path) -> None:
 
 
 def test_a_report_without_a_choice_says_so(tmp_path: Path) -> None:
-    write_report(result(chosen=None, output=None, skipped=[], clamped={}), tmp_path / "report")
+    write_report(
+        result(chosen=None, output=None, skipped=[], clamped={}, notes={}), tmp_path / "report"
+    )
     html = (tmp_path / "report" / "report.html").read_text()
     assert "none was chosen" in html
     assert "paredown serve" not in html

@@ -60,7 +60,7 @@ class Verifier:
         self.verification: Verification | None = None
         self.skipped: str | None = None
 
-    def __call__(self, folder: Path) -> None:
+    def __call__(self, folder: Path, notes: tuple[str, ...]) -> None:
         try:
             self.verification = verify(
                 self._source,
@@ -68,6 +68,7 @@ class Verifier:
                 self._text,
                 recipe=self._recipe,
                 num_threads=self._num_threads,
+                notes=notes,
                 on_progress=self._on_progress,
             )
         except (CapacityError, UnsupportedError) as error:

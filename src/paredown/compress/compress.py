@@ -12,7 +12,7 @@ embedding, of which a step reads single rows, stays in float beside it.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,8 +37,9 @@ from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import Finish, check_output_folder, output_folder
-from paredown.models.roles import linear_roles
+from paredown.models.contents import router_modules
+from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.models.roles import linear_places
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
@@ -48,6 +49,9 @@ FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "
 _HASHED_BYTES = 16 << 20
 # The part of a calibrated run that its walk takes.
 _WALK_SHARE = 0.95
+
+
+FinishCompress = Callable[[Path, tuple[str, ...]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +94,11 @@ def compress(
     overwrite: bool = False,
     calibration: Calibration | None = None,
     on_progress: OnProgress | None = None,
-    finish: Finish | None = None,
+    finish: FinishCompress | None = None,
 ) -> CompressResult:
     """Writes `source` by the recipe (or that of the name) to the folder `output`, which appears
-    whole or not at all; what was written is opened and checked before it appears. `finish` may add
-    to it, and what it raises leaves no folder behind.
+    whole or not at all; what was written is opened and checked before it appears. `finish`, given
+    the folder and the result's notes, may add to it, and what it raises leaves no folder behind.
 
     A calibrated run that was killed goes on where it was when it is started again. Raises
     ConfigError for an unknown recipe or a missing calibration, UnsupportedError for a recipe that
@@ -105,7 +109,7 @@ def compress(
         recipe = find_recipe(recipe)
     report = on_progress or (lambda what, share: None)
     schemes = check_recipe(source, recipe)
-    job = _Job(source, recipe, schemes, finish or (lambda folder: None))
+    job = _Job(source, recipe, schemes, finish or (lambda folder, notes: None))
     if not recipe.needs_calibration:
         return job.write(output, overwrite, report)
     calibration = _required(calibration, recipe)
@@ -123,7 +127,7 @@ def compress(
     fingerprint = _fingerprint(source, recipe, calibration)
     with open_workspace(workspace_path(output), fingerprint) as workspace:
         walk(plan, workspace, lambda what, share: report(what, _WALK_SHARE * share))
-        job.finished = workspace.tensors()
+        job.take(workspace.tensors())
         job.notes = workspace.notes
         if workspace.resumed:
             job.notes.append("went on with what an interrupted run had finished")
@@ -189,25 +193,31 @@ def _required(calibration: Calibration | None, recipe: Recipe) -> Calibration:
 
 
 class _Job:
-    """Makes the tensors one by one and remembers what it did. `finished` are those that
-    calibration has made, by name."""
+    """Makes the tensors one by one and remembers what it did."""
 
     def __init__(
         self,
         source: Checkpoint,
         recipe: Recipe,
         schemes: Mapping[str, Scheme],
-        finish: Finish,
+        finish: FinishCompress,
     ) -> None:
         self._source = source
         self._finish = finish
         self._recipe = recipe
         self._schemes = schemes
         self.float_dtype = _float_dtype(source, recipe)
-        self.finished: Mapping[str, StoredTensor] = {}
+        self._finished: Mapping[str, StoredTensor] = {}
+        self._made: dict[str, dict[str, StoredTensor]] = {}
         self.notes: list[str] = []
         self._kept: list[str] = []
         self._clamped: dict[str, int] = {}
+
+    def take(self, finished: Mapping[str, StoredTensor]) -> None:
+        """What calibration has made, by name."""
+        self._finished = finished
+        for name, tensor in finished.items():
+            self._made.setdefault(_module_of(name), {})[name] = tensor
 
     @property
     def _unties(self) -> bool:
@@ -221,7 +231,7 @@ class _Job:
             write_config(folder, self._config())
             written = Checkpoint.open(folder)
             bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
-            self._finish(folder)
+            self._finish(folder, tuple(self.notes))
         return CompressResult(
             name=self._recipe.name,
             path=output,
@@ -248,7 +258,7 @@ class _Job:
     def _added(self, names: Collection[str]) -> Iterator[tuple[str, StoredTensor]]:
         """What calibration made that is neither a weight nor in the source: scales of keys and
         values."""
-        for name, tensor in self.finished.items():
+        for name, tensor in self._finished.items():
             if name not in names and _module_of(name) not in self._schemes:
                 yield name, tensor
 
@@ -265,15 +275,16 @@ class _Job:
         """One format for every linear module where most have it, the others by name."""
         specs = {name: scheme.spec for name, scheme in self._schemes.items()}
         modules = _linear_names(self._source)
+        routers = list(router_modules(self._source.spec, self._source.names))
         codebooks = next(iter(self._schemes.values())).codebooks
         if codebooks is not None:
-            floats = modules | {self._source.names.output}
+            floats = {*modules, *routers, self._source.names.output}
             return write_aqlm(codebooks, sorted(floats - set(specs)))
         common = Counter(specs[name] for name in modules if name in specs).most_common(1)
         spec = common[0][0] if common and modules <= set(specs) else None
         named = {name: own for name, own in specs.items() if own != spec}
         output = self._source.names.output
-        ignore = [] if output in specs else [output]
+        ignore = routers if output in specs else [*routers, output]
         return quantization_config(spec, ignore=ignore, named=named, kv=self._recipe.kv_cache)
 
     def _convert(self, name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
@@ -283,8 +294,8 @@ class _Job:
         module = name.removesuffix(".weight")
         if module != name and module in self._schemes:
             yield from self._quantized(module, tensor)
-        elif name in self.finished:
-            yield name, self.finished[name]
+        elif name in self._finished:
+            yield name, self._finished[name]
         elif self._recipe.floats is None or tensor.dtype not in FLOATS:
             check_stored(tensor)
             self._kept.append(name)
@@ -298,9 +309,8 @@ class _Job:
     def _quantized(self, module: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
         """Scales have the dtype that config.json names, so that a library that takes that for them
         dequantizes to the same bits."""
-        made = {name: own for name, own in self.finished.items() if _module_of(name) == module}
-        if made:
-            yield from made.items()
+        if module in self._made:
+            yield from self._made[module].items()
             return
         scheme = self._schemes[module]
         target = Target(spec=scheme.spec, scale_dtype=self.float_dtype)
@@ -314,14 +324,13 @@ def _float_dtype(source: Checkpoint, recipe: Recipe) -> ScaleDType:
     """Of the floats in the folder: the recipe's, or that of the source's linear layers."""
     if recipe.floats is not None:
         return recipe.floats
-    role = linear_roles(source.spec)[0]
-    return FLOATS[source.tensors[f"{source.linear_name(role, 0)}.weight"].dtype]
+    role, layer = next(linear_places(source.spec))
+    return FLOATS[source.tensors[f"{source.linear_name(role, layer)}.weight"].dtype]
 
 
 def _linear_names(source: Checkpoint) -> set[str]:
     """Of the transformer layers' linear modules."""
-    layers, roles = range(source.spec.num_layers), linear_roles(source.spec)
-    return {source.linear_name(role, layer) for layer in layers for role in roles}
+    return {source.linear_name(role, layer) for role, layer in linear_places(source.spec)}
 
 
 def _module_of(name: str) -> str:

@@ -12,12 +12,19 @@ from paredown.formats.integer import group_columns
 from paredown.formats.stored.aqlm import AdditiveSpec
 from paredown.formats.stored.compressed_tensors_section import check_mixture
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.roles import linear_roles
+from paredown.spec.experts import EXPERTS, SHARED, expert_index, role_kind, split_role
 from paredown.spec.weight import WeightSpec
+from paredown.units import format_ranges
 
 REGEX = "re:"
 # As people write them, in the order of the data.
-_ROLES = ("q", "k", "v", "o", "gate", "up", "down", HEAD)
+_MLP_ROLES = ("gate", "up", "down")
+_ROLES = (
+    *("q", "k", "v", "o", *_MLP_ROLES, "router"),
+    *(f"{EXPERTS}.{role}" for role in _MLP_ROLES),
+    *("shared_gate", *(f"{SHARED}.{role}" for role in _MLP_ROLES), HEAD),
+)
+_AS_IT_IS = ("", "as it is")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +38,11 @@ class Scheme:
     def needs_inputs(self) -> bool:
         """Whether it has to see what the module reads."""
         return self.quantizer.needs_hessian or self.spec.activations == "int8_static"
+
+    @property
+    def without_inputs(self) -> str:
+        """What a method that looks at inputs does where none were seen, in words."""
+        return "round to nearest" if self.codebooks is None else "codebooks of its weights alone"
 
     @property
     def codebooks(self) -> AdditiveSpec | None:
@@ -48,7 +60,9 @@ class Scheme:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemeRow:
-    """Modules that share a scheme: `roles` of `layers` ("0-23", "0, 2-5", or "" for the head)."""
+    """Modules that share a scheme: `roles` of `layers` ("0-23", "0, 2-5", or "" for the head);
+    "experts.gate" is that of all experts, "experts.0-3.gate" of some. Routers are in the table
+    because they stay as they are."""
 
     layers: str
     roles: str
@@ -65,16 +79,27 @@ class _Module:
     shape: tuple[int, int]
     transposed: bool
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What a target may call it: "experts.5.gate" is among "experts.gate", "gate" and
+        "experts" too."""
+        if self.layer is None:
+            return (self.role,)
+        owner, own = split_role(self.role)
+        group = owner.split(".")[0]
+        return tuple(title for title in (self.role, role_kind(self.role), own, group) if title)
+
 
 def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
     """By module name, in the order of the model; modules that stay in floats are not in it. Raises
     ConfigError for a target that matches nothing or is overridden as a whole, UnsupportedError for
     a format that a module cannot have."""
     modules = _modules(source)
+    titles = _by_title(modules)
     schemes: dict[str, Scheme] = {}
     owners: dict[str, int] = {}
     for number, step in enumerate(recipe.quantize_steps):
-        for name in _matching(step, modules):
+        for name in _matching(step, modules, titles):
             schemes[name] = Scheme(quantizer=step.quantizer, spec=step.spec)
             owners[name] = number
     for number, step in enumerate(recipe.quantize_steps):
@@ -93,26 +118,38 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
 
 def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[SchemeRow]:
     """The resolved table, as people read it."""
-    layers_of: dict[tuple[str, str, str], list[int]] = {}
+    places_of: dict[tuple[str, str, str], list[tuple[int | None, int | None]]] = {}
     for module in _modules(source):
         scheme = schemes.get(module.name)
-        method, form = ("", "as it is") if scheme is None else (scheme.method, scheme.format)
-        layers = layers_of.setdefault((module.role, method, form), [])
-        if module.layer is not None:
-            layers.append(module.layer)
+        method, form = _AS_IT_IS if scheme is None else (scheme.method, scheme.format)
+        places = places_of.setdefault((role_kind(module.role), method, form), [])
+        places.append((module.layer, expert_index(module.role)))
+    for layer in range(source.spec.num_layers):
+        for role in source.spec.router_shapes(layer):
+            places_of.setdefault((role, *_AS_IT_IS), []).append((layer, None))
     rows: dict[tuple[str, str, str], SchemeRow] = {}
-    ordered = sorted(layers_of.items(), key=lambda item: _ROLES.index(item[0][0]))
-    for (role, method, form), layers in ordered:
-        key = _ranges(layers), method, form
-        before = rows.get(key)
+    ordered = sorted(places_of.items(), key=lambda item: _ROLES.index(item[0][0]))
+    for (kind, method, form), places in ordered:
+        layers = sorted({layer for layer, _ in places if layer is not None})
+        key = format_ranges(layers), method, form
+        role, before = _title(kind, places, source), rows.get(key)
         rows[key] = SchemeRow(
             layers=key[0],
             roles=role if before is None else f"{before.roles}, {role}",
             method=method,
             format=form,
-            num_modules=max(1, len(layers)) + (0 if before is None else before.num_modules),
+            num_modules=len(places) + (0 if before is None else before.num_modules),
         )
     return list(rows.values())
+
+
+def _title(kind: str, places: list[tuple[int | None, int | None]], source: Checkpoint) -> str:
+    """The kind of role, and of which experts where not of all."""
+    chosen = sorted({expert for _, expert in places if expert is not None})
+    experts = source.spec.experts
+    if experts is None or not chosen or len(chosen) == experts.num:
+        return kind
+    return f"{EXPERTS}.{format_ranges(chosen)}.{split_role(kind)[1]}"
 
 
 def _modules(source: Checkpoint) -> list[_Module]:
@@ -122,46 +159,60 @@ def _modules(source: Checkpoint) -> list[_Module]:
             name=source.linear_name(role, layer),
             role=role,
             layer=layer,
-            shape=source.spec.linear_shapes()[role],
+            shape=shape,
             transposed=source.names.source(role).transposed,
         )
         for layer in range(source.spec.num_layers)
-        for role in linear_roles(source.spec)
+        for role, shape in source.spec.linear_shapes(layer).items()
     ]
     shape = (source.spec.vocab_size, source.spec.hidden_size)
     name = source.names.output
     return [*modules, _Module(name=name, role=HEAD, layer=None, shape=shape, transposed=False)]
 
 
-def _matching(step: QuantizeStep, modules: list[_Module]) -> list[str]:
+def _by_title(modules: list[_Module]) -> dict[str, list[str]]:
+    """Names of modules by all that a target may call them."""
+    found: dict[str, list[str]] = {}
+    for module in modules:
+        for title in dict.fromkeys((*module.titles, module.name)):
+            found.setdefault(title, []).append(module.name)
+    return found
+
+
+def _matching(
+    step: QuantizeStep, modules: list[_Module], titles: Mapping[str, list[str]]
+) -> list[str]:
     names: list[str] = []
     for target in step.targets:
-        found = [module.name for module in modules if _matches(module, target)]
+        if target == LAYERS:
+            found = [module.name for module in modules if module.layer is not None]
+        elif target.startswith(REGEX):
+            found = _matching_expression(target, modules)
+        else:
+            found = titles.get(target, [])
         if not found:
+            known = (title for module in modules for title in module.titles)
+            roles = dict.fromkeys(title for title in known if expert_index(title) is None)
             raise ConfigError(
                 "a target of the recipe matches no linear layer",
                 seen=target,
-                remedy=f"Targets are {LAYERS}, a role "
-                f"({', '.join(dict.fromkeys(module.role for module in modules))}), the whole name "
+                remedy=f"Targets are {LAYERS}, a role ({', '.join(roles)}), the whole name "
                 f"of a module ({modules[0].name}) or {REGEX} and an expression that matches one.",
             )
         names += found
     return names
 
 
-def _matches(module: _Module, target: str) -> bool:
-    if target == LAYERS:
-        return module.layer is not None
-    if target.startswith(REGEX):
-        try:
-            return re.fullmatch(target.removeprefix(REGEX), module.name) is not None
-        except re.error as error:
-            raise ConfigError(
-                "a target is not a regular expression",
-                seen=f"{target}: {error}",
-                remedy="Python's syntax; a dot stands for any character.",
-            ) from error
-    return target in (module.role, module.name)
+def _matching_expression(target: str, modules: list[_Module]) -> list[str]:
+    try:
+        expression = re.compile(target.removeprefix(REGEX))
+    except re.error as error:
+        raise ConfigError(
+            "a target is not a regular expression",
+            seen=f"{target}: {error}",
+            remedy="Python's syntax; a dot stands for any character.",
+        ) from error
+    return [module.name for module in modules if expression.fullmatch(module.name)]
 
 
 def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
@@ -190,14 +241,3 @@ def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:
             remedy="Use one format for all.",
         )
     check_mixture(scheme.spec for scheme in schemes)
-
-
-def _ranges(numbers: list[int]) -> str:
-    """[0, 2, 3, 4] to "0, 2-4"."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] + 1 == number:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

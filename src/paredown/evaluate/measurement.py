@@ -8,7 +8,7 @@ from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.evaluate.quality import Quality
 from paredown.evaluate.speed import Speed
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.roles import linear_roles
+from paredown.models.roles import linear_places
 from paredown.spec.weight import WeightDType, WeightSpec
 
 
@@ -80,5 +80,4 @@ def linear_format_name(checkpoint: Checkpoint) -> str:
 
 
 def _linear_names(checkpoint: Checkpoint) -> list[str]:
-    layers, roles = range(checkpoint.spec.num_layers), linear_roles(checkpoint.spec)
-    return [checkpoint.linear_name(role, layer) for layer in layers for role in roles]
+    return [checkpoint.linear_name(role, layer) for role, layer in linear_places(checkpoint.spec)]

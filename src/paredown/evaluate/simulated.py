@@ -17,8 +17,17 @@ from torch.nn import functional
 from paredown.evaluate.perplexity import Predictions
 from paredown.evaluate.quality import Quality, QualitySums
 from paredown.evaluate.text import EvalText, Window
-from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder, Layer, Tap, position_inputs
+from paredown.models.decoder import (
+    EXPERT_INPUT,
+    LAYER_POINTS,
+    MODEL_POINTS,
+    Decoder,
+    Layer,
+    Tap,
+    position_inputs,
+)
 from paredown.progress import OnCount
+from paredown.spec.experts import split_role
 
 # Tokens whose logits are held at once, per variant.
 CHUNK_TOKENS = 256
@@ -37,7 +46,8 @@ class Variant:
 
     `weights`  other values by their names in the decoder ("layers.0.q.weight"); "output.weight" of
                a model with tied embeddings is the output layer's alone
-    `taps`     by point: "layers.0.scores", "embedding", ... (models/decoder.py)
+    `taps`     by point: "layers.0.scores", "embedding", ... (models/decoder.py);
+               "layers.0.down_input" is that of every expert too
     """
 
     weights: Mapping[str, Values] = field(default_factory=dict)
@@ -173,11 +183,11 @@ def _taps_by_place(decoder: Decoder, variant: Variant) -> dict[Place, dict[str, 
         place: Place = decoder
         point, known = name, set(MODEL_POINTS)
         if name.startswith("layers."):
-            _, index, point = name.split(".")
+            _, index, point = name.split(".", 2)
             layer = decoder.layers[int(index)]
             assert isinstance(layer, Layer)
             place, known = layer, set(LAYER_POINTS)
-        assert point in known, name
+        assert point in known or split_role(point)[1] in {*known, EXPERT_INPUT}, name
         places.setdefault(place, {})[point] = tap
     return places
 
@@ -185,6 +195,8 @@ def _taps_by_place(decoder: Decoder, variant: Variant) -> dict[Place, dict[str, 
 def _chained(tap: Tap, own: Mapping[str, PointTap]) -> Tap:
     def run(point: str, x: Tensor) -> Tensor:
         x = tap(point, x)
-        return own[point](x) if point in own else x
+        # A tap without an owner is for the layer's MLP and for every expert's.
+        found = own.get(point) or own.get(split_role(point)[1])
+        return x if found is None else found(x)
 
     return run

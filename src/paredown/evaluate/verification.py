@@ -32,7 +32,7 @@ _VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     """`compressed` and `original` are measured side by side, on the same tokens; `protocol` says
-    which."""
+    which. `notes` are those of the recipe: what was not done as asked."""
 
     recipe: str
     compressed: Measurement
@@ -40,6 +40,7 @@ class Verification:
     layer_errors: list[LayerError]
     protocol: str
     fingerprint: Fingerprint
+    notes: tuple[str, ...] = ()
 
     @property
     def worst_layers(self) -> list[LayerError]:
@@ -57,6 +58,7 @@ class Verification:
                 for one in self.layer_errors
             ],
             "protocol": self.protocol,
+            "notes": list(self.notes),
             "versions": versions(),
         }
 
@@ -73,6 +75,7 @@ def verify(
     recipe: str,
     reference: NativeExecutor | None = None,
     num_threads: int | None = None,
+    notes: tuple[str, ...] = (),
     on_progress: OnProgress | None = None,
 ) -> Verification:
     """`reference` is the original loaded, where the caller has it. Raises CheckpointError when
@@ -107,6 +110,7 @@ def verify(
         layer_errors=errors,
         protocol=f"{text.protocol}; errors of layers on the first {len(tokens)} of them",
         fingerprint=make_fingerprint(compressed, executor),
+        notes=notes,
     )
 
 

@@ -12,6 +12,7 @@ from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_sampler import Sampler
 from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.experts import Experts
 from paredown.spec.kv import KVScales, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
 from paredown.spec.weight import ActivationDType, WeightDType
@@ -88,8 +89,9 @@ class NativeModel:
         return self._core.step_bytes
 
     def add_linear(self, role: str, layer: int, arrays: LinearArrays) -> None:
-        """Adds a weight to a role (qkv, o, up, down, output). Weights added to the same role read
-        the same input and write side by side; the arrays are packed now and not kept."""
+        """Adds a weight to a role (qkv, o, up, down, output; of a sparse layer router, shared_gate,
+        experts.5.up, shared.down, ...). Weights added to the same role read the same input and
+        write side by side; the arrays are packed now and not kept."""
         self._core.add_linear(
             role,
             layer,
@@ -218,8 +220,11 @@ def _bytes_of(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
 
 
 def _check_lanes(spec: ModelSpec) -> None:
-    for name in ("hidden_size", "head_dim", "intermediate_size"):
-        size = getattr(spec, name)
+    sizes = {name: getattr(spec, name) for name in ("hidden_size", "head_dim", "intermediate_size")}
+    if spec.experts is not None:
+        sizes["experts.intermediate_size"] = spec.experts.intermediate_size
+        sizes["experts.shared_intermediate_size"] = spec.experts.shared_intermediate_size or 0
+    for name, size in sizes.items():
         if size % LANES != 0:
             raise UnsupportedError(
                 f"The native executor needs {name} to be a multiple of {LANES}",
@@ -249,4 +254,20 @@ def _core_config(spec: ModelSpec, kv: KVSpec) -> dict[str, object]:
         "kv_dtypes": list(kv.layer_dtypes(spec.num_layers)),
         "num_pages": kv.num_pages,
         "inverse_frequencies": rotary.inverse_frequencies(spec.head_dim) if rotary else [],
+        **_expert_config(spec),
+    }
+
+
+def _expert_config(spec: ModelSpec) -> dict[str, object]:
+    experts = spec.experts
+    if experts is None:
+        experts = Experts(num=0, num_per_token=0, intermediate_size=0, is_normalized=False)
+    layers = range(spec.num_layers if experts.num else 0)
+    return {
+        "num_experts": experts.num,
+        "experts_per_token": experts.num_per_token,
+        "expert_intermediate_size": experts.intermediate_size,
+        "shared_intermediate_size": experts.shared_intermediate_size or 0,
+        "normalized_experts": experts.is_normalized,
+        "sparse_layers": [experts.is_sparse(layer) for layer in layers],
     }

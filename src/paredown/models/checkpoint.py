@@ -41,7 +41,8 @@ from paredown.spec.weight import WeightSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Roles of linear layers are q, k, v, o, gate, up, down; layers count from 0.
+    """Roles of linear layers are q, k, v, o, gate, up, down, and those of experts
+    (spec/experts.py); layers count from 0.
 
     `tensors`     the tensors that the model uses, by their names in the files and as stored there
     `files`       the safetensors files, or the GGUF file
@@ -148,6 +149,10 @@ class Checkpoint:
         rows = slice(source.part * size, (source.part + 1) * size)
         return Weight(spec=weight.spec, values_OI=weight.values_OI[rows])
 
+    def router(self, role: str, layer: int) -> StoredTensor:
+        """[out, hidden] of a sparse layer's "router" or "shared_gate", always in floats."""
+        return self.tensors[f"{self.names.router(role, layer)}.weight"]
+
     def embedding(self) -> Weight:
         """[vocab, hidden]; in floats, but a GGUF file may have quantized it."""
         return self._plain(self.names.embedding)
@@ -168,7 +173,7 @@ class Checkpoint:
         known = model_vectors(self.spec) if layer is None else layer_vectors(self.spec)
         if role not in known:
             return None
-        values = self.tensors[vector_tensor(self.spec, self.names, role, layer)].to_float32()
+        values = self.tensors[vector_tensor(self.names, role, layer)].to_float32()
         part = 0
         if num_parts(self.names, role) > 1:
             part = self.names.source(role.rsplit(".", 1)[0]).part

@@ -8,9 +8,12 @@ from paredown.models.families.fields import Fields
 from paredown.models.families.gpt2 import GPT2
 from paredown.models.families.llama import LLAMA
 from paredown.models.families.mistral import MISTRAL
+from paredown.models.families.mixtral import MIXTRAL
 from paredown.models.families.opt import OPT
 from paredown.models.families.qwen2 import QWEN2
+from paredown.models.families.qwen2_moe import QWEN2_MOE
 from paredown.models.families.qwen3 import QWEN3
+from paredown.models.families.qwen3_moe import QWEN3_MOE
 from paredown.spec.model import ModelSpec, Rotary
 
 FAMILIES: dict[str, Family] = {
@@ -18,6 +21,9 @@ FAMILIES: dict[str, Family] = {
     "mistral": MISTRAL,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
+    "mixtral": MIXTRAL,
+    "qwen2_moe": QWEN2_MOE,
+    "qwen3_moe": QWEN3_MOE,
     "gpt2": GPT2,
     "opt": OPT,
 }

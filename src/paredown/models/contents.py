@@ -12,7 +12,6 @@ from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names
 from paredown.models.roles import (
     layer_vectors,
-    linear_roles,
     model_vectors,
     position_embedding_shape,
 )
@@ -74,12 +73,12 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
     """Every linear module of the layers once, and the output layer unless it is tied."""
     for layer in range(spec.num_layers):
         seen = set()
-        for role, (num_rows, num_columns) in spec.linear_shapes().items():
-            source = names.source(role)
-            if source.module not in seen:
-                seen.add(source.module)
+        for role, (num_rows, num_columns) in spec.linear_shapes(layer).items():
+            source, name = names.source(role), names.linear(role, layer)
+            if name not in seen:
+                seen.add(name)
                 yield Module(
-                    name=names.linear(role, layer),
+                    name=name,
                     shape=(source.num_parts * num_rows, num_columns),
                     transposed=source.transposed,
                 )
@@ -87,23 +86,33 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
         yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
 
 
+def router_modules(spec: ModelSpec, names: Names) -> Iterator[str]:
+    """Every router and gate of a shared expert: they multiply, and are never packed."""
+    for layer in range(spec.num_layers):
+        for role in spec.router_shapes(layer):
+            yield names.router(role, layer)
+
+
 def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(name, shape) of what is never packed: embeddings, norms and biases."""
+    """(name, shape) of what is never packed: embeddings, norms, biases and routers. A router comes
+    before the experts that it asks for, so that a config of endless experts ends here."""
     yield f"{names.embedding}.weight", (spec.vocab_size, spec.hidden_size)
     positions = position_embedding_shape(spec)
     if positions is not None:
         yield f"{names.position_embedding}.weight", positions
     for layer in range(spec.num_layers):
         for role, size in layer_vectors(spec).items():
-            yield vector_tensor(spec, names, role, layer), (num_parts(names, role) * size,)
+            yield vector_tensor(names, role, layer), (num_parts(names, role) * size,)
+        for role, shape in spec.router_shapes(layer).items():
+            yield f"{names.router(role, layer)}.weight", shape
     for role, size in model_vectors(spec).items():
-        yield vector_tensor(spec, names, role, None), (size,)
+        yield vector_tensor(names, role, None), (size,)
 
 
-def vector_tensor(spec: ModelSpec, names: Names, role: str, layer: int | None) -> str:
+def vector_tensor(names: Names, role: str, layer: int | None) -> str:
     """Name of the tensor that holds a norm's or a linear layer's vector."""
     owner, kind = role.rsplit(".", 1)
-    if owner in linear_roles(spec):
+    if owner in names.family.linears:
         assert layer is not None
         return f"{names.linear(owner, layer)}.{kind}"
     return f"{names.norm(owner, layer)}.{kind}"

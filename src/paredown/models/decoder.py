@@ -5,10 +5,11 @@ size, C columns of a head, V vocabulary. Everything is float32 and nothing is ca
 
 Whatever flows between two operations passes a point with a name, where a tap may look at it or put
 other values in its place: calibration gathers statistics there, and a quantizer of activations
-rounds there.
+rounds there. An expert's points bear its name ("experts.5.down_input"), and what flows there are
+the rows of the tokens that were sent to it, [N, I]; one that no token was sent to passes none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +20,10 @@ from torch.nn import functional
 
 from paredown.formats.dequantize import dequantize
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.mixture_of_experts import mix
 from paredown.models.roles import has_bias, layer_vectors, linear_roles, model_vectors
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.experts import SHARED, expert_owner, split_role
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
 
 # Called with a point's name and the values there; what it returns goes on in their place.
@@ -57,6 +60,25 @@ INPUT_POINTS = {
     "up": "mlp_input",
     "down": "down_input",
 }
+# What one expert is given, [N, D].
+EXPERT_INPUT = "input"
+
+
+def input_point(role: str) -> str:
+    """Where a linear layer finds its input, those of experts too. The shared expert is given what
+    the router is."""
+    owner, own = split_role(role)
+    point = INPUT_POINTS[own]
+    if not owner or (owner == SHARED and point == "mlp_input"):
+        return point
+    return f"{owner}.{EXPERT_INPUT if point == 'mlp_input' else point}"
+
+
+def last_point(points: Iterable[str]) -> str:
+    """Where a pass may end that is to see these: of experts, when all of them have run."""
+    return max(
+        ("mlp_output" if "." in point else point for point in points), key=LAYER_POINTS.index
+    )
 
 
 def untouched(point: str, x: Tensor) -> Tensor:
@@ -118,7 +140,9 @@ class Layer(nn.Module):
     def __init__(self, spec: ModelSpec, index: int) -> None:
         super().__init__()
         self.spec = spec
+        self.index = index
         self.window = spec.layer_window(index)
+        self.experts_of_layer = spec.experts if spec.is_sparse(index) else None
         self.tap: Tap = untouched
         self.is_fused = False
         self.attention_norm = make_norm(spec, spec.hidden_size)
@@ -126,8 +150,10 @@ class Layer(nn.Module):
         if spec.qk_norm:
             self.q_norm = make_norm(spec, spec.head_dim)
             self.k_norm = make_norm(spec, spec.head_dim)
-        for role, (num_rows, num_columns) in spec.linear_shapes().items():
-            self.add_module(role, nn.Linear(num_columns, num_rows, bias=has_bias(spec, role)))
+        for role, (num_rows, num_columns) in spec.linear_shapes(index).items():
+            self._place(role, nn.Linear(num_columns, num_rows, bias=has_bias(spec, role)))
+        for role, (num_rows, num_columns) in spec.router_shapes(index).items():
+            self._place(role, nn.Linear(num_columns, num_rows, bias=False))
 
     def forward(
         self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor
@@ -185,16 +211,42 @@ class Layer(nn.Module):
 
     def mlp(self, x_BTD: Tensor) -> Tensor:
         x_BTD = self.tap("mlp_input", x_BTD)
-        up_BTF = self.apply_linear("up", x_BTD)
+        if self.experts_of_layer is None:
+            return self.run_mlp("", x_BTD)
+        x_ND = x_BTD.flatten(0, 1)
+        logits_NE = self.apply_linear("router", x_ND)
+        y_BTD = mix(x_ND, logits_NE, self.experts_of_layer, self.run_expert).view_as(x_BTD)
+        if self.experts_of_layer.shared_intermediate_size is not None:
+            share_BT1 = self.apply_linear("shared_gate", x_BTD).sigmoid()
+            y_BTD = y_BTD + share_BT1 * self.run_mlp(f"{SHARED}.", x_BTD)
+        return y_BTD
+
+    def run_expert(self, expert: int, x_ND: Tensor) -> Tensor:
+        owner = f"{expert_owner(expert)}."
+        return self.run_mlp(owner, self.tap(f"{owner}{EXPERT_INPUT}", x_ND))
+
+    def run_mlp(self, owner: str, x: Tensor) -> Tensor:
+        """The layer's MLP, or that of an expert ("experts.5.", "shared.")."""
+        up = self.apply_linear(f"{owner}up", x)
         if self.spec.gated:
-            up_BTF = activate(self.apply_linear("gate", x_BTD), self.spec) * up_BTF
+            up = activate(self.apply_linear(f"{owner}gate", x), self.spec) * up
         else:
-            up_BTF = activate(up_BTF, self.spec)
-        return self.apply_linear("down", self.tap("down_input", up_BTF))
+            up = activate(up, self.spec)
+        return self.apply_linear(f"{owner}down", self.tap(f"{owner}down_input", up))
 
     def apply_linear(self, role: str, x: Tensor) -> Tensor:
         y: Tensor = self.get_submodule(role)(x)
         return y
+
+    def _place(self, role: str, module: nn.Module) -> None:
+        """Where `get_submodule` finds it by its role: "experts.5.gate" is in two others."""
+        *owners, own = role.split(".")
+        place: nn.Module = self
+        for name in owners:
+            if not hasattr(place, name):
+                place.add_module(name, nn.Module())
+            place = place.get_submodule(name)
+        place.add_module(own, module)
 
 
 class Decoder(nn.Module):
@@ -208,7 +260,7 @@ class Decoder(nn.Module):
         if isinstance(spec.positions, LearnedPositions):
             num_rows = spec.max_positions + spec.positions.offset
             self.position_embedding = nn.Embedding(num_rows, spec.hidden_size)
-        self.layers = nn.ModuleList(Layer(spec, i) for i in range(spec.num_layers))
+        self.layers = nn.ModuleList(Layer(spec, index) for index in range(spec.num_layers))
         self.final_norm = make_norm(spec, spec.hidden_size)
         if not spec.tied_embeddings:
             self.output = nn.Linear(spec.hidden_size, spec.vocab_size, bias=False)
@@ -292,8 +344,10 @@ def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
     """One transformer layer's tensors under `Layer`'s names."""
     state = {
         f"{role}.weight": dequantize(checkpoint.linear(role, layer))
-        for role in linear_roles(checkpoint.spec)
+        for role in linear_roles(checkpoint.spec, layer)
     }
+    for role in checkpoint.spec.router_shapes(layer):
+        state[f"{role}.weight"] = checkpoint.router(role, layer).to_float32()
     for role in layer_vectors(checkpoint.spec):
         state[role] = present(checkpoint.vector(role, layer))
     return _tensors(state)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from paredown.errors import CheckpointError
 from paredown.models.families.family import Family, LinearSource
+from paredown.spec.experts import expert_index, role_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +16,15 @@ class Names:
     prefix: str
 
     def linear(self, role: str, layer: int) -> str:
-        return self.prefix + self.family.linears[role].module.format(layer=layer)
+        module = self.source(role).module
+        return self.prefix + module.format(layer=layer, expert=expert_index(role))
 
     def source(self, role: str) -> LinearSource:
-        return self.family.linears[role]
+        return self.family.linears[role_kind(role)]
+
+    def router(self, role: str, layer: int) -> str:
+        """Of "router" or "shared_gate"."""
+        return self.prefix + self.family.routers[role].format(layer=layer)
 
     def norm(self, role: str, layer: int | None) -> str:
         return self.prefix + self.family.norms[role].format(layer=layer)

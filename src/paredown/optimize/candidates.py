@@ -35,11 +35,13 @@ class Skipped:
 
 @dataclass
 class Candidates:
-    """`clamped`: values beyond a format's range, by candidate and tensor."""
+    """`clamped`: values beyond a format's range, by candidate and tensor. `notes` of what methods
+    did otherwise than asked, by candidate."""
 
     measurements: list[Measurement] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     clamped: dict[str, dict[str, int]] = field(default_factory=dict)
+    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reference: Measurement | None = None
 
 
@@ -151,6 +153,8 @@ def _built(
             result.skipped.append(Skipped(name=name, reason=f"{error.what} ({error.seen})"))
             yield None
             return
+        if written.notes:
+            result.notes[name] = written.notes
         if written.clamped:
             result.clamped[name] = written.clamped
         yield checkpoint, executor

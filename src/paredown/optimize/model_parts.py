@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from paredown.compress.recipe import HEAD
-from paredown.models.roles import MLP_ROLES, QKV_ROLES, linear_roles
+from paredown.models.roles import MLP_ROLES, QKV_ROLES, linear_places, linear_roles
+from paredown.spec.experts import EXPERTS, SHARED, role_kind
 from paredown.spec.model import ModelSpec
 
 PartKind = Literal["layer", "role", "fused", "module"]
@@ -25,8 +26,9 @@ class Part:
 
     def shapes(self, spec: ModelSpec) -> list[tuple[int, int]]:
         """(out, in) of each module."""
-        known = {**spec.linear_shapes(), HEAD: (spec.vocab_size, spec.hidden_size)}
-        return [known[role] for _, role in self.modules]
+        known = {layer: spec.linear_shapes(layer) for layer, _ in self.modules if layer is not None}
+        head = (spec.vocab_size, spec.hidden_size)
+        return [head if layer is None else known[layer][role] for layer, role in self.modules]
 
     def num_weights(self, spec: ModelSpec) -> int:
         return sum(rows * columns for rows, columns in self.shapes(spec))
@@ -38,31 +40,41 @@ HEAD_PART = Part(kind="module", name="output layer", modules=((None, HEAD),))
 def find_parts(spec: ModelSpec, kind: PartKind) -> list[Part]:
     """All parts of that kind; each linear layer of the transformer layers is in one of them. The
     output layer is in none: see HEAD_PART."""
-    layers, groups = range(spec.num_layers), fused_roles(spec)
+    layers = range(spec.num_layers)
     if kind == "layer":
-        return [_part(kind, f"layer {layer}", [layer], linear_roles(spec)) for layer in layers]
-    if kind == "role":
-        return [_part(kind, " ".join(roles), list(layers), roles) for roles in groups]
+        return [_part(kind, f"layer {layer}", layer, linear_roles(spec, layer)) for layer in layers]
+    if kind == "module":
+        return [
+            _part(kind, f"layer {layer} {role}", layer, [role])
+            for role, layer in linear_places(spec)
+        ]
+    groups = [(layer, roles) for layer in layers for roles in fused_roles(spec, layer)]
     if kind == "fused":
         return [
-            _part(kind, f"layer {layer} {' '.join(roles)}", [layer], roles)
-            for layer in layers
-            for roles in groups
+            _part(kind, f"layer {layer} {_kinds(roles)}", layer, roles) for layer, roles in groups
         ]
-    return [
-        _part(kind, f"layer {layer} {role}", [layer], [role])
-        for layer in layers
-        for role in linear_roles(spec)
-    ]
+    modules: dict[str, list[tuple[int | None, str]]] = {}
+    for layer, roles in groups:
+        modules.setdefault(_kinds(roles), []).extend((layer, role) for role in roles)
+    return [Part(kind=kind, name=name, modules=tuple(own)) for name, own in modules.items()]
 
 
-def fused_roles(spec: ModelSpec) -> list[list[str]]:
-    """Roles that share one format, as a layer has them: [q, k, v], [o], [gate, up], [down]."""
-    roles = linear_roles(spec)
+def fused_roles(spec: ModelSpec, layer: int = 0) -> list[list[str]]:
+    """Roles that share one format, as a layer has them: [q, k, v], [o], [gate, up], [down]. All
+    experts of a layer share theirs, because they are fused too."""
+    roles = linear_roles(spec, layer)
     together = [[*QKV_ROLES], ["o"], [role for role in MLP_ROLES if role != "down"], ["down"]]
-    return [[role for role in group if role in roles] for group in together]
+    groups = [
+        [role for own in group for role in roles if role_kind(role) == f"{owner}{own}"]
+        for owner in ("", f"{EXPERTS}.", f"{SHARED}.")
+        for group in together
+    ]
+    return [group for group in groups if group]
 
 
-def _part(kind: PartKind, name: str, layers: list[int], roles: list[str]) -> Part:
-    modules = tuple((layer, role) for layer in layers for role in roles)
-    return Part(kind=kind, name=name, modules=modules)
+def _kinds(roles: list[str]) -> str:
+    return " ".join(dict.fromkeys(map(role_kind, roles)))
+
+
+def _part(kind: PartKind, name: str, layer: int, roles: list[str]) -> Part:
+    return Part(kind=kind, name=name, modules=tuple((layer, role) for role in roles))

@@ -69,6 +69,7 @@ class OptimizeResult:
     reference: Measurement
     skipped: list[Skipped]
     clamped: dict[str, dict[str, int]]
+    notes: dict[str, tuple[str, ...]]
     machine: Machine
     protocol: str
     calibration: str | None
@@ -93,6 +94,7 @@ class OptimizeResult:
             "reference": self.reference.as_json(),
             "skipped": [asdict(one) for one in self.skipped],
             "clamped": self.clamped,
+            "notes": {name: list(notes) for name, notes in self.notes.items()},
             "verification": None if self.verification is None else self.verification.figures(),
             "protocol": self.protocol,
             "calibration": self.calibration,
@@ -160,13 +162,15 @@ def _search(
     if chosen is not None and config.output is not None:
         on_progress(f"writing {chosen.name}", 1.0)
         recipe = next(recipe for recipe in recipes if recipe.name == chosen.name)
-        verification = _write(plan, config.output, recipe)
+        notes = measured.notes.get(recipe.name, ())
+        verification = _write(plan, config.output, recipe, notes)
     return OptimizeResult(
         model=plan.source.path.name,
         candidates=mark_front(measured.measurements),
         reference=measured.reference,
         skipped=measured.skipped,
         clamped=measured.clamped,
+        notes=measured.notes,
         machine=plan.machine,
         protocol=plan.text.protocol,
         calibration=None if plan.calibration is None else plan.calibration.source,
@@ -243,11 +247,12 @@ def parse_formats(text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-def _write(plan: Plan, output: Path, recipe: Recipe) -> Verification:
-    """The checkpoint with its verification.json: what was written is measured once more."""
+def _write(plan: Plan, output: Path, recipe: Recipe, made_notes: tuple[str, ...]) -> Verification:
+    """The checkpoint with its verification.json: what was written is measured once more.
+    `made_notes` are those of the candidate where it was kept."""
     verifications = []
 
-    def finish(folder: Path) -> None:
+    def finish(folder: Path, notes: tuple[str, ...]) -> None:
         verification = verify(
             plan.source,
             Checkpoint.open(folder),
@@ -255,6 +260,7 @@ def _write(plan: Plan, output: Path, recipe: Recipe) -> Verification:
             recipe=recipe.name,
             reference=plan.executor,
             num_threads=plan.num_threads,
+            notes=notes,
         )
         verification.write(folder)
         verifications.append(verification)
@@ -263,7 +269,7 @@ def _write(plan: Plan, output: Path, recipe: Recipe) -> Verification:
     if made.is_dir():
         with output_folder(output) as partial:
             shutil.copytree(made, partial, dirs_exist_ok=True)
-            finish(partial)
+            finish(partial, made_notes)
     else:
         compress(plan.source, output, recipe, finish=finish)
     return verifications[0]

@@ -72,4 +72,4 @@ def head_share(spec: ModelSpec) -> float:
     """See Search."""
     head_bytes = 2 * spec.vocab_size * spec.hidden_size
     bits = bits_per_weight(FORMATS[_YARDSTICK], spec.hidden_size)
-    return head_bytes / (head_bytes + spec.num_linear_parameters() * bits / 8)
+    return head_bytes / (head_bytes + spec.num_active_linear_parameters() * bits / 8)

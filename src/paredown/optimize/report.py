@@ -105,6 +105,12 @@ none was chosen. Allow more with <code>--max-quality-loss</code>.</p>
 clamped</li>{% endfor %}{% endfor %}
 </ul></div>
 {% endif %}
+{% for name, notes in result.notes.items() %}
+<details class="card"><summary><b>{{ name }}</b>: what was done otherwise than asked, and how far
+searches went</summary><ul>
+{% for note in notes %}<li>{{ note }}</li>{% endfor %}
+</ul></details>
+{% endfor %}
 <h2>This machine</h2>
 <div class="card"><dl>
 <dt>processor</dt><dd>{{ machine.name }}, {{ machine.num_threads }} of {{ machine.num_cores }}

@@ -4,11 +4,14 @@ Both executors are driven by it; a new family is a new way to fill it, not new c
 """
 
 import math
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
+from paredown.spec.experts import SHARED, Experts, expert_owner
 
 NormKind = Literal["rms", "layer"]
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
@@ -86,6 +89,7 @@ class ModelSpec:
     sliding_window: int | None = None
     full_layers: tuple[int, ...] = ()
     sinks: AttentionSinks | None = None
+    experts: Experts | None = None
 
     def layer_window(self, layer: int) -> int | None:
         """How many tokens one sees in a layer, sinks apart; None: all before it."""
@@ -129,40 +133,111 @@ class ModelSpec:
             )
         return replace(self, sinks=sinks)
 
-    def linear_shapes(self) -> dict[str, tuple[int, int]]:
-        """(out, in) of each linear layer of one transformer layer, by role."""
+    def is_sparse(self, layer: int) -> bool:
+        """Whether that layer has experts in the place of its MLP."""
+        return self.experts is not None and self.experts.is_sparse(layer)
+
+    def linear_shapes(self, layer: int = 0) -> dict[str, tuple[int, int]]:
+        """(out, in) of each linear layer of one transformer layer, by role. Without experts all
+        layers are alike; with them, a sparse one has those of every expert (spec/experts.py), and
+        its router is none of them (`router_shapes`)."""
+        attention = self.attention_shapes()
+        if self.experts is None or not self.experts.is_sparse(layer):
+            return attention | self.mlp_shapes()
+        return attention | self._expert_shapes(self.experts, range(self.experts.num))
+
+    def active_shapes(self, layer: int = 0) -> dict[str, tuple[int, int]]:
+        """The linear layers that one token passes, of the experts as many as it is sent to: the
+        first ones stand for them."""
+        if self.experts is None or not self.experts.is_sparse(layer):
+            return self.linear_shapes(layer)
+        chosen = range(self.experts.num_per_token)
+        return self.attention_shapes() | self._expert_shapes(self.experts, chosen)
+
+    def router_shapes(self, layer: int) -> dict[str, tuple[int, int]]:
+        """(out, in) of what decides how a token passes a sparse layer, never quantized: "router",
+        and "shared_gate" of a shared expert."""
+        if self.experts is None or not self.experts.is_sparse(layer):
+            return {}
+        shapes = {"router": (self.experts.num, self.hidden_size)}
+        if self.experts.shared_intermediate_size is not None:
+            shapes["shared_gate"] = (1, self.hidden_size)
+        return shapes
+
+    def attention_shapes(self) -> dict[str, tuple[int, int]]:
+        """(out, in) of q, k, v and o."""
         q_size = self.num_heads * self.head_dim
         kv_size = self.num_kv_heads * self.head_dim
-        shapes = {
+        return {
             "q": (q_size, self.hidden_size),
             "k": (kv_size, self.hidden_size),
             "v": (kv_size, self.hidden_size),
             "o": (self.hidden_size, q_size),
-            "up": (self.intermediate_size, self.hidden_size),
-            "down": (self.hidden_size, self.intermediate_size),
+        }
+
+    def mlp_shapes(self, size: int | None = None, owner: str = "") -> dict[str, tuple[int, int]]:
+        """(out, in) of the MLP's linear layers; `size` None is that of a dense layer. `owner` is
+        the expert whose they are."""
+        size = self.intermediate_size if size is None else size
+        prefix = f"{owner}." if owner else ""
+        shapes = {
+            f"{prefix}up": (size, self.hidden_size),
+            f"{prefix}down": (self.hidden_size, size),
         }
         if self.gated:
-            shapes["gate"] = (self.intermediate_size, self.hidden_size)
+            shapes[f"{prefix}gate"] = (size, self.hidden_size)
         return shapes
 
     def num_linear_parameters(self) -> int:
-        """Weights of the linear layers inside the transformer layers (no embedding, no output)."""
-        return self.num_layers * sum(o * i for o, i in self.linear_shapes().values())
+        """Weights of the linear layers inside the transformer layers (no embedding, no output, no
+        router)."""
+        return self._num_weights(self.linear_shapes)
+
+    def num_active_linear_parameters(self) -> int:
+        """Of these the weights that one token is multiplied with."""
+        return self._num_weights(self.active_shapes)
 
     def num_parameters(self) -> int:
         """All weights, biases and norms; a tied output layer counts once."""
+        return self.num_linear_parameters() + self._num_other_parameters()
+
+    def num_active_parameters(self) -> int:
+        """All but the experts that a token is not sent to."""
+        return self.num_active_linear_parameters() + self._num_other_parameters()
+
+    def _expert_shapes(self, experts: Experts, chosen: range) -> dict[str, tuple[int, int]]:
+        shapes: dict[str, tuple[int, int]] = {}
+        for expert in chosen:
+            shapes |= self.mlp_shapes(experts.intermediate_size, expert_owner(expert))
+        if experts.shared_intermediate_size is not None:
+            shapes |= self.mlp_shapes(experts.shared_intermediate_size, SHARED)
+        return shapes
+
+    def _num_weights(self, shapes_of: Callable[[int], dict[str, tuple[int, int]]]) -> int:
+        """Summed over the layers, of which there are two kinds at most."""
+        by_kind = {self.is_sparse(layer): layer for layer in range(self.num_layers)}
+        num_of_kind = Counter(self.is_sparse(layer) for layer in range(self.num_layers))
+        return sum(
+            num_of_kind[kind] * sum(o * i for o, i in shapes_of(layer).values())
+            for kind, layer in by_kind.items()
+        )
+
+    def _num_other_parameters(self) -> int:
         h = self.hidden_size
-        total = self.num_linear_parameters() + self.vocab_size * h
+        total = self.vocab_size * h
         if not self.tied_embeddings:
             total += self.vocab_size * h
         if isinstance(self.positions, LearnedPositions):
             total += (self.max_positions + self.positions.offset) * h
         per_norm = h * (2 if self.norm == "layer" else 1)
         total += per_norm * (2 * self.num_layers + 1)
+        routers = [self.router_shapes(layer) for layer in range(self.num_layers)]
+        total += sum(o * i for shapes in routers for o, i in shapes.values())
         return total + self.num_layers * self._num_layer_extras()
 
     def _num_layer_extras(self) -> int:
-        shapes = self.linear_shapes()
+        """Norms of heads, and biases: models with experts have none in their MLPs."""
+        shapes = self.attention_shapes() | self.mlp_shapes()
         extras = 2 * self.head_dim if self.qk_norm else 0
         if self.qkv_bias:
             extras += sum(shapes[role][0] for role in ("q", "k", "v"))

@@ -12,8 +12,10 @@ from torch import Tensor
 from paredown.compress.calibrate.moments import inputs_not_finite
 from paredown.compress.quantize.method import Block
 from paredown.errors import ConfigError
-from paredown.models.decoder import LAYER_POINTS
+from paredown.models.decoder import last_point
 
+# Rows that are kept of one expert: what clipping looks at (compress/quantize/awq.py).
+EXPERT_TOKENS = 512
 # A sampled sequence gives its first tokens only: what causal attention says of them depends on
 # nothing later, and more sequences are seen.
 PREFIX_TOKENS = 256
@@ -57,15 +59,34 @@ class Sample:
         return torch.cat(self._kept)
 
 
+class RowSample:
+    """The first `num_tokens` rows of one expert."""
+
+    def __init__(self, num_tokens: int) -> None:
+        self._room = num_tokens
+        self._kept: list[Tensor] = []
+
+    def add(self, x_NI: Tensor) -> bool:
+        """Whether there is room for more."""
+        self._kept.append(x_NI[: self._room].clone())
+        self._room -= len(self._kept[-1])
+        return self._room > 0
+
+    def values(self) -> Tensor:
+        """[1, N, I]"""
+        return torch.cat(self._kept)[None]
+
+
 class _Sums:
     def __init__(self, num_columns: int, like: Tensor, num_tokens: int) -> None:
         self.absmax_I = like.new_zeros(num_columns)
         self.abssum_I = like.new_zeros(num_columns)
         self.num_rows = 0
-        self.sample = Sample(num_tokens)
+        is_rows = like.ndim == 2
+        self.sample = RowSample(min(num_tokens, EXPERT_TOKENS)) if is_rows else Sample(num_tokens)
 
     def add(self, x_BTI: Tensor) -> None:
-        rows = x_BTI.flatten(0, 1).abs()
+        rows = x_BTI.flatten(0, -2).abs()
         self.absmax_I = torch.maximum(self.absmax_I, rows.amax(0))
         self.abssum_I += rows.sum(0)
         self.num_rows += rows.shape[0]
@@ -99,7 +120,8 @@ def sample_inputs(block: Block, num_tokens: int) -> Tensor:
 
 @torch.no_grad()
 def observe(block: Block, points: Iterable[str], num_tokens: int) -> dict[str, Observation]:
-    """One pass of all calibration inputs; at every point the same `num_tokens` tokens are kept.
+    """One pass of all calibration inputs; at every point the same `num_tokens` tokens are kept, at
+    an expert's its first `EXPERT_TOKENS` at most. An expert that saw no token has no observation.
     Raises CheckpointError where they are not finite."""
     wanted = set(points)
     sums: dict[str, _Sums] = {}
@@ -111,5 +133,5 @@ def observe(block: Block, points: Iterable[str], num_tokens: int) -> dict[str, O
             sums[point].add(x)
         return x
 
-    block.run(tap, stop_after=max(wanted, key=LAYER_POINTS.index))
+    block.run(tap, stop_after=last_point(wanted))
     return {point: one.observation(point) for point, one in sums.items()}

@@ -17,25 +17,27 @@ _SMALLEST = 1e-5
 
 
 class InputStatistics:
-    """The largest magnitude, and the second moments where `wants_hessian` says so before the first
-    batch."""
+    """`largest` is the largest magnitude of `num_rows` rows; second moments are summed where
+    `wants_hessian` says so before the first batch."""
 
     def __init__(self, num_columns: int) -> None:
         self.wants_hessian = False
+        self.num_columns = num_columns
+        self.num_rows = 0
+        self.largest = 0.0
         self._hessian: HessianSum | None = None
         self._moments: Moments | None = None
-        self._num_columns = num_columns
-        self._largest = 0.0
 
     def add(self, x: Tensor) -> None:
         """Counts in [.., I] inputs. Raises CheckpointError where one is not finite."""
         largest = float(x.abs().max())
         if not math.isfinite(largest):
             raise inputs_not_finite(largest)
-        self._largest = max(self._largest, largest)
+        self.largest = max(self.largest, largest)
+        self.num_rows += x.numel() // self.num_columns
         if self.wants_hessian:
             if self._hessian is None:
-                self._hessian = HessianSum(self._num_columns)
+                self._hessian = HessianSum(self.num_columns)
             self._hessian.add(x)
 
     def moments(self) -> Moments | None:
@@ -46,7 +48,7 @@ class InputStatistics:
 
     def static_scale(self, dtype: ScaleDType) -> float:
         """The scale of int8_static activations, storable in `dtype`."""
-        return static_input_scale(self._largest, dtype)
+        return static_input_scale(self.largest, dtype)
 
 
 def static_input_scale(largest: float, dtype: ScaleDType) -> float:

@@ -5,12 +5,15 @@ second moments and their factors for the widest input, a batch's values between 
 tables before the layers. What PyTorch itself takes was measured once (benchmarks/calibration/).
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from paredown.compress.calibrate.block import batch_size
-from paredown.compress.calibrate.input_sample import PREFIX_TOKENS
+from paredown.compress.calibrate.input_sample import EXPERT_TOKENS, PREFIX_TOKENS
 from paredown.errors import CapacityError
 from paredown.kernels.probe import available_memory_bytes
+from paredown.models.decoder import INPUT_POINTS, input_point
+from paredown.spec.experts import expert_index, split_role
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
 
@@ -19,8 +22,10 @@ BASE_BYTES = 500 << 20
 # float32 copies of a linear layer's weight while it is quantized: the original, the one that takes
 # the errors in, its codes, the scratch of a stretch of columns.
 _WEIGHT_COPIES = 4
-# H, its factor, and a scratch matrix of the factorization.
-_HESSIAN_COPIES = 3
+# Beside all H of a pass, for one of them: its factor, a scratch matrix of the factorization, and
+# what is shrunk of an expert's.
+_HESSIAN_COPIES = 2
+_EXPERT_HESSIAN_COPIES = 3
 # Tensors of a batch alive at once, in units of the hidden and of the intermediate size.
 _HIDDEN_COPIES = 8
 _INTERMEDIATE_COPIES = 3
@@ -63,21 +68,54 @@ def predict_memory(
     spec: ModelSpec, num_tokens: int, *, needs_hessian: bool, has_transforms: bool
 ) -> CalibrationMemory:
     """Of a calibration on windows of `num_tokens`."""
-    shapes = spec.linear_shapes().values()
-    layer_values = sum(rows * columns for rows, columns in shapes)
-    largest = max(rows * columns for rows, columns in shapes)
-    widest = max(columns for _, columns in shapes)
+    # Layers with experts and without are all there is.
+    kinds = {spec.is_sparse(layer): layer for layer in range(spec.num_layers)}
+    shapes = max((spec.linear_shapes(layer) for layer in kinds.values()), key=_num_values)
+    layer_values = _num_values(shapes)
+    largest = max(rows * columns for rows, columns in shapes.values())
     rows = batch_size(spec, num_tokens) * num_tokens
-    per_row = _HIDDEN_COPIES * spec.hidden_size + _INTERMEDIATE_COPIES * spec.intermediate_size
+    widest_mlp = max(shape[1] for role, shape in shapes.items() if split_role(role)[1] == "down")
+    per_row = _HIDDEN_COPIES * spec.hidden_size + _INTERMEDIATE_COPIES * widest_mlp
     scores = spec.num_heads * num_tokens * _SCORES_COPIES
     prefix_scores = spec.num_heads * min(num_tokens, PREFIX_TOKENS) * _SCORES_COPIES
     search = _SEARCH_COPIES * layer_values + _SEARCH_TOKENS * (per_row + prefix_scores)
+    search += _expert_samples(spec, shapes)
     return CalibrationMemory(
         base=BASE_BYTES,
         # The embedding is looked up in float32 once, before the first layer.
         tables=4 * spec.vocab_size * spec.hidden_size,
         layer=4 * (layer_values + _WEIGHT_COPIES * largest),
-        moments=4 * _HESSIAN_COPIES * widest * widest if needs_hessian else 0,
+        moments=4 * _num_moments(shapes) if needs_hessian else 0,
         search=4 * search if has_transforms else 0,
         batch=4 * rows * (per_row + scores),
     )
+
+
+def _num_values(shapes: Mapping[str, tuple[int, int]]) -> int:
+    return sum(rows * columns for rows, columns in shapes.values())
+
+
+def _num_moments(shapes: Mapping[str, tuple[int, int]]) -> int:
+    """Numbers of the pass that sums most: all experts are summed in one."""
+    most = 0
+    for point in dict.fromkeys(INPUT_POINTS.values()):
+        inputs = {
+            input_point(role): columns
+            for role, (_, columns) in shapes.items()
+            if INPUT_POINTS[split_role(role)[1]] == point
+        }
+        is_experts = any(expert_index(one) is not None for one in inputs)
+        num_copies = _EXPERT_HESSIAN_COPIES if is_experts else _HESSIAN_COPIES
+        sums = sum(columns * columns for columns in inputs.values())
+        most = max(most, sums + num_copies * max(inputs.values()) ** 2)
+    return most
+
+
+def _expert_samples(spec: ModelSpec, shapes: Mapping[str, tuple[int, int]]) -> int:
+    """Numbers that a search keeps of what each expert and its last linear layer read."""
+    downs = [
+        columns
+        for role, (_, columns) in shapes.items()
+        if expert_index(role) is not None and split_role(role)[1] == "down"
+    ]
+    return EXPERT_TOKENS * sum(columns + spec.hidden_size for columns in downs)

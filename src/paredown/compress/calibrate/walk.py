@@ -15,6 +15,7 @@ from paredown.compress.activations import round_inputs
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.block import LayerBlock, batch_size, load_block
 from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.calibrate.expert_inputs import FewTokens, expert_statistics
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.quantize.kv_cache import KVRange
@@ -25,13 +26,22 @@ from paredown.errors import naming
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.stored.aqlm import AdditiveWeight
+from paredown.formats.stored.tensor_checks import SCALE_DTYPES
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.contents import vector_tensor
-from paredown.models.decoder import INPUT_POINTS, embed_tokens, make_norm, present
+from paredown.models.decoder import (
+    INPUT_POINTS,
+    embed_tokens,
+    input_point,
+    last_point,
+    make_norm,
+    present,
+)
 from paredown.models.roles import layer_vectors, linear_roles
 from paredown.progress import OnProgress
+from paredown.spec.experts import expert_index, role_kind, split_role
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType
 
@@ -54,7 +64,7 @@ class Plan:
 
     def role_schemes(self, layer: int) -> dict[str, Scheme]:
         """Of one layer, by role."""
-        roles = linear_roles(self.source.spec)
+        roles = linear_roles(self.source.spec, layer)
         names = {role: self.source.linear_name(role, layer) for role in roles}
         return {role: self.schemes[name] for role, name in names.items() if name in self.schemes}
 
@@ -110,6 +120,7 @@ class _LayerWork:
         self._schemes = plan.role_schemes(index)
         self._tensors: dict[str, StoredTensor] = {}
         self._notes: list[str] = []
+        self._few = FewTokens()
 
     def run(self) -> tuple[dict[str, StoredTensor], list[str]]:
         """The finished tensors by their names in the checkpoint, and the notes."""
@@ -123,10 +134,12 @@ class _LayerWork:
             self._keep_floats()
         groups = list(_groups(self._schemes, self._plan.calibration.true_sequential))
         for number, roles in enumerate(groups):
-            self._report(f"quantizing {', '.join(roles)}", 0.4 + 0.45 * number / len(groups))
+            kinds = ", ".join(dict.fromkeys(map(role_kind, roles)))
+            self._report(f"quantizing {kinds}", 0.4 + 0.45 * number / len(groups))
             self._quantize(roles)
         if self._plan.kv_cache is not None:
             self._calibrate_kv(self._plan.kv_cache)
+        self._notes += [f"layer {self._index}: {note}" for note in self._few.notes()]
         return self._tensors, self._notes
 
     def _calibrate_kv(self, form: KVFormat) -> None:
@@ -149,7 +162,15 @@ class _LayerWork:
         for role in roles:
             scheme, module = self._schemes[role], self._module(role)
             name = self._plan.source.linear_name(role, self._index)
-            seen = statistics.get(INPUT_POINTS[role])
+            seen = statistics.get(input_point(role))
+            if seen is not None and expert_index(role) is not None:
+                seen = expert_statistics(input_point(role), statistics)
+                self._few.add(
+                    role,
+                    seen,
+                    scheme.without_inputs,
+                    has_static_scale=scheme.spec.activations == "int8_static",
+                )
             weight, notes = _quantize(name, module.weight.data, scheme, seen, self._plan)
             module.weight.data = values_at_work(weight)
             if scheme.spec.activations in _ROUNDED:
@@ -164,8 +185,8 @@ class _LayerWork:
         for role in roles:
             scheme = self._schemes[role]
             if scheme.needs_inputs:
-                num_columns = self._block.spec.linear_shapes()[role][1]
-                inputs = watched.setdefault(INPUT_POINTS[role], InputStatistics(num_columns))
+                num_columns = self._block.spec.linear_shapes(self._index)[role][1]
+                inputs = watched.setdefault(input_point(role), InputStatistics(num_columns))
                 inputs.wants_hessian |= scheme.quantizer.needs_hessian
 
         def tap(point: str, x: Tensor) -> Tensor:
@@ -175,7 +196,7 @@ class _LayerWork:
             return x
 
         if watched:
-            self._block.run(tap, stop_after=INPUT_POINTS[roles[-1]])
+            self._block.run(tap, stop_after=last_point(watched))
         return watched
 
     def _keep_floats(self) -> None:
@@ -183,16 +204,22 @@ class _LayerWork:
         layers that stay in floats."""
         source, layer = self._plan.source, self._block.layer
         for role in layer_vectors(source.spec):
-            name = vector_tensor(source.spec, source.names, role, self._index)
-            self._keep_float(name, layer.get_parameter(role))
-        for role in linear_roles(source.spec):
+            name = vector_tensor(source.names, role, self._index)
+            self._keep_float(name, layer.get_parameter(role), self._plan.float_dtype)
+        for role in linear_roles(source.spec, self._index):
             if role not in self._schemes:
                 name = f"{source.linear_name(role, self._index)}.weight"
-                self._keep_float(name, layer.get_parameter(f"{role}.weight"))
+                parameter = layer.get_parameter(f"{role}.weight")
+                self._keep_float(name, parameter, self._plan.float_dtype)
+        for role in source.spec.router_shapes(self._index):
+            name = f"{source.names.router(role, self._index)}.weight"
+            # A router in another dtype would send tokens elsewhere.
+            stored = SCALE_DTYPES[source.tensors[name].dtype]
+            self._keep_float(name, layer.get_parameter(f"{role}.weight"), stored)
 
-    def _keep_float(self, name: str, parameter: Tensor) -> None:
+    def _keep_float(self, name: str, parameter: Tensor, dtype: ScaleDType) -> None:
         with naming(name):
-            result = cast(parameter.float().numpy(), self._plan.float_dtype)
+            result = cast(parameter.float().numpy(), dtype)
         if result.num_clamped:
             self._notes.append(f"{name}: {result.num_clamped} values clamped")
         self._tensors[name] = result.tensor
@@ -205,11 +232,13 @@ class _LayerWork:
 
 
 def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tuple[str, ...]]:
-    """Roles that are quantized together: those that share an input, or all."""
+    """Roles that are quantized together: those that share an input, or all. All experts of a layer
+    are one group, from one pass over the inputs."""
     by_point: dict[str, list[str]] = {}
-    for role in INPUT_POINTS:
-        if role in schemes:
-            by_point.setdefault(INPUT_POINTS[role], []).append(role)
+    for own, point in INPUT_POINTS.items():
+        roles = [role for role in schemes if split_role(role)[1] == own]
+        if roles:
+            by_point.setdefault(point, []).extend(roles)
     if true_sequential:
         yield from map(tuple, by_point.values())
     elif by_point:

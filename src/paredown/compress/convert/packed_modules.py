@@ -2,12 +2,13 @@
 
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.contents import linear_modules
-from paredown.models.roles import linear_roles
+from paredown.models.contents import linear_modules, router_modules
+from paredown.models.roles import linear_places
 
 
 class PackedModules:
-    """`shapes` has (out, in) of each, `floats` the names of the other linear modules."""
+    """`shapes` has (out, in) of each, `floats` the names of the other linear modules, routers among
+    them."""
 
     def __init__(self, source: Checkpoint) -> None:
         self._source = source
@@ -16,12 +17,13 @@ class PackedModules:
         modules = {one.name: one for one in linear_modules(source.spec, source.names)}
         self.shapes = {name: one.shape for name, one in modules.items() if source.is_coded(name)}
         self.floats = [name for name in modules if not source.is_coded(name)]
+        self.floats += router_modules(source.spec, source.names)
         if source.spec.tied_embeddings:
             # Others make a module of it all the same.
             self.floats.append(source.names.output)
-        layers, roles = range(source.spec.num_layers), linear_roles(source.spec)
         self._places = {
-            source.linear_name(role, layer): (role, layer) for layer in layers for role in roles
+            source.linear_name(role, layer): (role, layer)
+            for role, layer in linear_places(source.spec)
         }
 
     def owner(self, tensor: str) -> str | None:

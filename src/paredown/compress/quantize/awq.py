@@ -11,18 +11,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paredown.compress.calibrate.expert_inputs import unseen_experts
 from paredown.compress.calibrate.input_sample import Observation, check_sample, observe, positions
 from paredown.compress.grid import fit_grid, grouped
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import (
     columns_of_channels,
+    fitting,
     linear_weight,
+    pair_input,
     replaced,
     rescale,
     to_columns,
 )
-from paredown.models.decoder import INPUT_POINTS, Layer
+from paredown.models.decoder import INPUT_POINTS, Layer, input_point
 from paredown.models.smoothing import SmoothingPair, pairs_left_out, smoothing_pairs
+from paredown.spec.experts import split_role
 
 # Of the search for the exponent r, as in the authors' code (github.com/mit-han-lab/llm-awq).
 _NUM_RATIOS = 20
@@ -60,31 +64,33 @@ class AWQ:
         Notes name pairs that were left out and those for which no scaling was better than none."""
         layer = block.layer
         rounded = {role: target for role, target in targets.items() if target.spec.is_quantized}
-        points = {INPUT_POINTS[role] for role in rounded}
-        if not points:
+        if not rounded:
             return ()
+        pairs = smoothing_pairs(block.spec, layer.index)
+        points = {input_point(role) for role in rounded} | {pair_input(pair) for pair in pairs}
         seen = observe(block, points, self.num_tokens)
         samples = {point: one.sample_NTI for point, one in seen.items()}
         notes = list(pairs_left_out(block.spec))
-        for pair in smoothing_pairs(block.spec):
+        for pair in pairs:
             wanted = {role: rounded[role] for role in pair.consumers if role in rounded}
-            if not wanted:
+            point = pair_input(pair)
+            if not wanted or point not in seen:
                 continue
-            point = INPUT_POINTS[pair.consumers[0]]
             scales_P = _search_scales(block, pair, wanted, seen[point])
             if scales_P is None:
                 notes.append(f"{pair.name}: unscaled, no scale lost less")
                 continue
             stored = next(iter(wanted.values())).scale_dtype
             scales_I = to_columns(pair, rescale(layer, pair, scales_P, stored))
-            samples[point] = samples[point] / scales_I
+            for read in {point, *map(input_point, pair.consumers)} & set(samples):
+                samples[read] = samples[read] / scales_I
         if self.clip:
             for role in rounded:
-                if role not in _NOT_CLIPPED:
-                    x_SI = samples[INPUT_POINTS[role]].flatten(0, 1)
+                if role not in _NOT_CLIPPED and input_point(role) in samples:
+                    x_SI = samples[input_point(role)].flatten(0, 1)
                     weight_OI = linear_weight(layer, role)
                     weight_OI.copy_(clipped(weight_OI, x_SI, rounded[role]))
-        return tuple(notes)
+        return (*notes, *unseen_experts(rounded, seen, "neither scaled nor clipped"))
 
 
 def pseudo_quantized(weight_OI: Tensor, target: Target) -> Tensor:
@@ -165,7 +171,7 @@ def _search_scales(
 
     best, found = loss(torch.ones_like(absmean_P)), None
     for step in range(_NUM_RATIOS):
-        scales_P = candidate_scales(step / _NUM_RATIOS, absmean_P, means_P)
+        scales_P = fitting(pair, candidate_scales(step / _NUM_RATIOS, absmean_P, means_P))
         error = loss(scales_P)
         if error < best:
             best, found = error, scales_P
@@ -176,7 +182,7 @@ def _part(block: Block, pair: SmoothingPair) -> _Part:
     """The part of the layer whose output the pair's consumers decide: attention, the MLP, or one
     linear layer."""
     layer: Layer = block.layer
-    if len(pair.consumers) == 1 and pair.producer in INPUT_POINTS:
+    if len(pair.consumers) == 1 and split_role(pair.producer)[1] in INPUT_POINTS:
         return lambda x_NTI: layer.apply_linear(pair.consumers[0], x_NTI)
     if pair.producer == "mlp_norm":
         return layer.mlp

@@ -14,7 +14,8 @@ from paredown.compress.grid import Grid, storable_scales, to_weight
 from paredown.compress.quantize.method import Moments, Quantized, Target
 from paredown.errors import UnsupportedError
 from paredown.models.decoder import Decoder
-from paredown.models.roles import linear_roles
+from paredown.models.roles import linear_places
+from paredown.spec.experts import split_role
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 # An input column with a magnitude from here on is an outlier (section 3.2 of the paper).
@@ -111,8 +112,10 @@ def use_llm_int8(
     """Replaces the linear layers inside the decoder's transformer layers. `outliers_from_codes`
     takes the outliers' weights from the codes, as bitsandbytes does for a stored model; else they
     are the model's own, in 16 bits, as in the paper."""
-    for layer in decoder.layers:
-        for role in linear_roles(decoder.spec):
-            linear = layer.get_submodule(role)
-            assert isinstance(linear, nn.Linear)
-            layer.register_module(role, LLMInt8Linear(linear, threshold, outliers_from_codes))
+    for role, index in linear_places(decoder.spec):
+        layer = decoder.layers[index]
+        linear = layer.get_submodule(role)
+        assert isinstance(linear, nn.Linear)
+        owner, own = split_role(role)
+        replacement = LLMInt8Linear(linear, threshold, outliers_from_codes)
+        layer.get_submodule(owner).register_module(own, replacement)

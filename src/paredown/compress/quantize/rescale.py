@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from paredown.compress.grid import TORCH_DTYPES
-from paredown.models.decoder import Layer
+from paredown.models.decoder import Layer, input_point
 from paredown.models.smoothing import SmoothingPair
 from paredown.spec.weight import ScaleDType
 
@@ -20,6 +20,17 @@ def linear_weight(layer: Layer, role: str) -> Tensor:
     weight = layer.get_submodule(role).weight
     assert isinstance(weight, Tensor)
     return weight.data
+
+
+def pair_input(pair: SmoothingPair) -> str:
+    """The point that all of the pair's consumers read; each expert reads some of its tokens."""
+    norms = {"attention_norm": "attention_input", "mlp_norm": "mlp_input"}
+    return norms.get(pair.producer) or input_point(pair.consumers[0])
+
+
+def fitting(pair: SmoothingPair, scales_P: Tensor) -> Tensor:
+    """The scales, or where the pair takes no others the nearest powers of two."""
+    return scales_P.log2().round().exp2() if pair.takes_powers_of_two else scales_P
 
 
 def to_columns(pair: SmoothingPair, values_P: Tensor) -> Tensor:
@@ -50,7 +61,7 @@ def rescale(layer: Layer, pair: SmoothingPair, scales_P: Tensor, stored: ScaleDT
     bias = getattr(producer, "bias", None)
     if bias is not None:
         bias.data = _as_stored(bias.data / scales_P, stored)
-    for role in pair.consumers:
+    for role in (*pair.consumers, *pair.followers):
         linear_weight(layer, role).mul_(to_columns(pair, scales_P))
     return scales_P
 

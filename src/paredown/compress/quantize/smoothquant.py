@@ -12,14 +12,21 @@ import torch
 from torch import Tensor, nn
 
 from paredown.compress.activations import round_inputs
+from paredown.compress.calibrate.expert_inputs import largest_input
 from paredown.compress.calibrate.input_sample import check_sample, observe, positions, sample_inputs
 from paredown.compress.calibrate.input_statistics import static_input_scale
 from paredown.compress.quantize.method import Block, Target
-from paredown.compress.quantize.rescale import linear_weight, replaced, rescale
+from paredown.compress.quantize.rescale import (
+    fitting,
+    linear_weight,
+    pair_input,
+    replaced,
+    rescale,
+)
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.stored_weight import values_at_work
 from paredown.errors import ConfigError
-from paredown.models.decoder import INPUT_POINTS, Layer
+from paredown.models.decoder import Layer, input_point
 from paredown.models.smoothing import norm_pairs
 
 # Tried for each layer, beside no smoothing at all; the paper finds 0.4 to 0.6 best for OPT.
@@ -56,7 +63,9 @@ class SmoothQuant:
         rounded = {role: target for role, target in targets.items() if target.spec.is_quantized}
         if not rounded:
             return ()
-        seen = observe(block, {INPUT_POINTS[role] for role in targets}, num_tokens=1)
+        pairs = norm_pairs(block.spec, block.layer.index)
+        points = {input_point(role) for role in targets} | {pair_input(pair) for pair in pairs}
+        seen = observe(block, points, num_tokens=1)
         absmax = {point: one.absmax_I for point, one in seen.items()}
         if self.alpha is not None:
             smooth(block, rounded, absmax, self.alpha)
@@ -100,14 +109,16 @@ def smooth(
 ) -> dict[str, Tensor]:
     """Moves the ranges in place; returns `absmax`, by point, as it is afterwards."""
     layer, result = block.layer, dict(absmax)
-    for pair in norm_pairs(block.spec):
+    for pair in norm_pairs(block.spec, layer.index):
         wanted = [targets[role] for role in pair.consumers if role in targets]
         if not wanted:
             continue
-        point = INPUT_POINTS[pair.consumers[0]]
+        point = pair_input(pair)
         largest = [linear_weight(layer, role).abs().amax(0) for role in pair.consumers]
         scales_P = smoothing_scales(absmax[point], torch.stack(largest).amax(0), alpha)
-        result[point] = absmax[point] / rescale(layer, pair, scales_P, wanted[0].scale_dtype)
+        factors_P = rescale(layer, pair, fitting(pair, scales_P), wanted[0].scale_dtype)
+        for read in {point, *map(input_point, pair.consumers)} & set(absmax):
+            result[read] = absmax[read] / factors_P
     return result
 
 
@@ -119,7 +130,7 @@ def simulated(
     rounding: RTN,
 ) -> Iterator[None]:
     """The layer with weights and inputs of `targets` rounded, until the block ends. `absmax` by
-    point is what static scales are made of."""
+    point is what static scales are made of; an expert that saw no token has those of all."""
     weights = {
         role: values_at_work(rounding.quantize(weight_OI, target, None).weight)
         for role, target in targets.items()
@@ -128,7 +139,7 @@ def simulated(
     with ExitStack() as stack:
         stack.enter_context(replaced(layer, weights))
         for role, target in targets.items():
-            largest = float(absmax[INPUT_POINTS[role]].max())
+            largest = largest_input(input_point(role), absmax)
             module = layer.get_submodule(role)
             assert isinstance(module, nn.Linear)
             scale = static_input_scale(largest, target.scale_dtype)

@@ -1,6 +1,7 @@
 """What running a checkpoint will take, added up before anything is loaded."""
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.native.native_form import native_bits_per_weight
@@ -70,7 +71,8 @@ def plan_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryP
     """The plan for the native executor, from shapes and formats alone."""
     spec = checkpoint.spec
     linear_bytes = sum(_linear_bytes(checkpoint).values())
-    shapes = [*spec.linear_shapes().values(), (spec.vocab_size, spec.hidden_size)]
+    by_layer = [spec.linear_shapes(layer).values() for layer in range(spec.num_layers)]
+    shapes = [*chain(*by_layer), (spec.vocab_size, spec.hidden_size)]
     return MemoryPlan(
         weight_bytes=linear_bytes + _output_bytes(checkpoint),
         embedding_bytes=_embedding_bytes(checkpoint),
@@ -135,13 +137,14 @@ def _page_bytes(spec: ModelSpec, kv: KVSpec) -> int:
 
 def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
     specs = checkpoint.weight_specs()
-    shapes = checkpoint.spec.linear_shapes()
     sizes = {}
     for layer in range(checkpoint.spec.num_layers):
-        for role, (rows, columns) in shapes.items():
+        for role, (rows, columns) in checkpoint.spec.linear_shapes(layer).items():
             name = checkpoint.linear_name(role, layer)
             bits = native_bits_per_weight(specs[name], columns)
             sizes[f"{layer}.{role}"] = int(rows * columns * bits / 8)
+        for role, (rows, columns) in checkpoint.spec.router_shapes(layer).items():
+            sizes[f"{layer}.{role}"] = rows * columns * 4
     return sizes
 
 

@@ -15,7 +15,8 @@ from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.models.checkpoint import Checkpoint
-from paredown.spec.model import LearnedPositions
+from paredown.spec.experts import split_role
+from paredown.spec.model import LearnedPositions, ModelSpec
 from paredown.spec.weight import ActivationDType, WeightDType, WeightSpec
 
 Vector = npt.NDArray[np.float32]
@@ -67,17 +68,30 @@ def _load_layer(
     if spec.qk_norm:
         _load_norm(checkpoint, model, "q_norm", layer)
         _load_norm(checkpoint, model, "k_norm", layer)
-    groups = {
-        "qkv": ("q", "k", "v"),
-        "o": ("o",),
-        "up": ("gate", "up") if spec.gated else ("up",),
-        "down": ("down",),
-    }
-    for group, roles in groups.items():
+    for role in spec.router_shapes(layer):
+        # In float32 whatever it is stored in: it decides where a token goes.
+        router = Weight(
+            spec=WeightSpec(dtype="fp32"), values_OI=checkpoint.router(role, layer).to_float32()
+        )
+        _add_linears(model, role, layer, [router], [None])
+    for group, roles in _groups(spec, layer).items():
         stored = [to_native(checkpoint.linear(role, layer)) for role in roles]
         weights = [_with_activations(weight, activations) for weight in stored]
         biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
         _add_linears(model, group, layer, weights, biases)
+
+
+def _groups(spec: ModelSpec, layer: int) -> dict[str, tuple[str, ...]]:
+    """Roles by the core's name for those that read one input."""
+    groups: dict[str, tuple[str, ...]] = {"qkv": ("q", "k", "v"), "o": ("o",)}
+    for role in spec.linear_shapes(layer):
+        owner, own = split_role(role)
+        prefix = f"{owner}." if owner else ""
+        if own == "up":
+            groups[role] = (f"{prefix}gate", role) if spec.gated else (role,)
+        elif own == "down":
+            groups[role] = (role,)
+    return groups
 
 
 def _load_norm(checkpoint: Checkpoint, model: NativeModel, role: str, layer: int | None) -> None:

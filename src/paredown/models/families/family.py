@@ -1,7 +1,7 @@
 """Family: what one `model_type` calls its config fields and its tensors. Data, no behaviour."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paredown.models.families.fields import Fields
 from paredown.spec.model import ModelSpec
@@ -22,10 +22,12 @@ class LinearSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Names are after the prefix; `{layer}` stands for the layer's number.
+    """Names are after the prefix; `{layer}` stands for the layer's number, `{expert}` for the
+    expert's.
 
     `prefixes`   what may stand before every name but `output`, in the order they are tried
-    `linears`    linear role -> module
+    `linears`    linear role -> module; "experts.gate" is the gate of every expert
+    `routers`    "router" and "shared_gate" of a sparse layer -> module
     `norms`      norm role -> module ("attention_norm", "mlp_norm", "q_norm", "k_norm" of a layer,
                  "final_norm")
     `embedding`, `position_embedding`, `output`   modules
@@ -40,4 +42,5 @@ class Family:
     embedding: str
     position_embedding: str | None = None
     output: str = "lm_head"
+    routers: Mapping[str, str] = field(default_factory=dict)
     ignorable: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""What llama, mistral, qwen2 and qwen3 share: RMSNorm, rotary positions, a gated MLP, and names."""
+"""What llama, mistral, the qwens and their kin with experts share: RMSNorm, rotary positions, a
+gated MLP, and names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,18 +7,22 @@ from dataclasses import dataclass
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.family import LinearSource
 from paredown.models.families.fields import Fields, even_heads
-from paredown.models.families.rotary import read_rotary
+from paredown.models.families.rotary import DEFAULT_THETA, read_rotary
+from paredown.spec.experts import Experts
 from paredown.spec.model import ModelSpec
 
 PREFIXES = ("model.", "")
 # What `layer_types` calls the attention of a layer.
 SLIDING, FULL = "sliding_attention", "full_attention"
 EMBEDDING = "embed_tokens"
-LINEARS: Mapping[str, LinearSource] = {
+ATTENTION: Mapping[str, LinearSource] = {
     "q": LinearSource(module="layers.{layer}.self_attn.q_proj"),
     "k": LinearSource(module="layers.{layer}.self_attn.k_proj"),
     "v": LinearSource(module="layers.{layer}.self_attn.v_proj"),
     "o": LinearSource(module="layers.{layer}.self_attn.o_proj"),
+}
+LINEARS: Mapping[str, LinearSource] = {
+    **ATTENTION,
     "gate": LinearSource(module="layers.{layer}.mlp.gate_proj"),
     "up": LinearSource(module="layers.{layer}.mlp.up_proj"),
     "down": LinearSource(module="layers.{layer}.mlp.down_proj"),
@@ -42,8 +47,11 @@ class Variant:
     qk_norm: bool = False
     default_num_kv_heads: int | None = None
     default_head_dim: int | None = None
+    default_norm_eps: float = 1e-6
+    default_theta: float = DEFAULT_THETA
     sliding_window: int | None = None
     full_layers: tuple[int, ...] = ()
+    experts: Experts | None = None
 
 
 def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
@@ -61,9 +69,9 @@ def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
         head_dim=head_dim or even_heads(hidden_size, num_heads),
         intermediate_size=fields.integer("intermediate_size"),
         max_positions=fields.integer("max_position_embeddings"),
-        positions=read_rotary(fields),
+        positions=read_rotary(fields, variant.default_theta),
         norm="rms",
-        norm_eps=fields.number("rms_norm_eps", 1e-6),
+        norm_eps=fields.number("rms_norm_eps", variant.default_norm_eps),
         activation=fields.activation("hidden_act", "silu"),
         gated=True,
         qkv_bias=variant.qkv_bias,
@@ -73,6 +81,7 @@ def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
         tied_embeddings=fields.flag("tie_word_embeddings", False),
         sliding_window=variant.sliding_window,
         full_layers=variant.full_layers,
+        experts=variant.experts,
     )
 
 

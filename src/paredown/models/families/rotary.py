@@ -4,17 +4,17 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.fields import Fields
 from paredown.spec.model import Rotary
 
-# Transformers' default for every family here when a config names no base.
+# Transformers' default when a config names no base, for most families.
 DEFAULT_THETA = 10_000.0
 
 
-def read_rotary(fields: Fields) -> Rotary:
+def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA) -> Rotary:
     """The config's rotary positions. Raises UnsupportedError for a scaling rule we do not have."""
     parameters = _parameters(fields)
     parameters.must_be("partial_rotary_factor", 1.0)
     fields.must_be("partial_rotary_factor", 1.0)
     theta = parameters if "rope_theta" in parameters.config else fields
-    base = theta.number("rope_theta", DEFAULT_THETA)
+    base = theta.number("rope_theta", default_theta)
     kind = parameters.text("rope_type", parameters.text("type", "default"))
     if kind == "default":
         return Rotary(theta=base)

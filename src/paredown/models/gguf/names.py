@@ -58,7 +58,7 @@ def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
     if not spec.tied_embeddings:
         yield _outside_layers(OUTPUT, f"{names.output}.weight", "output", table)
     for role, size in model_vectors(spec).items():
-        our_name = vector_tensor(spec, names, role, None)
+        our_name = vector_tensor(names, role, None)
         yield _outside_layers(_suffixed(FINAL_NORM, role), our_name, role, (size,))
     for layer in range(spec.num_layers):
         yield from _layer_tensors(spec, names, layer)
@@ -83,7 +83,7 @@ def _outside_layers(name: str, our_name: str, role: str, shape: tuple[int, ...])
 
 
 def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTensor]:
-    for role, shape in spec.linear_shapes().items():
+    for role, shape in spec.linear_shapes(layer).items():
         yield GGUFTensor(
             name=f"blk.{layer}.{LINEARS[role]}.weight",
             our_name=f"{names.linear(role, layer)}.weight",
@@ -96,7 +96,7 @@ def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTe
         owner = role.rsplit(".", 1)[0]
         yield GGUFTensor(
             name=f"blk.{layer}.{_suffixed((LINEARS | NORMS)[owner], role)}",
-            our_name=vector_tensor(spec, names, role, layer),
+            our_name=vector_tensor(names, role, layer),
             role=role,
             layer=layer,
             shape=(size,),

@@ -1,0 +1,58 @@
+"""Experts from a config, and what the Qwen families call their modules."""
+
+from collections.abc import Mapping
+
+from paredown.errors import CheckpointError
+from paredown.models.families.family import LinearSource
+from paredown.models.families.fields import Fields
+from paredown.spec.experts import Experts
+
+_EXPERT = "layers.{layer}.mlp.experts.{expert}"
+LINEARS: Mapping[str, LinearSource] = {
+    "experts.gate": LinearSource(module=f"{_EXPERT}.gate_proj"),
+    "experts.up": LinearSource(module=f"{_EXPERT}.up_proj"),
+    "experts.down": LinearSource(module=f"{_EXPERT}.down_proj"),
+}
+ROUTER = "layers.{layer}.mlp.gate"
+
+
+_NUM_EXPERTS = ("num_experts", "num_local_experts")
+
+
+def read_num_experts(fields: Fields, name: str = "num_experts") -> tuple[int, int]:
+    """How many there are and how many a token is sent to. The number has two names, of which
+    `name` is the published models'."""
+    found = [one for one in (name, *_NUM_EXPERTS) if one in fields.config]
+    num = fields.integer(found[0] if found else name)
+    num_per_token = fields.integer("num_experts_per_tok")
+    if num_per_token > num:
+        raise CheckpointError(
+            f"{fields.where} sends each token to more experts than there are",
+            seen=f"num_experts_per_tok {num_per_token}, {num} experts",
+            remedy="Correct the fields, or download the checkpoint again.",
+        )
+    return num, num_per_token
+
+
+def read_qwen_experts(fields: Fields, shared_intermediate_size: int | None) -> Experts | None:
+    """Of qwen2_moe and qwen3_moe; None where `num_experts` is 0 and every layer dense."""
+    if any(fields.config.get(name) == 0 for name in _NUM_EXPERTS):
+        return None
+    num, num_per_token = read_num_experts(fields)
+    return Experts(
+        num=num,
+        num_per_token=num_per_token,
+        intermediate_size=fields.integer("moe_intermediate_size"),
+        is_normalized=fields.flag("norm_topk_prob", False),
+        shared_intermediate_size=shared_intermediate_size,
+        sparse_step=fields.integer("decoder_sparse_step", 1),
+        dense_layers=_dense_layers(fields),
+    )
+
+
+def _dense_layers(fields: Fields) -> frozenset[int]:
+    name = "mlp_only_layers"
+    value = fields.config.get(name) or []
+    if not isinstance(value, list) or any(type(layer) is not int for layer in value):
+        raise fields.wrong(name, "a list of layers")
+    return frozenset(value)

@@ -1,0 +1,46 @@
+"""Mixtral (arXiv 2401.04088): Mistral's layer with two of eight experts for each token."""
+
+from paredown.models.families import gated_rotary
+from paredown.models.families.expert_fields import read_num_experts
+from paredown.models.families.family import Family, LinearSource
+from paredown.models.families.fields import Fields
+from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.spec.experts import Experts
+from paredown.spec.model import ModelSpec
+
+_BLOCK = "layers.{layer}.block_sparse_moe"
+
+
+def read_spec(fields: Fields) -> ModelSpec:
+    num, num_per_token = read_num_experts(fields, "num_local_experts")
+    variant = Variant(
+        family="mixtral",
+        default_num_kv_heads=8,
+        default_norm_eps=1e-5,
+        default_theta=1e6,
+        sliding_window=fields.optional_integer("sliding_window"),
+        experts=Experts(
+            num=num,
+            num_per_token=num_per_token,
+            intermediate_size=fields.integer("intermediate_size"),
+            is_normalized=True,
+        ),
+    )
+    return read_gated_rotary(fields, variant)
+
+
+MIXTRAL = Family(
+    model_type="mixtral",
+    read_spec=read_spec,
+    prefixes=gated_rotary.PREFIXES,
+    linears={
+        **gated_rotary.ATTENTION,
+        "experts.gate": LinearSource(module=f"{_BLOCK}.experts.{{expert}}.w1"),
+        "experts.up": LinearSource(module=f"{_BLOCK}.experts.{{expert}}.w3"),
+        "experts.down": LinearSource(module=f"{_BLOCK}.experts.{{expert}}.w2"),
+    },
+    norms=gated_rotary.NORMS,
+    embedding=gated_rotary.EMBEDDING,
+    ignorable=gated_rotary.IGNORABLE,
+    routers={"router": f"{_BLOCK}.gate"},
+)

@@ -1,0 +1,36 @@
+"""Qwen3-MoE (arXiv 2505.09388): Qwen3's attention and experts, none of them shared."""
+
+from paredown.models.families import expert_fields, gated_rotary
+from paredown.models.families.expert_fields import read_qwen_experts
+from paredown.models.families.family import Family
+from paredown.models.families.fields import Fields
+from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.models.families.qwen3 import QWEN3
+from paredown.spec.model import ModelSpec
+
+
+def read_spec(fields: Fields) -> ModelSpec:
+    attention_bias = fields.flag("attention_bias", False)
+    slides = fields.flag("use_sliding_window", False)
+    variant = Variant(
+        family="qwen3_moe",
+        qkv_bias=attention_bias,
+        attention_out_bias=attention_bias,
+        qk_norm=True,
+        default_num_kv_heads=4,
+        sliding_window=fields.optional_integer("sliding_window", 4096) if slides else None,
+        experts=read_qwen_experts(fields, None),
+    )
+    return read_gated_rotary(fields, variant)
+
+
+QWEN3_MOE = Family(
+    model_type="qwen3_moe",
+    read_spec=read_spec,
+    prefixes=gated_rotary.PREFIXES,
+    linears={**gated_rotary.LINEARS, **expert_fields.LINEARS},
+    norms=QWEN3.norms,
+    embedding=gated_rotary.EMBEDDING,
+    ignorable=gated_rotary.IGNORABLE,
+    routers={"router": expert_fields.ROUTER},
+)
