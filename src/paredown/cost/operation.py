@@ -80,7 +80,9 @@ class OperationCost:
         return self.flops / self.bytes if self.bytes else 0.0
 
 
-def load_letters(load: StepLoad, num_experts: int = 0, experts_per_token: int = 0) -> dict[str, float]:
+def load_letters(
+    load: StepLoad, num_experts: int = 0, experts_per_token: int = 0
+) -> dict[str, float]:
     """A step's load by letter."""
     return {
         TOKENS: load.num_tokens,

@@ -88,7 +88,7 @@ class Polynomial:
         """Products in the order of their degree: '2LD² + D'."""
         if not self.terms:
             return "0"
-        ordered = sorted(self.terms, key=lambda one: (-sum(power for _, power in one), one))
+        ordered = sorted(self.terms, key=_place)
         return " + ".join(_format(self.terms[monomial], monomial) for monomial in ordered)
 
     def __repr__(self) -> str:
@@ -119,9 +119,12 @@ class Ratio:
         return cls(_divide(over, common, content), _divide(under, common, content))
 
     def __str__(self) -> str:
-        if self.under == Polynomial.number(1):
+        if self.under == Polynomial.number(1) or not self.over.terms:
             return str(self.over)
-        return f"{_bracketed(self.over)}/{_bracketed(self.under)}"
+        over, under = str(self.over), str(self.under)
+        if len(self.over.terms) > 1:
+            over = f"({over})"
+        return f"{over}/{under}" if len(under) == 1 else f"{over}/({under})"
 
 
 def as_polynomial(value: "Polynomial | int | Fraction") -> Polynomial:
@@ -147,14 +150,13 @@ def _divide(value: Polynomial, common: Mapping[str, int], content: Fraction) -> 
     return Polynomial(terms)
 
 
-def _bracketed(value: Polynomial) -> str:
-    text = str(value)
-    is_product = len(value.terms) == 1 and sum(map(len, value.terms)) <= 1
-    return text if is_product else f"({text})"
-
-
 # Letters of a product are printed in this order, as papers have them: tokens, then sizes.
 _PRINTED = "BLSTRPCXNEkHKDdIFV"
+
+
+def _place(monomial: Monomial) -> tuple[int, list[int]]:
+    letters = [_PRINTED.find(name) for name, power in monomial for _ in range(power)]
+    return -len(letters), sorted(letters)
 
 
 def _format(number: Fraction, monomial: Monomial) -> str:
