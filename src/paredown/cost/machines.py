@@ -40,19 +40,19 @@ def _cpu(
     per_cycle: tuple[int, int, int],
     source: str,
 ) -> Roofs:
-    """`cycles`: cores and GHz; `per_cycle`: operations of a core in int8, bf16 and fp32, a multiply-
-    add being two."""
+    """`cycles`: cores and GHz; `per_cycle`: operations of a core in int8, bf16 and fp32,
+    a multiply-add being two."""
     cores, clock = cycles
     giga = tuple(cores * clock * one / 1000 for one in per_cycle)
     return _gpu(name, gigabytes, bandwidth, giga, source)
 
 
-# A core's operations in a cycle: Golden Cove has one AMX unit (16 x 16 x 64 bytes in 16 cycles) and
-# two 512-bit multiply-adders, Zen 4 two of 256 bits (VNNI and bf16 products four and two times as
-# many), Zen 5 two of 512, Neoverse V1 and V2 four pipes of 128 bits with matrix products (i8mm, bf16).
-_GOLDEN_COVE = (4096, 2048, 64)
-_ZEN_4 = (256, 128, 32)
-_ZEN_5 = (512, 256, 64)
+# A core's operations in a cycle. Golden Cove: one AMX unit (16 x 16 x 64 bytes in 16 cycles), two
+# 512-bit multiply-adders. Zen 4: two of 256 bits, with four (int8), two (bf16) products in a lane;
+# Zen 5: two of 512. Neoverse V1, V2: 4 x 128 bits, with products of small matrices (i8mm, bf16).
+_GOLDEN_COVE = (2048, 1024, 64)
+_ZEN_4 = (128, 64, 32)
+_ZEN_5 = (256, 128, 64)
 _NEOVERSE_V = (256, 128, 32)
 
 MACHINES: dict[str, Roofs] = {
