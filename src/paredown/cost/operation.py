@@ -6,6 +6,7 @@ from typing import Literal
 from paredown.cost.model_formats import Unit
 from paredown.cost.polynomial import Polynomial, Ratio
 from paredown.cost.step_cost import StepLoad
+from paredown.spec.model import ModelSpec
 
 # The letters of a step's load: tokens, rows of logits, query-key pairs and tokens whose keys and
 # values are read (for layers that see everything, and for windowed ones), experts that are asked.
@@ -80,9 +81,7 @@ class OperationCost:
         return self.flops / self.bytes if self.bytes else 0.0
 
 
-def load_letters(
-    load: StepLoad, num_experts: int = 0, experts_per_token: int = 0
-) -> dict[str, float]:
+def load_letters(load: StepLoad, spec: ModelSpec) -> dict[str, float]:
     """A step's load by letter."""
     return {
         TOKENS: load.num_tokens,
@@ -91,7 +90,7 @@ def load_letters(
         KEYS: load.kv_tokens_read,
         WINDOW_PAIRS: load.windowed_pairs,
         WINDOW_KEYS: load.windowed_kv_tokens_read,
-        EXPERTS: experts_asked(num_experts, experts_per_token, load.num_tokens),
+        EXPERTS: 0.0,
     }
 
 

@@ -1,0 +1,50 @@
+"""RooflineStep: the StepCost of a machine that our kernels were not measured on."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from paredown.cost.efficiency import Efficiency
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.operation import LOAD_LETTERS, load_letters
+from paredown.cost.operations import operations
+from paredown.cost.roofline import Roofs
+from paredown.cost.step_cost import StepLoad
+from paredown.spec.model import ModelSpec
+
+# Coefficients of the constant and of each letter of a load.
+_Coefficients = tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RooflineStep:
+    """Seconds of a step: each operation at its share of the roofs, or with `efficiency` None at
+    best, which no machine goes below."""
+
+    spec: ModelSpec
+    formats: ModelFormats
+    roofs: Roofs
+    efficiency: Efficiency | None
+
+    def step_s(self, step: StepLoad) -> float:
+        letters = load_letters(step, self.spec)
+        load = (1.0, *(letters[letter] for letter in LOAD_LETTERS))
+        total = 0.0
+        for count, arithmetic, memory in self._terms:
+            arithmetic_s = sum(x * y for x, y in zip(arithmetic, load, strict=True))
+            memory_s = sum(x * y for x, y in zip(memory, load, strict=True))
+            if self.efficiency is None:
+                total += count * max(arithmetic_s, memory_s)
+            else:
+                total += count * self.efficiency.seconds(arithmetic_s, memory_s)
+        return total
+
+    @cached_property
+    def _terms(self) -> list[tuple[int, _Coefficients, _Coefficients]]:
+        """Of each operation: how often, and its seconds by the two roofs, over the load."""
+        terms = []
+        for one in operations(self.spec, self.formats):
+            peak, bandwidth = self.roofs.peak(one.unit), self.roofs.bandwidth_bytes_per_s
+            arithmetic = (value / peak for value in one.flops.coefficients(LOAD_LETTERS))
+            memory = (value / bandwidth for value in one.bytes.coefficients(LOAD_LETTERS))
+            terms.append((one.count, tuple(arithmetic), tuple(memory)))
+        return terms
