@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from math import exp, log
 from typing import Any
 
+from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
 from paredown.errors import ConfigError
 
@@ -79,6 +80,11 @@ class Calibration:
         """Of a model that reads so much in a step."""
         sizes, rates = zip(*self.bandwidths, strict=True)
         return interpolate(sizes, rates, num_bytes)
+
+    def knows(self, formats: ModelFormats) -> bool:
+        """Whether steps with such weights and pages were measured."""
+        weights = {formats.linear.name, formats.output.name}
+        return weights <= set(self.linear) and formats.kv_dtype in self.attention
 
     def linear_rates(self, name: str) -> LinearRates:
         if name not in self.linear:

@@ -5,6 +5,8 @@ processor is cores x clock x operations of a core in a cycle, at the clock that 
 for all cores; caches are not in it.
 """
 
+from dataclasses import replace
+
 from paredown.cost.roofline import Roofs
 from paredown.errors import ConfigError
 from paredown.units import GIGA, TERA
@@ -17,6 +19,12 @@ _INTEL = "https://www.intel.com/content/www/us/en/products/sku"
 
 
 def _gpu(
+    name: str, gigabytes: int, bandwidth: float, tera: tuple[float, ...], source: str
+) -> Roofs:
+    return replace(_roofs(name, gigabytes, bandwidth, tera, source), activation_bytes=2)
+
+
+def _roofs(
     name: str, gigabytes: int, bandwidth: float, tera: tuple[float, ...], source: str
 ) -> Roofs:
     """`bandwidth` in GB/s; `tera` operations per second in int8, bf16 and fp32."""
@@ -43,8 +51,8 @@ def _cpu(
     """`cycles`: cores and GHz; `per_cycle`: operations of a core in int8, bf16 and fp32,
     a multiply-add being two."""
     cores, clock = cycles
-    giga = tuple(cores * clock * one / 1000 for one in per_cycle)
-    return _gpu(name, gigabytes, bandwidth, giga, source)
+    tera = tuple(cores * clock * one / 1000 for one in per_cycle)
+    return _roofs(name, gigabytes, bandwidth, tera, source)
 
 
 # A core's operations in a cycle. Golden Cove: one AMX unit (16 x 16 x 64 bytes in 16 cycles), two

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes
 from paredown.cost.operation import load_letters
 from paredown.cost.operations import num_windowed_layers, operations
-from paredown.cost.step_cost import StepLoad
+from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.spec.model import ModelSpec
 
 _ID_BYTES = 4
@@ -98,31 +98,21 @@ def generation_flops(
     """Multiplications and additions of one answer. Without kept keys and values every new token
     computes all tokens before it anew."""
     last = prompt_tokens + new_tokens - 1
-    if with_cache:
-        tokens, pairs = last, last * (last + 1) // 2
-    else:
-        # Sums of t and of t (t + 1) / 2 for t from the prompt's length on.
-        before = prompt_tokens - 1
-        tokens = last * (last + 1) // 2 - before * (before + 1) // 2
-        pairs = _pyramid(last) - _pyramid(before)
+    lengths = [last] if with_cache else range(prompt_tokens, last + 1)
+    window = spec.sliding_window
     load = StepLoad(
-        num_tokens=tokens,
+        num_tokens=sum(lengths),
         num_logits=new_tokens,
         num_requests=1,
-        attention_pairs=pairs,
+        attention_pairs=sum(chunk_pairs(0, length) for length in lengths),
         kv_tokens_read=0,
-        windowed_pairs=pairs,
+        windowed_pairs=sum(chunk_pairs(0, length, window) for length in lengths),
     )
     letters = load_letters(load, spec)
     return sum(one.count * one.flops.value(letters) for one in operations(spec, ModelFormats()))
 
 
 def max_sequences(available_bytes: float, memory: ModelMemory, sequence_kv_bytes: int) -> int:
-    """How many sequences' keys and values fit beside everything else; 0 where the model does not."""
+    """How many sequences' keys and values fit beside all else; 0 where the model does not."""
     rest = available_bytes - (memory.total - memory.kv)
     return max(0, int(rest // sequence_kv_bytes))
-
-
-def _pyramid(n: int) -> int:
-    """1 + 3 + 6 + ... + n (n + 1) / 2."""
-    return n * (n + 1) * (n + 2) // 6

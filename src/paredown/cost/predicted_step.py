@@ -5,6 +5,7 @@ from functools import cached_property
 
 from paredown.cost.calibration import Calibration
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, weight_bytes
+from paredown.cost.operation import OperationCost
 from paredown.cost.operations import num_windowed_layers
 from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
@@ -71,6 +72,23 @@ class PredictedStep:
         num_bytes = 2 * keys * kv_columns * self._kv_element_bytes
         bandwidth = self.calibration.bandwidth(self.weight_bytes + num_bytes)
         return max(compute_s, num_bytes / bandwidth)
+
+    def operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
+        """What an operation of a step takes, all its layers together; attention is halved between
+        scores and weighted sum. None for what is not counted apart."""
+        operation = cost.operation
+        if operation.kind == "attention":
+            return self.attention_s(load) / 2
+        if operation.kind != "linear":
+            return None
+        is_output = operation.name == "logits"
+        format_name = (self.formats.output if is_output else self.formats.linear).name
+        macs = operation.out.value() * operation.columns.value()
+        num_tokens = load.num_logits if is_output else load.num_tokens
+        memory_s = cost.weight_bytes / cost.operation.count
+        memory_s /= self.calibration.bandwidth(self.weight_bytes)
+        rates = self.calibration.linear_rates(format_name)
+        return operation.count * rates.seconds(macs, num_tokens, memory_s)
 
     @cached_property
     def columns(self) -> int:

@@ -15,7 +15,8 @@ Bound = Literal["arithmetic", "memory"]
 @dataclass(frozen=True, kw_only=True)
 class Roofs:
     """What a machine can do at best. `source` says where the figures are from: a web address, or
-    "measured". `fp16_flops_per_s` of a GPU are its bf16 ones."""
+    "measured". `activation_bytes` is what a number between two operations takes: float32 in our
+    core, two bytes on a GPU. fp16 has bf16's peak."""
 
     name: str
     memory_bytes: int
@@ -24,6 +25,7 @@ class Roofs:
     bf16_flops_per_s: float
     fp32_flops_per_s: float
     source: str
+    activation_bytes: int = 4
 
     @classmethod
     def of(cls, machine: Machine) -> "Roofs":

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from paredown.cost.efficiency import Efficiency
 from paredown.cost.model_formats import ModelFormats
-from paredown.cost.operation import LOAD_LETTERS, load_letters
+from paredown.cost.operation import LOAD_LETTERS, OperationCost, load_letters
 from paredown.cost.operations import operations
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad
@@ -37,6 +37,15 @@ class RooflineStep:
             else:
                 total += count * self.efficiency.seconds(arithmetic_s, memory_s)
         return total
+
+    def operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
+        """What an operation takes; None where only the roofs are known."""
+        if self.efficiency is None:
+            return None
+        count = cost.operation.count
+        arithmetic_s = cost.flops / count / self.roofs.peak(cost.operation.unit)
+        memory_s = cost.bytes / count / self.roofs.bandwidth_bytes_per_s
+        return count * self.efficiency.seconds(arithmetic_s, memory_s)
 
     @cached_property
     def _terms(self) -> list[tuple[int, _Coefficients, _Coefficients]]:

@@ -1,6 +1,6 @@
 """What serving a model will be like: time to the first token, time per output token, throughput."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paredown.cost.step_cost import StepCost, StepLoad, decode_load, prefill_load
 from paredown.errors import ConfigError
@@ -76,7 +76,7 @@ def prompt_steps(
         length = min(max_step_tokens, num_tokens - start)
         load = prefill_load(length, start, spec.sliding_window)
         is_last = start + length == num_tokens
-        steps.append(load if is_last else _without_logits(load))
+        steps.append(load if is_last else replace(load, num_logits=0))
     return steps
 
 
@@ -84,15 +84,3 @@ def ttft_s(
     cost: StepCost, spec: ModelSpec, num_tokens: int, *, max_step_tokens: int = MAX_STEP_TOKENS
 ) -> float:
     return sum(cost.step_s(load) for load in prompt_steps(spec, num_tokens, max_step_tokens))
-
-
-def _without_logits(load: StepLoad) -> StepLoad:
-    return StepLoad(
-        num_tokens=load.num_tokens,
-        num_logits=0,
-        num_requests=load.num_requests,
-        attention_pairs=load.attention_pairs,
-        kv_tokens_read=load.kv_tokens_read,
-        windowed_pairs=load.windowed_pairs,
-        windowed_kv_tokens_read=load.windowed_kv_tokens_read,
-    )
