@@ -33,7 +33,7 @@ class Efficiency:
 # products (Agrawal et al., MLSys 2024; github.com/microsoft/vidur), medians.
 _VIDUR = "microsoft/vidur, MLP profiles"
 EFFICIENCIES: dict[str, Efficiency] = {
-    "a100": Efficiency(call_s=4.9e-6, arithmetic=0.80, memory=1.10, source=f"{_VIDUR}, A100"),
+    "a100": Efficiency(call_s=4.8e-6, arithmetic=0.80, memory=1.11, source=f"{_VIDUR}, A100"),
     "h100": Efficiency(call_s=4.8e-6, arithmetic=0.89, memory=1.03, source=f"{_VIDUR}, H100"),
 }
 
