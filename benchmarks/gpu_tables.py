@@ -145,7 +145,9 @@ def main() -> int:
             f"{row.arithmetic:>6.2f} {row.memory:>6.2f}"
         )
     print(f"fitted to Llama-2-7b, error on Llama-3-8B (a100): {transfer:.1%}")
-    print(f"bars: roof/time at most 1, errors at most {MAX_ERROR:.0%}: {'pass' if passed else 'FAIL'}")
+    print(
+        f"bars: roof/time at most 1, errors at most {MAX_ERROR:.0%}: {'pass' if passed else 'FAIL'}"
+    )
     return 0 if passed else 1
 
 

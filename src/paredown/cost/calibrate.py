@@ -18,8 +18,9 @@ from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
 _ROUNDS = 4
-# What is tried for the share of the bandwidth that a format's kernels reach.
-_EFFICIENCIES = tuple(0.6 + 0.02 * i for i in range(31))
+# What is tried for the share of the bandwidth that a format's kernels reach: above 1, too, since the
+# probe of the bandwidth may have had a neighbour that the steps had not.
+_EFFICIENCIES = tuple(0.5 * 1.03**i for i in range(48))
 # A rate is looked for from this share of the slowest that would explain one model alone.
 _LOWEST_SHARE = 0.02
 _NUM_RATES = 120
