@@ -51,7 +51,7 @@ class Job:
     def num_pages(self) -> int:
         """For the largest point."""
         return max(
-            point.batch * (-(-(point.num_tokens + self.max_tokens(point)) // PAGE_SIZE) + 1)
+            point.batch * (-(-(point.num_tokens + self.max_tokens(point)) // PAGE_SIZE))
             for point in self.points
         )
 

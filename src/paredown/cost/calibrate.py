@@ -18,12 +18,14 @@ from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
 _ROUNDS = 4
-# What is tried for the share of the bandwidth that a format's kernels reach: above 1, too, since the
+# What is tried for the share of the bandwidth that a format's kernels reach: above 1 too, since the
 # probe of the bandwidth may have had a neighbour that the steps had not.
-_EFFICIENCIES = tuple(0.5 * 1.03**i for i in range(48))
+_EFFICIENCIES = tuple(0.5 * 1.06**i for i in range(24))
 # A rate is looked for from this share of the slowest that would explain one model alone.
 _LOWEST_SHARE = 0.02
-_NUM_RATES = 120
+_NUM_RATES = 80
+# Further off a step was disturbed.
+_MAX_RATIO = 1.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,10 @@ def calibrate(
         found = replace(found, rates=_fit_rates(sweep.small, found))
         rates = {name: _fit_linear(steps, found) for name, steps in sweep.linear.items()}
         found = replace(found, linear=rates)
+    found = replace(
+        found,
+        linear={name: _with_ratios(steps, found, name) for name, steps in sweep.linear.items()},
+    )
     return replace(found, rates=_with_engine(found.rates, sweep.engine))
 
 
@@ -164,6 +170,21 @@ def _fit_linear(steps: Sequence[MeasuredStep], calibration: Calibration) -> Line
     return LinearRates(
         num_tokens=tuple(sizes), seconds_per_mac=tuple(best[2]), memory_efficiency=best[1]
     )
+
+
+def _with_ratios(steps: Sequence[MeasuredStep], calibration: Calibration, name: str) -> LinearRates:
+    """What the products of each model took over what they are predicted to take."""
+    rates = calibration.linear[name]
+    found: dict[float, dict[int, float]] = {}
+    for one in steps:
+        model = _predicted(one, calibration)
+        predicted_s = model.linear_s(one.load.num_tokens, one.load.num_logits)
+        measured_s = one.seconds - (model.step_s(one.load) - predicted_s)
+        ratio = min(max(measured_s / predicted_s, 1 / _MAX_RATIO), _MAX_RATIO)
+        found.setdefault(model.weight_bytes, {})[one.load.num_tokens] = ratio
+    sizes = sorted(found)
+    ratios = tuple(tuple(found[size][number] for number in rates.num_tokens) for size in sizes)
+    return replace(rates, model_bytes=tuple(sizes), ratios=ratios)
 
 
 def _fit_rate(samples: Sequence[_LinearSample], efficiency: float) -> tuple[float, float]:

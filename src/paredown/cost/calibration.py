@@ -1,15 +1,17 @@
 """Calibration: what a sweep over our own kernels says of this machine, as coefficients.
 
     step = step_s + layers layer_s + tokens columns column_s + linear layers + attention
-    linear layer = (c^4 + m^4)^(1/4)        c = tokens weights seconds_per_mac(tokens)
+    linear layer = r (c^4 + m^4)^(1/4)      c = tokens weights seconds_per_mac(tokens)
                                             m = bytes / (memory_efficiency bandwidth(model's bytes))
+                                            r = ratio(tokens, model's bytes)
     attention = max(keys kv_columns key_s + pairs query_columns pair_s,
                     bytes / bandwidth(what the step reads))
     engine  = engine_step_s + requests engine_request_s + logits logit_s
 
 c is what a layer takes whose weight lies in the caches, m what reading it from where the model lies
 takes; the fourth power makes a smooth change from one to the other, since reading and computing
-overlap, but not wholly where both take about as long.
+overlap, but not wholly where both take about as long. r is what is left between this and the
+models that were measured, taken over to others of about their size.
 """
 
 from bisect import bisect_right
@@ -29,16 +31,26 @@ VERSION = 1
 @dataclass(frozen=True, kw_only=True)
 class LinearRates:
     """Of one weight format: `seconds_per_mac[i]` for a multiply-add of each of `num_tokens[i]`
-    tokens."""
+    tokens; `ratios[j][i]` for a model of `model_bytes[j]`, where such were measured."""
 
     num_tokens: tuple[int, ...]
     seconds_per_mac: tuple[float, ...]
     memory_efficiency: float
+    model_bytes: tuple[float, ...] = ()
+    ratios: tuple[tuple[float, ...], ...] = ()
 
-    def seconds(self, macs: float, num_tokens: float, memory_s: float) -> float:
-        """Of a layer with `macs` multiply-adds for a token, whose bytes take `memory_s` at best."""
+    def seconds(self, macs: float, num_tokens: float, memory_s: float, model_bytes: float) -> float:
+        """Of a layer with `macs` multiply-adds for a token, whose bytes take `memory_s` at best,
+        in a model that reads `model_bytes` in a step."""
         rate = interpolate(self.num_tokens, self.seconds_per_mac, num_tokens)
-        return overlapped(macs * num_tokens * rate, memory_s / self.memory_efficiency)
+        seconds = overlapped(macs * num_tokens * rate, memory_s / self.memory_efficiency)
+        return seconds * self.ratio(num_tokens, model_bytes)
+
+    def ratio(self, num_tokens: float, model_bytes: float) -> float:
+        if not self.ratios:
+            return 1.0
+        at_size = [interpolate(self.num_tokens, one, num_tokens) for one in self.ratios]
+        return interpolate(self.model_bytes, at_size, model_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +126,8 @@ class Calibration:
                     num_tokens=tuple(one["num_tokens"]),
                     seconds_per_mac=tuple(one["seconds_per_mac"]),
                     memory_efficiency=one["memory_efficiency"],
+                    model_bytes=tuple(one["model_bytes"]),
+                    ratios=tuple(tuple(ratios) for ratios in one["ratios"]),
                 )
                 for name, one in fields["linear"].items()
             },

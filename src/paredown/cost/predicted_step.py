@@ -47,14 +47,15 @@ class PredictedStep:
         """All products with weights of a step."""
         linear = self.calibration.linear_rates(self.formats.linear.name)
         output = self.calibration.linear_rates(self.formats.output.name)
-        bandwidth = self.calibration.bandwidth(self.weight_bytes)
+        model_bytes = self.weight_bytes
+        bandwidth = self.calibration.bandwidth(model_bytes)
         total = 0.0
         for macs, num_bytes in self._layer_weights:
-            total += linear.seconds(macs, num_tokens, num_bytes / bandwidth)
+            total += linear.seconds(macs, num_tokens, num_bytes / bandwidth, model_bytes)
         total *= self.spec.num_layers
         if num_logits:
             macs, num_bytes = self._output_weight
-            total += output.seconds(macs, num_logits, num_bytes / bandwidth)
+            total += output.seconds(macs, num_logits, num_bytes / bandwidth, model_bytes)
         return total
 
     def attention_s(self, step: StepLoad) -> float:
@@ -88,7 +89,7 @@ class PredictedStep:
         memory_s = cost.weight_bytes / cost.operation.count
         memory_s /= self.calibration.bandwidth(self.weight_bytes)
         rates = self.calibration.linear_rates(format_name)
-        return operation.count * rates.seconds(macs, num_tokens, memory_s)
+        return operation.count * rates.seconds(macs, num_tokens, memory_s, self.weight_bytes)
 
     @cached_property
     def columns(self) -> int:

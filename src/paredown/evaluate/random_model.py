@@ -58,6 +58,11 @@ def _set_norm(model: NativeModel, spec: ModelSpec, role: str, layer: int, size: 
     model.set_norm(role, layer, np.ones(size, np.float32), bias)
 
 
+def random_linear_arrays(weights: WeightSpec, num_rows: int, num_columns: int) -> LinearArrays:
+    """One linear layer."""
+    return _linear(np.random.default_rng(0), weights, num_rows, num_columns)
+
+
 def _linear(
     rng: np.random.Generator, weights: WeightSpec, num_rows: int, num_columns: int
 ) -> LinearArrays:
