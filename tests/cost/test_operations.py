@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost.cost_models import gated, plain
@@ -85,6 +85,7 @@ def test_flops_are_twice_the_multiply_adds_that_loops_count(name: str) -> None:
     assert counted == {role: 2 * number for role, number in expected.items()}
 
 
+@settings(deadline=None)
 @given(st.integers(0, 40), st.integers(1, 40), st.one_of(st.none(), st.integers(1, 50)))
 def test_pairs_and_keys_are_those_of_a_mask(start: int, length: int, window: int | None) -> None:
     seen = [
@@ -158,6 +159,7 @@ def test_formulas_with_numbers_for_letters_are_the_numbers(name: str, phase: str
         )
 
 
+@settings(max_examples=25, deadline=None)
 @given(
     batch=st.integers(1, 64),
     context=st.integers(1, 4096),

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.cost.polynomial import Polynomial, Ratio, total
@@ -23,6 +23,7 @@ def _product(number: Fraction, letters: list[str]) -> Polynomial:
 
 
 @given(polynomials, polynomials)
+@settings(max_examples=40, deadline=None)
 def test_sums_and_products_are_those_of_their_values(x: Polynomial, y: Polynomial) -> None:
     assert abs((x + y).value(VALUES) - (x.value(VALUES) + y.value(VALUES))) < 1e-6
     assert abs((x * y).value(VALUES) - x.value(VALUES) * y.value(VALUES)) < 1e-3
@@ -31,6 +32,7 @@ def test_sums_and_products_are_those_of_their_values(x: Polynomial, y: Polynomia
 
 
 @given(polynomials, polynomials)
+@settings(max_examples=40, deadline=None)
 def test_a_ratio_keeps_its_value(x: Polynomial, y: Polynomial) -> None:
     over, under = x.value(VALUES), y.value(VALUES)
     ratio = Ratio.of(x, y)

@@ -2,6 +2,7 @@
 who ask later have it in milliseconds. A file for each processor, instruction set and number of
 threads."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -41,7 +42,8 @@ def save_calibration(calibration: Calibration) -> Path:
         partial.write_text(json.dumps(calibration.as_json(), indent=1) + "\n", "utf-8")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise OutputError(
             f"{path} could not be written",
             seen=error.strerror or error,

@@ -24,7 +24,9 @@ class PredictedStep:
     formats: ModelFormats
     calibration: Calibration
     with_engine: bool = True
-    _linear_s: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+    _linear_s: dict[tuple[int, int], float] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def step_s(self, step: StepLoad) -> float:
         rates, num_layers = self.calibration.rates, self.spec.num_layers

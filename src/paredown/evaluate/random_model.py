@@ -78,7 +78,7 @@ def _linear(
     bits = BITS[dtype]
     # fp8 is drawn from the codes of small positive and negative numbers.
     high = 64 if dtype == "fp8" else 1 << bits
-    codes = rng.integers(0, high, _DRAWN, dtype=np.uint8)
+    codes = rng.integers(0, high, min(_DRAWN, num_rows * num_columns), dtype=np.uint8)
     scales = np.full((num_rows, num_columns // group_size), _scale(bits, num_columns), np.float32)
     zeros = np.full(scales.shape, 1 << (bits - 1), np.uint8) if not weights.symmetric else None
     return LinearArrays(
@@ -103,7 +103,8 @@ def _floats(
 ) -> npt.NDArray[np.generic]:
     if weights.dtype == "bf16":
         return _bf16(rng, num_rows, num_columns, 1 / sqrt(num_columns))
-    drawn = rng.standard_normal(_DRAWN, dtype=np.float32) / np.float32(sqrt(num_columns))
+    num_drawn = min(_DRAWN, num_rows * num_columns)
+    drawn = rng.standard_normal(num_drawn, dtype=np.float32) / np.float32(sqrt(num_columns))
     if weights.dtype == "fp16":
         return np.resize(drawn.astype(np.float16).view(np.uint16), (num_rows, num_columns))
     return np.resize(drawn, (num_rows, num_columns))
@@ -112,5 +113,6 @@ def _floats(
 def _bf16(
     rng: np.random.Generator, num_rows: int, num_columns: int, scale: float
 ) -> npt.NDArray[np.generic]:
-    drawn = rng.standard_normal(_DRAWN, dtype=np.float32) * np.float32(scale)
+    num_drawn = min(_DRAWN, num_rows * num_columns)
+    drawn = rng.standard_normal(num_drawn, dtype=np.float32) * np.float32(scale)
     return np.resize(float32_to_bf16(drawn), (num_rows, num_columns))
