@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.bench_hidden import add_sweep_arguments, run_sweep
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.notes import tell_notes
 from paredown.cli.speculation import add_speculation_arguments, speculation_config
@@ -38,6 +39,7 @@ EXAMPLES = """examples:
   paredown bench my-model --rounds 15 --json
   paredown bench my-model --kv-dtype int8
   paredown bench --speculate draft
+  paredown bench --sweep hidden --sweep-weights int4-g32 --sweep-plot hidden.png
 """
 PROMPTS = (
     "The old house stood at the end of the lane, and",
@@ -61,10 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
     add_kv_dtype_argument(parser)
     add_speculation_arguments(parser)
+    add_sweep_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.sweep is not None:
+        return run_sweep(args)
     if args.rounds < 1:
         raise ConfigError("--rounds must be at least one", seen=args.rounds, remedy="Give more.")
     speculation = speculation_config(args)
