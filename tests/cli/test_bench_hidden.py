@@ -28,7 +28,8 @@ def bench(*words: object) -> int:
     return main(["bench", "--sweep", "hidden", "--threads", "1", *map(str, words)])
 
 
-def test_a_table_and_json(capsys) -> None:
+def test_a_table_and_json(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     assert bench("--sweep-tokens", 4) == 0
     assert "tokens: 4, threads: 1" in capsys.readouterr().out
     assert bench("--json", "--sweep-weights", "int8") == 0

@@ -19,7 +19,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "--sweep",
         choices=("hidden",),
         default=None,
-        help="time the qkv, out, ff1 and ff2 products over the hidden size, fit a quadratic to each",
+        help="time the qkv, out, ff1, ff2 products over the hidden size, fit a quadratic to each",
     )
     group.add_argument("--sweep-weights", default="bf16", help="their format (default bf16)")
     group.add_argument("--sweep-tokens", type=int, default=1, help="tokens (default 1)")
@@ -48,15 +48,17 @@ def run_sweep(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(sweep.as_json(), indent=2))
     else:
-        Console().print(_table(sweep))
+        console = Console()
+        console.print(
+            f"microseconds over the hidden size d, {sweep.format}; tokens: {sweep.num_tokens}, "
+            f"threads: {sweep.num_threads}"
+        )
+        console.print(_table(sweep))
     return 0
 
 
 def _table(sweep: HiddenSweep) -> Table:
-    table = Table(
-        title=f"microseconds over the hidden size d, {sweep.format}; tokens: {sweep.num_tokens}, "
-        f"threads: {sweep.num_threads}"
-    )
+    table = Table()
     for heading in ("d", *(fit.group for fit in sweep.fits)):
         table.add_column(heading, justify="right")
     for index, (hidden, _) in enumerate(sweep.fits[0].points):
