@@ -31,7 +31,8 @@ from paredown.units import MEBI
 BANDWIDTH_BYTES = tuple(size * MEBI for size in (2, 8, 32, 64, 128, 256, 512, 1024))
 _MAX_CONTEXT = 4096
 # A step of more reads so much beside its weights that it leaves none in the inner caches.
-_WARMED_TOKENS = 64
+_REPEATED_TOKENS = 32
+_NUM_REPEATS = 4
 
 
 def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, int]) -> ModelSpec:
@@ -189,18 +190,19 @@ class _Sweeper:
     def _measured(
         self, executor: NativeExecutor, formats: ModelFormats, loads: Sequence["Load"]
     ) -> list[MeasuredStep]:
-        """All loads in turn, in rounds; one more does not count. Before a small step there is one
-        like it, as in decoding: what the caches hold is then its own."""
+        """All loads in turn, in rounds; one more does not count. A small step comes several times
+        in a row, the first of which does not count, as in decoding: what the caches hold is then
+        its own."""
         seconds: dict[Load, list[float]] = {load: [] for load in loads}
         for number in range(self._config.num_rounds + 1):
             for load, found in seconds.items():
                 slices = load.slices()
-                if load.num_sequences * load.num_tokens <= _WARMED_TOKENS:
+                is_small = load.num_sequences * load.num_tokens <= _REPEATED_TOKENS
+                for repeat in range(_NUM_REPEATS if is_small else 1):
+                    started = time.perf_counter()
                     executor.step(slices)
-                started = time.perf_counter()
-                executor.step(slices)
-                if number > 0:
-                    found.append(time.perf_counter() - started)
+                    if number > 0 and (repeat > 0 or not is_small):
+                        found.append(time.perf_counter() - started)
         return [
             MeasuredStep(
                 spec=executor.spec,
