@@ -1,6 +1,6 @@
 """RooflineStep: the StepCost of a machine that our kernels were not measured on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from paredown.cost.efficiency import Efficiency
@@ -11,8 +11,8 @@ from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
-# Coefficients of the constant and of each letter of a load.
-_Coefficients = tuple[float, ...]
+# How often, and the coefficients of the constant and of each letter of a load, for both roofs.
+_Term = tuple[int, tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +25,23 @@ class RooflineStep:
     roofs: Roofs
     efficiency: Efficiency | None
 
+    _others_s: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+
     def step_s(self, step: StepLoad) -> float:
+        """A simulator asks for millions of steps: what has nothing to do with attention depends on
+        few numbers, and is remembered."""
         letters = load_letters(step, self.spec)
         load = (1.0, *(letters[letter] for letter in LOAD_LETTERS))
+        attention, others = self._terms
+        key = (step.num_tokens, step.num_logits)
+        others_s = self._others_s.get(key)
+        if others_s is None:
+            others_s = self._others_s[key] = self._seconds(others, load)
+        return others_s + self._seconds(attention, load)
+
+    def _seconds(self, terms: list[_Term], load: tuple[float, ...]) -> float:
         total = 0.0
-        for count, arithmetic, memory in self._terms:
+        for count, arithmetic, memory in terms:
             arithmetic_s = sum(x * y for x, y in zip(arithmetic, load, strict=True))
             memory_s = sum(x * y for x, y in zip(memory, load, strict=True))
             if self.efficiency is None:
@@ -48,12 +60,16 @@ class RooflineStep:
         return count * self.efficiency.seconds(arithmetic_s, memory_s)
 
     @cached_property
-    def _terms(self) -> list[tuple[int, _Coefficients, _Coefficients]]:
-        """Of each operation: how often, and its seconds by the two roofs, over the load."""
-        terms = []
+    def _terms(self) -> tuple[list[_Term], list[_Term]]:
+        """Of each operation: how often, and its seconds by the two roofs, over the load. Those of
+        attention first."""
+        attention: list[_Term] = []
+        others: list[_Term] = []
         for one in operations(self.spec, self.formats):
             peak, bandwidth = self.roofs.peak(one.unit), self.roofs.bandwidth_bytes_per_s
             arithmetic = (value / peak for value in one.flops.coefficients(LOAD_LETTERS))
             memory = (value / bandwidth for value in one.bytes.coefficients(LOAD_LETTERS))
-            terms.append((one.count, tuple(arithmetic), tuple(memory)))
-        return terms
+            if one.count:
+                terms = attention if one.kind == "attention" else others
+                terms.append((one.count, tuple(arithmetic), tuple(memory)))
+        return attention, others
