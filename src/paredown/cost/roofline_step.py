@@ -7,12 +7,15 @@ from paredown.cost.efficiency import Efficiency
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import LOAD_LETTERS, OperationCost, load_letters
 from paredown.cost.operations import operations
+from paredown.cost.polynomial import Polynomial
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
-# How often, and the coefficients of the constant and of each letter of a load, for both roofs.
-_Term = tuple[int, tuple[float, ...], tuple[float, ...]]
+# Coefficients of the constant and of letters of a load, by their number, those that are not 0.
+_Coefficients = list[tuple[int, float]]
+# How often, and the seconds by both roofs.
+_Term = tuple[int, _Coefficients, _Coefficients]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +27,6 @@ class RooflineStep:
     formats: ModelFormats
     roofs: Roofs
     efficiency: Efficiency | None
-
     _others_s: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
 
     def step_s(self, step: StepLoad) -> float:
@@ -42,8 +44,11 @@ class RooflineStep:
     def _seconds(self, terms: list[_Term], load: tuple[float, ...]) -> float:
         total = 0.0
         for count, arithmetic, memory in terms:
-            arithmetic_s = sum(x * y for x, y in zip(arithmetic, load, strict=True))
-            memory_s = sum(x * y for x, y in zip(memory, load, strict=True))
+            arithmetic_s = memory_s = 0.0
+            for letter, seconds in arithmetic:
+                arithmetic_s += seconds * load[letter]
+            for letter, seconds in memory:
+                memory_s += seconds * load[letter]
             if self.efficiency is None:
                 total += count * max(arithmetic_s, memory_s)
             else:
@@ -67,9 +72,15 @@ class RooflineStep:
         others: list[_Term] = []
         for one in operations(self.spec, self.formats):
             peak, bandwidth = self.roofs.peak(one.unit), self.roofs.bandwidth_bytes_per_s
-            arithmetic = (value / peak for value in one.flops.coefficients(LOAD_LETTERS))
-            memory = (value / bandwidth for value in one.bytes.coefficients(LOAD_LETTERS))
             if one.count:
+                arithmetic = _coefficients(one.flops, peak)
+                memory = _coefficients(one.bytes, bandwidth)
                 terms = attention if one.kind == "attention" else others
-                terms.append((one.count, tuple(arithmetic), tuple(memory)))
+                terms.append((one.count, arithmetic, memory))
         return attention, others
+
+
+def _coefficients(amount: Polynomial, rate: float) -> _Coefficients:
+    """In seconds."""
+    values = enumerate(amount.coefficients(LOAD_LETTERS))
+    return [(number, value / rate) for number, value in values if value]
