@@ -7,8 +7,8 @@ import torch
 from paredown.errors import CheckpointError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import MAX_FINITE, cast, to_weight
-from paredown.formats.table import FORMATS, bits_per_weight
-from paredown.spec.weight import WeightSpec
+from paredown.formats.table import FORMATS
+from paredown.spec.weight import WeightSpec, bits_per_weight
 
 TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -19,6 +19,7 @@ from paredown.spec.kv import (
     KV_DTYPES,
     PAGE_SIZE,
     STATIC_KV_DTYPES,
+    KVDType,
     KVDTypes,
     KVScales,
     KVSpec,

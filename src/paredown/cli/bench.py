@@ -9,6 +9,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.progress import Progress
 
+from paredown.cli.bench_hidden import add_sweep_arguments, run_sweep
 from paredown.cli.bench_load import (
     DEFAULT_ROUNDS,
     Load,
@@ -58,6 +59,7 @@ EXAMPLES = """examples:
   paredown bench --requests 200 --rate 20 --input-tokens 16-1024 --slo ttft=0.5s,tpot=50ms
   paredown bench --trace conversation.csv --requests 500 --plot latency.png
   paredown bench --speculate draft
+  paredown bench --sweep hidden --sweep-weights int4-g32 --sweep-plot hidden.png
 """
 PROMPTS = (
     "The old house stood at the end of the lane, and",
@@ -85,10 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kv_dtype_argument(parser)
     add_kv_pages_arguments(parser)
     add_speculation_arguments(parser)
+    add_sweep_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.sweep is not None:
+        return run_sweep(args)
     if args.rounds is not None and args.rounds < 1:
         raise ConfigError("--rounds must be at least one", seen=args.rounds, remedy="Give more.")
     load = parse_load(args)

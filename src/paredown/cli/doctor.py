@@ -2,27 +2,40 @@
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cost.calibration import Calibration, interpolate
+from paredown.cost.machine_file import save_calibration
+from paredown.evaluate.step_sweep import sweep_machine
 from paredown.kernels.explain import explain_isa, explain_kernels
 from paredown.kernels.isa import supported_isas, unavailable_isas
 from paredown.kernels.probe import measure_machine
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.machine import Machine
 from paredown.units import format_bytes, format_rate
 
 EXAMPLES = """examples:
   paredown doctor
   paredown doctor --threads 1 --json
   PAREDOWN_ISA=avx2 paredown doctor
+  paredown doctor --sweep
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("--threads", type=int, default=None, help="threads to measure with")
+    parser.add_argument(
+        "--sweep",
+        action="store_true",
+        help="measure steps of made-up models too (a minute or two), and keep what they tell for "
+        "`paredown inspect` and `paredown plan`; nothing else should run meanwhile",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -30,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     machine = measure_machine(args.threads)
     threads = ThreadPlan.resolve(args.threads)
     kernels = explain_kernels(machine.isa)
+    swept = _sweep(machine) if args.sweep else None
     if args.json:
         result = {
             "machine": asdict(machine),
@@ -38,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             "unavailable_isas": unavailable_isas(),
             "isa_reason": explain_isa(),
             "kernels": [asdict(row) for row in kernels],
-        }
+        } | ({} if swept is None else {"calibration": swept.as_json()})
         print(json.dumps(result, indent=2))
         return 0
     limits = Table(title="Machine", show_header=False)
@@ -64,4 +78,30 @@ def run(args: argparse.Namespace) -> int:
     console = Console()
     console.print(limits)
     console.print(choices)
+    if swept is not None:
+        console.print(_sweep_table(swept))
     return 0
+
+
+def _sweep(machine: Machine) -> Calibration:
+    """Measures, fits and keeps."""
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=None)
+        found = sweep_machine(
+            machine,
+            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    path = save_calibration(found)
+    print(f"kept in {path}", file=sys.stderr)
+    return found
+
+
+def _sweep_table(calibration: Calibration) -> Table:
+    table = Table(title="Products with weights, Gop/s where the weight lies in the caches")
+    sizes = (1, 8, 32, 128, 512)
+    for heading in ("weights", *(f"{size} tokens" for size in sizes), "of the bandwidth"):
+        table.add_column(heading, justify="left" if heading == "weights" else "right")
+    for name, rates in calibration.linear.items():
+        speeds = (2e-9 / interpolate(rates.num_tokens, rates.seconds_per_mac, n) for n in sizes)
+        table.add_row(name, *(f"{one:,.0f}" for one in speeds), f"{rates.memory_efficiency:.0%}")
+    return table

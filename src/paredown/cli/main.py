@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "chat": "talk to a model that has a chat template",
     "serve": "answer over HTTP as the OpenAI API does",
     "bench": "latency, throughput and goodput under load, beside the machine's limits",
+    "inspect": "where time and memory of a model go, by arithmetic; the roofline of a machine",
     "doctor": "this machine: instruction sets, kernels chosen, measured limits",
 }
 EXIT_BAD_INPUT = 2

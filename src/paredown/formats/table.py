@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from paredown.spec.weight import BITS, INTEGERS, ScaleDType, WeightSpec
+from paredown.spec.weight import INTEGERS, WeightSpec
 
 GROUP_SIZES = (32, 64, 128)
 
@@ -32,11 +32,3 @@ FORMATS: dict[str, WeightSpec] = {
 STATIC_FORMATS: dict[str, WeightSpec] = {
     spec.name: spec for spec in (WeightSpec(dtype="int8", activations="int8_static"),)
 }
-
-
-def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType = "bf16") -> float:
-    """Stored bits over the weights of a row of `num_columns`: codes, scales and zero points."""
-    if not spec.is_quantized:
-        return float(spec.bits)
-    per_group = BITS[scale_dtype] + (0 if spec.symmetric else spec.bits)
-    return spec.bits + per_group / (spec.group_size or num_columns)

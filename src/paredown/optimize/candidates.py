@@ -15,11 +15,11 @@ from paredown.evaluate.measurement import Measurement, linear_format, make_measu
 from paredown.evaluate.quality import Quality, measure_quality, num_pages_for
 from paredown.evaluate.speed import Trial, run_rounds, speed_pages
 from paredown.evaluate.text import EvalText
-from paredown.formats.table import bits_per_weight
 from paredown.kernels.probe import available_memory_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
 from paredown.spec.machine import Machine
+from paredown.spec.weight import bits_per_weight
 
 # Candidates loaded at the same time may take this share of the free memory together.
 _MEMORY_SHARE = 0.25

@@ -24,7 +24,7 @@ from paredown.compress.recipe import HEAD, QuantizeStep, Recipe
 from paredown.errors import ConfigError
 from paredown.evaluate.simulated import Values, Variant, measure_variants
 from paredown.evaluate.text import EvalText
-from paredown.formats.table import FORMATS, bits_per_weight
+from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
 from paredown.optimize.model_parts import HEAD_PART, Part, find_parts
@@ -36,7 +36,7 @@ from paredown.optimize.sensitivity import (
     weight_name,
 )
 from paredown.progress import OnCount
-from paredown.spec.weight import ScaleDType, WeightSpec
+from paredown.spec.weight import ScaleDType, WeightSpec, bits_per_weight
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from paredown.compress.recipe_names import HEAD_MARK
-from paredown.formats.table import FORMATS, bits_per_weight
+from paredown.formats.table import FORMATS
 from paredown.spec.model import ModelSpec
+from paredown.spec.weight import bits_per_weight
 
 # From large to small, a step of about a bit each; --formats tries any other.
 DEFAULT_FORMATS = (

@@ -1,6 +1,6 @@
 """WeightSpec: how the numbers of one linear layer are stored, and how it reads its input."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 WeightDType = Literal[
@@ -97,3 +97,18 @@ class WeightSpec:
         if self.activations in _A8:
             return f"w{self.bits}a8{suffix}{_A8[self.activations]}"
         return f"{plain}-on-{self.activations}"
+
+
+def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType = "bf16") -> float:
+    """Stored bits over the weights of a row of `num_columns`: codes, scales and zero points."""
+    if not spec.is_quantized:
+        return float(spec.bits)
+    per_group = BITS[scale_dtype] + (0 if spec.symmetric else spec.bits)
+    return spec.bits + per_group / (spec.group_size or num_columns)
+
+
+def native_bits_per_weight(spec: WeightSpec, num_columns: int) -> float:
+    """What a weight takes in the core, scales counted as bf16, and so what is dequantized."""
+    if spec.is_quantized and not spec.has_kernel(num_columns):
+        return 16.0
+    return bits_per_weight(replace(spec, dtype=HELD_AS.get(spec.dtype, spec.dtype)), num_columns)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.native.native_form import native_bits_per_weight
 from paredown.errors import CapacityError
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import PAGE_SIZE, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
+from paredown.spec.weight import native_bits_per_weight
 from paredown.units import format_bytes
 
 # Default page pool: full contexts it holds, and the share of free memory it may take.

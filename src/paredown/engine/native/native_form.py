@@ -12,9 +12,8 @@ import numpy as np
 
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import to_weight
-from paredown.formats.table import bits_per_weight
 from paredown.formats.weight import Weight
-from paredown.spec.weight import BITS, HELD_AS, WeightSpec
+from paredown.spec.weight import BITS, HELD_AS
 
 
 def to_native(weight: Weight) -> Weight:
@@ -36,10 +35,3 @@ def widen(weight: Weight) -> Weight:
         values_OI=weight.values_OI.astype(np.uint8, copy=False) + shift,
         zero_points_OG=None if zeros_OG is None else zeros_OG + shift,
     )
-
-
-def native_bits_per_weight(spec: WeightSpec, num_columns: int) -> float:
-    """What a weight takes in the core, scales counted as bf16, and so what is dequantized."""
-    if spec.is_quantized and not spec.has_kernel(num_columns):
-        return 16.0
-    return bits_per_weight(replace(spec, dtype=HELD_AS.get(spec.dtype, spec.dtype)), num_columns)

@@ -1,0 +1,233 @@
+"""TTFT, TPOT and peak memory: predicted from a sweep of made-up models, against measured.
+
+    python -m benchmarks.prediction [--quick] [--kept] [--json OUT]
+
+Models: the packaged one and random weights of the shapes of Qwen2.5-0.5B and Llama-3.2-1B, each in
+bf16, int8 and int4-g32. First `paredown doctor --sweep`'s measurement (`--kept`: as it was kept,
+not anew), then each model in a process of its own, on the engine that serves, greedy, one round
+after another; a figure is the lower quartile of its rounds. Nothing is fitted to these models.
+Memory: what the process has taken itself after all (not the mapped checkpoint), beyond what it
+had before loading. Exit code 1 where a mean error is above its bar.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.checkpoints.cache import Variant, paredown_folder
+from benchmarks.measured_serving import Job, Measured, Point, measure_apart
+from paredown.compress.compress import compress
+from paredown.cost.calibration import Calibration
+from paredown.cost.machine_file import need_calibration
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.predicted_step import PredictedStep
+from paredown.cost.serving import MAX_STEP_TOKENS, ttft_s
+from paredown.cost.step_cost import decode_load
+from paredown.engine.memory.memory_plan import plan_memory
+from paredown.evaluate.measurement import linear_format
+from paredown.evaluate.step_sweep import SweepConfig, sweep_machine
+from paredown.kernels.isa import chosen_isa
+from paredown.kernels.native_model import planned_step_bytes
+from paredown.kernels.probe import default_num_threads, measure_machine, processor_name
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.spec.kv import KVSpec
+from paredown.units import MEGA
+
+FOLDER = Path("runs") / "bench" / "prediction"
+MODELS = ("default", "qwen2.5-0.5b", "llama-3.2-1b")
+FORMATS = ("bf16", "int8", "int4-g32")
+POINTS = (
+    Point(task="ttft", num_tokens=64),
+    Point(task="ttft", num_tokens=512),
+    Point(task="ttft", num_tokens=1500),
+    Point(task="tpot", num_tokens=64),
+    Point(task="tpot", num_tokens=1500),
+    Point(task="tpot", num_tokens=256, batch=4),
+    Point(task="tpot", num_tokens=256, batch=16),
+)
+QUICK_POINTS = (
+    Point(task="ttft", num_tokens=64),
+    Point(task="ttft", num_tokens=256),
+    Point(task="tpot", num_tokens=64),
+    Point(task="tpot", num_tokens=64, batch=8),
+)
+MAX_TIME_ERROR = 0.15
+MAX_MEMORY_ERROR = 0.10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Seconds, or for memory bytes."""
+
+    model: str
+    format: str
+    what: str
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1
+
+
+def model_folder(root: Path, model: str, name: str) -> Path:
+    if model != "default":
+        return paredown_folder(root, Variant(model=model, format=name))
+    source = resolve_model(None)
+    folder = root / model / name
+    if name == "bf16":
+        return source
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        compress(Checkpoint.open(source), folder, name)
+    return folder
+
+
+def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Point, float], int]:
+    """Seconds of each point, and bytes."""
+    checkpoint = Checkpoint.open(folder)
+    spec, names = checkpoint.spec, checkpoint.names
+    own = names.embedding if spec.tied_embeddings else names.output
+    formats = ModelFormats(linear=linear_format(checkpoint), output=checkpoint.weight_specs()[own])
+    cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
+    seconds = {}
+    for point in job.points:
+        if point.task == "ttft":
+            seconds[point] = ttft_s(cost, spec, point.num_tokens)
+        else:
+            context = point.num_tokens + job.num_steps // 2
+            seconds[point] = cost.step_s(decode_load(point.batch, context, spec.sliding_window))
+    return seconds, predict_bytes(checkpoint, job)
+
+
+def predict_bytes(checkpoint: Checkpoint, job: Job) -> int:
+    """Weights, pages, and what the largest step works in, its logits too."""
+    spec, kv = checkpoint.spec, KVSpec(num_pages=job.num_pages)
+    plan = plan_memory(checkpoint, kv, job.num_threads)
+    step_tokens = min(MAX_STEP_TOKENS, max(point.num_tokens for point in job.points))
+    num_logits = max(point.batch for point in job.points)
+    step_bytes = planned_step_bytes(spec, kv, job.num_threads, step_tokens)
+    logit_bytes = 4 * num_logits * spec.vocab_size
+    return plan.weight_bytes + plan.embedding_bytes + plan.kv_bytes + step_bytes + logit_bytes
+
+
+def rows_of(
+    model: str, name: str, measured: Measured, predicted: tuple[dict[Point, float], int]
+) -> list[Row]:
+    seconds, num_bytes = predicted
+    rows = [
+        Row(
+            model=model,
+            format=name,
+            what=point.name,
+            predicted=seconds[point],
+            measured=measured.seconds[point],
+        )
+        for point in seconds
+    ]
+    taken = measured.peak_bytes - measured.base_bytes
+    return [
+        *rows,
+        Row(model=model, format=name, what="memory", predicted=num_bytes, measured=taken),
+    ]
+
+
+def mean_errors(rows: Sequence[Row]) -> dict[str, float]:
+    """Mean absolute errors of what was predicted, and the largest of memory."""
+    groups = {
+        "TTFT": [row for row in rows if row.what.startswith("ttft")],
+        "TPOT": [row for row in rows if row.what.startswith("tpot")],
+        "TTFT and TPOT": [row for row in rows if row.what != "memory"],
+        "memory": [row for row in rows if row.what == "memory"],
+    }
+    return {
+        name: statistics.mean(abs(row.error) for row in group) for name, group in groups.items()
+    }
+
+
+def show(rows: Sequence[Row], errors: dict[str, float]) -> None:
+    print(f"{'model':>14} {'format':>9} {'':>14} {'predicted':>11} {'measured':>11} {'error':>7}")
+    for row in rows:
+        scale, unit = (MEGA, "MB") if row.what == "memory" else (1e-3, "ms")
+        print(
+            f"{row.model:>14} {row.format:>9} {row.what:>14} {row.predicted / scale:>8,.2f} {unit} "
+            f"{row.measured / scale:>8,.2f} {unit} {row.error:>+7.1%}"
+        )
+    for name, error in errors.items():
+        print(f"mean absolute error, {name}: {error:.1%}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="models")
+    parser.add_argument("--models", nargs="*", default=None, choices=MODELS)
+    parser.add_argument("--threads", type=int, default=default_num_threads())
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="one model, few points, a short sweep")
+    parser.add_argument("--kept", action="store_true", help="the sweep that doctor has kept")
+    parser.add_argument("--json", type=Path, default=None, metavar="OUT")
+    return parser.parse_args()
+
+
+def calibrated(args: argparse.Namespace) -> Calibration:
+    if args.kept:
+        return need_calibration(processor_name(), chosen_isa(), args.threads)
+    config = SweepConfig(formats=FORMATS, kv_dtypes=("bf16",))
+    if args.quick:
+        config = SweepConfig(
+            formats=FORMATS,
+            kv_dtypes=("bf16",),
+            num_tokens=(1, 4, 16, 64, 256),
+            models=config.models[:2],
+            contexts=(256,),
+            chunk_tokens=(64,),
+            num_rounds=3,
+        )
+    return sweep_machine(measure_machine(args.threads), config)
+
+
+def main() -> int:
+    args = arguments()
+    models = args.models or (MODELS[:1] if args.quick else MODELS)
+    folders = {
+        (model, name): model_folder(args.folder, model, name)
+        for model in models
+        for name in FORMATS
+    }
+    calibration = calibrated(args)
+    rows = []
+    for (model, name), folder in folders.items():
+        job = Job(
+            folder=folder,
+            points=QUICK_POINTS if args.quick else POINTS,
+            num_threads=args.threads,
+            num_rounds=2 if args.quick else args.rounds,
+            num_steps=8 if args.quick else 24,
+        )
+        found = rows_of(model, name, measure_apart(job), predict(folder, job, calibration))
+        rows += found
+    errors = mean_errors(rows)
+    show(rows, errors)
+    num_points = sum(row.what != "memory" for row in rows)
+    passed = errors["TTFT and TPOT"] <= MAX_TIME_ERROR and errors["memory"] <= MAX_MEMORY_ERROR
+    print(
+        f"{num_points} points; bars {MAX_TIME_ERROR:.0%} and {MAX_MEMORY_ERROR:.0%}: "
+        f"{'pass' if passed else 'FAIL'}"
+    )
+    if args.json is not None:
+        document = {
+            "calibration": calibration.as_json(),
+            "rows": [asdict(row) | {"error": row.error} for row in rows],
+            "errors": errors,
+        }
+        args.json.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

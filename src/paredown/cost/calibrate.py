@@ -1,0 +1,210 @@
+"""From measured steps to a Calibration, by least squares of relative errors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from paredown.cost.calibration import (
+    AttentionRates,
+    Calibration,
+    LinearRates,
+    StepRates,
+    overlapped,
+)
+from paredown.cost.least_squares import least_squares
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.predicted_step import PredictedStep
+from paredown.cost.roofline import Roofs
+from paredown.cost.step_cost import StepLoad
+from paredown.spec.model import ModelSpec
+
+_ROUNDS = 4
+# What is tried for the share of the bandwidth that a format's kernels reach: above 1 too, since the
+# probe of the bandwidth may have had a neighbour that the steps had not.
+_EFFICIENCIES = tuple(0.5 * 1.06**i for i in range(24))
+# A rate is looked for from this share of the slowest that would explain one model alone.
+_LOWEST_SHARE = 0.02
+_NUM_RATES = 80
+# Further off a step was disturbed.
+_MAX_RATIO = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredStep:
+    """A step of a model on the executor, and what it took."""
+
+    spec: ModelSpec
+    formats: ModelFormats
+    load: StepLoad
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredOverhead:
+    """What the engine took beyond its executor for a step of requests with a logit row each."""
+
+    num_requests: int
+    num_logits: int
+    vocab_size: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """`small`: models so small that hardly anything but overhead is left. `linear`: models of
+    several sizes at the same numbers of tokens, by weight format. `attention`: the same step after
+    a short and after a long context, by format of keys and values."""
+
+    small: Sequence[MeasuredStep]
+    linear: Mapping[str, Sequence[MeasuredStep]]
+    attention: Mapping[str, Sequence[tuple[MeasuredStep, MeasuredStep]]]
+    engine: Sequence[MeasuredOverhead]
+
+
+def calibrate(
+    sweep: Sweep,
+    *,
+    roofs: Roofs,
+    isa: str,
+    num_threads: int,
+    bandwidths: Sequence[tuple[float, float]],
+) -> Calibration:
+    """The coefficients that explain a sweep best."""
+    found = Calibration(
+        roofs=roofs,
+        isa=isa,
+        num_threads=num_threads,
+        bandwidths=tuple(bandwidths),
+        linear={name: _no_linear(steps) for name, steps in sweep.linear.items()},
+        attention={name: _fit_attention(pairs) for name, pairs in sweep.attention.items()},
+        rates=StepRates(step_s=0.0, layer_s=0.0, column_s=0.0),
+    )
+    for _ in range(_ROUNDS):
+        found = replace(found, rates=_fit_rates(sweep.small, found))
+        rates = {name: _fit_linear(steps, found) for name, steps in sweep.linear.items()}
+        found = replace(found, linear=rates)
+    found = replace(
+        found,
+        linear={name: _with_ratios(steps, found, name) for name, steps in sweep.linear.items()},
+    )
+    return replace(found, rates=_with_engine(found.rates, sweep.engine))
+
+
+def _no_linear(steps: Sequence[MeasuredStep]) -> LinearRates:
+    sizes = tuple(sorted({one.load.num_tokens for one in steps}))
+    tiny = tuple(1e-18 for _ in sizes)
+    return LinearRates(num_tokens=sizes, seconds_per_mac=tiny, memory_efficiency=1.0)
+
+
+def _predicted(one: MeasuredStep, calibration: Calibration) -> PredictedStep:
+    return PredictedStep(
+        spec=one.spec, formats=one.formats, calibration=calibration, with_engine=False
+    )
+
+
+def _fit_attention(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> AttentionRates:
+    """From differences of steps that differ in their context alone."""
+    rows, targets, weights = [], [], []
+    for short, long in pairs:
+        spec = long.spec
+        keys = long.load.kv_tokens_read - short.load.kv_tokens_read
+        met = long.load.attention_pairs - short.load.attention_pairs
+        rows.append(
+            (
+                float(spec.num_layers * spec.num_kv_heads * spec.head_dim * keys),
+                float(spec.num_layers * spec.num_heads * spec.head_dim * met),
+            )
+        )
+        targets.append(long.seconds - short.seconds)
+        weights.append(1 / long.seconds)
+    key_s, pair_s = least_squares(rows, targets, weights)
+    return AttentionRates(key_s=key_s, pair_s=pair_s)
+
+
+def _fit_rates(steps: Sequence[MeasuredStep], calibration: Calibration) -> StepRates:
+    rows, targets, weights = [], [], []
+    for one in steps:
+        model = _predicted(one, calibration)
+        num_layers, num_tokens = one.spec.num_layers, one.load.num_tokens
+        rows.append((1.0, float(num_layers), float(num_layers * num_tokens * model.columns)))
+        known = model.linear_s(num_tokens, one.load.num_logits) + model.attention_s(one.load)
+        targets.append(one.seconds - known)
+        weights.append(1 / one.seconds)
+    step_s, layer_s, column_s = least_squares(rows, targets, weights)
+    return StepRates(step_s=step_s, layer_s=layer_s, column_s=column_s)
+
+
+@dataclass(frozen=True)
+class _LinearSample:
+    """What the products with weights of a step took, and what they are."""
+
+    macs: float
+    memory_s: float
+    seconds: float
+    step_s: float
+
+    def error(self, rate: float, efficiency: float) -> float:
+        """Relative to the whole step, squared."""
+        predicted = overlapped(self.macs * rate, self.memory_s / efficiency)
+        return ((predicted - self.seconds) / self.step_s) ** 2
+
+
+def _fit_linear(steps: Sequence[MeasuredStep], calibration: Calibration) -> LinearRates:
+    samples: dict[int, list[_LinearSample]] = {}
+    for one in steps:
+        model = _predicted(one, calibration)
+        num_tokens = one.load.num_tokens
+        linear_s = model.linear_s(num_tokens, one.load.num_logits)
+        rest = model.step_s(one.load) - linear_s
+        memory_s = model.weight_bytes / calibration.bandwidth(model.weight_bytes)
+        macs = float(num_tokens * one.spec.num_linear_parameters())
+        sample = _LinearSample(macs, memory_s, max(one.seconds - rest, 0.0), one.seconds)
+        samples.setdefault(num_tokens, []).append(sample)
+    sizes = sorted(samples)
+    best: tuple[float, float, list[float]] | None = None
+    for efficiency in _EFFICIENCIES:
+        fits = [_fit_rate(samples[size], efficiency) for size in sizes]
+        error = sum(one for _, one in fits)
+        if best is None or error < best[0]:
+            best = (error, efficiency, [rate for rate, _ in fits])
+    assert best is not None, "a sweep without steps"
+    return LinearRates(
+        num_tokens=tuple(sizes), seconds_per_mac=tuple(best[2]), memory_efficiency=best[1]
+    )
+
+
+def _with_ratios(steps: Sequence[MeasuredStep], calibration: Calibration, name: str) -> LinearRates:
+    """What the products of each model took over what they are predicted to take."""
+    rates = calibration.linear[name]
+    found: dict[float, dict[int, float]] = {}
+    for one in steps:
+        model = _predicted(one, calibration)
+        predicted_s = model.linear_s(one.load.num_tokens, one.load.num_logits)
+        measured_s = one.seconds - (model.step_s(one.load) - predicted_s)
+        ratio = min(max(measured_s / predicted_s, 1 / _MAX_RATIO), _MAX_RATIO)
+        found.setdefault(model.weight_bytes, {})[one.load.num_tokens] = ratio
+    sizes = sorted(found)
+    ratios = tuple(tuple(found[size][number] for number in rates.num_tokens) for size in sizes)
+    return replace(rates, model_bytes=tuple(sizes), ratios=ratios)
+
+
+def _fit_rate(samples: Sequence[_LinearSample], efficiency: float) -> tuple[float, float]:
+    """The seconds of a multiply-add that explain the models best, and the error that is left."""
+    highest = max(max(one.seconds / one.macs for one in samples), 1e-18)
+    factor = _LOWEST_SHARE ** (1 / (_NUM_RATES - 1))
+    rates = [highest * factor**i for i in range(_NUM_RATES)]
+    errors = [(sum(one.error(rate, efficiency) for one in samples), rate) for rate in rates]
+    error, rate = min(errors)
+    return rate, error
+
+
+def _with_engine(rates: StepRates, measured: Sequence[MeasuredOverhead]) -> StepRates:
+    if not measured:
+        return rates
+    rows = [
+        (1.0, float(one.num_requests), float(one.num_logits * one.vocab_size)) for one in measured
+    ]
+    targets = [one.seconds for one in measured]
+    floor = max(max(targets), 1e-9) / 100
+    weights = [1 / max(one, floor) for one in targets]
+    step_s, request_s, logit_s = least_squares(rows, targets, weights)
+    return replace(rates, engine_step_s=step_s, engine_request_s=request_s, logit_s=logit_s)

@@ -1,0 +1,163 @@
+"""Calibration: what a sweep over our own kernels says of this machine, as coefficients.
+
+    step = step_s + layers layer_s + tokens columns column_s + linear layers + attention
+    linear layer = r (c^4 + m^4)^(1/4)      c = tokens weights seconds_per_mac(tokens)
+                                            m = bytes / (memory_efficiency bandwidth(model's bytes))
+                                            r = ratio(tokens, model's bytes)
+    attention = max(keys kv_columns key_s + pairs query_columns pair_s,
+                    bytes / bandwidth(what the step reads))
+    engine  = engine_step_s + requests engine_request_s + logits logit_s
+
+c is what a layer takes whose weight lies in the caches, m what reading it from where the model lies
+takes; the fourth power makes a smooth change from one to the other, since reading and computing
+overlap, but not wholly where both take about as long. r is what is left between this and the
+models that were measured, taken over to others of about their size.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import exp, log
+from typing import Any
+
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.roofline import Roofs
+from paredown.errors import ConfigError
+
+# Raised when coefficients mean something else: files of before are measured again.
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearRates:
+    """Of one weight format: `seconds_per_mac[i]` for a multiply-add of each of `num_tokens[i]`
+    tokens; `ratios[j][i]` for a model of `model_bytes[j]`, where such were measured."""
+
+    num_tokens: tuple[int, ...]
+    seconds_per_mac: tuple[float, ...]
+    memory_efficiency: float
+    model_bytes: tuple[float, ...] = ()
+    ratios: tuple[tuple[float, ...], ...] = ()
+
+    def seconds(self, macs: float, num_tokens: float, memory_s: float, model_bytes: float) -> float:
+        """Of a layer with `macs` multiply-adds for a token, whose bytes take `memory_s` at best,
+        in a model that reads `model_bytes` in a step."""
+        rate = interpolate(self.num_tokens, self.seconds_per_mac, num_tokens)
+        seconds = overlapped(macs * num_tokens * rate, memory_s / self.memory_efficiency)
+        return seconds * self.ratio(num_tokens, model_bytes)
+
+    def ratio(self, num_tokens: float, model_bytes: float) -> float:
+        if not self.ratios:
+            return 1.0
+        at_size = [interpolate(self.num_tokens, one, num_tokens) for one in self.ratios]
+        return interpolate(self.model_bytes, at_size, model_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionRates:
+    """Of one format of keys and values: seconds of a number of a key and value that is read, and of
+    a multiply-add of a query with a key and of its weight with the value."""
+
+    key_s: float
+    pair_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRates:
+    """Of what is no product: of a step, of each layer, of each number that passes between layers.
+    The engine's own: of a step, of a request in it, of a logit that is drawn from."""
+
+    step_s: float
+    layer_s: float
+    column_s: float
+    engine_step_s: float = 0.0
+    engine_request_s: float = 0.0
+    logit_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """`linear` by name of the weight format, `attention` by that of keys and values. `bandwidths`:
+    bytes of a buffer that is read over and over, and bytes per second."""
+
+    roofs: Roofs
+    isa: str
+    num_threads: int
+    bandwidths: tuple[tuple[float, float], ...]
+    linear: Mapping[str, LinearRates]
+    attention: Mapping[str, AttentionRates]
+    rates: StepRates
+
+    def bandwidth(self, num_bytes: float) -> float:
+        """Of a model that reads so much in a step."""
+        sizes, rates = zip(*self.bandwidths, strict=True)
+        return interpolate(sizes, rates, num_bytes)
+
+    def knows(self, formats: ModelFormats) -> bool:
+        """Whether steps with such weights and pages were measured."""
+        weights = {formats.linear.name, formats.output.name}
+        return weights <= set(self.linear) and formats.kv_dtype in self.attention
+
+    def linear_rates(self, name: str) -> LinearRates:
+        if name not in self.linear:
+            raise _not_measured("weights", name, self.linear)
+        return self.linear[name]
+
+    def attention_rates(self, kv_dtype: str) -> AttentionRates:
+        if kv_dtype not in self.attention:
+            raise _not_measured("keys and values", kv_dtype, self.attention)
+        return self.attention[kv_dtype]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Calibration":
+        """Raises KeyError, TypeError or ValueError for what `as_json` did not write."""
+        if fields["version"] != VERSION:
+            raise ValueError(f"version {fields['version']}")
+        return cls(
+            roofs=Roofs(**fields["roofs"]),
+            isa=fields["isa"],
+            num_threads=fields["num_threads"],
+            bandwidths=tuple((float(size), float(rate)) for size, rate in fields["bandwidths"]),
+            linear={
+                name: LinearRates(
+                    num_tokens=tuple(one["num_tokens"]),
+                    seconds_per_mac=tuple(one["seconds_per_mac"]),
+                    memory_efficiency=one["memory_efficiency"],
+                    model_bytes=tuple(one["model_bytes"]),
+                    ratios=tuple(tuple(ratios) for ratios in one["ratios"]),
+                )
+                for name, one in fields["linear"].items()
+            },
+            attention={name: AttentionRates(**one) for name, one in fields["attention"].items()},
+            rates=StepRates(**fields["rates"]),
+        )
+
+
+def overlapped(compute_s: float, memory_s: float) -> float:
+    """Of two that run at the same time: the longer, and somewhat more where both are alike."""
+    longest = max(compute_s, memory_s)
+    if longest <= 0:
+        return 0.0
+    return float(longest * (1 + (min(compute_s, memory_s) / longest) ** 4) ** 0.25)
+
+
+def interpolate(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
+    """On straight lines between the logarithms of points; outside, the nearest point."""
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        return ys[-1]
+    above = bisect_right(xs, x)
+    share = log(x / xs[above - 1]) / log(xs[above] / xs[above - 1])
+    return exp((1 - share) * log(ys[above - 1]) + share * log(ys[above]))
+
+
+def _not_measured(what: str, name: str, known: Mapping[str, object]) -> ConfigError:
+    return ConfigError(
+        f"no times are known for {what} of this format",
+        seen=name,
+        remedy=f"Measured are {', '.join(known)}; `paredown doctor --sweep` measures.",
+    )

@@ -1,0 +1,73 @@
+"""What `paredown doctor` measured of this machine, kept in the user's cache folder, so that those
+who ask later have it in milliseconds. A file for each processor, instruction set and number of
+threads."""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+
+from paredown.cost.calibration import Calibration
+from paredown.errors import ConfigError, OutputError
+
+FOLDER = "machines"
+VARIABLE = "PAREDOWN_CACHE"
+_DOCTOR = "`paredown doctor --sweep` measures this machine (a minute or two)"
+
+
+def machine_folder() -> Path:
+    """`machines` in $PAREDOWN_CACHE where that is a folder, else in $XDG_CACHE_HOME/paredown, by
+    default ~/.cache/paredown."""
+    own = os.environ.get(VARIABLE, "")
+    if own and own != "off":
+        return Path(own) / FOLDER
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return root / "paredown" / FOLDER
+
+
+def machine_path(name: str, isa: str, num_threads: int) -> Path:
+    key = hashlib.sha256(f"{name}\n{isa}\n{num_threads}".encode()).hexdigest()[:16]
+    return machine_folder() / f"{key}.json"
+
+
+def save_calibration(calibration: Calibration) -> Path:
+    """Writes it whole or not at all. Raises OutputError."""
+    path = machine_path(calibration.roofs.name, calibration.isa, calibration.num_threads)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(calibration.as_json(), indent=1) + "\n", "utf-8")
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise OutputError(
+            f"{path} could not be written",
+            seen=error.strerror or error,
+            remedy=f"Free some space, or name another folder in {VARIABLE}.",
+        ) from error
+    return path
+
+
+def find_calibration(name: str, isa: str, num_threads: int) -> Calibration | None:
+    """What was kept for such a machine; None where there is nothing, or from another version."""
+    try:
+        fields = json.loads(machine_path(name, isa, num_threads).read_text("utf-8"))
+        return Calibration.from_json(fields)
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def need_calibration(name: str, isa: str, num_threads: int) -> Calibration:
+    """As `find_calibration`. Raises ConfigError where there is none."""
+    found = find_calibration(name, isa, num_threads)
+    if found is None:
+        raise ConfigError(
+            "this machine has not been measured yet",
+            seen=f"{name}, {isa}, {num_threads} threads",
+            remedy=f"{_DOCTOR}; or name another machine (`--machine h100`).",
+        )
+    return found

@@ -1,0 +1,118 @@
+"""What a model takes in memory, and its arithmetic with and without kept keys and values."""
+
+from dataclasses import dataclass
+
+from paredown.cost.model_formats import ModelFormats, kv_element_bytes
+from paredown.cost.operation import load_letters
+from paredown.cost.operations import num_windowed_layers, operations
+from paredown.cost.step_cost import StepLoad, chunk_pairs
+from paredown.spec.model import ModelSpec
+
+_ID_BYTES = 4
+_LOGIT_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelMemory:
+    """Bytes of `batch` sequences of `context` tokens, of which a step computes `step_tokens`.
+
+    `weights`     linear layers and output layer, with their scales
+    `vectors`     norms, biases, learned positions, in two bytes
+    `embedding`   the table, where it is not the output layer itself
+    `kv`          keys and values of all sequences
+    `activations` numbers of a step that are alive at once
+    `inputs`, `outputs`   token ids, and a row of logits for each sequence
+    """
+
+    weights: int
+    vectors: int
+    embedding: int
+    kv: int
+    activations: int
+    inputs: int
+    outputs: int
+
+    @property
+    def total(self) -> int:
+        return (
+            self.weights
+            + self.vectors
+            + self.embedding
+            + self.kv
+            + self.activations
+            + self.inputs
+            + self.outputs
+        )
+
+
+def model_memory(
+    spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int, step_tokens: int
+) -> ModelMemory:
+    matrices = spec.num_linear_parameters() + spec.vocab_size * spec.hidden_size * (
+        1 if spec.tied_embeddings else 2
+    )
+    linear = sum(
+        float(one.count * one.weight_bytes.value({"r": 0}))
+        for one in operations(spec, formats)
+        if one.kind == "linear"
+    )
+    return ModelMemory(
+        weights=round(linear),
+        vectors=2 * (spec.num_parameters() - matrices),
+        embedding=embedding_bytes(spec, formats),
+        kv=kv_cache_bytes(spec, formats, batch=batch, context=context),
+        activations=activation_bytes(spec, formats, step_tokens),
+        inputs=_ID_BYTES * step_tokens,
+        outputs=_LOGIT_BYTES * batch * spec.vocab_size,
+    )
+
+
+def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
+    """0 where it is tied to an output layer of floats: its rows are read from there."""
+    if spec.tied_embeddings and not formats.output.is_quantized:
+        return 0
+    return spec.vocab_size * spec.hidden_size * formats.embedding_bits // 8
+
+
+def kv_cache_bytes(spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int) -> int:
+    """Keys and values: 2 x layers x sequences x tokens x key-value heads x columns of a head. A
+    layer with a sliding window needs the tokens of the window alone."""
+    windowed = num_windowed_layers(spec)
+    kept = min(context, spec.sliding_window or context)
+    tokens = batch * ((spec.num_layers - windowed) * context + windowed * kept)
+    element = kv_element_bytes(formats.kv_dtype, spec.head_dim)
+    return int(2 * tokens * spec.num_kv_heads * spec.head_dim * element)
+
+
+def activation_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
+    """The most that is alive at once in a layer: the hidden state, and either queries, keys, values
+    and attended heads, or gate, up and their product."""
+    heads = (2 * spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
+    mlp = spec.intermediate_size * (3 if spec.gated else 2)
+    return num_tokens * (spec.hidden_size + max(heads, mlp)) * formats.activation_bytes
+
+
+def generation_flops(
+    spec: ModelSpec, *, prompt_tokens: int, new_tokens: int, with_cache: bool
+) -> float:
+    """Multiplications and additions of one answer. Without kept keys and values every new token
+    computes all tokens before it anew."""
+    last = prompt_tokens + new_tokens - 1
+    lengths = [last] if with_cache else range(prompt_tokens, last + 1)
+    window = spec.sliding_window
+    load = StepLoad(
+        num_tokens=sum(lengths),
+        num_logits=new_tokens,
+        num_requests=1,
+        attention_pairs=sum(chunk_pairs(0, length) for length in lengths),
+        kv_tokens_read=0,
+        windowed_pairs=sum(chunk_pairs(0, length, window) for length in lengths),
+    )
+    letters = load_letters(load, spec)
+    return sum(one.count * one.flops.value(letters) for one in operations(spec, ModelFormats()))
+
+
+def max_sequences(available_bytes: float, memory: ModelMemory, sequence_kv_bytes: int) -> int:
+    """How many sequences' keys and values fit beside all else; 0 where the model does not."""
+    rest = available_bytes - (memory.total - memory.kv)
+    return max(0, int(rest // sequence_kv_bytes))

@@ -1,0 +1,47 @@
+"""ModelFormats: what the numbers of a running model are kept in, as far as its cost goes."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from paredown.spec.kv import PAGE_SIZE, KVDType, KVSpec
+from paredown.spec.weight import WeightSpec, native_bits_per_weight
+
+# The arithmetic whose peak binds.
+Unit = Literal["int8", "bf16", "fp32"]
+_BF16 = WeightSpec(dtype="bf16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFormats:
+    """`activation_bytes` is what a value between two operations takes: the native core keeps
+    float32. A GPU and the textbook have 2."""
+
+    linear: WeightSpec = _BF16
+    output: WeightSpec = _BF16
+    embedding_bits: int = 16
+    kv_dtype: KVDType = "bf16"
+    activation_bytes: int = 4
+
+    @property
+    def name(self) -> str:
+        head = "" if self.output == self.linear else f", output {self.output.name}"
+        return f"{self.linear.name}{head}, KV {self.kv_dtype}"
+
+
+def unit_of(weights: WeightSpec) -> Unit:
+    """What products with such weights are computed in."""
+    if weights.activations.startswith("int8"):
+        return "int8"
+    return "bf16" if weights.activations == "bf16" else "fp32"
+
+
+def weight_bytes(weights: WeightSpec, num_columns: int) -> Fraction:
+    """Bytes of one weight of a row of `num_columns`, its share of scales and zero points in it."""
+    return Fraction(native_bits_per_weight(weights, num_columns)) / 8
+
+
+def kv_element_bytes(kv_dtype: KVDType, head_dim: int) -> Fraction:
+    """Bytes of one number of a key or value, its share of the scale of a head in it."""
+    page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(1, 1, head_dim)
+    return Fraction(page_bytes, 2 * PAGE_SIZE * head_dim)

@@ -1,0 +1,102 @@
+"""Operation: one kind of work of a step, its arithmetic and its bytes over the load of the step."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from paredown.cost.model_formats import Unit
+from paredown.cost.polynomial import Polynomial, Ratio
+from paredown.cost.step_cost import StepLoad
+from paredown.spec.model import ModelSpec
+
+# The letters of a step's load: tokens, rows of logits, query-key pairs and tokens whose keys and
+# values are read (for layers that see everything, and for windowed ones), experts that are asked.
+TOKENS, LOGITS, PAIRS, KEYS, WINDOW_PAIRS, WINDOW_KEYS, EXPERTS = LOAD_LETTERS = (
+    "t",
+    "r",
+    "p",
+    "c",
+    "pw",
+    "cw",
+    "e",
+)
+Kind = Literal["linear", "attention", "embedding"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """`count` times in a step (once in each layer that has it), each time with the same figures.
+
+    `out` and `columns` are the sizes of what it multiplies with: a weight's rows and columns, or
+    the heads' keys. `weight_bytes`, `kv_bytes` and `activation_bytes` are what goes to and from
+    memory at least, everything read and written once; the other fields are polynomials over
+    LOAD_LETTERS and the sizes of the model.
+    """
+
+    name: str
+    kind: Kind
+    count: int
+    unit: Unit
+    out: Polynomial
+    columns: Polynomial
+    flops: Polynomial
+    weight_bytes: Polynomial
+    kv_bytes: Polynomial
+    activation_bytes: Polynomial
+
+    @property
+    def bytes(self) -> Polynomial:
+        return self.weight_bytes + self.kv_bytes + self.activation_bytes
+
+    @property
+    def intensity(self) -> Ratio:
+        return Ratio.of(self.flops, self.bytes)
+
+    def at(self, load: dict[str, float]) -> "OperationCost":
+        """In numbers, for all `count` times together."""
+        return OperationCost(
+            operation=self,
+            flops=self.count * self.flops.value(load),
+            weight_bytes=self.count * self.weight_bytes.value(load),
+            kv_bytes=self.count * self.kv_bytes.value(load),
+            activation_bytes=self.count * self.activation_bytes.value(load),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationCost:
+    """An operation of one step, all its layers together."""
+
+    operation: Operation
+    flops: float
+    weight_bytes: float
+    kv_bytes: float
+    activation_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        return self.weight_bytes + self.kv_bytes + self.activation_bytes
+
+    @property
+    def intensity(self) -> float:
+        return self.flops / self.bytes if self.bytes else 0.0
+
+
+def load_letters(load: StepLoad, spec: ModelSpec) -> dict[str, float]:
+    """A step's load by letter."""
+    return {
+        TOKENS: load.num_tokens,
+        LOGITS: load.num_logits,
+        PAIRS: load.attention_pairs,
+        KEYS: load.kv_tokens_read,
+        WINDOW_PAIRS: load.windowed_pairs,
+        WINDOW_KEYS: load.windowed_kv_tokens_read,
+        EXPERTS: 0.0,
+    }
+
+
+def experts_asked(num_experts: int, experts_per_token: int, num_tokens: int) -> float:
+    """How many of a layer's experts have a token, when each token asks `experts_per_token`
+    different ones, all alike: E (1 - (1 - k/E)^T), the mean."""
+    if num_experts == 0:
+        return 0.0
+    return num_experts * (1 - (1 - experts_per_token / num_experts) ** num_tokens)

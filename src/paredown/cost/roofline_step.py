@@ -1,0 +1,86 @@
+"""RooflineStep: the StepCost of a machine that our kernels were not measured on."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from paredown.cost.efficiency import Efficiency
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.operation import LOAD_LETTERS, OperationCost, load_letters
+from paredown.cost.operations import operations
+from paredown.cost.polynomial import Polynomial
+from paredown.cost.roofline import Roofs
+from paredown.cost.step_cost import StepLoad
+from paredown.spec.model import ModelSpec
+
+# Coefficients of the constant and of letters of a load, by their number, those that are not 0.
+_Coefficients = list[tuple[int, float]]
+# How often, and the seconds by both roofs.
+_Term = tuple[int, _Coefficients, _Coefficients]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RooflineStep:
+    """Seconds of a step: each operation at its share of the roofs, or with `efficiency` None at
+    best, which no machine goes below."""
+
+    spec: ModelSpec
+    formats: ModelFormats
+    roofs: Roofs
+    efficiency: Efficiency | None
+    _others_s: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+
+    def step_s(self, step: StepLoad) -> float:
+        """A simulator asks for millions of steps: what has nothing to do with attention depends on
+        few numbers, and is remembered."""
+        letters = load_letters(step, self.spec)
+        load = (1.0, *(letters[letter] for letter in LOAD_LETTERS))
+        attention, others = self._terms
+        key = (step.num_tokens, step.num_logits)
+        others_s = self._others_s.get(key)
+        if others_s is None:
+            others_s = self._others_s[key] = self._seconds(others, load)
+        return others_s + self._seconds(attention, load)
+
+    def _seconds(self, terms: list[_Term], load: tuple[float, ...]) -> float:
+        total = 0.0
+        for count, arithmetic, memory in terms:
+            arithmetic_s = memory_s = 0.0
+            for letter, seconds in arithmetic:
+                arithmetic_s += seconds * load[letter]
+            for letter, seconds in memory:
+                memory_s += seconds * load[letter]
+            if self.efficiency is None:
+                total += count * max(arithmetic_s, memory_s)
+            else:
+                total += count * self.efficiency.seconds(arithmetic_s, memory_s)
+        return total
+
+    def operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
+        """What an operation takes; None where only the roofs are known."""
+        if self.efficiency is None:
+            return None
+        count = cost.operation.count
+        arithmetic_s = cost.flops / count / self.roofs.peak(cost.operation.unit)
+        memory_s = cost.bytes / count / self.roofs.bandwidth_bytes_per_s
+        return count * self.efficiency.seconds(arithmetic_s, memory_s)
+
+    @cached_property
+    def _terms(self) -> tuple[list[_Term], list[_Term]]:
+        """Of each operation: how often, and its seconds by the two roofs, over the load. Those of
+        attention first."""
+        attention: list[_Term] = []
+        others: list[_Term] = []
+        for one in operations(self.spec, self.formats):
+            peak, bandwidth = self.roofs.peak(one.unit), self.roofs.bandwidth_bytes_per_s
+            if one.count:
+                arithmetic = _coefficients(one.flops, peak)
+                memory = _coefficients(one.bytes, bandwidth)
+                terms = attention if one.kind == "attention" else others
+                terms.append((one.count, arithmetic, memory))
+        return attention, others
+
+
+def _coefficients(amount: Polynomial, rate: float) -> _Coefficients:
+    """In seconds."""
+    values = enumerate(amount.coefficients(LOAD_LETTERS))
+    return [(number, value / rate) for number, value in values if value]

@@ -1,0 +1,86 @@
+"""What serving a model will be like: time to the first token, time per output token, throughput."""
+
+from dataclasses import dataclass, replace
+
+from paredown.cost.step_cost import StepCost, StepLoad, decode_load, prefill_load
+from paredown.errors import ConfigError
+from paredown.spec.model import ModelSpec
+
+# As ScheduleConfig has it by default.
+MAX_STEP_TOKENS = 512
+# More than anybody has; beyond it an option was a slip of the hand.
+_MAX_COUNT = 10**9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """`batch` sequences at once, of `prompt_tokens` each, that are `context` tokens long when one
+    looks at decoding."""
+
+    batch: int = 1
+    prompt_tokens: int = 512
+    context: int = 1024
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "prompt_tokens", "context"):
+            value = getattr(self, name)
+            if not 1 <= value <= _MAX_COUNT:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} makes no sense",
+                    seen=value,
+                    remedy="Use 1 or more.",
+                )
+
+    def check(self, spec: ModelSpec) -> None:
+        """Raises ConfigError for what the model's positions do not reach."""
+        for name in ("prompt_tokens", "context"):
+            value = getattr(self, name)
+            if value > spec.max_positions:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} is more than the model's context",
+                    seen=f"{value:,} tokens, {spec.max_positions:,} positions",
+                    remedy=f"Use at most {spec.max_positions}.",
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingTimes:
+    """`ttft_s`: a prompt alone, cut into chunks as the engine does. `tpot_s`: a step in which all
+    sequences of the batch get a token."""
+
+    ttft_s: float
+    tpot_s: float
+    decode_tokens_per_s: float
+    prefill_tokens_per_s: float
+
+
+def serving_times(
+    cost: StepCost, workload: Workload, spec: ModelSpec, max_step_tokens: int = MAX_STEP_TOKENS
+) -> ServingTimes:
+    first_s = ttft_s(cost, spec, workload.prompt_tokens, max_step_tokens=max_step_tokens)
+    each_s = cost.step_s(decode_load(workload.batch, workload.context, spec.sliding_window))
+    return ServingTimes(
+        ttft_s=first_s,
+        tpot_s=each_s,
+        decode_tokens_per_s=workload.batch / each_s,
+        prefill_tokens_per_s=workload.prompt_tokens / first_s,
+    )
+
+
+def prompt_steps(
+    spec: ModelSpec, num_tokens: int, max_step_tokens: int = MAX_STEP_TOKENS
+) -> list[StepLoad]:
+    """The steps of a prompt that is alone in the engine; the last one has the row of logits."""
+    steps = []
+    for start in range(0, num_tokens, max_step_tokens):
+        length = min(max_step_tokens, num_tokens - start)
+        load = prefill_load(length, start, spec.sliding_window)
+        is_last = start + length == num_tokens
+        steps.append(load if is_last else replace(load, num_logits=0))
+    return steps
+
+
+def ttft_s(
+    cost: StepCost, spec: ModelSpec, num_tokens: int, *, max_step_tokens: int = MAX_STEP_TOKENS
+) -> float:
+    return sum(cost.step_s(load) for load in prompt_steps(spec, num_tokens, max_step_tokens))

@@ -1,0 +1,78 @@
+"""StepLoad and StepCost: what a step of the engine is asked for, and what says how long it takes.
+
+A step computes chunks of sequences. Of a chunk only its length and where it starts matter for its
+cost, and of a step only the sums: the scheduler's simulator adds them up as it goes.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLoad:
+    """One step. A token attends to itself and to what is before it in its sequence.
+
+    `num_tokens` counts the tokens of all chunks, `num_logits` the rows of logits, `num_requests`
+    the chunks. `attention_pairs` sums query-key pairs, `kv_tokens_read` the tokens whose keys and
+    values a chunk reads (its context and itself); the `windowed` ones are the same sums for the
+    layers of the model that attend through a sliding window, and stay 0 where it has none.
+    """
+
+    num_tokens: int
+    num_logits: int
+    num_requests: int
+    attention_pairs: int
+    kv_tokens_read: int
+    windowed_pairs: int = 0
+    windowed_kv_tokens_read: int = 0
+
+
+class StepCost(Protocol):
+    """Seconds of steps of one model on one machine."""
+
+    def step_s(self, step: StepLoad) -> float: ...
+
+
+def chunk_pairs(start: int, num_tokens: int, window: int | None = None) -> int:
+    """Query-key pairs of `num_tokens` tokens from position `start` on: the token at position p
+    meets p + 1 keys, or `window` where that is less."""
+    if window is None:
+        return num_tokens * start + num_tokens * (num_tokens + 1) // 2
+    growing = min(num_tokens, max(0, window - start))
+    return growing * start + growing * (growing + 1) // 2 + (num_tokens - growing) * window
+
+
+def chunk_kv_tokens(start: int, num_tokens: int, window: int | None = None) -> int:
+    """Tokens whose keys and values a chunk reads: all up to its end; with a window not those that
+    its first token does not see any more."""
+    if window is None:
+        return start + num_tokens
+    return min(start, window - 1) + num_tokens
+
+
+def decode_load(num_requests: int, context: int, window: int | None = None) -> StepLoad:
+    """One token for each of `num_requests` sequences that have `context` tokens, it included."""
+    return _chunks_load(num_requests, context - 1, 1, window)
+
+
+def prefill_load(num_tokens: int, start: int = 0, window: int | None = None) -> StepLoad:
+    """One chunk of a prompt from position `start` on, with a row of logits at its end."""
+    return _chunks_load(1, start, num_tokens, window)
+
+
+def _chunks_load(num_requests: int, start: int, num_tokens: int, window: int | None) -> StepLoad:
+    windowed = (0, 0)
+    if window is not None:
+        windowed = (
+            chunk_pairs(start, num_tokens, window),
+            chunk_kv_tokens(start, num_tokens, window),
+        )
+    return StepLoad(
+        num_tokens=num_requests * num_tokens,
+        num_logits=num_requests,
+        num_requests=num_requests,
+        attention_pairs=num_requests * chunk_pairs(start, num_tokens),
+        kv_tokens_read=num_requests * chunk_kv_tokens(start, num_tokens),
+        windowed_pairs=num_requests * windowed[0],
+        windowed_kv_tokens_read=num_requests * windowed[1],
+    )

@@ -1,0 +1,118 @@
+"""A native model with random weights of any shape and format, without files: made to be timed.
+
+Numbers are drawn once for a million and repeated; a layer keeps the variance of its input, so that
+nothing overflows and no number is denormal, which would be slow.
+"""
+
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.engine.native.native_executor import NativeExecutor
+from paredown.formats.tensor import float32_to_bf16
+from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.spec.kv import KVSpec
+from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.weight import BITS, HELD_AS, WeightSpec
+
+_DRAWN = 1 << 20
+
+
+def random_model(
+    spec: ModelSpec, weights: WeightSpec, kv: KVSpec, num_threads: int
+) -> NativeExecutor:
+    """All linear layers and the output layer in `weights`."""
+    rng = np.random.default_rng(0)
+    model = NativeModel(spec, kv, num_threads)
+    hidden = spec.hidden_size
+    model.set_embedding("bf16", _bf16(rng, spec.vocab_size, hidden, 1.0))
+    if isinstance(spec.positions, LearnedPositions):
+        rows = spec.max_positions + spec.positions.offset
+        model.set_positions("bf16", _bf16(rng, rows, hidden, 0.1), spec.positions.offset)
+    _set_norm(model, spec, "final_norm", 0, hidden)
+    model.add_linear("output", 0, _linear(rng, weights, spec.vocab_size, hidden))
+    shapes = spec.linear_shapes()
+    groups = {
+        "qkv": ("q", "k", "v"),
+        "o": ("o",),
+        "up": ("gate", "up") if spec.gated else ("up",),
+        "down": ("down",),
+    }
+    for layer in range(spec.num_layers):
+        norms = {"attention_norm": hidden, "mlp_norm": hidden}
+        if spec.qk_norm:
+            norms |= {"q_norm": spec.head_dim, "k_norm": spec.head_dim}
+        for role, size in norms.items():
+            _set_norm(model, spec, role, layer, size)
+        for group, roles in groups.items():
+            num_rows = sum(shapes[role][0] for role in roles)
+            num_columns = shapes[roles[0]][1]
+            model.add_linear(group, layer, _linear(rng, weights, num_rows, num_columns))
+    model.check_weights()
+    return NativeExecutor(model, kv)
+
+
+def _set_norm(model: NativeModel, spec: ModelSpec, role: str, layer: int, size: int) -> None:
+    bias = np.zeros(size, np.float32) if spec.norm == "layer" else None
+    model.set_norm(role, layer, np.ones(size, np.float32), bias)
+
+
+def random_linear_arrays(weights: WeightSpec, num_rows: int, num_columns: int) -> LinearArrays:
+    """One linear layer."""
+    return _linear(np.random.default_rng(0), weights, num_rows, num_columns)
+
+
+def _linear(
+    rng: np.random.Generator, weights: WeightSpec, num_rows: int, num_columns: int
+) -> LinearArrays:
+    dtype = HELD_AS.get(weights.dtype, weights.dtype)
+    group_size = weights.group_size or num_columns
+    if not weights.is_quantized:
+        return LinearArrays(
+            dtype=dtype,
+            values_OI=_floats(rng, weights, num_rows, num_columns),
+            group_size=num_columns,
+            activations=weights.activations,
+        )
+    bits = BITS[dtype]
+    # fp8 is drawn from the codes of small positive and negative numbers.
+    high = 64 if dtype == "fp8" else 1 << bits
+    codes = rng.integers(0, high, min(_DRAWN, num_rows * num_columns), dtype=np.uint8)
+    scales = np.full((num_rows, num_columns // group_size), _scale(bits, num_columns), np.float32)
+    zeros = np.full(scales.shape, 1 << (bits - 1), np.uint8) if not weights.symmetric else None
+    return LinearArrays(
+        dtype=dtype,
+        values_OI=np.resize(codes, (num_rows, num_columns)),
+        group_size=group_size,
+        activations=weights.activations,
+        input_scale=0.05 if weights.activations == "int8_static" else None,
+        scales_OG=scales,
+        zero_points_OG=zeros,
+    )
+
+
+def _scale(bits: int, num_columns: int) -> float:
+    """A power of two, so that every dtype of scales holds it."""
+    wanted = 1 / (sqrt(num_columns) * 2 ** (bits - 1) * 0.58)
+    return float(2.0 ** round(np.log2(wanted)))
+
+
+def _floats(
+    rng: np.random.Generator, weights: WeightSpec, num_rows: int, num_columns: int
+) -> npt.NDArray[np.generic]:
+    if weights.dtype == "bf16":
+        return _bf16(rng, num_rows, num_columns, 1 / sqrt(num_columns))
+    num_drawn = min(_DRAWN, num_rows * num_columns)
+    drawn = rng.standard_normal(num_drawn, dtype=np.float32) / np.float32(sqrt(num_columns))
+    if weights.dtype == "fp16":
+        return np.resize(drawn.astype(np.float16).view(np.uint16), (num_rows, num_columns))
+    return np.resize(drawn, (num_rows, num_columns))
+
+
+def _bf16(
+    rng: np.random.Generator, num_rows: int, num_columns: int, scale: float
+) -> npt.NDArray[np.generic]:
+    num_drawn = min(_DRAWN, num_rows * num_columns)
+    drawn = rng.standard_normal(num_drawn, dtype=np.float32) * np.float32(scale)
+    return np.resize(float32_to_bf16(drawn), (num_rows, num_columns))

@@ -1,0 +1,47 @@
+"""A model's shape from its config.json alone, without weights."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paredown.models.config import spec_from_config
+from paredown.models.json_file import read_json_object
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightSpec
+
+CONFIG_NAME = "config.json"
+_DTYPES = {
+    "float32": WeightSpec(dtype="fp32"),
+    "float16": WeightSpec(dtype="fp16"),
+    "bfloat16": WeightSpec(dtype="bf16"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigAlone:
+    """`weights` is what the config says the floats are stored in; bf16 where it does not."""
+
+    spec: ModelSpec
+    weights: WeightSpec
+    notes: tuple[str, ...]
+
+
+def is_config_alone(path: Path) -> bool:
+    """A JSON file, or a folder that holds config.json and no weights."""
+    if path.suffix == ".json":
+        return True
+    return (path / CONFIG_NAME).is_file() and not any(path.glob("*.safetensors"))
+
+
+def read_config_alone(path: Path) -> ConfigAlone:
+    """Raises CheckpointError and UnsupportedError as `spec_from_config` does."""
+    file = path / CONFIG_NAME if path.is_dir() else path
+    config = read_json_object(file)
+    dtype = config.get("torch_dtype", config.get("dtype"))
+    notes = [f"{file.name} alone: no weights were looked at"]
+    if "quantization_config" in config:
+        notes.append(f"the quantization_config of {file.name} was not looked at; see --weights")
+    return ConfigAlone(
+        spec=spec_from_config(config),
+        weights=_DTYPES.get(str(dtype), WeightSpec(dtype="bf16")),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,71 @@
+"""The picture of a sweep over hidden sizes: times as points, their quadratics as lines."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from paredown.evaluate.hidden_sweep import HiddenSweep
+from paredown.models.whole_file import whole_file
+from paredown.optimize.plot import LIGHT, Theme, load_matplotlib
+
+# Of Okabe and Ito's palette (2008), as in plot.py.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+_MARKERS = ("o", "s", "^", "D")
+_DPI = 160
+_FONT = 8.5
+_LINE_POINTS = 200
+
+
+def write_hidden_sweep(sweep: HiddenSweep, path: Path) -> None:
+    """A PNG. Raises UnsupportedError without matplotlib, OutputError where it cannot be written."""
+    with whole_file(path) as file:
+        file.write(draw_hidden_sweep(sweep, LIGHT))
+
+
+def draw_hidden_sweep(sweep: HiddenSweep, theme: Theme) -> bytes:
+    figure = load_matplotlib("matplotlib.figure").Figure(
+        figsize=(7.6, 4.8), dpi=_DPI, facecolor=theme.paper, layout="constrained"
+    )
+    load_matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    panel = figure.subplots()
+    for fit, colour, marker in zip(sweep.fits, _COLOURS, _MARKERS, strict=True):
+        sizes = [hidden for hidden, _ in fit.points]
+        low, high = min(sizes), max(sizes)
+        line = [low + (high - low) * i / _LINE_POINTS for i in range(_LINE_POINTS + 1)]
+        a, b, c = fit.coefficients
+        label = f"{fit.group}: {a * 1e6:.3g} + {b * 1e6:.3g} d + {c * 1e6:.3g} d², us"
+        panel.plot(line, [fit.seconds(x) * 1e6 for x in line], color=colour, linewidth=1.4)
+        panel.plot(
+            sizes,
+            [seconds * 1e6 for _, seconds in fit.points],
+            linestyle="none",
+            marker=marker,
+            markersize=5.5,
+            color=colour,
+            label=f"{label} ({fit.mean_error:.0%} off)",
+        )
+    _style(panel, theme)
+    panel.set_title(
+        f"{sweep.format}; tokens: {sweep.num_tokens}, threads: {sweep.num_threads}",
+        color=theme.ink,
+        fontsize=_FONT + 1,
+        loc="left",
+    )
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", facecolor=theme.paper)
+    return picture.getvalue()
+
+
+def _style(panel: Any, theme: Theme) -> None:
+    panel.set_facecolor(theme.paper)
+    panel.grid(visible=True, color=theme.grid, linewidth=0.7)
+    panel.set_axisbelow(True)
+    panel.set_xlabel("hidden size d", color=theme.ink, fontsize=_FONT + 1)
+    panel.set_ylabel("microseconds", color=theme.ink, fontsize=_FONT + 1)
+    panel.tick_params(colors=theme.faint, labelsize=_FONT, length=0)
+    panel.set_xlim(left=0)
+    panel.set_ylim(bottom=0)
+    legend = panel.legend(frameon=False, fontsize=_FONT, labelcolor=theme.ink, loc="upper left")
+    legend.set_zorder(4)
+    for spine in panel.spines.values():
+        spine.set_visible(False)

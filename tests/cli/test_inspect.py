@@ -1,0 +1,165 @@
+"""`paredown inspect`: tables, JSON, formulas and pictures, over every config there is."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from paredown.cli.main import main
+from paredown.models.config import FAMILIES
+
+ROOT = Path(__file__).parent.parent.parent
+DATA = Path(os.environ.get("PAREDOWN_DATA") or ROOT.parent / "shared" / "data") / "configs"
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 128256,
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    return path
+
+
+def inspect(*words: object) -> int:
+    return main(["inspect", *map(str, words)])
+
+
+def test_tables_fit_a_terminal(config: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert inspect(config, "--machine", "h100", "--batch", 8, "--weights", "int4-g32") == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 100
+    for word in ("prefill: 512 tokens", "decode: 8 x 1", "weighted sum", "TTFT", "what pays"):
+        assert word in out
+    assert "…" not in out
+
+
+def test_json_has_every_figure(config: Path, capsys) -> None:
+    assert inspect(config, "--machine", "a100", "--json", "--context", 2048, "--batch", 3) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["model"]["num_parameters"] == 1_235_814_400
+    assert found["memory_bytes"]["kv"] == 2 * 16 * 3 * 2048 * 8 * 64 * 2
+    by_name = {one["operation"]: one for one in found["operations"]["decode"]}
+    assert by_name["down"]["flops"] == 2 * 3 * 16 * 2048 * 8192
+    assert by_name["down"]["bound"] == "memory"
+    assert by_name["down"]["predicted_s"] > by_name["down"]["best_s"]
+    assert found["flops"]["without_kv_cache"] > found["flops"]["with_kv_cache"]
+    assert found["predicted"]["tpot_s"] > found["best_s"]["decode"]
+    assert set(found["int4_g32_break_even_batch"]) == {"bf16", "int8"}
+
+
+def test_a_folder_without_weights_is_its_config(config: Path, capsys) -> None:
+    assert inspect(config.parent, "--machine", "l4", "--json") == 0
+    assert "no weights were looked at" in capsys.readouterr().err
+
+
+def test_the_packaged_model_without_a_word(capsys) -> None:
+    assert inspect("--machine", "graviton4", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["memory_bytes"]["weights"] == pytest.approx(20.56e6, rel=0.01)
+
+
+def test_this_machine_is_measured_where_nothing_was_kept(
+    config: Path, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    assert inspect(config, "--json", "--threads", 1) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["machine"]["source"] == "measured"
+    assert "doctor --sweep" in captured.err
+
+
+def test_formulas(config: Path, capsys) -> None:
+    assert inspect(config, "--symbolic", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    by_name = {one["operation"]: one for one in found["prefill"]}
+    assert by_name["q"]["intensity"] == "LD/(2L + D)"
+    assert by_name["k"]["flops"] == "2LKDd"
+    assert inspect(config, "--symbolic") == 0
+    assert "LD/(2L + D)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("suffix", ["png", "html"])
+def test_a_picture(config: Path, tmp_path: Path, suffix: str, capsys) -> None:
+    path = tmp_path / f"roofline.{suffix}"
+    assert inspect(config, "--machine", "h100", "--plot", path) == 0
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG" if suffix == "png" else b"<!doctype html>")
+    assert inspect(config, "--machine", "h100", "--plot", path) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--machine", "abacus"], "abacus.*h100"),
+        (["--batch", "-1"], "--batch"),
+        (["--context", "999999999"], "131,072 positions"),
+        (["--weights", "int4-g33"], "--weights names no format"),
+        (["--head", "bf17"], "--head names no format"),
+        (["--acceptance", "1.5"], "--acceptance"),
+        (["--plot", "roofline.gif"], "PNG and HTML"),
+    ],
+)
+def test_bad_options_are_refused(config: Path, words: list[str], message: str, capsys) -> None:
+    options = words if "--machine" in words else [*words, "--machine", "h100"]
+    assert inspect(config, *options) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1]", "does not hold a JSON object"),
+        ("{", "not valid JSON"),
+        (json.dumps(LLAMA | {"hidden_size": -1}), "hidden_size"),
+        (json.dumps(LLAMA | {"model_type": "rwkv"}), "rwkv.*Known model types"),
+    ],
+)
+def test_bad_configs_are_refused(tmp_path: Path, text: str, message: str, capsys) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    assert inspect(path, "--machine", "h100") == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="$PAREDOWN_DATA has no configs")
+def test_every_config_is_shown_or_refused_by_name(capsys) -> None:
+    """Those of families we know have numbers; the others are told why, and what we know."""
+    shown, refused = [], []
+    for path in sorted(DATA.rglob("*.json")):
+        code = inspect(path, "--machine", "h100", "--json", "--prompt-tokens", 8, "--context", 16)
+        captured = capsys.readouterr()
+        config = json.loads(path.read_text())
+        known = isinstance(config, dict) and config.get("model_type") in FAMILIES
+        if code == 0:
+            found = json.loads(captured.out)
+            assert known
+            assert found["predicted"]["tpot_s"] > 0
+            shown.append(path.name)
+            continue
+        assert code == 2
+        if not known and isinstance(config, dict) and "model_type" in config:
+            assert re.search(r"unknown model_type.*Known model types", captured.err)
+        else:
+            assert re.search(r"lacks the field|JSON object", captured.err)
+        refused.append(path.name)
+    assert len(shown) >= 14
+    assert "meta-llama--Meta-Llama-3.1-405B_config.json" in shown
+    assert "google--gemma-4-26B-A4B_config.json" in refused

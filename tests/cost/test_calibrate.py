@@ -1,0 +1,151 @@
+"""A sweep that was made by known coefficients gives them back."""
+
+from dataclasses import replace
+
+import pytest
+
+from paredown.cost.calibrate import MeasuredOverhead, MeasuredStep, Sweep, calibrate
+from paredown.cost.calibration import AttentionRates, Calibration, LinearRates, StepRates
+from paredown.cost.least_squares import least_squares, quadratic_fit
+from paredown.cost.machines import MACHINES
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.predicted_step import PredictedStep
+from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
+from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.weight import WeightSpec
+
+SIZES = (1, 8, 64, 512)
+BF16, INT4 = WeightSpec(dtype="bf16"), WeightSpec(dtype="int4", group_size=32)
+
+
+def model(hidden: int, num_layers: int) -> ModelSpec:
+    return ModelSpec(
+        family="llama",
+        vocab_size=512,
+        hidden_size=hidden,
+        num_layers=num_layers,
+        num_heads=hidden // 32,
+        num_kv_heads=hidden // 64,
+        head_dim=32,
+        intermediate_size=3 * hidden,
+        max_positions=4096,
+        positions=Rotary(theta=1e4),
+        norm="rms",
+        norm_eps=1e-5,
+        activation="silu",
+        gated=True,
+    )
+
+
+TRUTH = Calibration(
+    roofs=MACHINES["xeon-emr"],
+    isa="amx",
+    num_threads=2,
+    bandwidths=((1e6, 2e11), (1e8, 3e10), (1e9, 2.5e10)),
+    linear={
+        "bf16": LinearRates(
+            num_tokens=SIZES,
+            seconds_per_mac=(8e-12, 3e-12, 1.5e-12, 9e-13),
+            memory_efficiency=0.92,
+        ),
+        "int4-g32": LinearRates(
+            num_tokens=SIZES, seconds_per_mac=(6e-12, 4e-12, 2e-12, 1.3e-12), memory_efficiency=0.86
+        ),
+    },
+    attention={"bf16": AttentionRates(key_s=2e-10, pair_s=3e-12)},
+    rates=StepRates(
+        step_s=1e-5,
+        layer_s=8e-6,
+        column_s=3e-11,
+        engine_step_s=3e-5,
+        engine_request_s=7e-6,
+        logit_s=1e-10,
+    ),
+)
+
+
+def measured(spec: ModelSpec, weights: WeightSpec, load: StepLoad) -> MeasuredStep:
+    formats = ModelFormats(linear=weights, output=weights)
+    truth = PredictedStep(spec=spec, formats=formats, calibration=TRUTH, with_engine=False)
+    return MeasuredStep(spec=spec, formats=formats, load=load, seconds=truth.step_s(load))
+
+
+@pytest.fixture(scope="module")
+def found() -> Calibration:
+    models = [model(256, 4), model(768, 4), model(2048, 3)]
+    sweep = Sweep(
+        small=[measured(model(64, n), BF16, prefill_load(t)) for n in (1, 12) for t in SIZES],
+        linear={
+            weights.name: [measured(one, weights, prefill_load(t)) for one in models for t in SIZES]
+            for weights in (BF16, INT4)
+        },
+        attention={
+            "bf16": [
+                (
+                    measured(models[1], BF16, decode_load(n, 1)),
+                    measured(models[1], BF16, decode_load(n, 4096)),
+                )
+                for n in (1, 8)
+            ]
+            + [
+                (
+                    measured(models[1], BF16, prefill_load(64)),
+                    measured(models[1], BF16, prefill_load(64, 2048)),
+                )
+            ]
+        },
+        engine=[
+            MeasuredOverhead(
+                num_requests=n,
+                num_logits=n,
+                vocab_size=v,
+                seconds=3e-5 + n * 7e-6 + n * v * 1e-10,
+            )
+            for n in (1, 8, 32)
+            for v in (512, 100_000)
+        ],
+    )
+    return calibrate(
+        sweep, roofs=TRUTH.roofs, isa="amx", num_threads=2, bandwidths=TRUTH.bandwidths
+    )
+
+
+def test_what_the_engine_adds_is_found(found: Calibration) -> None:
+    assert found.rates.engine_step_s == pytest.approx(3e-5, rel=1e-3)
+    assert found.rates.engine_request_s == pytest.approx(7e-6, rel=1e-3)
+    assert found.rates.logit_s == pytest.approx(1e-10, rel=1e-3)
+
+
+def test_attention_is_found(found: Calibration) -> None:
+    assert found.attention["bf16"].key_s == pytest.approx(2e-10, rel=0.02)
+    assert found.attention["bf16"].pair_s == pytest.approx(3e-12, rel=0.02)
+
+
+@pytest.mark.parametrize("weights", [BF16, INT4], ids=lambda one: one.name)
+def test_steps_of_another_model_are_predicted(found: Calibration, weights: WeightSpec) -> None:
+    """One larger than all that were measured, at numbers of tokens between theirs."""
+    spec = replace(model(1536, 12), vocab_size=32000)
+    formats = ModelFormats(linear=weights, output=weights)
+    for load in (decode_load(1, 100), decode_load(4, 2000), prefill_load(300, 100)):
+        wanted = PredictedStep(spec=spec, formats=formats, calibration=TRUTH).step_s(load)
+        predicted = PredictedStep(spec=spec, formats=formats, calibration=found).step_s(load)
+        assert predicted == pytest.approx(wanted, rel=0.05)
+
+
+def test_a_calibration_survives_json(found: Calibration) -> None:
+    assert Calibration.from_json(found.as_json()) == found
+    with pytest.raises(ValueError, match="version"):
+        Calibration.from_json(found.as_json() | {"version": -1})
+
+
+def test_least_squares_keeps_coefficients_above_zero() -> None:
+    rows = [(1.0, float(x)) for x in range(1, 6)]
+    falling = [10.0 - x for x in range(1, 6)]
+    constant, slope = least_squares(rows, falling, [1.0] * 5)
+    assert slope == 0
+    assert constant == pytest.approx(7.0)
+
+
+def test_quadratic_fit_finds_its_own() -> None:
+    points = [(x, 3e-6 + 2e-9 * x + 5e-12 * x * x) for x in (128.0, 256.0, 512.0, 1024.0, 2048.0)]
+    assert quadratic_fit(points) == pytest.approx((3e-6, 2e-9, 5e-12), rel=1e-4)

@@ -1,0 +1,122 @@
+"""Bytes and arithmetic of whole models."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost.cost_models import gated, plain
+from paredown.cost.memory import (
+    activation_bytes,
+    generation_flops,
+    kv_cache_bytes,
+    max_sequences,
+    model_memory,
+)
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.operation import load_letters
+from paredown.cost.operations import operations
+from paredown.cost.step_cost import StepLoad, chunk_pairs
+from paredown.engine.native.native_executor import load_executor
+from paredown.evaluate.measurement import linear_format
+from paredown.kernels.native_model import planned_step_bytes
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.spec.kv import KV_DTYPES, KVDType, KVSpec
+from paredown.spec.model import ModelSpec
+
+
+def test_the_classic_cache() -> None:
+    """32 layers, d 4096, 64 sequences of 2048 tokens in fp16: 68.7 GB."""
+    spec = gated(hidden_size=4096, num_layers=32, num_heads=32, num_kv_heads=32, head_dim=128)
+    num_bytes = kv_cache_bytes(spec, ModelFormats(), batch=64, context=2048)
+    assert num_bytes == 2 * 32 * 64 * 2048 * 4096 * 2
+    assert round(num_bytes / 1e9, 1) == 68.7
+
+
+@pytest.mark.parametrize(("kv_heads", "share"), [(32, 1), (8, 4), (1, 32)])
+def test_grouped_and_single_heads_share_keys(kv_heads: int, share: int) -> None:
+    whole = gated(num_heads=32, num_kv_heads=32, head_dim=16)
+    grouped = gated(num_heads=32, num_kv_heads=kv_heads, head_dim=16)
+    sizes = {"batch": 2, "context": 40}
+    assert kv_cache_bytes(grouped, ModelFormats(), **sizes) * share == kv_cache_bytes(
+        whole, ModelFormats(), **sizes
+    )
+
+
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+def test_keys_and_values_take_what_pages_take(dtype: KVDType) -> None:
+    spec = gated(head_dim=32)
+    formats = ModelFormats(kv_dtype=dtype)
+    pages = KVSpec(num_pages=3, dtype=dtype)
+    page_bytes = pages.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
+    assert kv_cache_bytes(spec, formats, batch=1, context=48) == 3 * page_bytes
+
+
+def test_a_window_bounds_the_cache() -> None:
+    spec, formats = gated(sliding_window=16), ModelFormats()
+    long = kv_cache_bytes(spec, formats, batch=1, context=1000)
+    assert long == kv_cache_bytes(gated(), formats, batch=1, context=16)
+
+
+@pytest.mark.parametrize("name", ["default", "draft"])
+def test_weights_are_those_of_the_files_and_of_the_core(name: str) -> None:
+    """The packaged checkpoints: what is predicted, in the files, and what a step reads."""
+    checkpoint = Checkpoint.open(resolve_model(name))
+    linear = linear_format(checkpoint)
+    formats = ModelFormats(linear=linear, output=linear)
+    memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
+    stored = sum(tensor.array.nbytes for tensor in checkpoint.tensors.values())
+    assert memory.weights + memory.vectors + memory.embedding == stored
+    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    assert executor.weight_bytes == pytest.approx(memory.weights, rel=1e-3)
+
+
+def test_activations_are_about_what_the_core_sets_aside() -> None:
+    """Ours has four rows as wide as the widest, whatever is alive: between one and four times."""
+    spec = Checkpoint.open(resolve_model(None)).spec
+    planned = planned_step_bytes(spec, KVSpec(num_pages=64), 1, 512)
+    assert 1 <= planned / activation_bytes(spec, ModelFormats(), 512) <= 4
+
+
+def brute_force_flops(spec: ModelSpec, prompt: int, new: int, with_cache: bool) -> float:
+    counted, total = operations(spec, ModelFormats()), 0.0
+    for index in range(new):
+        end = prompt + index
+        start = 0 if index == 0 or not with_cache else end - 1
+        load = StepLoad(
+            num_tokens=end - start,
+            num_logits=1,
+            num_requests=1,
+            attention_pairs=chunk_pairs(start, end - start),
+            kv_tokens_read=end,
+            windowed_pairs=chunk_pairs(start, end - start, spec.sliding_window),
+        )
+        letters = load_letters(load, spec)
+        total += sum(one.count * one.flops.value(letters) for one in counted)
+    return total
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.booleans(), st.sampled_from([None, 7]))
+@settings(max_examples=25, deadline=None)
+def test_an_answer_costs_the_sum_of_its_steps(
+    prompt: int, new: int, with_cache: bool, window: int | None
+) -> None:
+    spec = gated(sliding_window=window)
+    found = generation_flops(spec, prompt_tokens=prompt, new_tokens=new, with_cache=with_cache)
+    assert found == brute_force_flops(spec, prompt, new, with_cache)
+
+
+def test_without_a_cache_an_answer_costs_more() -> None:
+    spec = plain()
+    sizes = {"prompt_tokens": 10, "new_tokens": 30}
+    cheap = generation_flops(spec, **sizes, with_cache=True)
+    assert generation_flops(spec, **sizes, with_cache=False) > 10 * cheap
+
+
+def test_how_many_sequences_fit() -> None:
+    spec, formats = gated(), ModelFormats()
+    memory = model_memory(spec, formats, batch=1, context=32, step_tokens=8)
+    each = kv_cache_bytes(spec, formats, batch=1, context=32)
+    rest = memory.total - memory.kv
+    assert max_sequences(rest + 5 * each, memory, each) == 5
+    assert max_sequences(rest - 1, memory, each) == 0

@@ -1,0 +1,187 @@
+"""Operations against multiply-adds and numbers that a slow walk over a model counts one by one."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost.cost_models import gated, plain
+from paredown.cli.inspect_formulas import formulas, symbolic_loads
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.operation import Operation, load_letters
+from paredown.cost.operations import operations
+from paredown.cost.polynomial import Polynomial, Ratio
+from paredown.cost.sizes import Sizes, letter_values
+from paredown.cost.step_cost import (
+    StepLoad,
+    chunk_kv_tokens,
+    chunk_pairs,
+    decode_load,
+    prefill_load,
+)
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightSpec
+
+MODELS = {
+    "gated": gated(),
+    "plain": plain(),
+    "window": gated(sliding_window=5),
+    "tied": gated(tied_embeddings=True),
+}
+TEXTBOOK = ModelFormats(activation_bytes=2)
+
+
+def counted_multiply_adds(
+    spec: ModelSpec, chunks: list[tuple[int, int]], num_logits: int
+) -> dict[str, int]:
+    """One at a time, as loops over tokens, outputs and inputs would do them."""
+    found: dict[str, int] = {}
+
+    def add(name: str, out: int, columns: int) -> None:
+        found.setdefault(name, 0)
+        for _ in range(out):
+            found[name] += columns
+
+    suffix = "" if spec.sliding_window is None else ", window"
+    for start, num_tokens in chunks:
+        for position in range(start, start + num_tokens):
+            for _ in range(spec.num_layers):
+                for role, (out, columns) in spec.linear_shapes().items():
+                    add(role, out, columns)
+                for _ in range(spec.num_heads):
+                    for key in range(position + 1):
+                        if spec.sliding_window is None or position - key < spec.sliding_window:
+                            add(f"scores{suffix}", 1, spec.head_dim)
+                            add(f"weighted sum{suffix}", spec.head_dim, 1)
+    for _ in range(num_logits):
+        add("logits", spec.vocab_size, spec.hidden_size)
+    return found
+
+
+def load_of(chunks: list[tuple[int, int]], num_logits: int, window: int | None) -> StepLoad:
+    return StepLoad(
+        num_tokens=sum(length for _, length in chunks),
+        num_logits=num_logits,
+        num_requests=len(chunks),
+        attention_pairs=sum(chunk_pairs(*chunk) for chunk in chunks),
+        kv_tokens_read=sum(chunk_kv_tokens(*chunk) for chunk in chunks),
+        windowed_pairs=sum(chunk_pairs(*chunk, window) for chunk in chunks),
+        windowed_kv_tokens_read=sum(chunk_kv_tokens(*chunk, window) for chunk in chunks),
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_flops_are_twice_the_multiply_adds_that_loops_count(name: str) -> None:
+    spec, chunks = MODELS[name], [(0, 7), (9, 1), (3, 4)]
+    load = load_of(chunks, 3, spec.sliding_window)
+    letters = load_letters(load, spec)
+    counted = {
+        one.name: one.count * one.flops.value(letters)
+        for one in operations(spec, ModelFormats())
+        if one.flops.terms
+    }
+    expected = counted_multiply_adds(spec, chunks, 3)
+    assert counted == {role: 2 * number for role, number in expected.items()}
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40), st.integers(1, 40), st.one_of(st.none(), st.integers(1, 50)))
+def test_pairs_and_keys_are_those_of_a_mask(start: int, length: int, window: int | None) -> None:
+    seen = [
+        {key for key in range(query + 1) if window is None or query - key < window}
+        for query in range(start, start + length)
+    ]
+    assert chunk_pairs(start, length, window) == sum(map(len, seen))
+    assert chunk_kv_tokens(start, length, window) == len(set().union(*seen))
+
+
+def test_bytes_are_everything_read_and_written_once() -> None:
+    spec = gated()
+    by_name = {one.name: one for one in operations(spec, ModelFormats())}
+    load = load_letters(prefill_load(5, 3), spec)
+    up = by_name["up"]
+    assert up.weight_bytes.value(load) == 2 * 24 * 16
+    assert up.activation_bytes.value(load) == 4 * 5 * (16 + 24)
+    scores = by_name["scores"]
+    assert scores.kv_bytes.value(load) == 8 * spec.num_kv_heads * spec.head_dim * 2
+    assert scores.activation_bytes.value(load) == 5 * spec.num_heads * spec.head_dim * 4
+    assert by_name["embedding"].bytes.value(load) == 5 * 16 * (2 + 4)
+
+
+def test_quantized_weights_and_keys_take_their_scales_along() -> None:
+    spec = gated(hidden_size=64, head_dim=32)
+    int4 = WeightSpec(dtype="int4", group_size=32, symmetric=False)
+    formats = ModelFormats(linear=int4, output=int4, kv_dtype="int8")
+    by_name = {one.name: one for one in operations(spec, formats)}
+    load = load_letters(decode_load(1, 10), spec)
+    # 4 bits, and for 32 of them a scale of 16 bits and a zero point of 4.
+    assert by_name["q"].weight_bytes.value(load) == 128 * 64 * (4 + 20 / 32) / 8
+    assert by_name["scores"].kv_bytes.value(load) == 10 * 2 * (32 + 2)
+    assert by_name["q"].unit == "int8"
+
+
+def test_the_textbook_table_of_a_plain_model() -> None:
+    """The intensities that every course shows for a layer with multi-head attention."""
+    table = {name: (flops, size, ratio) for name, _, flops, size, ratio in _prefill(plain())}
+    assert str(table["q"][2]) == "LD/(2L + D)"
+    assert str(table["k"][2]) == str(table["v"][2]) == str(table["o"][2]) == "LD/(2L + D)"
+    assert str(table["q"][0]) == "2LD²"
+    assert str(table["scores"][0]) == "2L²D"
+    assert str(table["scores"][2]) == "LD/(LH + 2D)"
+    assert str(table["up"][2]) == "LDF/(LD + LF + DF)"
+    decode = {name: str(ratio) for name, _, _, _, ratio in formulas(plain(), TEXTBOOK)["decode"]}
+    assert decode["q"] == "BD/(2B + D)"
+    assert decode["scores"] == "SD/(SH + SD + D)"
+
+
+def _prefill(spec: ModelSpec) -> list[tuple[str, int, Polynomial, Polynomial, Ratio]]:
+    return formulas(spec, TEXTBOOK)["prefill"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_formulas_with_numbers_for_letters_are_the_numbers(name: str, phase: str) -> None:
+    spec = MODELS[name]
+    values = letter_values(spec) | {"L": 11, "B": 3, "S": 17, "W": spec.sliding_window or 0}
+    load = {
+        letter: value.value(values | {"E": 0, "X": 0})
+        for letter, value in symbolic_loads()[phase].items()
+    }
+    in_letters = operations(spec, TEXTBOOK, Sizes.in_letters(spec), fused=False)
+    in_numbers = operations(spec, TEXTBOOK, fused=False)
+    for letters, numbers in zip(in_letters, in_numbers, strict=True):
+        assert letters.name == numbers.name
+        symbols = symbolic_loads()[phase]
+        assert letters.flops.replace(symbols).value(values) == numbers.flops.value(load)
+        assert letters.bytes.replace(symbols).value(values) == pytest.approx(
+            numbers.bytes.value(load)
+        )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    batch=st.integers(1, 64),
+    context=st.integers(1, 4096),
+    more=st.integers(1, 64),
+    window=st.one_of(st.none(), st.integers(1, 4096)),
+)
+def test_nothing_costs_less_in_a_larger_batch_or_a_longer_context(
+    batch: int, context: int, more: int, window: int | None
+) -> None:
+    spec = replace(gated(), sliding_window=window)
+    base = _figures(spec, decode_load(batch, context, window))
+    for load in (
+        decode_load(batch + more, context, window),
+        decode_load(batch, context + more, window),
+    ):
+        larger = _figures(spec, load)
+        assert all(x >= y for x, y in zip(larger, base, strict=True))
+
+
+def _figures(spec: ModelSpec, load: StepLoad) -> list[float]:
+    letters = load_letters(load, spec)
+    counted: list[Operation] = operations(spec, ModelFormats())
+    return [
+        figure for one in counted for figure in (one.flops.value(letters), one.bytes.value(letters))
+    ]

@@ -1,0 +1,197 @@
+"""Times of a prompt and a batch, and where methods stop paying, on made-up machines."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost.cost_models import gated
+from paredown.cost.break_even import (
+    MAX_BATCH,
+    best_speculation,
+    break_even_batch,
+    verify_load,
+)
+from paredown.cost.efficiency import EFFICIENCIES
+from paredown.cost.inspection import Target, inspect_model
+from paredown.cost.machine_file import find_calibration, need_calibration, save_calibration
+from paredown.cost.machines import MACHINES, find_machine
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.operation import load_letters
+from paredown.cost.operations import operations
+from paredown.cost.roofline import best_step_s
+from paredown.cost.roofline_step import RooflineStep
+from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
+from paredown.cost.step_cost import StepLoad, chunk_pairs, decode_load, prefill_load
+from paredown.errors import ConfigError, OutputError
+from paredown.spec.weight import WeightSpec
+
+SPEC = gated(hidden_size=256, head_dim=64, intermediate_size=768, max_positions=4096)
+INT4 = WeightSpec(dtype="int4", group_size=32)
+
+
+@dataclass(frozen=True)
+class PerToken:
+    """A second for each token, and `fixed` for each step."""
+
+    fixed: float = 0.0
+
+    def step_s(self, step: StepLoad) -> float:
+        return self.fixed + step.num_tokens
+
+
+@pytest.mark.parametrize("length", [1, 511, 512, 513, 2000])
+@pytest.mark.parametrize("window", [None, 100])
+def test_a_prompt_is_cut_as_the_engine_cuts_it(length: int, window: int | None) -> None:
+    spec = replace(SPEC, sliding_window=window)
+    steps = prompt_steps(spec, length)
+    assert [one.num_tokens for one in steps] == [512] * (length // 512) + (
+        [length % 512] if length % 512 else []
+    )
+    assert [one.num_logits for one in steps] == [0] * (len(steps) - 1) + [1]
+    assert sum(one.attention_pairs for one in steps) == chunk_pairs(0, length)
+    if window is not None:
+        assert sum(one.windowed_pairs for one in steps) == chunk_pairs(0, length, window)
+    assert ttft_s(PerToken(1.0), spec, length) == length + len(steps)
+
+
+def test_rates_are_tokens_over_seconds() -> None:
+    times = serving_times(PerToken(2.0), Workload(batch=6, prompt_tokens=8, context=9), SPEC)
+    assert times.ttft_s == 10
+    assert times.tpot_s == 8
+    assert times.decode_tokens_per_s == 6 / 8
+    assert times.prefill_tokens_per_s == 8 / 10
+
+
+@pytest.mark.parametrize("field", ["batch", "prompt_tokens", "context"])
+@pytest.mark.parametrize("value", [0, -3, 10**10])
+def test_an_absurd_workload_is_refused(field: str, value: int) -> None:
+    with pytest.raises(ConfigError, match=field.replace("_", "-")):
+        Workload(**{field: value})
+
+
+def test_a_workload_beyond_the_context_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"5,000 tokens, 4,096 positions"):
+        Workload(context=5000).check(SPEC)
+
+
+def roofline(weights: WeightSpec, machine: str = "xeon-emr") -> RooflineStep:
+    formats = ModelFormats(linear=weights, output=weights)
+    return RooflineStep(spec=SPEC, formats=formats, roofs=MACHINES[machine], efficiency=None)
+
+
+@given(
+    tokens=st.integers(1, 600),
+    start=st.integers(0, 3000),
+    machine=st.sampled_from(sorted(MACHINES)),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_step_at_best_is_the_sum_of_its_operations(tokens: int, start: int, machine: str) -> None:
+    """And a machine's share of its roofs is never better than that."""
+    roofs, formats, load = MACHINES[machine], ModelFormats(linear=INT4), prefill_load(tokens, start)
+    costs = [one.at(load_letters(load, SPEC)) for one in operations(SPEC, formats)]
+    best = RooflineStep(spec=SPEC, formats=formats, roofs=roofs, efficiency=None)
+    assert best.step_s(load) == pytest.approx(best_step_s(costs, roofs))
+    real = RooflineStep(spec=SPEC, formats=formats, roofs=roofs, efficiency=EFFICIENCIES["h100"])
+    assert real.step_s(load) >= best.step_s(load)
+    parts = [real.operation_s(one, load) for one in costs]
+    assert sum(one for one in parts if one is not None) == pytest.approx(real.step_s(load))
+
+
+@given(batch=st.integers(1, 200), context=st.integers(1, 4000), more=st.integers(1, 50))
+@settings(max_examples=25, deadline=None)
+def test_steps_take_longer_in_larger_batches_and_longer_contexts(
+    batch: int, context: int, more: int
+) -> None:
+    cost = roofline(INT4)
+    base = cost.step_s(decode_load(batch, context))
+    assert cost.step_s(decode_load(batch + more, context)) >= base
+    assert cost.step_s(decode_load(batch, context + more)) >= base
+
+
+def test_four_bits_stop_paying_where_arithmetic_takes_over() -> None:
+    narrow, wide = roofline(INT4), roofline(WeightSpec(dtype="int8"))
+    batch = break_even_batch(narrow, wide, 128, SPEC)
+    assert batch is not None
+
+    def gain(number: int) -> float:
+        load = decode_load(number, 128)
+        return wide.step_s(load) / narrow.step_s(load)
+
+    assert gain(1) > 1.2
+    assert gain(batch) < 1.05 <= gain(batch - 1)
+
+
+def test_what_always_pays_has_no_break_even() -> None:
+    assert break_even_batch(PerToken(), PerToken(10.0 * MAX_BATCH), 8, SPEC) is None
+
+
+def test_speculation_pays_where_a_token_more_costs_little() -> None:
+    free = best_speculation(PerToken(1e6), SPEC, batch=1, context=64, acceptance=0.5)
+    assert free.num_draft_tokens == 16
+    assert free.gain == pytest.approx(2.0, rel=1e-3)  # 1 / (1 - acceptance)
+    dear = best_speculation(PerToken(), SPEC, batch=1, context=64, acceptance=0.9)
+    assert (dear.num_draft_tokens, dear.gain) == (0, 1.0)
+
+
+def test_a_verifying_step_is_a_chunk_of_each_sequence() -> None:
+    load = verify_load(3, 10, 2, None)
+    assert load.attention_pairs == 3 * (10 + 11 + 12)
+    assert (load.num_tokens, load.num_logits, load.kv_tokens_read) == (9, 9, 3 * 12)
+
+
+def test_machines_have_sources_and_sane_roofs() -> None:
+    for roofs in MACHINES.values():
+        assert roofs.source.startswith("https://")
+        assert 100e9 < roofs.bandwidth_bytes_per_s < 10e12
+        assert roofs.int8_ops_per_s >= roofs.bf16_flops_per_s > roofs.fp32_flops_per_s
+    assert set(EFFICIENCIES) <= set(MACHINES)
+
+
+def test_an_unknown_machine_lists_ours() -> None:
+    with pytest.raises(ConfigError, match=r"abacus.*this.*h100.*graviton4"):
+        find_machine("abacus")
+    assert find_machine(" H100 ") is MACHINES["h100"]
+
+
+def test_a_calibration_is_kept_for_its_machine_alone(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cost.test_calibrate import TRUTH
+
+    monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path))
+    name = TRUTH.roofs.name
+    assert find_calibration(name, "amx", 2) is None
+    path = save_calibration(TRUTH)
+    assert find_calibration(name, "amx", 2) == TRUTH
+    assert find_calibration(name, "amx", 4) is None
+    with pytest.raises(ConfigError, match=r"doctor --sweep"):
+        need_calibration(name, "avx2", 2)
+    path.write_text("{}")
+    assert find_calibration(name, "amx", 2) is None
+    path.write_text("no JSON")
+    assert find_calibration(name, "amx", 2) is None
+    monkeypatch.setenv("PAREDOWN_CACHE", str(path))
+    with pytest.raises(OutputError, match="could not be written"):
+        save_calibration(TRUTH)
+
+
+def test_an_inspection_names_what_its_times_rest_on() -> None:
+    from cost.test_calibrate import TRUTH
+
+    formats = ModelFormats(linear=INT4, output=INT4)
+    workload = Workload(batch=2, prompt_tokens=64, context=128)
+    measured = Target(key="this", roofs=TRUTH.roofs, calibration=TRUTH)
+    known = inspect_model(SPEC, formats, workload, measured)
+    assert "doctor --sweep" in measured.basis(formats)
+    assert all(
+        one is not None
+        for cost, one in zip(known.operations["decode"], known.operation_s["decode"], strict=True)
+        if cost.flops
+    )
+    other = ModelFormats(linear=WeightSpec(dtype="int2"), output=INT4)
+    assert "by the roofs alone" in measured.basis(other)
+    unknown = inspect_model(SPEC, other, workload, measured)
+    assert set(unknown.operation_s["decode"]) == {None}
+    assert "Vidur" in Target(key="h100", roofs=MACHINES["h100"]).basis(formats).title()
