@@ -10,7 +10,9 @@ from rich.table import Table
 
 from paredown.errors import ConfigError, OutputError
 from paredown.evaluate.hidden_sweep import HiddenSweep, sweep_hidden
+from paredown.evaluate.picture import require_matplotlib
 from paredown.kernels.probe import resolve_num_threads
+from paredown.optimize.hidden_plot import write_hidden_sweep
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +34,8 @@ def run_sweep(args: argparse.Namespace) -> int:
         raise ConfigError("--sweep-plot writes PNG", seen=path, remedy="End it in .png.")
     if path is not None and path.exists():
         raise OutputError(f"{path} exists already", seen=path, remedy="Remove it, or name another.")
+    if path is not None:
+        require_matplotlib("leave --sweep-plot out")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=None)
         sweep = sweep_hidden(
@@ -41,9 +45,6 @@ def run_sweep(args: argparse.Namespace) -> int:
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
     if path is not None:
-        # matplotlib comes with an extra: only who asks for a picture needs it.
-        from paredown.optimize.hidden_plot import write_hidden_sweep
-
         write_hidden_sweep(sweep, path)
     if args.json:
         print(json.dumps(sweep.as_json(), indent=2))

@@ -10,6 +10,7 @@ from paredown.cli.sampling import add_sampling_arguments, sampling_params
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError, RequestError, UnsupportedError
+from paredown.kernels.thread_plan import ThreadPlan
 
 EXAMPLES = """examples:
   paredown chat
@@ -40,8 +41,7 @@ def run(args: argparse.Namespace) -> int:
     sinks = attention_sinks(args)
     llm = LLM(
         args.model,
-        num_threads=args.threads,
-        decode_threads=args.decode_threads,
+        num_threads=ThreadPlan.resolve(args.threads, args.decode_threads),
         kv_dtype=args.kv_dtype,
         sinks=sinks,
     )

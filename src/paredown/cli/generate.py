@@ -17,6 +17,7 @@ from paredown.cli.speculation import (
 from paredown.engine.llm import LLM, Completion
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError
+from paredown.kernels.thread_plan import ThreadPlan
 
 EXAMPLES = """examples:
   paredown generate "Once upon a time"
@@ -55,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
     prompts, sinks = _read_prompts(args), attention_sinks(args)
     llm = LLM(
         args.model,
-        num_threads=args.threads,
-        decode_threads=args.decode_threads,
+        num_threads=ThreadPlan.resolve(args.threads, args.decode_threads),
         kv_dtype=args.kv_dtype,
         speculation=speculation_config(args),
         sinks=sinks,

@@ -12,15 +12,17 @@ from paredown.cli.inspect_tables import print_inspection
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.machine import add_machine_argument, find_target
 from paredown.cli.notes import tell_notes
-from paredown.cost.inspection import Inspection, inspect_model
+from paredown.cost.inspection import inspect_model
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.serving import Workload
 from paredown.errors import ConfigError, OutputError
 from paredown.evaluate.measurement import linear_format
+from paredown.evaluate.picture import require_matplotlib
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
 from paredown.models.resolve import resolve_model
+from paredown.optimize.roofline_plot import write_roofline
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         acceptance=args.acceptance,
     )
     if args.plot is not None:
-        _plot(found, subject.name, args.plot)
+        write_roofline(found, subject.name, args.plot)
     if args.json:
         print(json.dumps(found.as_json(), indent=2))
     else:
@@ -172,10 +174,4 @@ def _check_plot(path: Path) -> None:
         )
     if path.exists():
         raise OutputError(f"{path} exists already", seen=path, remedy="Remove it, or name another.")
-
-
-def _plot(found: Inspection, name: str, path: Path) -> None:
-    # matplotlib comes with an extra: only who asks for a picture needs it.
-    from paredown.optimize.roofline_plot import write_roofline
-
-    write_roofline(found, name, path)
+    require_matplotlib("leave --plot out")

@@ -28,11 +28,12 @@ from paredown.engine.score import (
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.errors import ConfigError, RequestError
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import AttentionSinks
-from paredown.spec.kv_choice import KVChoice
+from paredown.spec.kv_choice import KVChoice, resolve_kv_choice
 
 Prompt = str | list[int]
 
@@ -76,11 +77,11 @@ class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
     built-in one; `notes` says what of it runs otherwise than its files ask. `kv_dtype` is how keys
     and values are kept ("int8", "int4,first2=bf16", or a list with one for each layer:
-    docs/kv_cache.md), `decode_threads` are those of steps of few tokens. `speculation` guesses
-    tokens ahead, which changes no answer (docs/speculation.md). Keys and values get `num_pages`
-    pages, or those that `kv_cache_bytes` hold; with neither a share of the free memory.
-    `page_arithmetic` says in a line how many that are, and what they hold. `sinks` lets texts be of
-    any length (docs/streaming.md).
+    docs/kv_cache.md). A `ThreadPlan` as `num_threads` has other threads for steps of few tokens.
+    `speculation` guesses tokens ahead, which changes no answer (docs/speculation.md). Keys and
+    values get `num_pages` pages, or those that `kv_cache_bytes` hold; with neither a share of the
+    free memory. `page_arithmetic` says in a line how many that are, and what they hold. `sinks`
+    lets texts be of any length (docs/streaming.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
     ConfigError for a speculation or sinks that do not go with it, or pages given in both ways.
@@ -92,8 +93,7 @@ class LLM:
         *,
         num_pages: int | None = None,
         kv_cache_bytes: int | None = None,
-        num_threads: int | None = None,
-        decode_threads: int | None = None,
+        num_threads: int | ThreadPlan | None = None,
         kv_dtype: KVChoice | None = None,
         config: ScheduleConfig | None = None,
         speculation: SpeculationConfig | None = None,
@@ -109,13 +109,17 @@ class LLM:
                     seen=f"num_pages {num_pages}, kv_cache_bytes {kv_cache_bytes}",
                     remedy="Leave one of them out.",
                 )
-            pages_dtype = checkpoint.kv_dtype if kv_dtype is None else kv_dtype
-            num_pages = pages_in(kv_cache_bytes, checkpoint.spec, pages_dtype)
+            choice = checkpoint.kv_dtype if kv_dtype is None else kv_dtype
+            dtypes = resolve_kv_choice(choice, checkpoint.spec.num_layers)
+            num_pages = pages_in(kv_cache_bytes, checkpoint.spec, dtypes)
+        threads = num_threads
+        if not isinstance(threads, ThreadPlan):
+            threads = ThreadPlan.resolve(threads)
         loading = start_loading(
             checkpoint,
             num_pages=num_pages,
-            num_threads=num_threads,
-            decode_threads=decode_threads,
+            num_threads=threads.prefill,
+            decode_threads=threads.decode,
             kv_dtype=kv_dtype,
             cache=CacheConfig.from_environment(),
         )
@@ -125,7 +129,7 @@ class LLM:
         speculator = None
         if speculation is not None:
             speculator = make_speculator(
-                speculation, executor, self.tokenizer, num_threads=num_threads
+                speculation, executor, self.tokenizer, num_threads=threads.prefill
             )
         self.engine = Engine(executor, self.tokenizer, config, speculator)
         self._is_lent = False

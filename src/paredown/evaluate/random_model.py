@@ -12,6 +12,7 @@ import numpy.typing as npt
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.formats.tensor import float32_to_bf16
 from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec
 from paredown.spec.weight import BITS, HELD_AS, WeightSpec
@@ -24,7 +25,7 @@ def random_model(
 ) -> NativeExecutor:
     """All linear layers and the output layer in `weights`."""
     rng = np.random.default_rng(0)
-    model = NativeModel(spec, kv, num_threads)
+    model = NativeModel(spec, kv, ThreadPlan.resolve(num_threads))
     hidden = spec.hidden_size
     model.set_embedding("bf16", _bf16(rng, spec.vocab_size, hidden, 1.0))
     if isinstance(spec.positions, LearnedPositions):

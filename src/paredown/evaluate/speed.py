@@ -143,10 +143,11 @@ def prefill_flops(spec: ModelSpec, num_tokens: int) -> float:
 
 
 def slice_flops(spec: ModelSpec, *, start: int, num_tokens: int, num_logits: int) -> float:
-    """Multiplications and additions of `num_tokens` tokens of a sequence from position `start` on:
-    2 per token and weight that it passes, and 4 per head, dimension and pair of positions for scores
-    and values.
-    A sliding window is not taken off."""
+    """Multiplications and additions of `num_tokens` tokens of a sequence from position `start` on.
+
+    2 per token and weight that it passes, and 4 per head, dimension and pair of positions for
+    scores and values. A sliding window is not taken off.
+    """
     linear = 2 * spec.num_active_linear_parameters() * num_tokens
     output = 2 * spec.vocab_size * spec.hidden_size * num_logits
     pairs = num_tokens * start + num_tokens * (num_tokens + 1) // 2

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from paredown.evaluate.hidden_sweep import HiddenSweep
+from paredown.evaluate.picture import BLUE, GREEN, LIGHT, PINK, RED, Theme, load_matplotlib
 from paredown.models.whole_file import whole_file
-from paredown.optimize.plot import LIGHT, Theme, load_matplotlib
 
-# Of Okabe and Ito's palette (2008), as in plot.py.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+_COLOURS = (BLUE, RED, GREEN, PINK)
 _MARKERS = ("o", "s", "^", "D")
 _DPI = 160
 _FONT = 8.5
@@ -17,7 +16,7 @@ _LINE_POINTS = 200
 
 
 def write_hidden_sweep(sweep: HiddenSweep, path: Path) -> None:
-    """A PNG. Raises UnsupportedError without matplotlib, OutputError where it cannot be written."""
+    """A PNG. Raises OutputError where it cannot be written."""
     with whole_file(path) as file:
         file.write(draw_hidden_sweep(sweep, LIGHT))
 

@@ -12,15 +12,14 @@ from paredown.cost.inspection import PHASES, Inspection
 from paredown.cost.model_formats import Unit
 from paredown.cost.operation import OperationCost
 from paredown.cost.roofline import Roofs, best_time
+from paredown.evaluate.picture import BLUE, DARK, LIGHT, RED, Theme, load_matplotlib
 from paredown.models.whole_file import whole_file
 from paredown.optimize.labels import Box, around, place_labels
-from paredown.optimize.plot import DARK, LIGHT, Theme, load_matplotlib
 from paredown.units import GIGA, TERA
 
 _DPI = 160
 _FONT = 8.5
-# Of Okabe and Ito's palette (2008), as in plot.py.
-_COLOURS = {"prefill": "#D55E00", "decode": "#0072B2"}
+_COLOURS = {"prefill": RED, "decode": BLUE}
 _MARKERS = {"prefill": "o", "decode": "s"}
 _UNITS: tuple[Unit, ...] = ("int8", "bf16", "fp32")
 # Decades that a picture shows at least, beside the points.
@@ -32,8 +31,7 @@ _SLOPE_BOXES = 160
 
 
 def write_roofline(found: Inspection, name: str, path: Path) -> None:
-    """`path` ends in .png or .html. Raises UnsupportedError without matplotlib, OutputError where
-    nothing can be written."""
+    """`path` ends in .png or .html. Raises OutputError where nothing can be written."""
     light = draw_roofline(found, name, dark=False)
     data = light
     if path.suffix == ".html":
