@@ -178,7 +178,7 @@ class Bench:
 def round_inputs(checkpoint: Checkpoint, inputs: Inputs, decoder: Decoder) -> None:
     """Every linear layer inside the layers reads its inputs so; static scales are the stored."""
     for number, layer in enumerate(decoder.layers):
-        for role in linear_roles(decoder.spec):
+        for role in linear_roles(decoder.spec, number):
             scale = checkpoint.linear(role, number).input_scale
 
             def hook(

@@ -46,7 +46,7 @@ def _multipliers(
     spec, names = source.spec, source.names
     found: dict[str, Floats] = {}
     for layer in range(spec.num_layers):
-        for pair in norm_pairs(spec):
+        for pair in norm_pairs(spec, layer):
             chosen = rng.choice(spec.hidden_size, num_channels, replace=False)
             multiplier = np.ones(spec.hidden_size, np.float32)
             multiplier[chosen] = factor
@@ -56,6 +56,8 @@ def _multipliers(
             for role in pair.consumers:
                 assert not names.source(role).transposed
                 found[f"{names.linear(role, layer)}.weight"] = np.reciprocal(multiplier)
+            for role in pair.followers:
+                found[f"{names.router(role, layer)}.weight"] = np.reciprocal(multiplier)
     return found
 
 

@@ -142,7 +142,7 @@ class PyTorchPeer:
 def _quantize(model: Any, checkpoint: Checkpoint) -> None:
     """Puts quantized layers in place of those that the checkpoint has quantized."""
     for layer in range(checkpoint.spec.num_layers):
-        for role in linear_roles(checkpoint.spec):
+        for role in linear_roles(checkpoint.spec, layer):
             name = checkpoint.linear_name(role, layer)
             _replace(model, name, checkpoint.linear(role, layer))
     output = checkpoint.output()

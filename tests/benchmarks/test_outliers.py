@@ -20,7 +20,9 @@ from tiny_models import VARIANTS, VOCAB_SIZE
 NUM_TOKENS = 128
 
 
-@pytest.mark.parametrize("variant", ["llama-gqa", "qwen3-tied-biases", "opt", "opt-gelu"])
+@pytest.mark.parametrize(
+    "variant", ["llama-gqa", "qwen3-tied-biases", "opt", "opt-gelu", "qwen2-moe"]
+)
 def test_no_logit_moves(variant: str, tmp_path: Path) -> None:
     VARIANTS[variant](tmp_path / "plain", torch.bfloat16, 0)
     plain = Checkpoint.open(tmp_path / "plain")
