@@ -44,7 +44,7 @@ class PrefixCache:
         self._keys: list[tuple[Hashable, Hashable] | None] = [None] * num_pages
         self._nodes: list[int | None] = [None] * num_pages
         # The pages whose keys begin with a node; every node has an entry.
-        self._children: dict[int, list[int]] = {}
+        self._children: dict[int, set[int]] = {}
         self._numbers = count()
         self.stats = PrefixCacheStats()
 
@@ -86,9 +86,9 @@ class PrefixCache:
             assert self._keys[page] is None, f"page {page} holds something else"
             self._keys[page] = key
             node = self._nodes[page] = next(self._numbers)
-            self._children[node] = []
+            self._children[node] = set()
             if isinstance(parent, int):
-                self._children[parent].append(page)
+                self._children[parent].add(page)
         return known
 
     def forget(self, page: int) -> list[int]:
@@ -98,13 +98,13 @@ class PrefixCache:
         assert key is not None
         if isinstance(key[0], int):
             self._children[key[0]].remove(page)
-        lost = self._take_out(page)
+        lost = list(self._take_out(page))
         for child in lost:
             lost += self._take_out(child)
         self.stats.num_evictions += 1 + len(lost)
         return lost
 
-    def _take_out(self, page: int) -> list[int]:
+    def _take_out(self, page: int) -> set[int]:
         key, node = self._keys[page], self._nodes[page]
         assert key is not None
         assert node is not None
