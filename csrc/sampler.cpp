@@ -32,6 +32,10 @@ double bucket_begin(size_t bucket) {
   return std::bit_cast<double>((kFirstBits + bucket) << kBucketShift);
 }
 
+void drop_below(double least, double* weights, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) weights[i] = weights[i] < least ? 0.0 : weights[i];
+}
+
 }  // namespace
 
 Sampler::Sampler(const KernelTable& kernels, ThreadPool& pool)
@@ -149,7 +153,7 @@ void Sampler::weigh(const float* logits, SamplingState& state, double largest, S
           ? kernels_.weigh_doubles(scratch.logits.data(), size, largest, config.temperature,
                                    distances, weights)
           : kernels_.weigh_floats(logits, size, largest, config.temperature, distances, weights);
-  if (config.truncates()) truncate(config, size, total, scratch);
+  truncate(config, size, total, scratch);
 }
 
 int32_t Sampler::draw(const float* logits, SamplingState& state, double largest, Scratch& scratch) {
@@ -172,8 +176,9 @@ int32_t Sampler::draw(const float* logits, SamplingState& state, double largest,
   kernels_.weigh_floats(block_logits, num_blocks, largest, config.temperature, distances, bounds);
   return race.run(bounds, size, [&](int64_t block) {
     const int64_t begin = block * kTokenBlock;
-    kernels_.weigh_floats(logits + begin, std::min(kTokenBlock, size - begin), largest,
-                          config.temperature, distances, weights);
+    const int64_t count = std::min(kTokenBlock, size - begin);
+    kernels_.weigh_floats(logits + begin, count, largest, config.temperature, distances, weights);
+    drop_below(config.min_p, weights, count);
     return weights;
   });
 }
@@ -187,14 +192,11 @@ void Sampler::truncate(const SamplingConfig& config, int64_t size, double total,
   if (config.top_k > 0) total = kernels_.sum(weights, size);
   if (config.top_p < 1) {
     // All tokens below this together are less than the share left out, and last in the order.
-    const double least = (1 - config.top_p) * total / static_cast<double>(2 * size);
-    for (int64_t i = 0; i < size; ++i) weights[i] = weights[i] < least ? 0.0 : weights[i];
+    drop_below((1 - config.top_p) * total / static_cast<double>(2 * size), weights, size);
     keep_first(size, size, config.top_p * total, scratch);
   }
-  if (const double least = config.min_p; least > 0) {
-    // The largest weight is 1: no step so far drops the best token.
-    for (int64_t i = 0; i < size; ++i) weights[i] = weights[i] < least ? 0.0 : weights[i];
-  }
+  // The largest weight is 1: no step so far drops the best token.
+  if (config.min_p > 0) drop_below(config.min_p, weights, size);
   if (config.typical_p < 1) {
     // -log p = distance + log of the sum, and the entropy is the mean of that: the log cancels.
     total = kernels_.sum(weights, size);

@@ -29,8 +29,8 @@ struct SamplingConfig {
   uint64_t seed = 0;
 
   bool is_greedy() const { return temperature == 0 || top_k == 1; }
-  // Whether some tokens may be left out of the draw.
-  bool truncates() const { return top_k > 0 || top_p < 1 || min_p > 0 || typical_p < 1; }
+  // Whether tokens may be left out of the draw for what others weigh; min_p asks for each alone.
+  bool truncates() const { return top_k > 0 || top_p < 1 || typical_p < 1; }
 };
 
 class SamplingState {
