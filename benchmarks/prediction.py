@@ -23,19 +23,18 @@ from benchmarks.measured_serving import Job, Measured, Point, measure_apart
 from paredown.compress.compress import compress
 from paredown.cost.calibration import Calibration
 from paredown.cost.machine_file import need_calibration
+from paredown.cost.memory import model_memory, working_bytes
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import MAX_STEP_TOKENS, ttft_s
 from paredown.cost.step_cost import decode_load
-from paredown.engine.memory.memory_plan import plan_memory
 from paredown.evaluate.measurement import linear_format
 from paredown.evaluate.step_sweep import SweepConfig, sweep_machine
 from paredown.kernels.isa import chosen_isa
-from paredown.kernels.native_model import planned_step_bytes
 from paredown.kernels.probe import default_num_threads, measure_machine, processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.spec.kv import KVSpec
+from paredown.spec.kv import PAGE_SIZE
 from paredown.units import MEGA
 
 FOLDER = Path("runs") / "bench" / "prediction"
@@ -91,9 +90,7 @@ def model_folder(root: Path, model: str, name: str) -> Path:
 def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Point, float], int]:
     """Seconds of each point, and bytes."""
     checkpoint = Checkpoint.open(folder)
-    spec, names = checkpoint.spec, checkpoint.names
-    own = names.embedding if spec.tied_embeddings else names.output
-    formats = ModelFormats(linear=linear_format(checkpoint), output=checkpoint.weight_specs()[own])
+    spec, formats = checkpoint.spec, formats_of(checkpoint)
     cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
     seconds = {}
     for point in job.points:
@@ -105,15 +102,22 @@ def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Poin
     return seconds, predict_bytes(checkpoint, job)
 
 
+def formats_of(checkpoint: Checkpoint) -> ModelFormats:
+    spec, names = checkpoint.spec, checkpoint.names
+    own = names.embedding if spec.tied_embeddings else names.output
+    return ModelFormats(linear=linear_format(checkpoint), output=checkpoint.weight_specs()[own])
+
+
 def predict_bytes(checkpoint: Checkpoint, job: Job) -> int:
     """Weights, pages, and what the largest step works in, its logits too."""
-    spec, kv = checkpoint.spec, KVSpec(num_pages=job.num_pages)
-    plan = plan_memory(checkpoint, kv, job.num_threads)
+    spec, formats = checkpoint.spec, formats_of(checkpoint)
     step_tokens = min(MAX_STEP_TOKENS, max(point.num_tokens for point in job.points))
-    num_logits = max(point.batch for point in job.points)
-    step_bytes = planned_step_bytes(spec, kv, job.num_threads, step_tokens)
-    logit_bytes = 4 * num_logits * spec.vocab_size
-    return plan.weight_bytes + plan.embedding_bytes + plan.kv_bytes + step_bytes + logit_bytes
+    batch = max(point.batch for point in job.points)
+    memory = model_memory(
+        spec, formats, batch=batch, context=job.num_pages * PAGE_SIZE // batch, step_tokens=1
+    )
+    rest = memory.total - memory.activations
+    return rest + working_bytes(spec, formats, step_tokens)
 
 
 def rows_of(

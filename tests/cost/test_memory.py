@@ -11,6 +11,7 @@ from paredown.cost.memory import (
     kv_cache_bytes,
     max_sequences,
     model_memory,
+    working_bytes,
 )
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import load_letters
@@ -69,6 +70,14 @@ def test_weights_are_those_of_the_files_and_of_the_core(name: str) -> None:
     assert memory.weights + memory.vectors + memory.embedding == stored
     executor = load_executor(checkpoint, num_pages=4, num_threads=1)
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=1e-3)
+
+
+def test_what_a_step_writes_is_part_of_what_the_core_sets_aside() -> None:
+    spec = Checkpoint.open(resolve_model(None)).spec
+    planned = planned_step_bytes(spec, KVSpec(num_pages=64), 1, 512)
+    found = working_bytes(spec, ModelFormats(), 512)
+    assert activation_bytes(spec, ModelFormats(), 512) < found < planned
+    assert found == 512 * (4 * (384 + 3 * 2 * 896) + 2 * 896)
 
 
 def test_activations_are_about_what_the_core_sets_aside() -> None:

@@ -2,21 +2,16 @@
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from paredown.cost.calibration import Calibration, interpolate
-from paredown.cost.machine_file import save_calibration
-from paredown.evaluate.step_sweep import sweep_machine
+from paredown.cli.doctor_sweep import keep_sweep, sweep_table
 from paredown.kernels.explain import explain_isa, explain_kernels
 from paredown.kernels.isa import supported_isas, unavailable_isas
 from paredown.kernels.probe import measure_machine
 from paredown.kernels.thread_plan import ThreadPlan
-from paredown.spec.machine import Machine
 from paredown.units import format_bytes, format_rate
 
 EXAMPLES = """examples:
@@ -43,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     machine = measure_machine(args.threads)
     threads = ThreadPlan.resolve(args.threads)
     kernels = explain_kernels(machine.isa)
-    swept = _sweep(machine) if args.sweep else None
+    swept = keep_sweep(machine) if args.sweep else None
     if args.json:
         result = {
             "machine": asdict(machine),
@@ -79,29 +74,5 @@ def run(args: argparse.Namespace) -> int:
     console.print(limits)
     console.print(choices)
     if swept is not None:
-        console.print(_sweep_table(swept))
+        console.print(sweep_table(swept))
     return 0
-
-
-def _sweep(machine: Machine) -> Calibration:
-    """Measures, fits and keeps."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=None)
-        found = sweep_machine(
-            machine,
-            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )
-    path = save_calibration(found)
-    print(f"kept in {path}", file=sys.stderr)
-    return found
-
-
-def _sweep_table(calibration: Calibration) -> Table:
-    table = Table(title="Products with weights, Gop/s where the weight lies in the caches")
-    sizes = (1, 8, 32, 128, 512)
-    for heading in ("weights", *(f"{size} tokens" for size in sizes), "of the bandwidth"):
-        table.add_column(heading, justify="left" if heading == "weights" else "right")
-    for name, rates in calibration.linear.items():
-        speeds = (2e-9 / interpolate(rates.num_tokens, rates.seconds_per_mac, n) for n in sizes)
-        table.add_row(name, *(f"{one:,.0f}" for one in speeds), f"{rates.memory_efficiency:.0%}")
-    return table

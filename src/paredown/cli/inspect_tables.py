@@ -7,7 +7,7 @@ from paredown.cost.break_even import MAX_BATCH
 from paredown.cost.inspection import PHASES, Inspection
 from paredown.cost.operation import OperationCost
 from paredown.cost.roofline import best_time
-from paredown.units import format_bytes, format_rate
+from paredown.units import GIGA, KILO, MEGA, TERA, format_bytes, format_rate
 
 
 def print_inspection(found: Inspection, name: str, console: Console) -> None:
@@ -56,8 +56,8 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
         table.add_row(
             cost.operation.name,
             _shape(cost),
-            _count(cost.flops),
-            format_bytes(cost.bytes),
+            _short(cost.flops),
+            _short(cost.bytes, "B"),
             f"{cost.intensity:.3g}",
             best.bound,
             _seconds(best.seconds),
@@ -68,8 +68,8 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
     table.add_row(
         "all",
         "",
-        _count(flops),
-        format_bytes(num_bytes),
+        _short(flops),
+        _short(num_bytes, "B"),
         f"{flops / num_bytes:.3g}",
         "",
         _seconds(found.best_s[phase]),
@@ -82,8 +82,8 @@ def _shape(cost: OperationCost) -> str:
     operation = cost.operation
     times = f"{operation.count} x " if operation.count > 1 else ""
     if operation.kind == "attention":
-        return f"{times}{operation.columns} per key"
-    return f"{times}{operation.out} x {operation.columns}"
+        return f"{times}{operation.columns} a key"
+    return f"{times}{operation.out}x{operation.columns}"
 
 
 def _memory(found: Inspection) -> Table:
@@ -156,6 +156,15 @@ def _what_pays(found: Inspection) -> Table:
 
 def _count(value: float) -> str:
     return format_rate(value, "").strip()
+
+
+def _short(value: float, unit: str = "") -> str:
+    """Three figures: a table has many columns."""
+    for scale, prefix in ((TERA, "T"), (GIGA, "G"), (MEGA, "M"), (KILO, "k")):
+        if value >= scale:
+            figures = f"{value / scale:.3g}" if value < 1000 * scale else f"{value / scale:,.0f}"
+            return f"{figures} {prefix}{unit}"
+    return f"{value:.0f} {unit}".strip()
 
 
 def _seconds(value: float) -> str:

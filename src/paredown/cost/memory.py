@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from paredown.cost.model_formats import ModelFormats, kv_element_bytes
+from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
 from paredown.cost.operation import load_letters
 from paredown.cost.operations import num_windowed_layers, operations
 from paredown.cost.step_cost import StepLoad, chunk_pairs
@@ -90,6 +90,19 @@ def activation_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) ->
     heads = (2 * spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
     mlp = spec.intermediate_size * (3 if spec.gated else 2)
     return num_tokens * (spec.hidden_size + max(heads, mlp)) * formats.activation_bytes
+
+
+def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
+    """What a step of our core writes to (csrc/model.cpp): the hidden state, three rows as wide as
+    the widest (q, k, v beside each other or gate and up; attended heads; what goes into `down`),
+    and an input in the form its kernel reads. Logits and what threads have of their own are not in
+    it, nor room that is set aside for other formats and never touched."""
+    query, kv = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
+    up = spec.intermediate_size * (2 if spec.gated else 1)
+    widest = max(spec.hidden_size, query + 2 * kv, up)
+    read = max(spec.hidden_size, query, spec.intermediate_size)
+    input_bytes = {"int8": 1, "bf16": 2, "fp32": 4}[unit_of(formats.linear)]
+    return num_tokens * (4 * (spec.hidden_size + 3 * widest) + read * input_bytes)
 
 
 def generation_flops(

@@ -27,7 +27,9 @@ class RooflineStep:
     formats: ModelFormats
     roofs: Roofs
     efficiency: Efficiency | None
-    _others_s: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+    _others_s: dict[tuple[int, int], float] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def step_s(self, step: StepLoad) -> float:
         """A simulator asks for millions of steps: what has nothing to do with attention depends on

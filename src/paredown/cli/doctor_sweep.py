@@ -1,0 +1,37 @@
+"""`paredown doctor --sweep`: this machine's kernels, measured, fitted and kept."""
+
+import sys
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from paredown.cost.calibration import Calibration, interpolate
+from paredown.cost.machine_file import save_calibration
+from paredown.evaluate.step_sweep import sweep_machine
+from paredown.spec.machine import Machine
+
+
+def keep_sweep(machine: Machine) -> Calibration:
+    """Measures, fits and keeps."""
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=None)
+        found = sweep_machine(
+            machine,
+            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    path = save_calibration(found)
+    print(f"kept in {path}", file=sys.stderr)
+    return found
+
+
+def sweep_table(calibration: Calibration) -> Table:
+    """Of a few numbers of tokens."""
+    table = Table(title="Products with weights, Gop/s where the weight lies in the caches")
+    sizes = (1, 8, 32, 128, 512)
+    for heading in ("weights", *(f"{size} tokens" for size in sizes), "of the bandwidth"):
+        table.add_column(heading, justify="left" if heading == "weights" else "right")
+    for name, rates in calibration.linear.items():
+        speeds = (2e-9 / interpolate(rates.num_tokens, rates.seconds_per_mac, n) for n in sizes)
+        table.add_row(name, *(f"{one:,.0f}" for one in speeds), f"{rates.memory_efficiency:.0%}")
+    return table
