@@ -1,0 +1,63 @@
+"""What pictures share: matplotlib, where it is installed, and their colours."""
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from paredown.errors import UnsupportedError
+
+# Okabe and Ito's palette (2008), which stays apart for the colour-blind.
+BLUE, SKY, RED, ORANGE, GREEN, PINK = (
+    "#0072B2",
+    "#56B4E9",
+    "#D55E00",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theme:
+    ink: str
+    faint: str
+    grid: str
+    paper: str
+    shade: str
+    front: str
+
+
+LIGHT = Theme(
+    ink="#1f2328",
+    faint="#59636e",
+    grid="#e4e8ec",
+    paper="#ffffff",
+    shade="#eaf5ef",
+    front="#9fb3c8",
+)
+DARK = Theme(
+    ink="#e6edf3",
+    faint="#9198a1",
+    grid="#2a313a",
+    paper="#151b23",
+    shade="#16291f",
+    front="#3d5166",
+)
+
+
+def require_matplotlib(without: str) -> None:
+    """Raises UnsupportedError when matplotlib is not installed; `without` is the option that goes
+    on without a picture, as a whole remedy."""
+    try:
+        load_matplotlib("matplotlib.figure")
+    except ImportError as error:
+        raise UnsupportedError(
+            "drawing a picture needs matplotlib",
+            seen=error,
+            remedy=f"Install it with `pip install 'paredown[compress]'`, or {without}.",
+        ) from error
+
+
+def load_matplotlib(module: str) -> Any:
+    """matplotlib is an extra, and slow to import. Raises ImportError."""
+    return importlib.import_module(module)
