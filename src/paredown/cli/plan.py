@@ -45,7 +45,8 @@ EXAMPLES = """examples:
   paredown plan config.json --machine l4 --rps 20 --trace azure.csv --p95-ttft 500ms
                                         lengths and bursts of a real service
 
-A format that needs fewer machines may cost quality: `paredown optimize` measures it.
+Without a limit --p95 3s is meant. A format that needs fewer machines may cost quality:
+`paredown optimize` measures it.
 """
 _WEIGHTS, _KV_DTYPES = ("bf16", "int8", "int4-g128"), ("bf16", "int8")
 _DEFAULT_P95_S = 3.0
