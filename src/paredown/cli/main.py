@@ -26,6 +26,8 @@ VERBS: dict[str, str] = {
     "serve": "answer over HTTP as the OpenAI API does",
     "bench": "latency, throughput and goodput under load, beside the machine's limits",
     "inspect": "where time and memory of a model go, by arithmetic; the roofline of a machine",
+    "plan": "how many machines a load needs, in which format, and what it costs",
+    "simulate": "a load on machines of any kind, through the scheduler that serves",
     "doctor": "this machine: instruction sets, kernels chosen, measured limits",
 }
 EXIT_BAD_INPUT = 2

@@ -111,6 +111,8 @@ class Scheduler:
             self.waiting = self._shares = FairShares(lambda: policy.make_queue(self.cache))
         self.running: list[Request] = []
         self.num_preemptions = 0
+        # Of a step and of the places to run in it, what is open to the requests in `running`.
+        self._num_step_tokens, self._num_places = config.max_step_tokens, config.max_running
         # Free pages that were too few for the first of the queue; None when that is not known.
         self._too_few_pages: int | None = None
 
@@ -175,7 +177,7 @@ class Scheduler:
         assert num_computed < child.num_tokens
         assert child.token_ids[:num_computed] == parent.token_ids[:num_computed]
         child.rank, child.max_total_tokens = parent.rank, parent.max_total_tokens
-        if not num_computed or len(self.running) >= self.config.max_running:
+        if not num_computed or len(self.running) >= self._num_places:
             self._push(child)
             return
         self._pages.share(parent, child)
@@ -184,7 +186,7 @@ class Scheduler:
     def schedule(self) -> StepPlan:
         """The next step; without chunks only when nothing is left to do."""
         plan, pages = StepPlan(), self._pages
-        budget, num_preemptions = self.config.max_step_tokens, self.num_preemptions
+        budget, num_preemptions = self._num_step_tokens, self.num_preemptions
         num_behind, is_short = len(self.running), False
         for request in tuple(self.running):
             if budget <= 0:
@@ -196,7 +198,7 @@ class Scheduler:
                 is_short = True
                 continue
             if self.num_preemptions != num_preemptions:
-                budget = self.config.max_step_tokens - plan.num_tokens
+                budget = self._num_step_tokens - plan.num_tokens
             num_tokens = min(_num_ready_tokens(request), budget)
             if request.draft_token_ids:
                 # Each request behind this one gets a token before this one gets a draft.
@@ -257,7 +259,7 @@ class Scheduler:
             request = self.waiting.first()
             if self._pages.is_awaited(request):
                 return
-            has_place = len(self.running) < self.config.max_running
+            has_place = len(self.running) < self._num_places
             if has_place and self._pages.start(request):
                 self.waiting.remove(request)
                 self.running.append(request)
@@ -265,7 +267,7 @@ class Scheduler:
                 plan.chunks.append(Chunk(request, num_tokens))
                 budget -= num_tokens
             elif self._preempt_for(request, plan, has_place=has_place):
-                budget = self.config.max_step_tokens - plan.num_tokens
+                budget = self._num_step_tokens - plan.num_tokens
             else:
                 self._too_few_pages = self.pool.num_free if has_place else None
                 return

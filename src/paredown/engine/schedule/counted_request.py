@@ -1,0 +1,75 @@
+"""CountedRequest: a request of which only the number of tokens is known.
+
+What the scheduler asks of tokens is how many there are and which pages hold the same. So a
+simulated request has a count in place of a list, and numbers in place of what its pages hold.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from paredown.engine.request import Request
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.service import Service
+
+_PARAMS: Final = SamplingParams()
+_SERVICE: Final = Service()
+# Pages of a request that no other can share are numbered apart from those of all others.
+_MAX_PAGES = 1 << 24
+
+
+class TokenCount(list[int]):
+    """Stands where token ids stand, and is as long as they would be. It holds none."""
+
+    __slots__ = ("length",)
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bool__(self) -> bool:
+        return self.length > 0
+
+
+class CountedRequest(Request):
+    """`page_contents`: numbers, at least 0, for the first full pages of the prompt; where they are
+    the same in two requests, so are the tokens. All other pages are its own.
+
+    `index` is the caller's.
+    """
+
+    __slots__ = ("_tokens", "index", "page_contents")
+
+    def __init__(
+        self,
+        *,
+        id: int,
+        num_prompt_tokens: int,
+        num_output_tokens: int,
+        arrival_s: float = 0.0,
+        page_contents: Sequence[int] = (),
+        service: Service = _SERVICE,
+        index: int = 0,
+    ) -> None:
+        assert num_output_tokens >= 1
+        self._tokens = tokens = TokenCount(num_prompt_tokens)
+        super().__init__(
+            id=id,
+            params=_PARAMS,
+            num_prompt_tokens=num_prompt_tokens,
+            token_ids=tokens,
+            max_total_tokens=num_prompt_tokens + num_output_tokens,
+            service=service,
+            arrival_s=arrival_s,
+        )
+        self.page_contents = page_contents
+        self.index = index
+
+    def add_tokens(self, num_tokens: int) -> None:
+        """As many tokens more were generated."""
+        self._tokens.length += num_tokens
+
+    def page_content(self, index: int) -> int:
+        contents = self.page_contents
+        return contents[index] if index < len(contents) else -1 - self.id * _MAX_PAGES - index

@@ -1,0 +1,159 @@
+"""How much one machine can take, and how many of them a load needs, by simulation."""
+
+from dataclasses import dataclass, replace
+
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.step_cost import StepLoad, prefill_load
+from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.plan.demand import Demand
+from paredown.plan.planned_machine import PlannedMachine
+from paredown.plan.simulate import MAX_REPLICAS, Fleet, simulate
+from paredown.plan.simulation import Simulation
+from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.model import ModelSpec
+
+# A queue that only grows shows within this many times the latency asked for.
+_LATENCIES = 10
+_MIN_REQUESTS, _MAX_REQUESTS = 600, 8_000
+_WARMUP_SHARE = 0.1
+# Rates are found to this share.
+_PRECISION = 0.04
+# So many machines of a larger fleet are simulated, with their share of the load.
+_MAX_SIMULATED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How each machine is run."""
+
+    spec: ModelSpec
+    machine: PlannedMachine
+    formats: ModelFormats
+    max_running: int
+    max_step_tokens: int
+
+    @property
+    def num_pages(self) -> int:
+        """Raises CapacityError."""
+        return self.machine.num_pages(
+            self.spec,
+            self.formats,
+            max_running=self.max_running,
+            max_step_tokens=self.max_step_tokens,
+        )
+
+    @property
+    def max_tokens(self) -> int:
+        """Of a request. Raises CapacityError."""
+        return min(self.spec.max_positions, self.num_pages * PAGE_SIZE)
+
+    def fleet(self, num_replicas: int, demand: Demand) -> Fleet:
+        """Queues have no limit: one that is too long shows in the latencies."""
+        return Fleet(
+            num_pages=self.num_pages,
+            max_positions=self.spec.max_positions,
+            num_replicas=num_replicas,
+            window=self.spec.sliding_window,
+            schedule=ScheduleConfig(
+                max_running=self.max_running,
+                max_step_tokens=self.max_step_tokens,
+                max_waiting=1_000_000,
+            ),
+            router=demand.router,
+        )
+
+
+def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
+    """What a machine could compute if latency were no matter: a full batch all the time. Raises
+    CapacityError."""
+    prompt, output = demand.mean_tokens(setup.max_tokens)
+    context = prompt + output / 2
+    num_running = max(min(setup.max_running, setup.num_pages * PAGE_SIZE / (prompt + output)), 1)
+    cost = setup.machine.cost(setup.spec, setup.formats)
+    window = setup.spec.sliding_window
+    windowed = 0 if window is None else round(num_running * min(context, window))
+    count, tokens = round(num_running), round(num_running * context)
+    step_s = cost.step_s(
+        StepLoad(
+            num_tokens=count,
+            num_logits=count,
+            num_requests=count,
+            attention_pairs=tokens,
+            kv_tokens_read=tokens,
+            windowed_pairs=windowed,
+            windowed_kv_tokens_read=windowed,
+        )
+    )
+    # A prompt goes along with decodes, so of the time of its step only what it adds is its own.
+    alone_s = cost.step_s(prefill_load(1, 0, window))
+    prompt_s = cost.step_s(prefill_load(max(round(prompt), 1), 0, window)) - alone_s
+    return 1 / (output * step_s / num_running + max(prompt_s, 0.0))
+
+
+def run_machines(
+    setup: Setup, demand: Demand, num_machines: int, *, as_traced: bool = True
+) -> Simulation:
+    """The whole load on so many machines, or a few of them with their share of it; stopped where it
+    cannot keep the limits any more."""
+    simulated = min(num_machines, _MAX_SIMULATED)
+    rate = demand.computed_per_s * simulated / num_machines
+    longest_s = max(
+        demand.limits.e2e_s or 0.0, demand.limits.ttft_s or 0.0, 100 * (demand.limits.tpot_s or 0.0)
+    )
+    wanted = max(_MIN_REQUESTS, 100 * simulated, round(_LATENCIES * longest_s * rate))
+    num_requests = min(wanted, _MAX_REQUESTS)
+    make = demand.workload if as_traced else demand.random_workload
+    return simulate(
+        make(rate, num_requests),
+        setup.fleet(simulated, demand),
+        setup.machine.cost(setup.spec, setup.formats),
+        num_warmup=round(_WARMUP_SHARE * num_requests),
+        limits=demand.limits,
+    )
+
+
+def capacity(setup: Setup, demand: Demand, at_least: float = 0.0) -> float:
+    """Requests per second that one machine computes within the latencies asked for, if that is more
+    than `at_least`; else 0. Raises CapacityError where the model does not fit."""
+    highest = 1.2 * saturated_requests_per_s(setup, demand)
+    lowest = at_least if at_least else highest / 200
+    if lowest >= highest or not _keeps(setup, demand, lowest):
+        return 0.0
+    while highest > lowest * (1 + _PRECISION):
+        # Most machines stand between half of what saturates them and all of it.
+        middle = max((lowest * highest) ** 0.5, 0.5 * highest)
+        if _keeps(setup, demand, middle):
+            lowest = middle
+        else:
+            highest = middle
+    return lowest
+
+
+def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int, Simulation] | None:
+    """The fewest machines behind the router that keep the latencies, and how they do, from what one
+    of them takes alone. None where even `MAX_REPLICAS` of them do not."""
+    guess = max(round(demand.computed_per_s / per_machine), 1)
+    too_few, enough = 0, None
+    number = guess
+    while enough is None:
+        if number > MAX_REPLICAS:
+            return None
+        found = run_machines(setup, demand, number)
+        if found.meets(demand.limits):
+            enough = (number, found)
+        else:
+            too_few, number = number, max(number + 1, round(1.15 * number))
+    while enough[0] - too_few > max(1, enough[0] // 100):
+        # Several behind one router take more than each alone, but seldom much more.
+        middle = max((too_few + enough[0]) // 2, enough[0] * 4 // 5)
+        found = run_machines(setup, demand, min(middle, enough[0] - 1))
+        if found.meets(demand.limits):
+            enough = (min(middle, enough[0] - 1), found)
+        else:
+            too_few = min(middle, enough[0] - 1)
+    return enough
+
+
+def _keeps(setup: Setup, demand: Demand, requests_per_s: float) -> bool:
+    alone = replace(demand, requests_per_s=requests_per_s, hit_rate=0.0)
+    return run_machines(setup, alone, 1, as_traced=False).meets(demand.limits)

@@ -1,0 +1,61 @@
+"""Lengths: how long prompts and answers are, drawn or given."""
+
+import math
+import random
+import re
+from dataclasses import dataclass
+
+from paredown.errors import ConfigError
+
+MAX_TOKENS = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """Numbers of tokens: `low` and `high` are the same for a fixed number, the ends of a range of
+    equally likely ones, or, with a `mean`, where a log-normal distribution of that mean and a
+    standard deviation of `variation` means is cut off."""
+
+    low: int
+    high: int
+    mean: float | None = None
+    variation: float = 1.0
+
+    def draw(self, rng: random.Random) -> int:
+        if self.low == self.high:
+            return self.low
+        if self.mean is None:
+            return self.low + int(rng.random() * (self.high - self.low + 1))
+        variance = math.log1p(self.variation**2)
+        value = math.exp(rng.gauss(math.log(self.mean) - variance / 2, math.sqrt(variance)))
+        return min(max(round(value), self.low), self.high)
+
+    @property
+    def expected(self) -> float:
+        """Before a log-normal one is cut off."""
+        return (self.low + self.high) / 2 if self.mean is None else self.mean
+
+    @property
+    def name(self) -> str:
+        if self.mean is not None:
+            return f"~{self.mean:g}"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+
+def parse_lengths(text: str, *, limit: int = MAX_TOKENS) -> Lengths:
+    """'512' always, '100-900' equally likely, '~512' log-normal with that mean. None is longer than
+    `limit`. Raises ConfigError."""
+    match = re.fullmatch(r"(~?)([0-9]+)(?:-([0-9]+))?", text.strip())
+    if match is not None and not (match[1] and match[3]):
+        low = int(match[2])
+        high = int(match[3] or low)
+        if 1 <= low <= high <= MAX_TOKENS:
+            if match[1]:
+                return Lengths(low=1, high=max(limit, low), mean=low)
+            return Lengths(low=low, high=high)
+    raise ConfigError(
+        "this is no number of tokens",
+        seen=repr(text)[:80],
+        remedy="Write 512 (always), 100-900 (equally likely) or ~512 (log-normal with this mean); "
+        f"from 1 to {MAX_TOKENS}.",
+    )

@@ -1,0 +1,102 @@
+"""PlannedMachine: what a plan counts with: how fast steps are, how many pages there is room for."""
+
+from dataclasses import dataclass, replace
+
+from paredown.cost.inspection import Target
+from paredown.cost.memory import model_memory
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.roofline import Roofs
+from paredown.cost.step_cost import StepCost, StepLoad
+from paredown.errors import CapacityError
+from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.model import ModelSpec
+from paredown.units import format_bytes
+
+# Of the memory, for weights, pages and what a step works in; the system has the rest.
+MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speedup:
+    """So many times as fast, or as large, as the machine is."""
+
+    bandwidth: float = 1.0
+    arithmetic: float = 1.0
+    memory: float = 1.0
+    everything: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedMachine:
+    """A machine, as it is or faster. Where its steps were measured they get faster as a whole; by
+    its roofs, each of them can."""
+
+    target: Target
+    speedup: Speedup = Speedup()
+
+    @property
+    def name(self) -> str:
+        return self.target.key
+
+    def can_be_faster(self, formats: ModelFormats) -> tuple[str, ...]:
+        """Fields of Speedup."""
+        if self.target.knows(formats):
+            return ("memory", "everything")
+        return ("bandwidth", "arithmetic", "memory", "everything")
+
+    def faster(self, speedup: Speedup) -> "PlannedMachine":
+        return replace(self, speedup=speedup)
+
+    def cost(self, spec: ModelSpec, formats: ModelFormats) -> StepCost:
+        target = replace(self.target, roofs=self._faster_roofs())
+        cost = target.step_cost(spec, formats)
+        factor = self.speedup.everything
+        return cost if factor == 1 else _Faster(cost, factor)
+
+    def num_pages(
+        self, spec: ModelSpec, formats: ModelFormats, *, max_running: int, max_step_tokens: int
+    ) -> int:
+        """Pages beside the weights and what a step works in. Raises CapacityError, with the bytes
+        that are missing, where one full context has no room."""
+        memory = model_memory(
+            spec, formats, batch=max_running, context=1, step_tokens=max_step_tokens
+        )
+        fixed = memory.total - memory.kv
+        page_bytes = KVSpec(num_pages=1, dtype=formats.kv_dtype).page_bytes(
+            spec.num_layers, spec.num_kv_heads, spec.head_dim
+        )
+        available = int(self.target.roofs.memory_bytes * self.speedup.memory * MEMORY_SHARE)
+        # The least that is of any use: one prompt of a page, and its answer.
+        needed = fixed + 2 * page_bytes
+        if available < needed:
+            raise CapacityError(
+                f"the model in {formats.name} does not fit on {self.name}",
+                seen=f"weights {format_bytes(memory.weights + memory.embedding)} + a step "
+                f"{format_bytes(fixed - memory.weights - memory.embedding)} + two pages "
+                f"{format_bytes(2 * page_bytes)} = {format_bytes(needed)}; "
+                f"{MEMORY_SHARE:.0%} of {format_bytes(self.target.roofs.memory_bytes)} = "
+                f"{format_bytes(available)}: {format_bytes(needed - available)} too much",
+                remedy="Use a machine with more memory, a smaller format or a smaller model.",
+            )
+        # More than every running request's whole context is never held.
+        most = max_running * -(-spec.max_positions // PAGE_SIZE)
+        return min((available - fixed) // page_bytes, most)
+
+    def _faster_roofs(self) -> Roofs:
+        roofs, speedup = self.target.roofs, self.speedup
+        return replace(
+            roofs,
+            bandwidth_bytes_per_s=roofs.bandwidth_bytes_per_s * speedup.bandwidth,
+            int8_ops_per_s=roofs.int8_ops_per_s * speedup.arithmetic,
+            bf16_flops_per_s=roofs.bf16_flops_per_s * speedup.arithmetic,
+            fp32_flops_per_s=roofs.fp32_flops_per_s * speedup.arithmetic,
+        )
+
+
+@dataclass(frozen=True)
+class _Faster:
+    cost: StepCost
+    factor: float
+
+    def step_s(self, step: StepLoad) -> float:
+        return self.cost.step_s(step) / self.factor

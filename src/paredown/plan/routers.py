@@ -1,0 +1,62 @@
+"""Routers: which of several machines gets the next request."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Literal, get_args
+
+from paredown.engine.schedule.counted_request import CountedRequest
+from paredown.plan.replica import Replica
+from paredown.spec.kv import PAGE_SIZE
+
+RouterName = Literal["round-robin", "least-loaded", "prefix-affinity"]
+ROUTER_NAMES: tuple[RouterName, ...] = get_args(RouterName)
+# The number of the machine, from the request, the machines and how many requests each one has.
+Router = Callable[[CountedRequest, Sequence[Replica], list[int]], int]
+
+# A machine that has this many times as many requests as the least loaded one, and some more, is too
+# busy for its cache to be worth the wait.
+BUSY_FACTOR = 2
+BUSY_REQUESTS = 4
+
+
+def make_router(name: RouterName) -> Router:
+    """A new one: round robin remembers whose turn it is."""
+    return ROUTERS[name]()
+
+
+def _round_robin() -> Router:
+    numbers = count()
+    return lambda request, replicas, loads: next(numbers) % len(replicas)
+
+
+def _least_loaded() -> Router:
+    return lambda request, replicas, loads: loads.index(min(loads))
+
+
+def _prefix_affinity() -> Router:
+    return prefix_affinity
+
+
+def prefix_affinity(request: CountedRequest, replicas: Sequence[Replica], loads: list[int]) -> int:
+    """The one whose prefix cache holds most of the prompt, and of those the least loaded, unless
+    it is too busy. The cache is as it was when the machine's equal steps began."""
+    least = min(loads)
+    if not request.page_contents:
+        return loads.index(least)
+    max_pages, salt = (request.num_tokens - 1) // PAGE_SIZE, request.service.salt
+    best, best_key = -1, (0, 0)
+    for number, (replica, load) in enumerate(zip(replicas, loads, strict=True)):
+        if load > BUSY_FACTOR * least + BUSY_REQUESTS:
+            continue
+        found = replica.scheduler.cache.find(salt, request.page_content, max_pages)
+        key = (len(found), -load)
+        if best < 0 or key > best_key:
+            best, best_key = number, key
+    return best
+
+
+ROUTERS: dict[RouterName, Callable[[], Router]] = {
+    "round-robin": _round_robin,
+    "least-loaded": _least_loaded,
+    "prefix-affinity": _prefix_affinity,
+}

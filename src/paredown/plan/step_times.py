@@ -1,0 +1,70 @@
+"""StepTimes: seconds of simulated steps, from what a StepCost says of them.
+
+A step in which requests only decode costs more with each token of their contexts. For each number
+of requests that is a chain of straight lines here, between contexts that differ by a factor of two,
+for which the cost model is asked. Where the model is a straight line itself (bytes over a
+bandwidth, operations over a peak) nothing is lost, and n steps take a closed formula.
+"""
+
+from paredown.cost.step_cost import StepCost, StepLoad, chunk_kv_tokens, chunk_pairs
+from paredown.engine.schedule.scheduler import Chunk
+
+
+class StepTimes:
+    """`window`: of the model's layers with a sliding window, where it has any."""
+
+    def __init__(self, cost: StepCost, window: int | None = None) -> None:
+        self._cost = cost
+        self._window = window
+        self._lines: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def decode_steps(self, num_requests: int, context: int) -> tuple[float, float, int]:
+        """A step with one token for each of so many requests, which attend to `context` tokens in
+        all: its seconds, how many more each step after it takes, and how many steps are like that,
+        it included. With a window there is no such rise to count on: one step."""
+        doubling = context.bit_length()
+        line = self._lines.get((num_requests, doubling))
+        if line is None:
+            line = self._lines[num_requests, doubling] = self._line(num_requests, doubling)
+        base_s, token_s = line
+        num_steps = 1 + ((1 << doubling) - 1 - context) // num_requests
+        return base_s + token_s * context, token_s * num_requests, num_steps
+
+    def step_s(self, chunks: list[Chunk], num_coasting: int, coasting_context: int) -> float:
+        """A step that computes chunks, and a token for each of `num_coasting` requests."""
+        num_tokens = num_logits = num_coasting
+        pairs = kv_tokens = coasting_context
+        windowed_pairs = windowed_kv_tokens = 0
+        for chunk in chunks:
+            request, size = chunk.request, chunk.num_tokens
+            start = request.num_computed_tokens
+            num_tokens += size
+            num_logits += start + size == request.num_tokens
+            pairs += chunk_pairs(start, size)
+            kv_tokens += start + size
+            if self._window is not None:
+                windowed_pairs += chunk_pairs(start, size, self._window)
+                windowed_kv_tokens += chunk_kv_tokens(start, size, self._window)
+        return self._cost.step_s(
+            StepLoad(
+                num_tokens=num_tokens,
+                num_logits=num_logits,
+                num_requests=num_coasting + len(chunks),
+                attention_pairs=pairs,
+                kv_tokens_read=kv_tokens,
+                windowed_pairs=windowed_pairs,
+                windowed_kv_tokens_read=windowed_kv_tokens,
+            )
+        )
+
+    def _line(self, num_requests: int, doubling: int) -> tuple[float, float]:
+        """(seconds at 0, seconds for each token) of the line from 2^(doubling - 1) tokens to
+        twice that, or from where each request has one."""
+        low = max(1 << (doubling - 1), num_requests)
+        high = max(1 << doubling, low + 1)
+        low_s, high_s = self._decode_s(num_requests, low), self._decode_s(num_requests, high)
+        token_s = (high_s - low_s) / (high - low)
+        return low_s - token_s * low, token_s
+
+    def _decode_s(self, num_requests: int, context: int) -> float:
+        return self.step_s([], num_requests, context)

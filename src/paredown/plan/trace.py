@@ -1,0 +1,64 @@
+"""Trace: what was asked of a public service, when, and what prefixes it shared, at any rate."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paredown.errors import ConfigError
+from paredown.evaluate.load.arrival import Arrival
+from paredown.evaluate.load.trace import read_trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """Requests in the order in which they came, the first at 0 s."""
+
+    name: str
+    requests: tuple[Arrival, ...]
+
+    @property
+    def duration_s(self) -> float:
+        """From the first request to the last."""
+        return self.requests[-1].at_s
+
+    @property
+    def requests_per_s(self) -> float:
+        return (len(self.requests) - 1) / self.duration_s
+
+    def part(self, *, start_s: float = 0.0, seconds: float | None = None) -> "Trace":
+        """The requests of a stretch of time; the first of them comes at 0 s. Raises ConfigError
+        where there are not two."""
+        end_s = float("inf") if seconds is None else start_s + seconds
+        chosen = [one for one in self.requests if start_s <= one.at_s < end_s]
+        if len(chosen) < 2:
+            raise ConfigError(
+                "there are too few requests in this part of the trace",
+                seen=f"{len(chosen)} from {start_s:g} s to {end_s:g} s of {self.duration_s:g} s",
+                remedy="Choose another part.",
+            )
+        return self._with(chosen)
+
+    def first(self, num_requests: int) -> "Trace":
+        return replace(self, requests=self.requests[:num_requests])
+
+    def at_rate(self, requests_per_s: float) -> "Trace":
+        """The same requests, faster or slower."""
+        factor = self.requests_per_s / requests_per_s
+        return self._with([replace(one, at_s=one.at_s * factor) for one in self.requests])
+
+    def _with(self, requests: list[Arrival]) -> "Trace":
+        first_s = requests[0].at_s
+        moved = tuple(replace(one, at_s=one.at_s - first_s) for one in requests)
+        return replace(self, requests=moved)
+
+
+def open_trace(path: Path) -> Trace:
+    """Reads Azure's, Splitwise's or Mooncake's. Raises ConfigError, with the line, also where fewer
+    than two requests come or all at once."""
+    requests = tuple(read_trace(path))
+    if not requests[-1].at_s:
+        raise ConfigError(
+            "all requests of the trace come at once",
+            seen=f"{path}: {len(requests)} at one time",
+            remedy="Give a trace with times; without one requests come at random.",
+        )
+    return Trace(name=path.stem, requests=requests)
