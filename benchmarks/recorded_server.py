@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paredown.cost.step_cost import StepLoad, chunk_pairs
-from paredown.engine.engine import Engine, RequestOutput
+from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
+from paredown.engine.request_output import RequestOutput
 from paredown.engine.schedule.scheduler import ScheduleConfig, StepPlan
 from paredown.engine.worker import Worker
 from paredown.evaluate.load.arrival import Arrival

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
 
-from paredown.engine.engine import RequestOutput
 from paredown.engine.llm import LLM, Completion, Prompt
 from paredown.engine.prompt import encode_chat
+from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.worker import Job, Worker
 from paredown.errors import RequestError

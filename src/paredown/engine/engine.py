@@ -16,6 +16,7 @@ from paredown.engine.detokenize import Detokenizer, StopMatcher, make_detokenize
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.request import FinishReason, Request
+from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampler import (
     FAILURES,
     Logprobs,
@@ -39,26 +40,6 @@ class EngineTokenizer(Protocol):
     def eos_token_ids(self) -> frozenset[int]: ...
 
     def decode(self, token_ids: list[int], /) -> str: ...
-
-
-@dataclass(slots=True)
-class RequestOutput:
-    """What one step added to one request.
-
-    `text` may be empty: a cut character or a possible stop string is held back. `finish_reason` is
-    set in the last output of a request, and `error` when that is "error"; `is_request_fault` says
-    that the request's own settings or token filter caused it, not the model. `prompt_logprobs` come
-    with the first token, one for each prompt token but the first.
-    """
-
-    request: Request
-    text: str
-    token_ids: list[int]
-    logprobs: list[Logprobs]
-    prompt_logprobs: list[Logprobs]
-    finish_reason: FinishReason | None = None
-    error: str | None = None
-    is_request_fault: bool = False
 
 
 @dataclass(slots=True)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paredown.engine.detokenize import make_detokenizer
-from paredown.engine.engine import Engine, RequestOutput
+from paredown.engine.engine import Engine
 from paredown.engine.memory.memory_plan import page_arithmetic, pages_in
 from paredown.engine.native.native_executor import start_loading
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.engine.prompt import encode_chat, encode_prompt
 from paredown.engine.request import FinishReason
+from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_search
 from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams

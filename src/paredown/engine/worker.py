@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from paredown.engine.engine import Engine, RequestOutput
+from paredown.engine.engine import Engine
+from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service

@@ -11,7 +11,7 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from paredown.engine.engine import RequestOutput
+from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.worker import Job, Session
 from paredown.serve.disconnect import run_until_disconnect

@@ -1,0 +1,24 @@
+"""RequestOutput: what one step of the engine added to one request."""
+
+from dataclasses import dataclass
+
+from paredown.engine.request import FinishReason, Request
+from paredown.engine.sampling.sampler import Logprobs
+
+
+@dataclass(slots=True)
+class RequestOutput:
+    """`text` may be empty: a cut character or a possible stop string is held back. `finish_reason` is
+    set in the last output of a request, and `error` when that is "error"; `is_request_fault` says
+    that the request's own settings or token filter caused it, not the model. `prompt_logprobs` come
+    with the first token, one for each prompt token but the first.
+    """
+
+    request: Request
+    text: str
+    token_ids: list[int]
+    logprobs: list[Logprobs]
+    prompt_logprobs: list[Logprobs]
+    finish_reason: FinishReason | None = None
+    error: str | None = None
+    is_request_fault: bool = False
