@@ -11,7 +11,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
-from paredown.evaluate.engine_overhead import lower_quartile
+from paredown.evaluate.quartile import lower_quartile
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from paredown.cost.calibrate import MeasuredOverhead, MeasuredStep, Sweep, calibrate
+from paredown.cost.calibrate import MeasuredStep, Sweep, calibrate
 from paredown.cost.calibration import AttentionRates, Calibration, LinearRates, StepRates
 from paredown.cost.least_squares import least_squares, quadratic_fit
 from paredown.cost.machines import MACHINES
@@ -95,14 +95,10 @@ def found() -> Calibration:
             ]
         },
         engine=[
-            MeasuredOverhead(
-                num_requests=n,
-                num_logits=n,
-                vocab_size=v,
-                seconds=3e-5 + n * 7e-6 + n * v * 1e-10,
-            )
+            replace(one, seconds=one.seconds + 3e-5 + n * 7e-6 + n * v * 1e-10)
             for n in (1, 8, 32)
             for v in (512, 100_000)
+            for one in [measured(replace(model(64, 1), vocab_size=v), BF16, decode_load(n, 8))]
         ],
     )
     return calibrate(
@@ -111,9 +107,9 @@ def found() -> Calibration:
 
 
 def test_what_the_engine_adds_is_found(found: Calibration) -> None:
-    assert found.rates.engine_step_s == pytest.approx(3e-5, rel=1e-3)
-    assert found.rates.engine_request_s == pytest.approx(7e-6, rel=1e-3)
-    assert found.rates.logit_s == pytest.approx(1e-10, rel=1e-3)
+    assert found.rates.engine_step_s == pytest.approx(3e-5, rel=0.1)
+    assert found.rates.engine_request_s == pytest.approx(7e-6, rel=0.1)
+    assert found.rates.logit_s == pytest.approx(1e-10, rel=0.1)
 
 
 def test_attention_is_found(found: Calibration) -> None:

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from paredown.engine.native.native_form import to_native
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
-from paredown.spec.weight import WeightSpec, bits_per_weight, native_bits_per_weight, to_native
+from paredown.spec.weight import WeightSpec, bits_per_weight, native_bits_per_weight
 
 VALUES = np.random.default_rng(0).normal(size=(48, 96)).astype(np.float32)
 WIDER = {"int1": "int2", "int7": "int8"}

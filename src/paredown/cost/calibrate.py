@@ -39,25 +39,16 @@ class MeasuredStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredOverhead:
-    """What the engine took beyond its executor for a step of requests with a logit row each."""
-
-    num_requests: int
-    num_logits: int
-    vocab_size: int
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Sweep:
     """`small`: models so small that hardly anything but overhead is left. `linear`: models of
     several sizes at the same numbers of tokens, by weight format. `attention`: the same step after
-    a short and after a long context, by format of keys and values."""
+    a short and after a long context, by format of keys and values. `engine`: steps of the whole
+    engine on models with small and large vocabularies."""
 
     small: Sequence[MeasuredStep]
     linear: Mapping[str, Sequence[MeasuredStep]]
     attention: Mapping[str, Sequence[tuple[MeasuredStep, MeasuredStep]]]
-    engine: Sequence[MeasuredOverhead]
+    engine: Sequence[MeasuredStep]
 
 
 def calibrate(
@@ -86,7 +77,7 @@ def calibrate(
         found,
         linear={name: _with_ratios(steps, found, name) for name, steps in sweep.linear.items()},
     )
-    return replace(found, rates=_with_engine(found.rates, sweep.engine))
+    return replace(found, rates=_fit_engine(sweep.engine, found))
 
 
 def _no_linear(steps: Sequence[MeasuredStep]) -> LinearRates:
@@ -197,14 +188,18 @@ def _fit_rate(samples: Sequence[_LinearSample], efficiency: float) -> tuple[floa
     return rate, error
 
 
-def _with_engine(rates: StepRates, measured: Sequence[MeasuredOverhead]) -> StepRates:
-    if not measured:
-        return rates
-    rows = [
-        (1.0, float(one.num_requests), float(one.num_logits * one.vocab_size)) for one in measured
-    ]
-    targets = [one.seconds for one in measured]
-    floor = max(max(targets), 1e-9) / 100
-    weights = [1 / max(one, floor) for one in targets]
+def _fit_engine(steps: Sequence[MeasuredStep], calibration: Calibration) -> StepRates:
+    """What the engine takes beyond its executor as predicted; with it goes what the executor has
+    to do with rows of logits as such (their memory is new in each step)."""
+    if not steps:
+        return calibration.rates
+    rows, targets, weights = [], [], []
+    for one in steps:
+        load = one.load
+        rows.append((1.0, float(load.num_requests), float(load.num_logits * one.spec.vocab_size)))
+        targets.append(one.seconds - _predicted(one, calibration).step_s(load))
+        weights.append(1 / one.seconds)
     step_s, request_s, logit_s = least_squares(rows, targets, weights)
-    return replace(rates, engine_step_s=step_s, engine_request_s=request_s, logit_s=logit_s)
+    return replace(
+        calibration.rates, engine_step_s=step_s, engine_request_s=request_s, logit_s=logit_s
+    )

@@ -15,7 +15,7 @@ import numpy as np
 
 from paredown.cost.least_squares import quadratic_fit
 from paredown.errors import ConfigError
-from paredown.evaluate.engine_overhead import lower_quartile
+from paredown.evaluate.quartile import lower_quartile
 from paredown.evaluate.random_model import random_linear_arrays
 from paredown.formats.table import FORMATS
 from paredown.kernels import _core

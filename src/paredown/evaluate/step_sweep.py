@@ -8,14 +8,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paredown.cost.calibrate import MeasuredOverhead, MeasuredStep, Sweep, calibrate
+from paredown.cost.calibrate import MeasuredStep, Sweep, calibrate
 from paredown.cost.calibration import Calibration
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor
-from paredown.evaluate.engine_overhead import lower_quartile, measure_engine_overhead
+from paredown.evaluate.engine_steps import measure_engine_steps
+from paredown.evaluate.quartile import lower_quartile
 from paredown.evaluate.random_model import random_model
 from paredown.formats.table import FORMATS
 from paredown.kernels.probe import measure_bandwidth
@@ -112,7 +113,7 @@ class _Sweeper:
         attention: dict[str, list[tuple[MeasuredStep, MeasuredStep]]] = {
             dtype: self._attention_steps(dtype) for dtype in config.kv_dtypes
         }
-        sweep = Sweep(small=small, linear=linear, attention=attention, engine=self._overheads())
+        sweep = Sweep(small=small, linear=linear, attention=attention, engine=self._engine_steps())
         return calibrate(
             sweep,
             roofs=Roofs.of(self._machine),
@@ -166,14 +167,14 @@ class _Sweeper:
             self._tell()
         return pairs
 
-    def _overheads(self) -> list[MeasuredOverhead]:
+    def _engine_steps(self) -> list[MeasuredStep]:
         """Of a model so small that its steps leave the caches as they are."""
-        tokenizer = Tokenizer.open(resolve_model(None))
-        found = []
+        tokenizer, weights = Tokenizer.open(resolve_model(None)), FORMATS["bf16"]
+        formats, found = ModelFormats(linear=weights, output=weights), []
         for vocab_size in self._config.vocab_sizes:
             spec = replace(self._config.small[0], vocab_size=vocab_size)
-            executor = self._executor(spec, FORMATS["bf16"], [Load(32, 64, 1)])
-            found += measure_engine_overhead(executor, tokenizer)
+            executor = self._executor(spec, weights, [Load(32, 64, 1)])
+            found += measure_engine_steps(executor, tokenizer, formats)
             self._tell()
         return found
 
