@@ -33,6 +33,7 @@ from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.native_sampler import SamplingState
 from paredown.kernels.probe import default_num_threads, processor_name
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
@@ -171,7 +172,7 @@ def main() -> None:
     kv = KVSpec(num_pages=max(args.batches) * (num_tokens // PAGE_SIZE + 2))
     model: StubModel | TimedModel
     if args.native:
-        native = NativeModel(checkpoint.spec, kv, args.threads)
+        native = NativeModel(checkpoint.spec, kv, ThreadPlan.resolve(args.threads))
         pack_weights(checkpoint, native, None)
         model = TimedModel(native)
     else:

@@ -8,10 +8,11 @@ from paredown.engine.sampling.sampler import Logprobs
 
 @dataclass(slots=True)
 class RequestOutput:
-    """`text` may be empty: a cut character or a possible stop string is held back. `finish_reason` is
-    set in the last output of a request, and `error` when that is "error"; `is_request_fault` says
-    that the request's own settings or token filter caused it, not the model. `prompt_logprobs` come
-    with the first token, one for each prompt token but the first.
+    """`text` may be empty: a cut character or a possible stop string is held back.
+
+    `finish_reason` is set in the last output of a request, and `error` when that is "error";
+    `is_request_fault` says that the request's own settings or token filter caused it, not the
+    model. `prompt_logprobs` come with the first token, one for each prompt token but the first.
     """
 
     request: Request
