@@ -111,7 +111,8 @@ def formats_of(checkpoint: Checkpoint) -> ModelFormats:
 def predict_bytes(checkpoint: Checkpoint, job: Job) -> int:
     """Weights, pages, and what the largest step works in, its logits too."""
     spec, formats = checkpoint.spec, formats_of(checkpoint)
-    step_tokens = min(MAX_STEP_TOKENS, max(point.num_tokens for point in job.points))
+    most_tokens = max(point.batch * point.num_tokens for point in job.points)
+    step_tokens = min(MAX_STEP_TOKENS, most_tokens)
     batch = max(point.batch for point in job.points)
     memory = model_memory(
         spec, formats, batch=batch, context=job.num_pages * PAGE_SIZE // batch, step_tokens=1
