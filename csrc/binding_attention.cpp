@@ -3,9 +3,11 @@
 #include "binding_attention.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -39,6 +41,9 @@ class Attention {
     const bool shape_fits = shape.head_dim >= kLanes && shape.head_dim % kLanes == 0 &&
                             shape.num_kv_heads >= 1 && shape.num_heads % shape.num_kv_heads == 0;
     if (!shape_fits) throw std::invalid_argument("head_dim or the numbers of heads do not fit");
+    if (shape.num_sinks < 0 || shape.num_sinks > kChunkKeys) {
+      throw std::invalid_argument("the number of sinks does not fit");
+    }
     pages_ = AlignedBuffer(num_pages * shape.num_kv_heads * kv_head_bytes(format_, shape.head_dim));
     scales_.assign(static_cast<size_t>(2 * shape.num_kv_heads), 1.0f);
   }
@@ -69,8 +74,10 @@ class Attention {
     }
   }
 
+  // Sinks are seen with queries of their own.
   void run(Ints starts, Ints lengths, Ints page_offsets, Ints pages, Array<float, 2> queries,
-           nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> outputs) {
+           nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> outputs,
+           std::optional<Array<float, 2>> sink_queries) {
     const auto size = static_cast<size_t>(shape_.num_heads * shape_.head_dim);
     if (lengths.size() != starts.size() || page_offsets.size() != starts.size() + 1) {
       throw std::invalid_argument("the slice arrays differ in length");
@@ -95,10 +102,15 @@ class Attention {
         outputs.shape(0) != num_tokens || outputs.shape(1) != size) {
       throw std::invalid_argument("queries and outputs must be [tokens, heads * head_dim]");
     }
+    if (shape_.num_sinks > 0 &&
+        (!sink_queries || sink_queries->shape(0) != num_tokens || sink_queries->shape(1) != size)) {
+      throw std::invalid_argument("sinks want queries of their own, as many");
+    }
     nb::gil_scoped_release release;
     const auto stride = static_cast<int64_t>(size);
     runner_.plan(slices_);
-    runner_.run(view(), {queries.data(), stride, outputs.data(), stride, nullptr});
+    runner_.run(view(), {queries.data(), stride, outputs.data(), stride, nullptr,
+                         sink_queries ? sink_queries->data() : nullptr, stride});
   }
 
  private:
@@ -135,18 +147,20 @@ void bind_attention(nb::module_& m) {
           "__init__",
           [](Attention* self, const std::string& isa, int num_threads, const std::string& kv_dtype,
              int64_t num_heads, int64_t num_kv_heads, int64_t head_dim, int64_t window,
-             int64_t num_pages) {
-            const AttentionShape shape{num_heads, num_kv_heads, head_dim, window};
+             int64_t num_pages, int64_t num_sinks) {
+            const AttentionShape shape{num_heads, num_kv_heads, head_dim, window, num_sinks};
             new (self) Attention(isa, num_threads, kv_dtype, shape, num_pages);
           },
           nb::arg("isa"), nb::arg("num_threads"), nb::arg("kv_dtype"), nb::arg("num_heads"),
-          nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("num_pages"))
+          nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("num_pages"),
+          nb::arg("num_sinks") = 0)
       .def_prop_ro("num_bytes", &Attention::num_bytes)
       .def("set_scales", &Attention::set_scales, nb::arg("scales"))
       .def("write", &Attention::write, nb::arg("pages"), nb::arg("start"), nb::arg("keys"),
            nb::arg("values"))
       .def("run", &Attention::run, nb::arg("starts"), nb::arg("lengths"), nb::arg("page_offsets"),
-           nb::arg("pages"), nb::arg("queries"), nb::arg("outputs"));
+           nb::arg("pages"), nb::arg("queries"), nb::arg("outputs"),
+           nb::arg("sink_queries") = nb::none());
 }
 
 }  // namespace paredown

@@ -78,27 +78,37 @@ def attend(
     values_TKD: npt.NDArray[np.float64],
     start: int,
     window: int,
+    sink_q_THD: Floats,
+    num_sinks: int,
 ) -> npt.NDArray[np.float64]:
-    """Softmax of q . k over the keys up to each query's own position; q is scaled already."""
+    """Softmax of q . k over the keys up to each query's own position; q is scaled already. The
+    first keys are sinks, which are always seen, with the second queries."""
     num_tokens, num_heads, _ = q_THD.shape
     group = num_heads // keys_TKD.shape[1]
     output = np.empty(q_THD.shape, dtype=np.float64)
     for t in range(num_tokens):
         position = start + t
-        first = max(0, position - window + 1) if window else 0
+        first = max(num_sinks, position - window + 1 if window else 0)
+        sinks = np.arange(min(num_sinks, position + 1))
+        others = np.arange(first, position + 1)
+        seen = np.concatenate([sinks, others])
         for head in range(num_heads):
-            keys = keys_TKD[first : position + 1, head // group]
-            scores = keys @ q_THD[t, head].astype(np.float64)
-            weights = np.exp(scores - scores.max())
-            output[t, head] = (
-                weights @ values_TKD[first : position + 1, head // group] / weights.sum()
+            keys_ND = keys_TKD[:, head // group]
+            scores = np.concatenate(
+                [
+                    keys_ND[sinks] @ sink_q_THD[t, head].astype(np.float64),
+                    keys_ND[others] @ q_THD[t, head].astype(np.float64),
+                ]
             )
+            weights = np.exp(scores - scores.max())
+            output[t, head] = weights @ values_TKD[seen, head // group] / weights.sum()
     return output
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionCase:
-    """One sequence: queries for all of its tokens, keys, values, and the pages they lie on."""
+    """One sequence: queries for all of its tokens, for sinks others, keys, values, and the pages
+    they lie on."""
 
     dtype: str
     window: int
@@ -106,6 +116,8 @@ class AttentionCase:
     k_TKD: Floats
     v_TKD: Floats
     pages: npt.NDArray[np.int32]
+    sink_q_THD: Floats
+    num_sinks: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -117,7 +129,7 @@ class AttentionCase:
         pages = int(self.pages.max()) + 1 if num_pages is None else num_pages
         core = _core.Attention(
             isa, num_threads, self.dtype, num_heads, self.k_TKD.shape[1], head_dim, self.window,
-            pages,
+            pages, self.num_sinks,
         )  # fmt: skip
         core.set_scales([*self.key_scales.tolist(), *self.value_scales.tolist()])
         self.write(core)
@@ -139,7 +151,8 @@ class AttentionCase:
     def expected(self, start: int = 0) -> npt.NDArray[np.float64]:
         keys = stored(self.dtype, self.k_TKD, self.key_scales)
         values = stored(self.dtype, self.v_TKD, self.value_scales)
-        return attend(self.q_THD[start:], keys, values, start, self.window)
+        queries = self.q_THD[start:], self.sink_q_THD[start:]
+        return attend(queries[0], keys, values, start, self.window, queries[1], self.num_sinks)
 
 
 def random_attention(
@@ -164,12 +177,14 @@ def random_attention(
         k_TKD=normal(num_kv_heads),
         v_TKD=normal(num_kv_heads),
         pages=rng.permutation(num_pages).astype(np.int32) if pages is None else pages,
+        sink_q_THD=normal(num_kv_heads * heads_per_kv) / np.float32(np.sqrt(head_dim)),
     )
 
 
 def run_slices(core: _core.Attention, slices: list[tuple[AttentionCase, int, int]]) -> Floats:
     """Outputs [T, H, D] of tokens [begin, end) of each case, all in one call."""
     queries = np.concatenate([case.q_THD[begin:end] for case, begin, end in slices])
+    sink_queries = np.concatenate([case.sink_q_THD[begin:end] for case, begin, end in slices])
     flat = np.ascontiguousarray(queries.reshape(len(queries), -1))
     output = np.full(flat.shape, np.nan, dtype=np.float32)
     offsets = np.cumsum([0, *(len(case.pages) for case, _, _ in slices)])
@@ -180,5 +195,6 @@ def run_slices(core: _core.Attention, slices: list[tuple[AttentionCase, int, int
         np.concatenate([case.pages for case, _, _ in slices]),
         flat,
         output,
+        np.ascontiguousarray(sink_queries.reshape(flat.shape)),
     )
     return output.reshape(queries.shape)

@@ -1,5 +1,7 @@
 """Attention over pages against a float64 reference, and the same bits however it is cut."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -88,6 +90,23 @@ def test_a_window_over_many_chunks(isa: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+@pytest.mark.parametrize("num_sinks", [1, 4, 16, 70, 512])
+def test_sinks_are_seen_with_queries_of_their_own(isa: str, dtype: str, num_sinks: int) -> None:
+    for num_tokens, window in ((40, 7), (700, 90), (1700, 600)):
+        case = random_attention(
+            np.random.default_rng(num_sinks),
+            dtype,
+            num_tokens=num_tokens,
+            window=window,
+            head_dim=48,
+        )
+        case = replace(case, num_sinks=num_sinks)
+        assert_close(case, isa, start=num_tokens - 20)
+        assert_close(case, isa, start=max(0, num_sinks - 3) if num_tokens == 700 else 0)
+
+
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_instruction_sets_agree(isa: str, dtype: str) -> None:
     case = random_attention(np.random.default_rng(3), dtype, num_tokens=700, head_dim=64)
@@ -111,6 +130,7 @@ def test_same_bits_alone_in_any_batch_chunking_and_on_any_threads(data: st.DataO
         "head_dim": data.draw(st.sampled_from([16, 48, 64])),
         "window": data.draw(st.sampled_from([0, 0, 19, 64, 555])),
     }
+    num_sinks = data.draw(st.sampled_from([0, 0, 4, 16, 100]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     lengths = data.draw(
         st.lists(st.one_of(st.integers(1, 150), st.integers(500, 1100)), min_size=1, max_size=4)
@@ -119,7 +139,10 @@ def test_same_bits_alone_in_any_batch_chunking_and_on_any_threads(data: st.DataO
     shuffled = rng.permutation(sum(num_pages)).astype(np.int32)
     own = np.split(shuffled, np.cumsum(num_pages)[:-1])
     cases = [
-        random_attention(rng, dtype, num_tokens=length, pages=pages, **shape)
+        replace(
+            random_attention(rng, dtype, num_tokens=length, pages=pages, **shape),
+            num_sinks=num_sinks,
+        )
         for length, pages in zip(lengths, own, strict=True)
     ]
     together = cases[0].core(isa, num_threads=3, num_pages=sum(num_pages))
@@ -172,7 +195,13 @@ def test_extreme_scores(isa: str, dtype: str) -> None:
     for factor in (0.0, 1e-30, 1e6, 1e15):
         q = (case.q_THD * np.float32(factor)).astype(np.float32)
         scaled = AttentionCase(
-            dtype=dtype, window=0, q_THD=q, k_TKD=case.k_TKD, v_TKD=case.v_TKD, pages=case.pages
+            dtype=dtype,
+            window=0,
+            q_THD=q,
+            k_TKD=case.k_TKD,
+            v_TKD=case.v_TKD,
+            pages=case.pages,
+            sink_q_THD=q,
         )
         output = run_slices(scaled.core(isa), [(scaled, 500, 600)])
         assert np.isfinite(output).all()
@@ -272,6 +301,12 @@ def test_bad_arguments_are_refused() -> None:
         _core.Attention("", 1, "int2", 2, 1, 16, 0, 1)
     with pytest.raises(ValueError, match="do not fit"):
         _core.Attention("", 1, "bf16", 2, 1, 24, 0, 1)
+    with pytest.raises(ValueError, match="number of sinks"):
+        _core.Attention("", 1, "bf16", 2, 1, 16, 0, 1, 513)
+    sinks = _core.Attention("", 1, "bf16", 1, 1, 16, 0, 1, 4)
+    row, zero = np.zeros((1, 16), np.float32), np.zeros(1, np.int32)
+    with pytest.raises(ValueError, match="queries of their own"):
+        sinks.run(zero, zero + 1, np.array([0, 1], np.int32), zero, row, row)
     with pytest.raises(ValueError, match="too few pages"):
         run_slices(core, [(case, 10, 20), (random_attention_of_no_pages(case), 0, 20)])
     with pytest.raises(ValueError, match="a page is unknown"):
@@ -279,11 +314,4 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def random_attention_of_no_pages(case: AttentionCase) -> AttentionCase:
-    return AttentionCase(
-        dtype=case.dtype,
-        window=0,
-        q_THD=case.q_THD,
-        k_TKD=case.k_TKD,
-        v_TKD=case.v_TKD,
-        pages=np.empty(0, dtype=np.int32),
-    )
+    return replace(case, pages=np.empty(0, dtype=np.int32))

@@ -93,6 +93,7 @@ class Attention:
         head_dim: int,
         window: int,
         num_pages: int,
+        num_sinks: int = 0,
     ) -> None: ...
     @property
     def num_bytes(self) -> int: ...
@@ -112,6 +113,7 @@ class Attention:
         pages: npt.NDArray[np.int32],
         queries: npt.NDArray[np.float32],
         outputs: npt.NDArray[np.float32],
+        sink_queries: npt.NDArray[np.float32] | None = None,
     ) -> None: ...
 
 class SamplingState:
