@@ -160,6 +160,7 @@ def test_every_config_is_shown_or_refused_by_name(capsys) -> None:
         else:
             assert re.search(r"lacks the field|JSON object", captured.err)
         refused.append(path.name)
-    assert len(shown) >= 14
+    assert len(shown) >= 18
+    assert "Qwen--Qwen3-30B-A3B_config.json" in shown
     assert "meta-llama--Meta-Llama-3.1-405B_config.json" in shown
     assert "google--gemma-4-26B-A4B_config.json" in refused

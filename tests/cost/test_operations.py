@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cost.cost_models import gated, plain
 from paredown.cli.inspect_formulas import formulas, symbolic_loads
 from paredown.cost.model_formats import ModelFormats
-from paredown.cost.operation import Operation, load_letters
+from paredown.cost.operation import Operation, experts_asked, load_letters
 from paredown.cost.operations import operations
 from paredown.cost.polynomial import Polynomial, Ratio
 from paredown.cost.sizes import Sizes, letter_values
@@ -20,14 +20,26 @@ from paredown.cost.step_cost import (
     decode_load,
     prefill_load,
 )
+from paredown.spec.experts import Experts, split_role
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
+# Every second layer.
+EXPERTS = Experts(
+    num=4,
+    num_per_token=2,
+    intermediate_size=8,
+    is_normalized=True,
+    shared_intermediate_size=12,
+    sparse_step=2,
+)
 MODELS = {
     "gated": gated(),
     "plain": plain(),
     "window": gated(sliding_window=5),
     "tied": gated(tied_embeddings=True),
+    "experts": gated(experts=EXPERTS, num_layers=4),
+    "all experts": gated(experts=replace(EXPERTS, sparse_step=1, shared_intermediate_size=None)),
 }
 TEXTBOOK = ModelFormats(activation_bytes=2)
 
@@ -46,9 +58,10 @@ def counted_multiply_adds(
     suffix = "" if spec.sliding_window is None else ", window"
     for start, num_tokens in chunks:
         for position in range(start, start + num_tokens):
-            for _ in range(spec.num_layers):
-                for role, (out, columns) in spec.linear_shapes().items():
-                    add(role, out, columns)
+            for layer in range(spec.num_layers):
+                shapes = spec.active_shapes(layer) | spec.router_shapes(layer)
+                for role, (out, columns) in shapes.items():
+                    add(operation_name(role), out, columns)
                 for _ in range(spec.num_heads):
                     for key in range(position + 1):
                         if spec.sliding_window is None or position - key < spec.sliding_window:
@@ -57,6 +70,14 @@ def counted_multiply_adds(
     for _ in range(num_logits):
         add("logits", spec.vocab_size, spec.hidden_size)
     return found
+
+
+def operation_name(role: str) -> str:
+    """Of a role: all experts' gates are one operation."""
+    if role == "shared_gate":
+        return "shared router"
+    owner, own = split_role(role)
+    return {"": own, "shared": f"shared {own}"}.get(owner, f"experts' {own}")
 
 
 def load_of(chunks: list[tuple[int, int]], num_logits: int, window: int | None) -> StepLoad:
@@ -145,14 +166,13 @@ def test_formulas_with_numbers_for_letters_are_the_numbers(name: str, phase: str
     spec = MODELS[name]
     values = letter_values(spec) | {"L": 11, "B": 3, "S": 17, "W": spec.sliding_window or 0}
     load = {
-        letter: value.value(values | {"E": 0, "X": 0})
-        for letter, value in symbolic_loads()[phase].items()
+        letter: value.value(values | {"X": 3}) for letter, value in symbolic_loads()[phase].items()
     }
     in_letters = operations(spec, TEXTBOOK, Sizes.in_letters(spec), fused=False)
     in_numbers = operations(spec, TEXTBOOK, fused=False)
     for letters, numbers in zip(in_letters, in_numbers, strict=True):
         assert letters.name == numbers.name
-        symbols = symbolic_loads()[phase]
+        symbols, values["X"] = symbolic_loads()[phase], 3
         assert letters.flops.replace(symbols).value(values) == numbers.flops.value(load)
         assert letters.bytes.replace(symbols).value(values) == pytest.approx(
             numbers.bytes.value(load)
@@ -185,3 +205,16 @@ def _figures(spec: ModelSpec, load: StepLoad) -> list[float]:
     return [
         figure for one in counted for figure in (one.flops.value(letters), one.bytes.value(letters))
     ]
+
+
+def test_experts_that_have_a_token() -> None:
+    """One token asks two of four; many ask all; the mean is that of random choices."""
+    assert experts_asked(EXPERTS, 1) == 2
+    assert experts_asked(EXPERTS, 1000) == pytest.approx(4)
+    pairs = [{a, b} for a in range(4) for b in range(a)]
+    both = [len(x | y) for x in pairs for y in pairs]
+    assert experts_asked(EXPERTS, 2) == sum(both) / len(both)
+    by_name = {one.name: one for one in operations(MODELS["experts"], ModelFormats())}
+    load = load_letters(decode_load(1, 9), MODELS["experts"])
+    assert by_name["experts' up"].weight_bytes.value(load) == 2 * 8 * 16 * 2
+    assert by_name["router"].weight_bytes.value(load) == 4 * 4 * 16

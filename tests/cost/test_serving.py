@@ -20,11 +20,14 @@ from paredown.cost.machines import MACHINES, find_machine
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import load_letters
 from paredown.cost.operations import operations
+from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.roofline import best_step_s
 from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
 from paredown.cost.step_cost import StepLoad, chunk_pairs, decode_load, prefill_load
 from paredown.errors import ConfigError, OutputError
+from paredown.spec.experts import Experts
+from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
 SPEC = gated(hidden_size=256, head_dim=64, intermediate_size=768, max_positions=4096)
@@ -175,6 +178,28 @@ def test_a_calibration_is_kept_for_its_machine_alone(
     monkeypatch.setenv("PAREDOWN_CACHE", str(path))
     with pytest.raises(OutputError, match="could not be written"):
         save_calibration(TRUTH)
+
+
+def test_experts_are_predicted_by_the_tokens_each_has() -> None:
+    """A mixture of which all experts are asked costs at most what a dense MLP of its size does with
+    as many tokens, and more than one with its share of them."""
+    from cost.test_calibrate import TRUTH
+
+    experts = Experts(num=4, num_per_token=1, intermediate_size=192, is_normalized=True)
+    sparse, load = replace(SPEC, experts=experts), decode_load(64, 16)
+    formats = ModelFormats(linear=INT4, output=INT4)
+
+    def linear_s(spec: ModelSpec) -> float:
+        cost = PredictedStep(spec=spec, formats=formats, calibration=TRUTH)
+        return cost.linear_s(load.num_tokens, load.num_logits)
+
+    assert linear_s(replace(SPEC, intermediate_size=192)) < linear_s(sparse) < linear_s(SPEC)
+    cost = PredictedStep(spec=sparse, formats=formats, calibration=TRUTH)
+    costs = [one.at(load_letters(load, sparse)) for one in operations(sparse, formats)]
+    linear = [one for one in costs if one.operation.kind != "attention" and one.flops]
+    parts = [cost.operation_s(one, load) for one in linear if one.operation.name != "router"]
+    total = sum(one for one in parts if one is not None)
+    assert total == pytest.approx(linear_s(sparse), rel=1e-6)
 
 
 def test_an_inspection_names_what_its_times_rest_on() -> None:

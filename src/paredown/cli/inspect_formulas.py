@@ -50,7 +50,7 @@ def symbolic_loads() -> dict[str, dict[str, Polynomial]]:
             KEYS: prompt,
             WINDOW_PAIRS: prompt * window,
             WINDOW_KEYS: prompt,
-            EXPERTS: Polynomial.letter("E"),
+            EXPERTS: Polynomial.letter("X"),
         },
         "decode": {
             TOKENS: batch,

@@ -16,9 +16,12 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
         "prefill": f"prefill: {workload.prompt_tokens:,} tokens in one step",
         "decode": f"decode: {workload.batch} x 1 token at a context of {workload.context:,}",
     }
+    active = ""
+    if found.spec.experts is not None:
+        active = f" ({_count(found.spec.num_active_parameters())} for a token)"
     console.print(
         f"[bold]{name}[/bold]: {found.spec.family}, "
-        f"{_count(found.spec.num_parameters())} parameters, {found.formats.name}"
+        f"{_count(found.spec.num_parameters())} parameters{active}, {found.formats.name}"
     )
     for phase in PHASES:
         console.print(_operations(found, phase, titles[phase]))

@@ -81,7 +81,7 @@ class Inspection:
     def as_json(self) -> dict[str, Any]:
         roofs = self.target.roofs
         return {
-            "model": asdict(self.spec) | {"num_parameters": self.spec.num_parameters()},
+            "model": _model_json(self.spec),
             "formats": asdict(self.formats),
             "workload": asdict(self.workload),
             "machine": asdict(roofs) | {"basis": self.target.basis(self.formats)},
@@ -187,6 +187,17 @@ def _break_even(
     return {
         name: break_even_batch(narrow, cost(wide), context, spec) for name, wide in _WIDE.items()
     }
+
+
+def _model_json(spec: ModelSpec) -> dict[str, Any]:
+    fields = asdict(spec)
+    if spec.experts is not None:
+        fields["experts"]["dense_layers"] = sorted(spec.experts.dense_layers)
+    counts = {
+        "num_parameters": spec.num_parameters(),
+        "num_active_parameters": spec.num_active_parameters(),
+    }
+    return fields | counts
 
 
 def _row(cost: OperationCost, roofs: Roofs) -> dict[str, Any]:

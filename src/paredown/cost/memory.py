@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
-from paredown.cost.operation import load_letters
-from paredown.cost.operations import num_windowed_layers, operations
+from paredown.cost.operation import EXPERTS, load_letters
+from paredown.cost.operations import num_sparse_layers, num_windowed_layers, operations
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.spec.model import ModelSpec
 
@@ -51,10 +51,12 @@ def model_memory(
     matrices = spec.num_linear_parameters() + spec.vocab_size * spec.hidden_size * (
         1 if spec.tied_embeddings else 2
     )
+    routers = [spec.router_shapes(layer) for layer in range(spec.num_layers)]
+    matrices += sum(out * columns for shapes in routers for out, columns in shapes.values())
     linear = sum(
-        float(one.count * one.weight_bytes.value({"r": 0}))
+        float(one.count * one.weight_bytes.value({EXPERTS: num_experts(spec)}))
         for one in operations(spec, formats)
-        if one.kind == "linear"
+        if one.kind in ("linear", "experts")
     )
     return ModelMemory(
         weights=round(linear),
@@ -88,8 +90,23 @@ def activation_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) ->
     """The most that is alive at once in a layer: the hidden state, and either queries, keys, values
     and attended heads, or gate, up and their product."""
     heads = (2 * spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
-    mlp = spec.intermediate_size * (3 if spec.gated else 2)
+    mlp = mlp_columns(spec) * (3 if spec.gated else 2)
     return num_tokens * (spec.hidden_size + max(heads, mlp)) * formats.activation_bytes
+
+
+def num_experts(spec: ModelSpec) -> int:
+    return 0 if spec.experts is None else spec.experts.num
+
+
+def mlp_columns(spec: ModelSpec) -> int:
+    """Columns between the two halves of the widest layer's MLP, for one token."""
+    experts = spec.experts
+    if experts is None:
+        return spec.intermediate_size
+    of_experts = experts.num_per_token * experts.intermediate_size
+    sparse = of_experts + (experts.shared_intermediate_size or 0)
+    is_all = num_sparse_layers(spec) == spec.num_layers
+    return sparse if is_all else max(sparse, spec.intermediate_size)
 
 
 def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
@@ -98,9 +115,10 @@ def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> in
     and an input in the form its kernel reads. Logits and what threads have of their own are not in
     it, nor room that is set aside for other formats and never touched."""
     query, kv = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
-    up = spec.intermediate_size * (2 if spec.gated else 1)
+    inner = mlp_columns(spec)
+    up = inner * (2 if spec.gated else 1)
     widest = max(spec.hidden_size, query + 2 * kv, up)
-    read = max(spec.hidden_size, query, spec.intermediate_size)
+    read = max(spec.hidden_size, query, inner)
     input_bytes = {"int8": 1, "bf16": 2, "fp32": 4}[unit_of(formats.linear)]
     return num_tokens * (4 * (spec.hidden_size + 3 * widest) + read * input_bytes)
 

@@ -6,6 +6,7 @@ from typing import Literal
 from paredown.cost.model_formats import Unit
 from paredown.cost.polynomial import Polynomial, Ratio
 from paredown.cost.step_cost import StepLoad
+from paredown.spec.experts import Experts
 from paredown.spec.model import ModelSpec
 
 # The letters of a step's load: tokens, rows of logits, query-key pairs and tokens whose keys and
@@ -19,7 +20,7 @@ TOKENS, LOGITS, PAIRS, KEYS, WINDOW_PAIRS, WINDOW_KEYS, EXPERTS = LOAD_LETTERS =
     "cw",
     "e",
 )
-Kind = Literal["linear", "attention", "embedding"]
+Kind = Literal["linear", "experts", "attention", "embedding"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +91,12 @@ def load_letters(load: StepLoad, spec: ModelSpec) -> dict[str, float]:
         KEYS: load.kv_tokens_read,
         WINDOW_PAIRS: load.windowed_pairs,
         WINDOW_KEYS: load.windowed_kv_tokens_read,
-        EXPERTS: 0.0,
+        EXPERTS: 0.0 if spec.experts is None else experts_asked(spec.experts, load.num_tokens),
     }
 
 
-def experts_asked(num_experts: int, experts_per_token: int, num_tokens: int) -> float:
-    """How many of a layer's experts have a token, when each token asks `experts_per_token`
-    different ones, all alike: E (1 - (1 - k/E)^T), the mean."""
-    if num_experts == 0:
-        return 0.0
-    return num_experts * (1 - (1 - experts_per_token / num_experts) ** num_tokens)
+def experts_asked(experts: Experts, num_tokens: float) -> float:
+    """How many of a layer's experts have a token, when each token asks k different ones of E, all
+    alike: E (1 - (1 - k/E)^T), the mean."""
+    share = experts.num_per_token / experts.num
+    return float(experts.num * (1 - (1 - share) ** num_tokens))

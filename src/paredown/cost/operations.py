@@ -7,7 +7,7 @@ writing goes with its neighbours'. Attention is fused, as ours and FlashAttentio
 them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from paredown.cost.model_formats import (
@@ -18,6 +18,7 @@ from paredown.cost.model_formats import (
     weight_bytes,
 )
 from paredown.cost.operation import (
+    EXPERTS,
     KEYS,
     LOGITS,
     PAIRS,
@@ -44,9 +45,14 @@ def operations(
     return _Counter(spec, formats, sizes or Sizes.of(spec), fused).all()
 
 
+def num_sparse_layers(spec: ModelSpec) -> int:
+    """Layers that have experts in the place of their MLP."""
+    return sum(spec.is_sparse(layer) for layer in range(spec.num_layers))
+
+
 def num_windowed_layers(spec: ModelSpec) -> int:
     """Layers that attend through the sliding window."""
-    return 0 if spec.sliding_window is None else spec.num_layers
+    return sum(spec.layer_window(layer) is not None for layer in range(spec.num_layers))
 
 
 @dataclass(frozen=True)
@@ -67,13 +73,83 @@ class _Counter:
             *self._attention("", layers - windowed, PAIRS, KEYS),
             *self._attention(", window", windowed, WINDOW_PAIRS, WINDOW_KEYS),
             self._linear("o", layers, sizes.hidden, sizes.query),
-            *(
-                self._linear(role, layers, sizes.intermediate, sizes.hidden)
-                for role in (("gate", "up") if spec.gated else ("up",))
-            ),
-            self._linear("down", layers, sizes.hidden, sizes.intermediate),
+            *self._mlp("", "linear", layers - num_sparse_layers(spec), sizes.intermediate),
+            *self._experts(),
             self._logits(),
         ]
+
+    def _mlp(self, prefix: str, kind: Kind, count: int, size: Polynomial) -> list[Operation]:
+        """Of a dense layer, of the shared expert, or of the experts that are asked."""
+        if count == 0:
+            return []
+        spec, hidden = self.spec, self.sizes.hidden
+        num_columns = spec.intermediate_size
+        if spec.experts is not None and prefix:
+            num_columns = spec.experts.intermediate_size
+            if kind == "linear":
+                num_columns = spec.experts.shared_intermediate_size or 0
+        up_roles = ("gate", "up") if spec.gated else ("up",)
+        shapes = dict.fromkeys(up_roles, (size, hidden, spec.hidden_size))
+        shapes["down"] = (hidden, size, num_columns)
+        return [
+            self._product(prefix + role, kind, count, out, columns, inner)
+            for role, (out, columns, inner) in shapes.items()
+        ]
+
+    def _experts(self) -> list[Operation]:
+        """The router, whose weights are float32, what each token's experts do, and the expert of
+        all tokens."""
+        spec, sizes, count = self.spec, self.sizes, num_sparse_layers(self.spec)
+        if spec.experts is None or count == 0:
+            return []
+        floats = (self.formats.activation_bytes, self.formats.activation_bytes)
+        routers = {"router": sizes.experts}
+        if spec.experts.shared_intermediate_size is not None:
+            routers["shared router"] = Polynomial.number(1)
+        found = [
+            _product(
+                name,
+                count,
+                WeightSpec(dtype="fp32"),
+                rows=Polynomial.letter(TOKENS),
+                out=out,
+                columns=sizes.hidden,
+                num_columns=spec.hidden_size,
+                activation_bytes=floats,
+            )
+            for name, out in routers.items()
+        ]
+        found += self._mlp("experts' ", "experts", count, sizes.expert_intermediate)
+        if spec.experts.shared_intermediate_size is not None:
+            found += self._mlp("shared ", "linear", count, sizes.shared_intermediate)
+        return found
+
+    def _product(
+        self,
+        name: str,
+        kind: Kind,
+        count: int,
+        out: Polynomial,
+        columns: Polynomial,
+        num_columns: int,
+    ) -> Operation:
+        """With a weight of the layer, or with those of all experts that have a token."""
+        of_experts = kind == "experts"
+        rows, floats = Polynomial.letter(TOKENS), self.formats.activation_bytes
+        found = _product(
+            name,
+            count,
+            self.formats.linear,
+            rows=rows * self.sizes.experts_per_token if of_experts else rows,
+            out=out,
+            columns=columns,
+            num_columns=num_columns,
+            activation_bytes=(floats, floats),
+        )
+        if not of_experts:
+            return found
+        asked = Polynomial.letter(EXPERTS)
+        return replace(found, kind=kind, weight_bytes=found.weight_bytes * asked)
 
     def _embedding(self) -> Operation:
         """A row of the table for each token, read and written."""
@@ -92,17 +168,8 @@ class _Counter:
         )
 
     def _linear(self, role: str, count: int, out: Polynomial, columns: Polynomial) -> Operation:
-        num_columns = self.spec.linear_shapes()[role][1]
-        return _product(
-            role,
-            count,
-            self.formats.linear,
-            rows=Polynomial.letter(TOKENS),
-            out=out,
-            columns=columns,
-            num_columns=num_columns,
-            activation_bytes=(self.formats.activation_bytes, self.formats.activation_bytes),
-        )
+        num_columns = self.spec.attention_shapes()[role][1]
+        return self._product(role, "linear", count, out, columns, num_columns)
 
     def _logits(self) -> Operation:
         return _product(
@@ -144,7 +211,7 @@ class _Counter:
         ]
 
 
-def _product(  # noqa: PLR0913 - a matrix product has so many sizes
+def _product(
     name: str,
     count: int,
     weights: WeightSpec,
@@ -154,20 +221,18 @@ def _product(  # noqa: PLR0913 - a matrix product has so many sizes
     columns: Polynomial,
     num_columns: int,
     activation_bytes: tuple[int, int],
-    experts: Polynomial | None = None,
 ) -> Operation:
-    kind: Kind = "linear"
     read, written = activation_bytes
     size = out * columns
     return Operation(
         name=name,
-        kind=kind,
+        kind="linear",
         count=count,
         unit=unit_of(weights),
         out=out,
         columns=columns,
         flops=2 * rows * size,
-        weight_bytes=(experts or Polynomial.number(1)) * size * weight_bytes(weights, num_columns),
+        weight_bytes=size * weight_bytes(weights, num_columns),
         kv_bytes=_NONE,
         activation_bytes=rows * columns * read + rows * out * written,
     )

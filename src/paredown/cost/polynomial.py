@@ -151,7 +151,7 @@ def _divide(value: Polynomial, common: Mapping[str, int], content: Fraction) -> 
 
 
 # Letters of a product are printed in this order, as papers have them: tokens, then sizes.
-_PRINTED = "BLSTRPCXNEkHKDdIFV"
+_PRINTED = "BLSWXEkHKDdIJFV"
 
 
 def _place(monomial: Monomial) -> tuple[int, list[int]]:

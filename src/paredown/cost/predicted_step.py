@@ -1,18 +1,32 @@
 """PredictedStep: the StepCost of our engine on a calibrated machine."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from paredown.cost.calibration import Calibration
+from paredown.cost.memory import mlp_columns
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, weight_bytes
-from paredown.cost.operation import OperationCost
-from paredown.cost.operations import num_windowed_layers
+from paredown.cost.operation import OperationCost, experts_asked
+from paredown.cost.operations import num_sparse_layers, num_windowed_layers
 from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
 # Numbers of a token that pass between operations of a layer: hidden state, q, k, v, the attended
 # heads, the gated columns. What a layer's work beside its products goes with.
 _PASSES = 2
+# So many that every expert has some.
+_MANY_TOKENS = 1e9
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A linear layer, `count` times in a step."""
+
+    count: float
+    num_tokens: float
+    macs: int
+    num_bytes: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +66,10 @@ class PredictedStep:
         model_bytes = self.weight_bytes
         bandwidth = self.calibration.bandwidth(model_bytes)
         total = 0.0
-        for macs, num_bytes in self._layer_weights:
-            total += linear.seconds(macs, num_tokens, num_bytes / bandwidth, model_bytes)
-        total *= self.spec.num_layers
+        for part in self._layer_parts(num_tokens):
+            memory_s = part.num_bytes / bandwidth
+            each_s = linear.seconds(part.macs, part.num_tokens, memory_s, model_bytes)
+            total += part.count * each_s
         if num_logits:
             macs, num_bytes = self._output_weight
             total += output.seconds(macs, num_logits, num_bytes / bandwidth, model_bytes)
@@ -82,36 +97,64 @@ class PredictedStep:
         operation = cost.operation
         if operation.kind == "attention":
             return self.attention_s(load) / 2
-        if operation.kind != "linear":
+        if operation.kind == "embedding":
             return None
         is_output = operation.name == "logits"
         format_name = (self.formats.output if is_output else self.formats.linear).name
         macs = operation.out.value() * operation.columns.value()
         num_tokens = load.num_logits if is_output else load.num_tokens
-        memory_s = cost.weight_bytes / cost.operation.count
-        memory_s /= self.calibration.bandwidth(self.weight_bytes)
+        count = float(operation.count)
+        if operation.kind == "experts" and self.spec.experts is not None:
+            asked = experts_asked(self.spec.experts, num_tokens)
+            count, each = count * asked, num_tokens * self.spec.experts.num_per_token / asked
+        else:
+            each = float(num_tokens)
+        memory_s = cost.weight_bytes / count / self.calibration.bandwidth(self.weight_bytes)
         rates = self.calibration.linear_rates(format_name)
-        return operation.count * rates.seconds(macs, num_tokens, memory_s, self.weight_bytes)
+        return count * rates.seconds(macs, each, memory_s, self.weight_bytes)
 
     @cached_property
     def columns(self) -> int:
         """Numbers of a token that pass through a layer's operations."""
         spec = self.spec
         heads = (2 * spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
-        return _PASSES * spec.hidden_size + heads + spec.intermediate_size
+        return _PASSES * spec.hidden_size + heads + mlp_columns(spec)
 
     @cached_property
     def weight_bytes(self) -> float:
-        """What a step with logits reads of weights."""
-        layer = sum(num_bytes for _, num_bytes in self._layer_weights)
-        return self.spec.num_layers * layer + self._output_weight[1]
+        """What a step with logits reads of weights, all experts among them."""
+        layers = sum(part.count * part.num_bytes for part in self._layer_parts(_MANY_TOKENS))
+        return layers + self._output_weight[1]
 
-    @cached_property
-    def _layer_weights(self) -> list[tuple[int, float]]:
-        """Multiply-adds of a token and bytes, of each linear layer of a layer."""
+    def _layer_parts(self, num_tokens: float) -> list["_Part"]:
+        """The linear layers of all layers; those of experts with the tokens that each of them has
+        on average."""
+        spec, experts = self.spec, self.spec.experts
+        sparse = num_sparse_layers(spec)
+        parts = [
+            *self._parts(spec.attention_shapes(), spec.num_layers, num_tokens),
+            *self._parts(spec.mlp_shapes(), spec.num_layers - sparse, num_tokens),
+        ]
+        if experts is None:
+            return parts
+        asked = experts_asked(experts, num_tokens)
+        shapes = spec.mlp_shapes(experts.intermediate_size)
+        each = num_tokens * experts.num_per_token / asked
+        parts += self._parts(shapes, sparse * asked, each)
+        if experts.shared_intermediate_size is not None:
+            shared = spec.mlp_shapes(experts.shared_intermediate_size)
+            parts += self._parts(shared, sparse, num_tokens)
+        return parts
+
+    def _parts(
+        self, shapes: Mapping[str, tuple[int, int]], count: float, num_tokens: float
+    ) -> list["_Part"]:
+        if count == 0:
+            return []
+        linear = self.formats.linear
         return [
-            (out * columns, float(out * columns * weight_bytes(self.formats.linear, columns)))
-            for out, columns in self.spec.linear_shapes().values()
+            _Part(count, num_tokens, out * inner, float(out * inner * weight_bytes(linear, inner)))
+            for out, inner in shapes.values()
         ]
 
     @cached_property
