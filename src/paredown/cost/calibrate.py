@@ -25,7 +25,7 @@ _EFFICIENCIES = tuple(0.5 * 1.06**i for i in range(24))
 _LOWEST_SHARE = 0.02
 _NUM_RATES = 80
 # Further off a step was disturbed.
-_MAX_RATIO = 4.0
+_MAX_RATIO = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
