@@ -33,15 +33,16 @@ def copy(verified: Path, tmp_path: Path) -> Path:
 
 
 def serve_until_ready(*words: str) -> tuple[dict, list[str]]:
-    """What it announces, and the lines that it said on the way; after those of the checkpoint comes
-    one with the arithmetic of its pages."""
+    """What it announces, and the lines that it said on the way; after those of the checkpoint come
+    one with the arithmetic of its pages and one with its threads."""
     with subprocess.Popen(
         [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         ready = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
-        *said, pages = process.stderr.read().splitlines()
+        *said, pages, threads = process.stderr.read().splitlines()
         assert pages.startswith("KV pages: ")
+        assert threads.startswith("threads: ")
         assert process.wait(30) == 0
     return ready, said
 

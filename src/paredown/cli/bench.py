@@ -14,6 +14,7 @@ from paredown.cli.bench_load import (
     DEFAULT_ROUNDS,
     Load,
     add_load_arguments,
+    fit_defaults,
     load_config,
     parse_load,
 )
@@ -100,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
     config, speculation = load_config(args, load), speculation_config(args)
     checkpoint = Checkpoint.open(resolve_model(args.model))
     tell_notes(checkpoint.notes)
+    load = fit_defaults(args, load, checkpoint.spec.max_positions)
     executor = load_executor(
         checkpoint,
         num_pages=_num_pages(args, checkpoint, load, speculation),

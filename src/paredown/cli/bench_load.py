@@ -103,6 +103,26 @@ def parse_load(args: argparse.Namespace) -> Load:
     return replace(load, slo=slo, plot=args.plot, seed=args.seed)
 
 
+def fit_defaults(args: argparse.Namespace, load: Load, max_tokens: int) -> Load:
+    """Lengths of batches that nobody asked for shrink to the context of a small model."""
+    is_asked = args.input_tokens is not None or args.output_tokens is not None
+    if is_asked or all(_num_tokens(cell) <= max_tokens for cell in load.cells):
+        return load
+    num_output = max(1, max_tokens // 3)
+    num_input = max_tokens - num_output
+    return replace(
+        load,
+        cells=[
+            replace(cell, num_input_tokens=num_input, num_output_tokens=num_output)
+            for cell in load.cells
+        ],
+    )
+
+
+def _num_tokens(cell: Cell) -> int:
+    return cell.num_input_tokens + cell.num_output_tokens
+
+
 def load_config(args: argparse.Namespace, load: Load) -> ScheduleConfig:
     """All of a load may wait: nobody is turned away. Raises ConfigError."""
     largest = max((cell.batch for cell in load.cells), default=0)

@@ -101,10 +101,7 @@ def run(args: argparse.Namespace) -> int:
         )
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)
-        if sinks is not None:
-            print(sinks.arithmetic(), file=sys.stderr)
-        print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
-        print(f"threads: {executor.threads.explained()}", file=sys.stderr)
+        _tell(executor)
         speculator = None
         if speculation is not None:
             speculator = make_speculator(speculation, executor, tokenizer, num_threads=args.threads)
@@ -140,6 +137,13 @@ def run(args: argparse.Namespace) -> int:
     if worker.failure is not None:
         return EXIT_FAILED
     return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+
+
+def _tell(executor: NativeExecutor) -> None:
+    if executor.spec.sinks is not None:
+        print(executor.spec.sinks.arithmetic(), file=sys.stderr)
+    print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
+    print(f"threads: {executor.threads.explained()}", file=sys.stderr)
 
 
 def _check(
