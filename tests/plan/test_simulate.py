@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from paredown.cost.step_cost import StepLoad
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.plan.lengths import parse_lengths
@@ -193,6 +194,19 @@ def test_refusals_are_counted_and_break_a_limit() -> None:
     assert found.num_refused + found.num_too_long + len(found.e2es_s) == 500
     assert not found.meets(LatencyLimits(e2e_s=1e6))
     assert found.goodput(LatencyLimits(e2e_s=1e6)) == len(found.e2es_s) / 500
+
+
+def test_requests_behind_their_windows_fit_few_pages() -> None:
+    lengths = DrawnLengths(prompt=parse_lengths("400"), output=parse_lengths("50"))
+    workload = RandomWorkload(requests_per_s=1, num_requests=20, lengths=lengths)
+    sizes = {
+        "num_pages": 20,
+        "max_positions": 1000,
+        "schedule": ScheduleConfig(max_step_tokens=64, max_waiting=100),
+    }
+    assert simulate(workload, Fleet(**sizes), LinearCost()).num_too_long == 20
+    behind = Fleet(**sizes, window=64, kept=KeptPages(window=64))
+    assert len(simulate(workload, behind, LinearCost()).e2es_s) == 20
 
 
 def test_a_warm_up_is_left_out() -> None:

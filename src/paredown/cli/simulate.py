@@ -21,6 +21,7 @@ from paredown.cli.machine import add_machine_argument, find_target
 from paredown.cli.schedule import add_schedule_arguments, schedule_config
 from paredown.cli.simulation_tables import print_simulation
 from paredown.cost.model_formats import ModelFormats
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS
 from paredown.plan.planned_machine import PlannedMachine
@@ -117,6 +118,7 @@ def run(args: argparse.Namespace) -> int:
         max_positions=spec.max_positions,
         num_replicas=args.machines,
         window=spec.sliding_window,
+        kept=KeptPages.of(spec),
         schedule=schedule,
         router=args.router or ("prefix-affinity" if shares else "least-loaded"),
         response_cache=ResponseCacheConfig(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, prefill_load
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.plan.demand import Demand
 from paredown.plan.planned_machine import PlannedMachine
@@ -54,6 +55,7 @@ class Setup:
             max_positions=self.spec.max_positions,
             num_replicas=num_replicas,
             window=self.spec.sliding_window,
+            kept=KeptPages.of(self.spec),
             schedule=ScheduleConfig(
                 max_running=self.max_running,
                 max_step_tokens=self.max_step_tokens,

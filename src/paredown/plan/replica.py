@@ -4,6 +4,7 @@ model says."""
 import math
 from collections.abc import Callable
 
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.coasting import CoastingScheduler
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.scheduler import ScheduleConfig, StepPlan
@@ -28,9 +29,14 @@ class Replica:
         times: StepTimes,
         on_finish: OnFinish,
         coasts: bool = True,
+        kept: KeptPages | None = None,
     ) -> None:
         self.scheduler = CoastingScheduler(
-            num_pages=num_pages, max_positions=max_positions, config=config, coasts=coasts
+            num_pages=num_pages,
+            max_positions=max_positions,
+            config=config,
+            coasts=coasts,
+            kept=kept,
         )
         self._times = times
         self._on_finish = on_finish

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from paredown.cost.step_cost import StepCost
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
 from paredown.errors import CapacityError, ConfigError, RequestError, UnsupportedError
@@ -26,12 +27,14 @@ _NUM_MOMENTS = 400
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
     """Equal machines, and what stands before them. `num_pages` and `max_positions` are those of
-    each; `window` that of the model's windowed layers. Raises ConfigError."""
+    each; `window` that of the model's windowed layers, `kept` the pages that a request keeps where
+    all are. Raises ConfigError."""
 
     num_pages: int
     max_positions: int
     num_replicas: int = 1
     window: int | None = None
+    kept: KeptPages = field(default_factory=KeptPages)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     router: RouterName = "least-loaded"
     response_cache: ResponseCacheConfig = field(default_factory=ResponseCacheConfig)
@@ -104,6 +107,7 @@ class _Run:
                 times=times,
                 on_finish=self._note,
                 coasts=fleet.window is None,
+                kept=fleet.kept,
             )
             for _ in range(fleet.num_replicas)
         ]

@@ -14,6 +14,7 @@ cache learns of a request's own pages when it lands: before it gives one back.
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.scheduler import ScheduleConfig, Scheduler, StepPlan
 from paredown.spec.kv import PAGE_SIZE
@@ -38,10 +39,17 @@ class CoastingScheduler(Scheduler):
     """
 
     def __init__(
-        self, *, num_pages: int, max_positions: int, config: ScheduleConfig, coasts: bool = True
+        self,
+        *,
+        num_pages: int,
+        max_positions: int,
+        config: ScheduleConfig,
+        coasts: bool = True,
+        kept: KeptPages | None = None,
     ) -> None:
-        super().__init__(num_pages=num_pages, max_positions=max_positions, config=config)
+        super().__init__(num_pages=num_pages, max_positions=max_positions, config=config, kept=kept)
         assert not config.fair_shares, "shares are of tokens as they come"
+        assert not coasts or kept is None or kept.window is None, "a window gives pages back"
         # A budget below the places to run is shared out in order.
         self._may_coast = coasts and config.max_running <= config.max_step_tokens
         self._coasting: dict[int, _Coast] = {}  # in the order of `running`
