@@ -12,7 +12,13 @@ from running_server import NUM_PAGES, SPEC, running_server
 from toy_executor import ToyExecutor
 
 LINE = re.compile(r'(paredown_[a-z_]+)(?:\{position="(\d+)"\})? (\d+(?:\.\d+)?(?:e-\d+)?)')
-BODY = {"model": "toy", "prompt": "say it again, " * 8, "max_tokens": 40, "ignore_eos": True}
+BODY = {
+    "model": "toy",
+    "prompt": "say it again, " * 8,
+    "max_tokens": 40,
+    "ignore_eos": True,
+    "seed": 4,  # repeats tokens, which can be guessed
+}
 
 
 def scrape(server):
