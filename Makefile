@@ -36,7 +36,7 @@ test: .venv/test.stamp
 	$(BIN)/cmake --build build/sanitize --parallel 2 >/dev/null
 	build/sanitize/core_check
 	build/check/core_check
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
