@@ -1,5 +1,6 @@
 """Executor: the one thing the engine asks of whatever runs the model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,7 +24,7 @@ class SequenceSlice:
 
     token_ids: list[int]
     start: int
-    pages: list[int]
+    pages: Sequence[int]
     num_logits: int
     num_released_pages: int = 0
 

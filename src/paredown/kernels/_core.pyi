@@ -126,10 +126,12 @@ class SamplingState:
     def pop(self) -> None: ...
     def allow_next(self, tokens: npt.NDArray[np.int32]) -> None: ...
 
-Row = tuple[int, int, tuple[float, list[tuple[int, float]]] | None]
+Row = tuple[int, tuple[float, list[tuple[int, float]]] | None]
 
 class Sampler:
-    def sample(self, logits: npt.NDArray[np.float32], states: list[SamplingState]) -> list[Row]: ...
+    def sample(
+        self, logits: npt.NDArray[np.float32], states: list[SamplingState]
+    ) -> tuple[list[int], dict[int, Row]]: ...
     def distribution(
         self,
         logits: npt.NDArray[np.float32],

@@ -1,5 +1,6 @@
 """NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
 
+from array import array
 from typing import Literal
 
 import numpy as np
@@ -118,10 +119,10 @@ class NativeExecutor:
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
         or its pages; nothing is computed then."""
-        tokens, pages, lengths, page_offsets = list[int](), list[int](), list[int](), [0]
+        tokens, lengths, pages, page_offsets = list[int](), list[int](), array("i"), [0]
         for part in slices:
             tokens += part.token_ids
-            pages += part.pages
+            pages.extend(part.pages)
             lengths.append(len(part.token_ids))
             page_offsets.append(len(pages))
         starts = [part.start for part in slices]

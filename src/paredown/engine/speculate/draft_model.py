@@ -143,19 +143,19 @@ class DraftModelProposer:
             self.executor.step([self._slice(one, 1, num_logits=1) for one in writings])
         )
         sampled = self.executor.sampler.sample(logits, [one.state for one in writings])
-        for writing, one in zip(writings, sampled, strict=True):
+        for writing, token_id, _, failure in zip(writings, *sampled, strict=True):
             sequence = writing.sequence
             if writing.token_ids:
                 sequence.guessed.append(writing.token_ids[-1])
             else:
                 sequence.num_certain += 1
-            if one.failure == FAILURES[RowStatus.NOT_FINITE]:
-                raise ArithmeticError(one.failure)
-            if one.failure is not None:  # the request's settings allow nothing here
+            if failure == FAILURES[RowStatus.NOT_FINITE]:
+                raise ArithmeticError(failure)
+            if failure is not None:  # the request's settings allow nothing here
                 writing.max_tokens = len(writing.token_ids)
                 continue
-            writing.token_ids.append(one.token_id)
-            writing.uncomputed = [one.token_id]
+            writing.token_ids.append(token_id)
+            writing.uncomputed = [token_id]
 
     def _fit(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """As wide as the target's vocabulary."""
