@@ -20,8 +20,7 @@ import json
 import pstats
 import statistics
 import time
-from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +75,7 @@ class StubModel:
         self.seconds = 0.0
         self._logits = np.zeros((4096, spec.vocab_size), np.float32)
 
-    def step(self, *arrays: Sequence[int]) -> npt.NDArray[np.float32]:
+    def step(self, *arrays: Any) -> npt.NDArray[np.float32]:
         return self._logits[: sum(arrays[3])]
 
 
@@ -90,7 +89,7 @@ class TimedModel:
         self._model = model
         self._sampler = model.sampler
 
-    def step(self, *arrays: Sequence[int]) -> npt.NDArray[np.float32]:
+    def step(self, *arrays: Any) -> npt.NDArray[np.float32]:
         start_s = time.thread_time()
         logits = self._model.step(*arrays)
         self.seconds += time.thread_time() - start_s

@@ -122,11 +122,10 @@ def test_drafts_are_computed_where_the_step_has_room():
     first, second = engine.submit([5], GREEDY), engine.submit([6], GREEDY)
     engine.step()
     first.draft_token_ids, second.draft_token_ids = [1] * 20, [2] * 3
-    chunks = engine.scheduler.schedule().chunks
     # 1 + 6 drafts leave the second request its one token.
-    assert [one.num_tokens for one in chunks] == [7, 1]
+    assert engine.scheduler.schedule().chunks == [(first, 7), (second, 1)]
     assert (first.draft_token_ids, second.draft_token_ids) == ([1] * 6, [])
-    part = engine._slice(chunks[0])
+    part = engine._replies[first.id].begin(7, 0)
     assert (part.token_ids, part.num_logits) == ([first.token_ids[-1], *[1] * 6], 7)
 
 

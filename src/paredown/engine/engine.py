@@ -6,15 +6,16 @@ finish reason, whatever happens to it.
 
 import secrets
 import time
+
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import Executor
+from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.request import FinishReason, Request
 from paredown.engine.reply import EngineTokenizer, Reply
+from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.sampling.sampler import FAILURES, Logprobs, RowError
+from paredown.engine.sampling.sampler import FAILURES, RowError
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
@@ -136,14 +137,18 @@ class Engine:
         chunks = plan.chunks
         if not chunks:
             return outputs
-        replies = [self._replies[request.id] for request, _ in chunks]
-        slices = [reply.begin(num_tokens) for reply, (_, num_tokens) in zip(replies, chunks)]
+        replies, slices, num_rows = list[Reply](), list[SequenceSlice](), 0
+        for request, num_tokens in chunks:
+            reply = self._replies[request.id]
+            part = reply.begin(num_tokens, num_rows)
+            num_rows += part.num_logits
+            replies.append(reply)
+            slices.append(part)
         try:
             if plan.page_copies:
                 self.executor.copy_pages(plan.page_copies)
             logits = self.executor.step(slices)
-            num_rows = sum([one.num_logits for one in slices])
-            assert logits.shape[0] == num_rows, f"{logits.shape[0]} rows of logits, not {num_rows}"
+            assert len(logits) == num_rows, f"{len(logits)} rows of logits, not {num_rows}"
         except Exception as error:  # the one place where a failing model meets its requests
             message = f"the model failed: {type(error).__name__}: {error}"
             return outputs + [self._end(one, "error", message) for one in replies]
@@ -168,20 +173,16 @@ class Engine:
         outputs: list[RequestOutput],
     ) -> list[Reply]:
         """Notes what is computed; returns those that may have their next token."""
-        end, turns = 0, list[Reply]()
-        advance, sampler = self.scheduler.advance, self.executor.sampler
-        for (request, num_tokens), reply in zip(chunks, replies, strict=True):
-            begin, end = end, end + reply.part.num_logits
-            num_drafts = len(reply.drafts)
-            advance(request, num_tokens - num_drafts)
+        advance, turns = self.scheduler.advance, list[Reply]()
+        for reply, (request, num_tokens) in zip(replies, chunks, strict=True):
+            advance(request, num_tokens - len(reply.drafts))
             if reply.prompt_logprobs is not None:
                 try:
-                    reply.score_prompt(sampler, logits[begin:end])
+                    reply.score_prompt(self.executor.sampler, logits)
                 except RowError as error:
                     outputs.append(self._end(reply, "error", str(error)))
                     continue
             if request.num_computed_tokens == len(request.token_ids):
-                reply.row = end - 1 - num_drafts
                 turns.append(reply)
         return turns
 
@@ -196,11 +197,19 @@ class Engine:
         ]:
             chosen = logits if len(going) == len(logits) else logits[[one.row for one in going]]
             drawn = self.executor.sampler.sample(chosen, [one.sampling for one in going])
-            going = [
-                reply
-                for reply, token_id, logprobs, failure in zip(going, *drawn, strict=True)
-                if self._extend(reply, token_id, logprobs, failure)
-            ]
+            rows, going = zip(going, *drawn, strict=True), []
+            for reply, token_id, logprobs, failure in rows:
+                if failure is not None:
+                    is_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
+                    self._end(reply, "error", failure).is_request_fault = is_fault
+                    continue
+                reason = reply.add_token(token_id, logprobs)
+                if reply.drafts and reply.accept(token_id):  # it is computed, too
+                    self.scheduler.advance(reply.request, 1)
+                    if reason is None:
+                        going.append(reply)
+                if reason is not None:
+                    self._end(reply, reason)
         outputs = [one.output for one in turns if one.output is not None]
         if self.speculator is not None:
             for reply in turns:
@@ -226,23 +235,6 @@ class Engine:
         if allowed is not None:
             reply.sampling.allow_next(allowed)
         return True
-
-    def _extend(
-        self, reply: Reply, token_id: int, logprobs: Logprobs | None, failure: str | None
-    ) -> bool:
-        """Adds the next token to an answer. Whether it is a guess that came true, so that the one
-        after it can be drawn, too."""
-        if failure is not None:
-            is_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
-            self._end(reply, "error", failure).is_request_fault = is_fault
-            return False
-        reason = reply.add_token(token_id, logprobs)
-        is_accepted = bool(reply.drafts) and reply.accept(token_id)
-        if is_accepted:  # it is computed, too
-            self.scheduler.advance(reply.request, 1)
-        if reason is not None:
-            self._end(reply, reason)
-        return is_accepted and reason is None
 
     def _end(self, reply: Reply, reason: FinishReason, error: str | None = None) -> RequestOutput:
         """Takes a live request out; returns its last output."""

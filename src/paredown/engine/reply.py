@@ -70,9 +70,9 @@ class Reply:
             None if params.prompt_logprobs is None else [],
         )
 
-    def begin(self, num_tokens: int) -> SequenceSlice:
+    def begin(self, num_tokens: int, num_rows: int) -> SequenceSlice:
         """What a step computes of the request: `num_tokens` from those computed on, drafts among
-        them. The same object for every step."""
+        them. The same object for every step. There are `num_rows` of logits before its own."""
         request, part = self.request, self.part
         if request.first_step_s is None:
             request.first_step_s = time.monotonic()
@@ -90,23 +90,26 @@ class Reply:
             part.num_logits += len(self.drafts)
         if self.prompt_logprobs is not None:
             part.num_logits = self._num_scored(start, end) or part.num_logits
+        self.row = num_rows + part.num_logits - 1 - len(self.drafts)
         return part
 
     def score_prompt(self, sampler: RowSampler, logits_RV: npt.NDArray[np.float32]) -> None:
-        """Scores the prompt tokens that stand after the rows just computed. Raises RowError."""
-        known, params = self.prompt_logprobs, self.request.params
-        if known is None or params.prompt_logprobs is None:
-            return
+        """Scores the prompt tokens that stand after the rows just computed, of those of all in the
+        step. Raises RowError."""
+        known, num_top = self.prompt_logprobs, self.request.params.prompt_logprobs
+        assert known is not None
+        assert num_top is not None
         prompt = self.request.token_ids[: self.request.num_prompt_tokens]
-        following = prompt[len(known) + 1 : len(known) + 1 + len(logits_RV)]
+        following = prompt[len(known) + 1 : len(known) + 1 + self.part.num_logits]
         if following:
-            known += sampler.logprobs(
-                logits_RV[: len(following)], following, params.prompt_logprobs
-            )
+            first = self.row + 1 + len(self.drafts) - self.part.num_logits
+            rows_RV = logits_RV[first : first + len(following)]
+            known += sampler.logprobs(rows_RV, following, num_top)
 
     def add_token(self, token_id: int, logprobs: Logprobs | None) -> FinishReason | None:
         """The next token of the answer, which is told with this step; why it is the last one."""
-        request, reason = self.request, None
+        request = self.request
+        reason: FinishReason | None = None
         token_ids = request.token_ids
         token_ids.append(token_id)
         if token_id in self.ending:

@@ -38,8 +38,8 @@ class Request:
     # The policy's: smaller ones go first, equal ones by id.
     rank: float = 0.0
     num_computed_tokens: int = 0
-    # In order, less those behind the attention sinks' that no later token sees. In the form in which
-    # the core reads them: a step of many requests copies tables, and looks at no page.
+    # In order, less those behind the attention sinks' that no later token sees. As the core reads
+    # them: a step of many requests joins tables, and makes no number of each page.
     pages: "array[int]" = field(default_factory=lambda: array("i"))
     num_released_pages: int = 0
     # Tokens that have, or had, a place in a page which the request may write.

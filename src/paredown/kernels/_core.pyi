@@ -1,3 +1,5 @@
+from array import array
+
 import numpy as np
 import numpy.typing as npt
 
@@ -59,7 +61,7 @@ class Model:
         lengths: list[int],
         num_logits: list[int],
         page_offsets: list[int],
-        pages: list[int],
+        pages: array[int],
         num_released: list[int],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
