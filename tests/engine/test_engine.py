@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,6 +117,20 @@ def test_dropped_drafts_change_no_answer(work, config, num_pages, random):
             max_total_tokens=min(MAX_POSITIONS, num_pages * PAGE_SIZE),
         )
         assert answer(outputs[request.id])[:3] == expected[:3]
+
+
+def test_what_a_step_told_stays_as_it_was():
+    """A server's event loop may still read it while the next step runs."""
+    engine = make_engine()
+    requests = [engine.submit([5 + i], SamplingParams(temperature=0)) for i in range(3)]
+    told = []
+    for number in range(12):
+        if number == 9:
+            engine.cancel(requests[0].id)
+        for one in engine.step():
+            told.append((one, replace(one, token_ids=list(one.token_ids))))
+    assert len(told) >= 30
+    assert all(one == then for one, then in told)
 
 
 def test_drafts_are_computed_where_the_step_has_room():

@@ -49,5 +49,6 @@ class Executor(Protocol):
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """Computes all slices in one pass; returns logits [sum of num_logits, vocab_size], in the
-        order of the slices. A row's bits depend on its own sequence alone, never on the batch."""
+        order of the slices. A row's bits depend on its own sequence alone, never on the batch. A
+        slice is not kept: in the next step the same object may hold other tokens."""
         ...
