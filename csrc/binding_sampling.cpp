@@ -73,8 +73,7 @@ nb::tuple as_tuple(const SampledRow& row) {
   return nb::make_tuple(static_cast<int>(row.status), logprobs);
 }
 
-// The token of each row, and by their indices the rows of which there is more to say: few, since a
-// step has many.
+// The token of each row; and by index those rows of which there is more to say, as there is of few.
 std::pair<nb::list, nb::dict> sample(Sampler& sampler, Logits logits,
                                      const std::vector<SamplingState*>& states) {
   std::vector<SamplingState*> sorted(states);
@@ -99,8 +98,8 @@ std::pair<nb::list, nb::dict> sample(Sampler& sampler, Logits logits,
   nb::dict others;
   for (size_t i = 0; i < rows.size(); ++i) {
     tokens.append(rows[i].token);
-    if (rows[i].status != RowStatus::kOk || rows[i].has_logprobs)
-      others[nb::int_(i)] = as_tuple(rows[i]);
+    const bool has_more = rows[i].status != RowStatus::kOk || rows[i].has_logprobs;
+    if (has_more) others[nb::int_(i)] = as_tuple(rows[i]);
   }
   return {tokens, others};
 }

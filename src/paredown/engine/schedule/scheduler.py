@@ -75,7 +75,7 @@ class StepPlan:
 
     @property
     def num_tokens(self) -> int:
-        return sum([num_tokens for _, num_tokens in self.chunks])
+        return sum(num_tokens for _, num_tokens in self.chunks)
 
 
 class Scheduler:
