@@ -92,15 +92,18 @@ class Exchange:
 def load_of(plan: StepPlan) -> StepLoad:
     sizes = [one.num_tokens for one in plan.chunks]
     starts = [one.request.num_computed_tokens for one in plan.chunks]
+    answered = [
+        one.request
+        for start, size, one in zip(starts, sizes, plan.chunks, strict=True)
+        if start + size == one.request.num_tokens
+    ]
     return StepLoad(
         num_tokens=sum(sizes),
-        num_logits=sum(
-            start + size == one.request.num_tokens
-            for start, size, one in zip(starts, sizes, plan.chunks, strict=True)
-        ),
+        num_logits=len(answered),
         num_requests=len(sizes),
         attention_pairs=sum(map(chunk_pairs, starts, sizes)),
         kv_tokens_read=sum(starts) + sum(sizes),
+        num_first_tokens=sum(one.num_generated_tokens == 0 for one in answered),
     )
 
 

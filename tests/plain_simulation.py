@@ -96,6 +96,10 @@ class PlainSimulation:
             num_requests=len(sizes),
             attention_pairs=sum(map(chunk_pairs, starts, sizes)),
             kv_tokens_read=sum(ends),
+            num_first_tokens=sum(
+                end == one.request.num_tokens == one.request.num_prompt_tokens
+                for end, one in zip(ends, plan.chunks, strict=True)
+            ),
         )
         seconds = self.cost.step_s(load)
         self.num_steps += 1

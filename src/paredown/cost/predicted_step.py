@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from paredown.cost.calibration import Calibration
+from paredown.cost.calibration import Calibration, EngineRates
 from paredown.cost.memory import mlp_columns
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, weight_bytes
 from paredown.cost.operation import OperationCost, experts_asked
@@ -53,11 +53,11 @@ class PredictedStep:
             + num_layers * (rates.layer_s + step.num_tokens * self.columns * rates.column_s)
             + linear_s
             + self.attention_s(step)
+            + step.num_logits * self.spec.vocab_size * rates.logit_s
         )
         if not self.with_engine:
             return seconds
-        engine_s = rates.engine_step_s + step.num_requests * rates.engine_request_s
-        return seconds + engine_s + step.num_logits * self.spec.vocab_size * rates.logit_s
+        return seconds + self._engine_rates.seconds(step, self.spec.vocab_size)
 
     def linear_s(self, num_tokens: int, num_logits: int) -> float:
         """All products with weights of a step."""
@@ -162,6 +162,10 @@ class PredictedStep:
         columns = self.spec.hidden_size
         macs = self.spec.vocab_size * columns
         return macs, float(macs * weight_bytes(self.formats.output, columns))
+
+    @cached_property
+    def _engine_rates(self) -> EngineRates:
+        return self.calibration.engine_rates(self.weight_bytes)
 
     @cached_property
     def _kv_element_bytes(self) -> float:

@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paredown.cost.calibrate import MeasuredStep, Sweep, calibrate
+from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
 from paredown.cost.calibration import Calibration
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor
-from paredown.evaluate.engine_steps import measure_engine_steps
+from paredown.evaluate.engine_steps import measure_engine_steps, num_engine_pages
 from paredown.evaluate.quartile import lower_quartile
 from paredown.evaluate.random_model import random_model
 from paredown.formats.table import FORMATS
@@ -60,7 +60,8 @@ def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, i
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
     """What is measured. `small` models differ in their number of layers alone, those in `models` in
-    how much of a cache they fill; attention is that of `models[:num_attention_models]`."""
+    how much of a cache they fill; attention is that of `models[:num_attention_models]`, and what
+    the engine takes beside its executor that of `small[0]` and `models[:num_engine_models]`."""
 
     formats: tuple[str, ...] = ("bf16", "int8", "w8a8", "int4-g32", "int4-g128")
     kv_dtypes: tuple[KVDType, ...] = KV_DTYPES
@@ -76,6 +77,7 @@ class SweepConfig:
         _model(2048, 8192, 3, (32, 8, 64)),
     )
     num_attention_models: int = 2
+    num_engine_models: int = 2
     contexts: tuple[int, ...] = (256, 1024, _MAX_CONTEXT)
     num_sequences: tuple[int, ...] = (1, 4, 16)
     chunk_tokens: tuple[int, ...] = (64, 512)
@@ -113,7 +115,9 @@ class _Sweeper:
         attention: dict[str, list[tuple[MeasuredStep, MeasuredStep]]] = {
             dtype: self._attention_steps(dtype) for dtype in config.kv_dtypes
         }
-        sweep = Sweep(small=small, linear=linear, attention=attention, engine=self._engine_steps())
+        beside = (config.small[0], *config.models[: config.num_engine_models])
+        engine = [self._engine_steps(spec) for spec in beside]
+        sweep = Sweep(small=small, linear=linear, attention=attention, engine=engine)
         return calibrate(
             sweep,
             roofs=Roofs.of(self._machine),
@@ -129,7 +133,7 @@ class _Sweeper:
             + len(config.small)
             + len(config.formats) * len(config.models)
             + len(config.kv_dtypes) * config.num_attention_models
-            + len(config.vocab_sizes)
+            + len(config.vocab_sizes) * (1 + config.num_engine_models)
         )
         self._num_done += 1
         if self._on_progress is not None:
@@ -167,14 +171,13 @@ class _Sweeper:
             self._tell()
         return pairs
 
-    def _engine_steps(self) -> list[MeasuredStep]:
-        """Of a model so small that its steps leave the caches as they are."""
+    def _engine_steps(self, spec: ModelSpec) -> list[MeasuredEngineStep]:
         tokenizer, weights = Tokenizer.open(resolve_model(None)), FORMATS["bf16"]
         formats, found = ModelFormats(linear=weights, output=weights), []
+        kv, threads = KVSpec(num_pages=num_engine_pages()), self._machine.num_threads
         for vocab_size in self._config.vocab_sizes:
-            spec = replace(self._config.small[0], vocab_size=vocab_size)
-            executor = self._executor(spec, weights, [Load(32, 64, 1)])
-            found += measure_engine_steps(executor, tokenizer, formats)
+            executor = random_model(replace(spec, vocab_size=vocab_size), weights, kv, threads)
+            found += measure_engine_steps(executor, tokenizer, formats, self._config.num_rounds)
             self._tell()
         return found
 
