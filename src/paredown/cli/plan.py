@@ -202,7 +202,7 @@ def _option_cells(option: Option, requests_per_s: float) -> list[str]:
     memory = model_memory(setup.spec, formats, batch=1, context=1, step_tokens=1)
     cells = [
         formats.linear.name,
-        formats.kv_dtype,
+        formats.kv_name,
         format_bytes(memory.weights + memory.vectors + memory.embedding),
     ]
     if option.error is not None:

@@ -136,7 +136,7 @@ class Calibration:
     def knows(self, formats: ModelFormats) -> bool:
         """Whether steps with such weights and pages were measured."""
         weights = {formats.linear.name, formats.output.name}
-        return weights <= set(self.linear) and formats.kv_dtype in self.attention
+        return weights <= set(self.linear) and set(formats.kv_dtypes) <= set(self.attention)
 
     def linear_rates(self, name: str) -> LinearRates:
         if name not in self.linear:

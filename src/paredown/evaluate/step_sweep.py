@@ -31,9 +31,11 @@ from paredown.units import MEBI
 
 BANDWIDTH_BYTES = tuple(size * MEBI for size in (2, 8, 32, 64, 128, 256, 512, 1024))
 _MAX_CONTEXT = 4096
-# A step of more reads so much beside its weights that it leaves none in the inner caches.
-_REPEATED_TOKENS = 32
-_NUM_REPEATS = 4
+# Times in a row for which a step is run at most, and seconds after which it is not run again.
+_NUM_REPEATS = 8
+_ROW_S = 0.03
+# The first of them find in the caches what another step has left there.
+_NUM_WARMING = 3
 
 
 def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, int]) -> ModelSpec:
@@ -194,19 +196,14 @@ class _Sweeper:
     def _measured(
         self, executor: NativeExecutor, formats: ModelFormats, loads: Sequence["Load"]
     ) -> list[MeasuredStep]:
-        """All loads in turn, in rounds; one more does not count. A small step comes several times
-        in a row, the first of which does not count, as in decoding: what the caches hold is then
-        its own."""
+        """All loads in turn, in rounds; one more does not count. A short step comes several times
+        in a row, as in decoding: what the caches hold is then its own."""
         seconds: dict[Load, list[float]] = {load: [] for load in loads}
         for number in range(self._config.num_rounds + 1):
             for load, found in seconds.items():
-                slices = load.slices()
-                is_small = load.num_sequences * load.num_tokens <= _REPEATED_TOKENS
-                for repeat in range(_NUM_REPEATS if is_small else 1):
-                    started = time.perf_counter()
-                    executor.step(slices)
-                    if number > 0 and (repeat > 0 or not is_small):
-                        found.append(time.perf_counter() - started)
+                row = _row(executor, load.slices())
+                if number > 0:
+                    found += row[_NUM_WARMING:] or row[-1:]
         return [
             MeasuredStep(
                 spec=executor.spec,
@@ -216,6 +213,16 @@ class _Sweeper:
             )
             for load in loads
         ]
+
+
+def _row(executor: NativeExecutor, slices: list[SequenceSlice]) -> list[float]:
+    """Seconds of a step, again and again."""
+    found = list[float]()
+    while len(found) < _NUM_REPEATS and sum(found) < _ROW_S:
+        started = time.perf_counter()
+        executor.step(slices)
+        found.append(time.perf_counter() - started)
+    return found
 
 
 @dataclass(frozen=True)
