@@ -135,8 +135,10 @@ def _measure_point(
 def _first_token(engine: Engine, executor: TimedExecutor, point: Point) -> Seconds:
     """From the arrival of a prompt on."""
 
+    prompt, params = _prompt(executor, point.num_tokens, 0), _params(1)
+
     def answer() -> None:
-        engine.submit(_prompt(executor, point.num_tokens, 0), _params(1))
+        engine.submit(prompt, params)
         while engine.has_work:
             engine.step()
 

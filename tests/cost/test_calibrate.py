@@ -44,8 +44,12 @@ def model(hidden: int, num_layers: int) -> ModelSpec:
     )
 
 
-WARM = EngineRates(step_s=2e-5, token_s=2e-7, request_s=7e-6, prompt_s=5e-5, logit_s=5e-10)
-COLD = EngineRates(step_s=8e-5, token_s=3e-7, request_s=1e-5, prompt_s=2e-4, logit_s=6e-10)
+WARM = EngineRates(
+    step_s=2e-5, token_s=2e-7, request_s=7e-6, arrival_s=3e-5, prompt_s=5e-5, logit_s=5e-10
+)
+COLD = EngineRates(
+    step_s=8e-5, token_s=3e-7, request_s=1e-5, arrival_s=9e-5, prompt_s=2e-4, logit_s=6e-10
+)
 TRUTH = Calibration(
     roofs=MACHINES["xeon-emr"],
     isa="amx",
@@ -129,7 +133,9 @@ def test_the_engine_is_slower_beside_a_larger_model() -> None:
     middle = TRUTH.engine_rates((2e6 * 2e7) ** 0.5)
     assert middle.step_s == pytest.approx((WARM.step_s + COLD.step_s) / 2)
     load = prefill_load(100)
-    assert middle.seconds(load, 1000) == pytest.approx(5e-5 + 2.5e-5 + 8.5e-6 + 1.25e-4 + 5.5e-7)
+    assert middle.seconds(load, 1000) == pytest.approx(
+        5e-5 + 2.5e-5 + 8.5e-6 + 6e-5 + 1.25e-4 + 5.5e-7
+    )
 
 
 def test_attention_is_found(found: Calibration) -> None:

@@ -1,7 +1,7 @@
 """From measured steps to a Calibration, by least squares of relative errors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import exp, log
 
 from paredown.cost.calibration import (
@@ -213,12 +213,20 @@ def _fit_engine(
     rows, targets, weights, log_bytes = [], [], [], 0.0
     for one in steps:
         spec, load = one.executor.spec, one.executor.load
-        counts = (load.num_tokens, load.num_requests, load.num_first_tokens)
-        rows.append((1.0, *map(float, counts), float(load.num_logits * spec.vocab_size)))
+        rows.append(
+            (
+                1.0,
+                float(load.num_tokens),
+                float(load.num_requests),
+                float(load.num_first_tokens > 0),
+                float(load.num_first_tokens),
+                float(load.num_logits * spec.vocab_size),
+            )
+        )
         targets.append(one.engine_s)
         weights.append(1 / one.engine_s)
         log_bytes += log(_predicted(one.executor, calibration).weight_bytes)
-    names = ("step_s", "token_s", "request_s", "prompt_s", "logit_s")
+    names = [one.name for one in fields(EngineRates)]
     found = dict(zip(names, least_squares(rows, targets, weights), strict=True))
     return exp(log_bytes / len(steps)), EngineRates(**found)
 

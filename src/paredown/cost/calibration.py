@@ -7,7 +7,8 @@
                                             r = ratio(tokens, model's bytes)
     attention = max(keys kv_columns key_s + pairs query_columns pair_s,
                     bytes / bandwidth(what the step reads))
-    engine = step_s + tokens token_s + requests request_s + first tokens prompt_s + logits logit_s,
+    engine = step_s + tokens token_s + requests request_s + logits logit_s
+             + (arrival_s + first tokens prompt_s where there are first tokens),
              each of them at(model's bytes)
 
 c is what a layer takes whose weight lies in the caches, m what reading it from where the model lies
@@ -80,12 +81,13 @@ class StepRates:
 @dataclass(frozen=True, kw_only=True)
 class EngineRates:
     """Of the engine beside its executor: of a step, of a token that it hands on, of a request in
-    the step, of one that gets its first token (which was taken in before), of a logit that is drawn
-    from."""
+    the step, of a step with first tokens (what takes requests in is not in the caches then), of
+    each of these requests, of a logit that is drawn from."""
 
     step_s: float = 0.0
     token_s: float = 0.0
     request_s: float = 0.0
+    arrival_s: float = 0.0
     prompt_s: float = 0.0
     logit_s: float = 0.0
 
@@ -94,6 +96,7 @@ class EngineRates:
             self.step_s
             + step.num_tokens * self.token_s
             + step.num_requests * self.request_s
+            + (self.arrival_s if step.num_first_tokens else 0.0)
             + step.num_first_tokens * self.prompt_s
             + step.num_logits * vocab_size * self.logit_s
         )
