@@ -2,14 +2,14 @@
 
     python -m benchmarks.prediction [--quick] [--kept] [--models MODEL ...] [--json OUT]
 
-Models: the packaged one and random weights of the shapes of Qwen2.5-0.5B and Llama-3.2-1B, each in
-bf16, int8 and int4-g32. First `paredown doctor --sweep`'s measurement (`--kept`: as it was kept,
-not anew), then each model in a process of its own, on the engine that serves, greedy, one round
-after another, so many as `--point-seconds` allow; a figure is the lower quartile of its rounds.
-Nothing is fitted to these models. "executor" is the same error of the executor's steps alone: what
-is off there is off in kernels, the rest in the engine around them. Memory: what the process has
-taken itself after all (not the mapped checkpoint), beyond what it had before loading. Exit code 1
-where a mean error is above its bar.
+Models: the packaged one and random weights of the shapes of Qwen2.5-0.5B and Llama-3.2-1B, in bf16,
+int8 and int4-g32 (the output layer in bf16, int8 and int8). First `paredown doctor --sweep`'s
+measurement (`--kept`: as it was kept, not anew), then each model in a process of its own, on the
+engine that serves, greedy, one round after another, so many as `--point-seconds` allow; a figure is
+the lower quartile of its rounds. Nothing is fitted to these models. "executor" is the same error of
+the executor's steps alone: what is off there is off in kernels, the rest in the engine around them.
+Memory: what the process has taken itself after all (not the mapped checkpoint), beyond what it had
+before loading. Exit code 1 where a mean error is above its bar.
 """
 
 import argparse
@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benchmarks.checkpoints.cache import Variant, paredown_folder
+from benchmarks.checkpoints.cache import PACKAGED, Variant, paredown_folder
+from benchmarks.cpu_peers import BENCH_FOLDER
 from benchmarks.measured_serving import NUM_WARMING, Job, Measured, Point, Seconds, measure_apart
-from paredown.compress.compress import compress
 from paredown.cost.calibration import Calibration
 from paredown.cost.machine_file import need_calibration
 from paredown.cost.memory import model_memory, working_bytes
@@ -35,12 +35,10 @@ from paredown.evaluate.step_sweep import SweepConfig, sweep_machine
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_machine, processor_name
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.resolve import resolve_model
 from paredown.spec.kv import PAGE_SIZE
 from paredown.units import MEGA
 
-FOLDER = Path("runs") / "bench" / "prediction"
-MODELS = ("default", "qwen2.5-0.5b", "llama-3.2-1b")
+MODELS = (PACKAGED, "qwen2.5-0.5b", "llama-3.2-1b")
 FORMATS = ("bf16", "int8", "int4-g32")
 POINTS = (
     Point(task="ttft", num_tokens=64),
@@ -82,17 +80,8 @@ class Row:
         return None if self.executor is None else self.executor[0] / self.executor[1] - 1
 
 
-def model_folder(root: Path, model: str, name: str) -> Path:
-    if model != "default":
-        return paredown_folder(root, Variant(model=model, format=name))
-    source = resolve_model(None)
-    folder = root / model / name
-    if name == "bf16":
-        return source
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        compress(Checkpoint.open(source), folder, name)
-    return folder
+def variant_of(model: str, name: str) -> Variant:
+    return Variant(model=model, format=name, output_format=name if name == "bf16" else "int8")
 
 
 def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Point, Seconds], int]:
@@ -168,11 +157,7 @@ def mean_errors(rows: Sequence[Row]) -> dict[str, float]:
     }
 
 
-def show(rows: Sequence[Row], errors: dict[str, float]) -> None:
-    print(
-        f"{'model':>14} {'format':>9} {'':>14} {'predicted':>11} {'measured':>11} {'error':>7} "
-        f"{'executor':>8}"
-    )
+def show(rows: Sequence[Row]) -> None:
     for row in rows:
         scale, unit = (MEGA, "MB") if row.what == "memory" else (1e-3, "ms")
         alone = "" if row.executor_error is None else f"{row.executor_error:>+8.1%}"
@@ -181,13 +166,11 @@ def show(rows: Sequence[Row], errors: dict[str, float]) -> None:
             f"{row.measured / scale:>8,.2f} {unit} {row.error:>+7.1%} {alone}",
             flush=True,
         )
-    for name, error in errors.items():
-        print(f"mean absolute error, {name}: {error:.1%}")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="models")
+    parser.add_argument("--folder", type=Path, default=BENCH_FOLDER / "models", help="models")
     parser.add_argument("--models", nargs="*", default=None, choices=MODELS)
     parser.add_argument("--threads", type=int, default=default_num_threads())
     parser.add_argument("--rounds", type=int, default=7, help="of a point, at most")
@@ -221,11 +204,16 @@ def main() -> int:
     args = arguments()
     models = args.models or (MODELS[:1] if args.quick else MODELS)
     folders = {
-        (model, name): model_folder(args.folder, model, name)
+        (model, name): paredown_folder(args.folder, variant_of(model, name))
         for model in models
         for name in FORMATS
     }
     calibration = calibrated(args)
+    print(
+        f"{'model':>14} {'format':>9} {'':>14} {'predicted':>11} {'measured':>11} {'error':>7} "
+        f"{'executor':>8}",
+        flush=True,
+    )
     rows = []
     for (model, name), folder in folders.items():
         job = Job(
@@ -237,9 +225,11 @@ def main() -> int:
             point_s=args.point_seconds,
         )
         found = rows_of(model, name, measure_apart(job), predict(folder, job, calibration))
+        show(found)
         rows += found
     errors = mean_errors(rows)
-    show(rows, errors)
+    for name, error in errors.items():
+        print(f"mean absolute error, {name}: {error:.1%}")
     num_points = sum(row.what != "memory" for row in rows)
     passed = errors["TTFT and TPOT"] <= MAX_TIME_ERROR and errors["memory"] <= MAX_MEMORY_ERROR
     print(
