@@ -20,9 +20,10 @@ from paredown.models.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE
 
 Task = Literal["ttft", "tpot"]
-# Rounds of a prompt, and steps after prompts, that do not count: the first ones of a process, or
-# after something else, are slower.
+# Steps after prompts that do not count.
 NUM_WARMING = 3
+# Prompts do not count before this time: the first ones of a process are slower.
+_WARMING_S = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +112,11 @@ def _measure_point(
 ) -> Seconds:
     timed = TimedExecutor(executor)
     engine_of = partial(Engine, timed, tokenizer, ScheduleConfig(prefix_cache=False))
-    ends_s = time.perf_counter() + job.point_s
     if point.task == "ttft":
-        for _ in range(NUM_WARMING):
+        warm_s = time.perf_counter() + _WARMING_S
+        while time.perf_counter() < warm_s:
             _first_token(engine_of(), timed, point)
-            # A long one has warmed everything.
-            if time.perf_counter() > ends_s - job.point_s / 2:
-                break
+    ends_s = time.perf_counter() + job.point_s
     found = list[Seconds]()
     for number in range(job.num_rounds):
         if number > 0 and time.perf_counter() > ends_s:
@@ -134,7 +133,6 @@ def _measure_point(
 
 def _first_token(engine: Engine, executor: TimedExecutor, point: Point) -> Seconds:
     """From the arrival of a prompt on."""
-
     prompt, params = _prompt(executor, point.num_tokens, 0), _params(1)
 
     def answer() -> None:

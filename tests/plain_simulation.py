@@ -21,6 +21,7 @@ class LinearCost:
     token: float = 2**-14
     kv_token: float = 2**-20
     pair: float = 2**-21
+    first_token: float = 2**-12
 
     def step_s(self, step: StepLoad) -> float:
         return (
@@ -28,6 +29,7 @@ class LinearCost:
             + self.token * step.num_tokens
             + self.kv_token * step.kv_tokens_read
             + self.pair * step.attention_pairs
+            + self.first_token * step.num_first_tokens
         )
 
 
