@@ -2,7 +2,9 @@
 
 import multiprocessing
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,12 +13,17 @@ from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.evaluate.engine_steps import TimedExecutor
 from paredown.evaluate.quartile import lower_quartile
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE
 
 Task = Literal["ttft", "tpot"]
+# Steps after prompts that do not count.
+NUM_WARMING = 3
+# Prompts do not count before this time: the first ones of a process are slower.
+_WARMING_S = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +41,20 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A checkpoint's points."""
+    """A checkpoint's points: `num_rounds` of each, or as many as begin within `point_s` seconds and
+    one at least; some rounds before do not count."""
 
     folder: Path
     points: tuple[Point, ...]
     num_threads: int
     num_rounds: int
     num_steps: int
+    point_s: float
 
     def max_tokens(self, point: Point) -> int:
         """Enough for the first sequence to go on while the prompts of the others are computed."""
         prompt_steps = point.batch * -(-point.num_tokens // (MAX_STEP_TOKENS - point.batch)) + 1
-        return 1 if point.task == "ttft" else prompt_steps + self.num_steps + 1
+        return 1 if point.task == "ttft" else prompt_steps + NUM_WARMING + self.num_steps + 1
 
     @property
     def num_pages(self) -> int:
@@ -56,13 +65,21 @@ class Job:
         )
 
 
+@dataclass(frozen=True)
+class Seconds:
+    """Of all that happens, and of the executor's steps in it."""
+
+    whole: float
+    executor: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """`base_bytes` is what the process had taken before it loaded anything, `peak_bytes` the most
     it took, both resident; the mapped checkpoint's own pages, which the system may drop at any
     time, are not in them."""
 
-    seconds: dict[Point, float] = field(default_factory=dict)
+    seconds: dict[Point, Seconds] = field(default_factory=dict)
     base_bytes: int = 0
     peak_bytes: int = 0
 
@@ -90,46 +107,66 @@ def own_bytes() -> int:
     raise AssertionError("no RssAnon in /proc/self/status")
 
 
-def _measure_point(executor: NativeExecutor, tokenizer: Tokenizer, point: Point, job: Job) -> float:
-    measure_one = _ttft_s if point.task == "ttft" else _tpot_s
-    rounds = [measure_one(executor, tokenizer, point, job) for _ in range(job.num_rounds + 1)]
-    return lower_quartile(rounds[1:])
+def _measure_point(
+    executor: NativeExecutor, tokenizer: Tokenizer, point: Point, job: Job
+) -> Seconds:
+    timed = TimedExecutor(executor)
+    engine_of = partial(Engine, timed, tokenizer, ScheduleConfig(prefix_cache=False))
+    if point.task == "ttft":
+        warm_s = time.perf_counter() + _WARMING_S
+        while time.perf_counter() < warm_s:
+            _first_token(engine_of(), timed, point)
+    ends_s = time.perf_counter() + job.point_s
+    found = list[Seconds]()
+    for number in range(job.num_rounds):
+        if number > 0 and time.perf_counter() > ends_s:
+            break
+        if point.task == "ttft":
+            found.append(_first_token(engine_of(), timed, point))
+        else:
+            found += _decode_steps(engine_of(), timed, point, job)
+    return Seconds(
+        lower_quartile([one.whole for one in found]),
+        lower_quartile([one.executor for one in found]),
+    )
 
 
-def _ttft_s(executor: NativeExecutor, tokenizer: Tokenizer, point: Point, job: Job) -> float:
-    engine = _engine(executor, tokenizer)
-    started = time.perf_counter()
-    engine.submit(_prompt(executor, point.num_tokens, 0), _params(job.max_tokens(point)))
-    while engine.has_work:
-        engine.step()
-    return time.perf_counter() - started
+def _first_token(engine: Engine, executor: TimedExecutor, point: Point) -> Seconds:
+    """From the arrival of a prompt on."""
+    prompt, params = _prompt(executor, point.num_tokens, 0), _params(1)
+
+    def answer() -> None:
+        engine.submit(prompt, params)
+        while engine.has_work:
+            engine.step()
+
+    return _timed(executor, answer)
 
 
-def _tpot_s(executor: NativeExecutor, tokenizer: Tokenizer, point: Point, job: Job) -> float:
-    """The lower quartile of steps in which every sequence gets a token and nothing else happens."""
-    engine = _engine(executor, tokenizer)
+def _decode_steps(engine: Engine, executor: TimedExecutor, point: Point, job: Job) -> list[Seconds]:
+    """Steps in which every sequence gets a token and nothing else happens."""
+    params = _params(job.max_tokens(point))
     requests = [
-        engine.submit(_prompt(executor, point.num_tokens, number), _params(job.max_tokens(point)))
+        engine.submit(_prompt(executor, point.num_tokens, number), params)
         for number in range(point.batch)
     ]
     while any(one.num_generated_tokens == 0 for one in requests):
         engine.step()
-    steps = []
-    for _ in range(job.num_steps):
-        started = time.perf_counter()
-        engine.step()
-        steps.append(time.perf_counter() - started)
-    return lower_quartile(steps)
+    found = [_timed(executor, engine.step) for _ in range(NUM_WARMING + job.num_steps)]
+    return found[NUM_WARMING:]
 
 
-def _engine(executor: NativeExecutor, tokenizer: Tokenizer) -> Engine:
-    return Engine(executor, tokenizer, ScheduleConfig(prefix_cache=False))
+def _timed(executor: TimedExecutor, work: Callable[[], object]) -> Seconds:
+    executor.seconds = 0.0
+    started = time.perf_counter()
+    work()
+    return Seconds(time.perf_counter() - started, executor.seconds)
 
 
 def _params(max_tokens: int) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
 
 
-def _prompt(executor: NativeExecutor, num_tokens: int, number: int) -> list[int]:
+def _prompt(executor: TimedExecutor, num_tokens: int, number: int) -> list[int]:
     vocab_size = executor.spec.vocab_size
     return [(7919 * (i + 1) + 104729 * number) % vocab_size for i in range(num_tokens)]

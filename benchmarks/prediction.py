@@ -1,13 +1,15 @@
 """TTFT, TPOT and peak memory: predicted from a sweep of made-up models, against measured.
 
-    python -m benchmarks.prediction [--quick] [--kept] [--json OUT]
+    python -m benchmarks.prediction [--quick] [--kept] [--models MODEL ...] [--json OUT]
 
-Models: the packaged one and random weights of the shapes of Qwen2.5-0.5B and Llama-3.2-1B, each in
-bf16, int8 and int4-g32. First `paredown doctor --sweep`'s measurement (`--kept`: as it was kept,
-not anew), then each model in a process of its own, on the engine that serves, greedy, one round
-after another; a figure is the lower quartile of its rounds. Nothing is fitted to these models.
-Memory: what the process has taken itself after all (not the mapped checkpoint), beyond what it
-had before loading. Exit code 1 where a mean error is above its bar.
+Models: the packaged one and random weights of the shapes of Qwen2.5-0.5B and Llama-3.2-1B, in bf16,
+int8 and int4-g32 (the output layer in bf16, int8 and int8). First `paredown doctor --sweep`'s
+measurement (`--kept`: as it was kept, not anew), then each model in a process of its own, on the
+engine that serves, greedy, one round after another, so many as `--point-seconds` allow; a figure is
+the lower quartile of its rounds. Nothing is fitted to these models. "executor" is the same error of
+the executor's steps alone: what is off there is off in kernels, the rest in the engine around them.
+Memory: what the process has taken itself after all (not the mapped checkpoint), beyond what it had
+before loading. Exit code 1 where a mean error is above its bar.
 """
 
 import argparse
@@ -15,12 +17,12 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benchmarks.checkpoints.cache import Variant, paredown_folder
-from benchmarks.measured_serving import Job, Measured, Point, measure_apart
-from paredown.compress.compress import compress
+from benchmarks.checkpoints.cache import PACKAGED, Variant, paredown_folder
+from benchmarks.cpu_peers import BENCH_FOLDER
+from benchmarks.measured_serving import NUM_WARMING, Job, Measured, Point, Seconds, measure_apart
 from paredown.cost.calibration import Calibration
 from paredown.cost.machine_file import need_calibration
 from paredown.cost.memory import model_memory, working_bytes
@@ -33,12 +35,10 @@ from paredown.evaluate.step_sweep import SweepConfig, sweep_machine
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_machine, processor_name
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.resolve import resolve_model
 from paredown.spec.kv import PAGE_SIZE
 from paredown.units import MEGA
 
-FOLDER = Path("runs") / "bench" / "prediction"
-MODELS = ("default", "qwen2.5-0.5b", "llama-3.2-1b")
+MODELS = (PACKAGED, "qwen2.5-0.5b", "llama-3.2-1b")
 FORMATS = ("bf16", "int8", "int4-g32")
 POINTS = (
     Point(task="ttft", num_tokens=64),
@@ -61,44 +61,45 @@ MAX_MEMORY_ERROR = 0.10
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Seconds, or for memory bytes."""
+    """Seconds, or for memory bytes; `executor` is what was predicted for and measured of the
+    executor alone."""
 
     model: str
     format: str
     what: str
     predicted: float
     measured: float
+    executor: tuple[float, float] | None = None
 
     @property
     def error(self) -> float:
         return self.predicted / self.measured - 1
 
-
-def model_folder(root: Path, model: str, name: str) -> Path:
-    if model != "default":
-        return paredown_folder(root, Variant(model=model, format=name))
-    source = resolve_model(None)
-    folder = root / model / name
-    if name == "bf16":
-        return source
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        compress(Checkpoint.open(source), folder, name)
-    return folder
+    @property
+    def executor_error(self) -> float | None:
+        return None if self.executor is None else self.executor[0] / self.executor[1] - 1
 
 
-def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Point, float], int]:
+def variant_of(model: str, name: str) -> Variant:
+    return Variant(model=model, format=name, output_format=name if name == "bf16" else "int8")
+
+
+def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Point, Seconds], int]:
     """Seconds of each point, and bytes."""
     checkpoint = Checkpoint.open(folder)
     spec, formats = checkpoint.spec, formats_of(checkpoint)
     cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
-    seconds = {}
-    for point in job.points:
+    alone = replace(cost, with_engine=False)
+
+    def seconds_of(point: Point, cost: PredictedStep) -> float:
         if point.task == "ttft":
-            seconds[point] = ttft_s(cost, spec, point.num_tokens)
-        else:
-            context = point.num_tokens + job.num_steps // 2
-            seconds[point] = cost.step_s(decode_load(point.batch, context, spec.sliding_window))
+            return ttft_s(cost, spec, point.num_tokens)
+        context = point.num_tokens + NUM_WARMING + job.num_steps // 2
+        return cost.step_s(decode_load(point.batch, context, spec.sliding_window))
+
+    seconds = {
+        point: Seconds(seconds_of(point, cost), seconds_of(point, alone)) for point in job.points
+    }
     return seconds, predict_bytes(checkpoint, job)
 
 
@@ -122,7 +123,7 @@ def predict_bytes(checkpoint: Checkpoint, job: Job) -> int:
 
 
 def rows_of(
-    model: str, name: str, measured: Measured, predicted: tuple[dict[Point, float], int]
+    model: str, name: str, measured: Measured, predicted: tuple[dict[Point, Seconds], int]
 ) -> list[Row]:
     seconds, num_bytes = predicted
     rows = [
@@ -130,10 +131,11 @@ def rows_of(
             model=model,
             format=name,
             what=point.name,
-            predicted=seconds[point],
-            measured=measured.seconds[point],
+            predicted=seconds[point].whole,
+            measured=found.whole,
+            executor=(seconds[point].executor, found.executor),
         )
-        for point in seconds
+        for point, found in measured.seconds.items()
     ]
     taken = measured.peak_bytes - measured.base_bytes
     return [
@@ -155,24 +157,26 @@ def mean_errors(rows: Sequence[Row]) -> dict[str, float]:
     }
 
 
-def show(rows: Sequence[Row], errors: dict[str, float]) -> None:
-    print(f"{'model':>14} {'format':>9} {'':>14} {'predicted':>11} {'measured':>11} {'error':>7}")
+def show(rows: Sequence[Row]) -> None:
     for row in rows:
         scale, unit = (MEGA, "MB") if row.what == "memory" else (1e-3, "ms")
+        alone = "" if row.executor_error is None else f"{row.executor_error:>+8.1%}"
         print(
             f"{row.model:>14} {row.format:>9} {row.what:>14} {row.predicted / scale:>8,.2f} {unit} "
-            f"{row.measured / scale:>8,.2f} {unit} {row.error:>+7.1%}"
+            f"{row.measured / scale:>8,.2f} {unit} {row.error:>+7.1%} {alone}",
+            flush=True,
         )
-    for name, error in errors.items():
-        print(f"mean absolute error, {name}: {error:.1%}")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="models")
+    parser.add_argument("--folder", type=Path, default=BENCH_FOLDER / "models", help="models")
     parser.add_argument("--models", nargs="*", default=None, choices=MODELS)
     parser.add_argument("--threads", type=int, default=default_num_threads())
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=7, help="of a point, at most")
+    parser.add_argument(
+        "--point-seconds", type=float, default=8.0, help="after which a point begins no new round"
+    )
     parser.add_argument("--quick", action="store_true", help="one model, few points, a short sweep")
     parser.add_argument("--kept", action="store_true", help="the sweep that doctor has kept")
     parser.add_argument("--json", type=Path, default=None, metavar="OUT")
@@ -191,7 +195,7 @@ def calibrated(args: argparse.Namespace) -> Calibration:
             models=config.models[:2],
             contexts=(256,),
             chunk_tokens=(64,),
-            num_rounds=3,
+            num_engine_models=1,
         )
     return sweep_machine(measure_machine(args.threads), config)
 
@@ -200,24 +204,32 @@ def main() -> int:
     args = arguments()
     models = args.models or (MODELS[:1] if args.quick else MODELS)
     folders = {
-        (model, name): model_folder(args.folder, model, name)
+        (model, name): paredown_folder(args.folder, variant_of(model, name))
         for model in models
         for name in FORMATS
     }
     calibration = calibrated(args)
+    print(
+        f"{'model':>14} {'format':>9} {'':>14} {'predicted':>11} {'measured':>11} {'error':>7} "
+        f"{'executor':>8}",
+        flush=True,
+    )
     rows = []
     for (model, name), folder in folders.items():
         job = Job(
             folder=folder,
             points=QUICK_POINTS if args.quick else POINTS,
             num_threads=args.threads,
-            num_rounds=2 if args.quick else args.rounds,
-            num_steps=8 if args.quick else 24,
+            num_rounds=args.rounds,
+            num_steps=12 if args.quick else 24,
+            point_s=args.point_seconds,
         )
         found = rows_of(model, name, measure_apart(job), predict(folder, job, calibration))
+        show(found)
         rows += found
     errors = mean_errors(rows)
-    show(rows, errors)
+    for name, error in errors.items():
+        print(f"mean absolute error, {name}: {error:.1%}")
     num_points = sum(row.what != "memory" for row in rows)
     passed = errors["TTFT and TPOT"] <= MAX_TIME_ERROR and errors["memory"] <= MAX_MEMORY_ERROR
     print(

@@ -92,15 +92,18 @@ class Exchange:
 def load_of(plan: StepPlan) -> StepLoad:
     sizes = [num_tokens for _, num_tokens in plan.chunks]
     starts = [request.num_computed_tokens for request, _ in plan.chunks]
+    answered = [
+        request
+        for start, (request, size) in zip(starts, plan.chunks, strict=True)
+        if start + size == request.num_tokens
+    ]
     return StepLoad(
         num_tokens=sum(sizes),
-        num_logits=sum(
-            start + size == request.num_tokens
-            for start, (request, size) in zip(starts, plan.chunks, strict=True)
-        ),
+        num_logits=len(answered),
         num_requests=len(sizes),
         attention_pairs=sum(map(chunk_pairs, starts, sizes)),
         kv_tokens_read=sum(starts) + sum(sizes),
+        num_first_tokens=sum(one.num_generated_tokens == 0 for one in answered),
     )
 
 

@@ -7,8 +7,8 @@ A server runs in this process; a client in another sends prompts at random times
 slice of a trace, over HTTP, and notes when the first and the last token of each answer come.
 
 steps          seconds of a step are fitted to those of a first run, on other requests: to the
-               number of tokens (on a line between a few numbers of them), of requests, of keys that
-               are read and of query-key pairs
+               number of tokens (on a line between a few numbers of them), of requests, of those
+               that get their first token, of keys that are read and of query-key pairs
 HTTP           what it adds to the first and the last token, of requests that come alone
 simulation     the requests of each further run, at the times at which they were really sent,
                through the simulator with the same scheduler settings and pages
@@ -70,7 +70,8 @@ def features(step: StepLoad) -> tuple[float, ...]:
         low, high = KNOTS[above - 1], KNOTS[above]
         share = (num_tokens - low) / (high - low)
         hats[above - 1], hats[above] = 1 - share, share
-    return (*hats, step.num_requests, step.kv_tokens_read, step.attention_pairs)
+    counts = (step.num_requests, step.num_first_tokens)
+    return (*hats, *counts, step.kv_tokens_read, step.attention_pairs)
 
 
 def fit(steps: Sequence[RecordedStep]) -> FittedStep:

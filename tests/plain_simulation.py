@@ -21,6 +21,7 @@ class LinearCost:
     token: float = 2**-14
     kv_token: float = 2**-20
     pair: float = 2**-21
+    first_token: float = 2**-12
 
     def step_s(self, step: StepLoad) -> float:
         return (
@@ -28,6 +29,7 @@ class LinearCost:
             + self.token * step.num_tokens
             + self.kv_token * step.kv_tokens_read
             + self.pair * step.attention_pairs
+            + self.first_token * step.num_first_tokens
         )
 
 
@@ -97,6 +99,10 @@ class PlainSimulation:
             num_requests=len(sizes),
             attention_pairs=sum(map(chunk_pairs, starts, sizes)),
             kv_tokens_read=sum(ends),
+            num_first_tokens=sum(
+                end == one.request.num_tokens == one.request.num_prompt_tokens
+                for end, one in zip(ends, plan.chunks, strict=True)
+            ),
         )
         seconds = self.cost.step_s(load)
         self.num_steps += 1

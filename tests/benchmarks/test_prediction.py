@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.measured_serving import Job, Measured, Point, measure
+from benchmarks.measured_serving import Job, Measured, Point, Seconds, measure
 from benchmarks.prediction import POINTS, mean_errors, predict, predict_bytes, rows_of
 from cost.test_calibrate import TRUTH
 from paredown.models.checkpoint import Checkpoint
@@ -14,7 +14,7 @@ TTFT, TPOT = Point(task="ttft", num_tokens=20), Point(task="tpot", num_tokens=5,
 
 
 def job(*points: Point) -> Job:
-    return Job(folder=FOLDER, points=points, num_threads=1, num_rounds=1, num_steps=3)
+    return Job(folder=FOLDER, points=points, num_threads=1, num_rounds=2, num_steps=3, point_s=60.0)
 
 
 def test_points_are_measured_and_predicted() -> None:
@@ -23,7 +23,8 @@ def test_points_are_measured_and_predicted() -> None:
     measured = measure(both)
     seconds, num_bytes = predict(FOLDER, both, TRUTH)
     assert set(measured.seconds) == set(seconds) == {TTFT, TPOT}
-    assert all(one > 0 for one in (*measured.seconds.values(), *seconds.values()))
+    for one in (*measured.seconds.values(), *seconds.values()):
+        assert 0 < one.executor < one.whole
     assert num_bytes == predict_bytes(Checkpoint.open(FOLDER), both)
     rows = rows_of("default", "bf16", measured, (seconds, num_bytes))
     assert [row.what for row in rows] == ["ttft 20", "tpot 5 x 3", "memory"]
@@ -39,8 +40,10 @@ def test_every_sequence_has_room_until_the_last_prompt_is_done() -> None:
 
 
 def test_errors_are_means_of_absolute_ones() -> None:
-    measured = Measured(seconds={TTFT: 1.0, TPOT: 2.0}, base_bytes=100, peak_bytes=300)
-    rows = rows_of("m", "f", measured, ({TTFT: 1.1, TPOT: 1.4}, 190))
+    real = {TTFT: Seconds(1.0, 0.5), TPOT: Seconds(2.0, 1.9)}
+    measured = Measured(seconds=real, base_bytes=100, peak_bytes=300)
+    rows = rows_of("m", "f", measured, ({TTFT: Seconds(1.1, 0.6), TPOT: Seconds(1.4, 1.9)}, 190))
+    assert [row.executor_error for row in rows] == [pytest.approx(0.2), 0.0, None]
     assert mean_errors(rows) == pytest.approx(
         {"TTFT": 0.1, "TPOT": 0.3, "TTFT and TPOT": 0.2, "memory": 0.05}
     )

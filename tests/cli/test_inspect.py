@@ -73,6 +73,22 @@ def test_the_packaged_model_without_a_word(capsys) -> None:
     assert found["memory_bytes"]["weights"] == pytest.approx(20.56e6, rel=0.01)
 
 
+def test_layers_may_keep_keys_and_values_otherwise(config: Path, capsys) -> None:
+    words = (config, "--machine", "h100", "--json", "--context", 2048, "--kv-dtype")
+    bytes_of = {}
+    for choice in ("bf16", "int8", "int8,first3=bf16"):
+        assert inspect(*words, choice) == 0
+        found = json.loads(capsys.readouterr().out)
+        bytes_of[choice] = found["memory_bytes"]["kv"]
+    layers = found["model"]["num_layers"]
+    wide, narrow, both = bytes_of.values()
+    assert both == (3 * wide + (layers - 3) * narrow) / layers
+    names = [one["operation"] for one in found["operations"]["decode"]]
+    assert {"scores, bf16", "scores, int8", "weighted sum, int8"} <= set(names)
+    assert inspect(*words, "int8,first99=bf16") == 2
+    assert "no such layers" in capsys.readouterr().err
+
+
 def test_this_machine_is_measured_where_nothing_was_kept(
     config: Path, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

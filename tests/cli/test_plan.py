@@ -1,11 +1,16 @@
 """`paredown plan` and `paredown simulate`: tables that fit, JSON, a picture, and clear errors."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cost.test_calibrate import TRUTH
 from paredown.cli.main import main
+from paredown.cost.machine_file import save_calibration
+from paredown.kernels.isa import chosen_isa
+from paredown.kernels.probe import processor_name
 
 ON_L4 = ["--machine", "l4"]
 TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(
@@ -56,7 +61,7 @@ def test_plan(capsys: pytest.CaptureFixture[str]) -> None:
     words += ["--weights", "bf16", "--kv-dtype", "bf16", "--output-tokens", "8-24"]
     assert main([*words, "--machines", "1"]) == 0
     out = capsys.readouterr().out
-    for part in ("one machine alone", "million generated tokens", "for 1 machines to do"):
+    for part in ("one machine alone", "million generated tokens", "for 1 machine to do"):
         assert part in out
     assert max(map(len, out.splitlines())) <= 80
 
@@ -66,6 +71,33 @@ def test_plan_of_a_trace(trace: Path, capsys: pytest.CaptureFixture[str]) -> Non
     found = run_json([*words, "--weights", "bf16", "--kv-dtype", "bf16"], capsys)
     assert found["num_machines"] == 1
     assert found["limits"] == {"e2e_s": None, "ttft_s": 1.0, "tpot_s": None}
+
+
+@pytest.fixture
+def measured_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine with one thread, as if `doctor --sweep` had kept a calibration of it."""
+    monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path))
+    roofs = replace(TRUTH.roofs, name=processor_name())
+    save_calibration(replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1))
+
+
+@pytest.mark.usefixtures("measured_machine")
+def test_plan_on_this_machine_as_it_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """Formats that were not measured are left out, and that is said."""
+    words = ["plan", "--machine", "this", "--threads", "1", "--rps", "5", "--p95", "3s"]
+    assert main([*words, "--weights", "bf16", "int8", "int4-g32", "--machines", "1", "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert "doctor --sweep" in found["machine"]["basis"]
+    options = [(one["weights"], one["kv_dtype"]) for one in found["options"]]
+    assert options == [("bf16", "bf16"), ("int4-g32", "bf16")]
+    assert found["num_machines"] >= 1
+    assert set(found["speedups"]) == {"memory", "everything"}
+    assert "not measured on this machine, so left out" in err
+    for name in ("int8, output bf16, KV bf16", "bf16, KV int8"):
+        assert name in err
+    assert main([*words, "--weights", "int8"]) == 2
+    assert "none of these formats was measured" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

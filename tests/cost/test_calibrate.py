@@ -1,20 +1,27 @@
 """A sweep that was made by known coefficients gives them back."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from paredown.cost.calibrate import MeasuredStep, Sweep, calibrate
-from paredown.cost.calibration import AttentionRates, Calibration, LinearRates, StepRates
+from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
+from paredown.cost.calibration import (
+    AttentionRates,
+    Calibration,
+    EngineRates,
+    LinearRates,
+    StepRates,
+)
 from paredown.cost.least_squares import least_squares, quadratic_fit
 from paredown.cost.machines import MACHINES
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
-from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
+from paredown.cost.step_cost import StepLoad, decode_load, prefill_load, prompts_load
 from paredown.spec.model import ModelSpec, Rotary
 from paredown.spec.weight import WeightSpec
 
 SIZES = (1, 8, 64, 512)
+PROMPTS = (prefill_load(16), prefill_load(400), prompts_load(8, 32))
 BF16, INT4 = WeightSpec(dtype="bf16"), WeightSpec(dtype="int4", group_size=32)
 
 
@@ -37,6 +44,12 @@ def model(hidden: int, num_layers: int) -> ModelSpec:
     )
 
 
+WARM = EngineRates(
+    step_s=2e-5, token_s=2e-7, request_s=7e-6, arrival_s=3e-5, prompt_s=5e-5, logit_s=5e-10
+)
+COLD = EngineRates(
+    step_s=8e-5, token_s=3e-7, request_s=1e-5, arrival_s=9e-5, prompt_s=2e-4, logit_s=6e-10
+)
 TRUTH = Calibration(
     roofs=MACHINES["xeon-emr"],
     isa="amx",
@@ -53,14 +66,8 @@ TRUTH = Calibration(
         ),
     },
     attention={"bf16": AttentionRates(key_s=2e-10, pair_s=3e-12)},
-    rates=StepRates(
-        step_s=1e-5,
-        layer_s=8e-6,
-        column_s=3e-11,
-        engine_step_s=3e-5,
-        engine_request_s=7e-6,
-        logit_s=1e-10,
-    ),
+    rates=StepRates(step_s=1e-5, layer_s=8e-6, column_s=3e-11, logit_s=1e-10),
+    engine=((2e6, WARM), (2e7, COLD)),
 )
 
 
@@ -68,6 +75,12 @@ def measured(spec: ModelSpec, weights: WeightSpec, load: StepLoad) -> MeasuredSt
     formats = ModelFormats(linear=weights, output=weights)
     truth = PredictedStep(spec=spec, formats=formats, calibration=TRUTH, with_engine=False)
     return MeasuredStep(spec=spec, formats=formats, load=load, seconds=truth.step_s(load))
+
+
+def beside(spec: ModelSpec, load: StepLoad, rates: EngineRates) -> MeasuredEngineStep:
+    return MeasuredEngineStep(
+        executor=measured(spec, BF16, load), engine_s=rates.seconds(load, spec.vocab_size)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +108,12 @@ def found() -> Calibration:
             ]
         },
         engine=[
-            replace(one, seconds=one.seconds + 3e-5 + n * 7e-6 + n * v * 1e-10)
-            for n in (1, 8, 32)
-            for v in (512, 100_000)
-            for one in [measured(replace(model(64, 1), vocab_size=v), BF16, decode_load(n, 8))]
+            [
+                beside(replace(spec, vocab_size=v), load, rates)
+                for v in (512, 16384)
+                for load in (*(decode_load(n, 8) for n in (1, 8, 32)), *PROMPTS)
+            ]
+            for spec, rates in ((model(64, 1), WARM), (model(256, 4), COLD))
         ],
     )
     return calibrate(
@@ -107,9 +122,20 @@ def found() -> Calibration:
 
 
 def test_what_the_engine_adds_is_found(found: Calibration) -> None:
-    assert found.rates.engine_step_s == pytest.approx(3e-5, rel=0.1)
-    assert found.rates.engine_request_s == pytest.approx(7e-6, rel=0.1)
     assert found.rates.logit_s == pytest.approx(1e-10, rel=0.1)
+    for (_, rates), truth in zip(found.engine, (WARM, COLD), strict=True):
+        assert asdict(rates) == pytest.approx(asdict(truth), rel=1e-3)
+
+
+def test_the_engine_is_slower_beside_a_larger_model() -> None:
+    assert TRUTH.engine_rates(1e3) == WARM
+    assert TRUTH.engine_rates(1e12) == COLD
+    middle = TRUTH.engine_rates((2e6 * 2e7) ** 0.5)
+    assert middle.step_s == pytest.approx((WARM.step_s + COLD.step_s) / 2)
+    load = prefill_load(100)
+    assert middle.seconds(load, 1000) == pytest.approx(
+        5e-5 + 2.5e-5 + 8.5e-6 + 6e-5 + 1.25e-4 + 5.5e-7
+    )
 
 
 def test_attention_is_found(found: Calibration) -> None:

@@ -22,7 +22,7 @@ from paredown.evaluate.measurement import linear_format
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.spec.kv import KV_DTYPES, KVDType, KVSpec
+from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
 
 
@@ -44,8 +44,8 @@ def test_grouped_and_single_heads_share_keys(kv_heads: int, share: int) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", KV_DTYPES)
-def test_keys_and_values_take_what_pages_take(dtype: KVDType) -> None:
+@pytest.mark.parametrize("dtype", [*KV_DTYPES, ("int4", "bf16", "int4")])
+def test_keys_and_values_take_what_pages_take(dtype: KVDTypes) -> None:
     spec = gated(head_dim=32)
     formats = ModelFormats(kv_dtype=dtype)
     pages = KVSpec(num_pages=3, dtype=dtype)

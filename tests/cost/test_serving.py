@@ -13,6 +13,7 @@ from paredown.cost.break_even import (
     break_even_batch,
     verify_load,
 )
+from paredown.cost.calibration import AttentionRates
 from paredown.cost.efficiency import EFFICIENCIES
 from paredown.cost.inspection import Target, inspect_model
 from paredown.cost.machine_file import find_calibration, need_calibration, save_calibration
@@ -27,6 +28,7 @@ from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
 from paredown.cost.step_cost import StepLoad, chunk_pairs, decode_load, prefill_load
 from paredown.errors import ConfigError, OutputError
 from paredown.spec.experts import Experts
+from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -200,6 +202,47 @@ def test_experts_are_predicted_by_the_tokens_each_has() -> None:
     parts = [cost.operation_s(one, load) for one in linear if one.operation.name != "router"]
     total = sum(one for one in parts if one is not None)
     assert total == pytest.approx(linear_s(sparse), rel=1e-6)
+
+
+def test_layers_of_several_kinds_attend_together() -> None:
+    """Windowed and not, in two formats: the operations add up to the whole, and with all layers
+    alike to what one format gives."""
+    from cost.test_calibrate import TRUTH
+
+    rates = {"bf16": TRUTH.attention["bf16"], "int8": AttentionRates(key_s=1e-10, pair_s=2e-12)}
+    truth = replace(TRUTH, attention=rates)
+    spec = replace(SPEC, num_layers=4, sliding_window=100, full_layers=(1, 3))
+    dtypes: tuple[KVDType, ...] = tuple(
+        "int8" if layer < 3 else "bf16" for layer in range(spec.num_layers)
+    )
+    load = decode_load(3, 500, 100)
+    mixed = ModelFormats(kv_dtype=dtypes)
+    cost = PredictedStep(spec=spec, formats=mixed, calibration=truth)
+    letters = load_letters(load, spec)
+    found = [one.at(letters) for one in operations(spec, mixed) if one.kind == "attention"]
+    names = [one.operation.name for one in found if one.operation.name.startswith("scores")]
+    assert names == ["scores, bf16", "scores, int8", "scores, window, int8"]
+    total = sum(cost.operation_s(one, load) or 0.0 for one in found)
+    assert total == pytest.approx(cost.attention_s(load))
+    alike = {
+        name: PredictedStep(spec=spec, formats=ModelFormats(kv_dtype=name), calibration=truth)
+        for name in ("bf16", "int8")
+    }
+    ends = sorted(one.attention_s(load) for one in alike.values())
+    assert ends[0] < cost.attention_s(load) < ends[1]
+    assert mixed.kv_name == f"3 int8 + {spec.num_layers - 3} bf16"
+    assert truth.knows(mixed)
+    assert not TRUTH.knows(mixed)
+
+
+def test_a_model_in_the_caches_has_their_roof() -> None:
+    from cost.test_calibrate import TRUTH
+
+    target = Target(key="this", roofs=TRUTH.roofs, calibration=TRUTH)
+    memory = TRUTH.roofs.bandwidth_bytes_per_s
+    assert target.roofs_of(1e6).bandwidth_bytes_per_s == max(2e11, memory)
+    assert target.roofs_of(1e12).bandwidth_bytes_per_s == memory
+    assert replace(target, calibration=None).roofs_of(1e6) == TRUTH.roofs
 
 
 def test_an_inspection_names_what_its_times_rest_on() -> None:

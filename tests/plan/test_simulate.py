@@ -24,6 +24,7 @@ from paredown.spec.kv import PAGE_SIZE
 from plain_simulation import LinearCost
 
 TRACES = Path(os.environ.get("PAREDOWN_DATA", "data")) / "traces"
+with_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="$PAREDOWN_DATA has no traces")
 SHORT = DrawnLengths(prompt=parse_lengths("10-200"), output=parse_lengths("1-60"))
 
 
@@ -117,6 +118,7 @@ def test_the_prefix_cache_is_left_out_where_it_finds_nothing(num_pages: int) -> 
     assert fast.e2es_s == slow.e2es_s
 
 
+@with_traces
 def test_a_mooncake_trace_hits_as_often_as_its_ids_say() -> None:
     """With room for all, what a request finds is what requests before it have computed: each block
     whose id and all ids before it were seen, but for the last token of a prompt."""
@@ -137,6 +139,7 @@ def test_a_mooncake_trace_hits_as_often_as_its_ids_say() -> None:
     assert found.num_hit_tokens == expected
 
 
+@with_traces
 def test_affinity_finds_more_than_the_least_loaded() -> None:
     trace = open_trace(TRACES / "mooncake" / "conversation_trace.jsonl").first(200)
     cost = LinearCost(token=2**-20, pair=0.0)
@@ -161,6 +164,7 @@ def test_a_response_cache_takes_its_share() -> None:
     assert found.e2e.mean < simulate(workload, fleet(), LinearCost()).e2e.mean
 
 
+@with_traces
 def test_a_real_response_cache_answers_who_asks_again() -> None:
     trace = open_trace(TRACES / "mooncake" / "conversation_trace.jsonl").first(30)
     twice = Trace(
@@ -267,6 +271,7 @@ def test_arrivals_have_the_rate_and_the_burstiness(burstiness: float, on_share: 
         assert all(one % 10 <= 2.5 + 1e-6 for one in times)
 
 
+@with_traces
 def test_lengths_of_a_trace_are_drawn_together() -> None:
     trace = open_trace(TRACES / "azure2023" / "AzureLLMInferenceTrace_code.csv")
     pairs = {(one.num_input_tokens, one.num_output_tokens) for one in trace.requests}

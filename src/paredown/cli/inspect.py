@@ -24,6 +24,7 @@ from paredown.models.config_alone import is_config_alone, read_config_alone
 from paredown.models.resolve import resolve_model
 from paredown.optimize.roofline_plot import write_roofline
 from paredown.spec.kv import KVDType
+from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -108,7 +109,8 @@ def _read(args: argparse.Namespace) -> _Subject:
     path = None if args.model is None else Path(args.model)
     if path is not None and path.exists() and is_config_alone(path):
         alone = read_config_alone(path)
-        formats = _formats(args, alone.weights, alone.weights, alone.weights.bits)
+        weights = (alone.weights, alone.weights, alone.weights.bits)
+        formats = _formats(args, alone.spec, weights, "bf16")
         return _Subject(name=path.name, spec=alone.spec, formats=formats, notes=alone.notes)
     checkpoint = Checkpoint.open(resolve_model(args.model))
     specs, names = checkpoint.weight_specs(), checkpoint.names
@@ -129,23 +131,26 @@ def _read(args: argparse.Namespace) -> _Subject:
     return _Subject(
         name=checkpoint.path.name,
         spec=checkpoint.spec,
-        formats=_formats(args, linear, specs[own], embedding_bits, checkpoint.kv_dtype),
+        formats=_formats(
+            args, checkpoint.spec, (linear, specs[own], embedding_bits), checkpoint.kv_dtype
+        ),
         notes=tuple(notes),
     )
 
 
 def _formats(
     args: argparse.Namespace,
-    linear: WeightSpec,
-    output: WeightSpec,
-    embedding_bits: int,
-    kv_dtype: KVDType = "bf16",
+    spec: ModelSpec,
+    weights: tuple[WeightSpec, WeightSpec, int],
+    kv_dtype: KVDType,
 ) -> ModelFormats:
+    """As asked for, else as they are: linear layers, output layer, bits of the embedding."""
+    linear, output, embedding_bits = weights
     return ModelFormats(
         linear=linear if args.weights is None else _named(args.weights, "--weights"),
         output=output if args.head is None else _named(args.head, "--head"),
         embedding_bits=embedding_bits,
-        kv_dtype=args.kv_dtype or kv_dtype,
+        kv_dtype=resolve_kv_choice(args.kv_dtype or kv_dtype, spec.num_layers),
     )
 
 

@@ -1,5 +1,6 @@
 """The tables of `paredown inspect`."""
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +31,8 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
     console.print(_what_pays(found))
     roofs = found.target.roofs
     console.print(
-        f"{roofs.name}: memory {format_rate(roofs.bandwidth_bytes_per_s, 'B/s')}, int8 "
+        f"{roofs.name}: memory {format_rate(roofs.bandwidth_bytes_per_s, 'B/s')}"
+        f"{_caches(found)}, int8 "
         f"{format_rate(roofs.int8_ops_per_s, 'op/s')}, bf16 "
         f"{format_rate(roofs.bf16_flops_per_s, 'FLOP/s')}, fp32 "
         f"{format_rate(roofs.fp32_flops_per_s, 'FLOP/s')} ({roofs.source}). Predicted times: "
@@ -39,9 +41,18 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
     )
 
 
+def _caches(found: Inspection) -> str:
+    """The bandwidth of what a step reads, where that is less than what memory was measured with."""
+    bandwidth = found.roofs.bandwidth_bytes_per_s
+    if found.target.calibration is None or bandwidth == found.target.roofs.bandwidth_bytes_per_s:
+        return ""
+    read = format_bytes(found.step_bytes)
+    return f" ({format_rate(bandwidth, 'B/s')} for the {read} of this model's steps)"
+
+
 def _operations(found: Inspection, phase: str, title: str) -> Table:
-    roofs, costs = found.target.roofs, found.operations[phase]
-    table = Table(title=title)
+    roofs, costs = found.roofs, found.operations[phase]
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     headings = (
         "operation",
         "out x in",
@@ -85,7 +96,7 @@ def _shape(cost: OperationCost) -> str:
     operation = cost.operation
     times = f"{operation.count} x " if operation.count > 1 else ""
     if operation.kind == "attention":
-        return f"{times}{operation.columns} a key"
+        return f"{times}{operation.columns}/key"
     return f"{times}{operation.out}x{operation.columns}"
 
 
@@ -173,4 +184,7 @@ def _short(value: float, unit: str = "") -> str:
 def _seconds(value: float) -> str:
     if value >= 1:
         return f"{value:.2f} s"
-    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} us"
+    for scale, unit in ((1e-3, "ms"), (1e-6, "us")):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"

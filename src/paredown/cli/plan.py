@@ -3,6 +3,7 @@ price."""
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -147,6 +148,11 @@ def _formats(args: argparse.Namespace, target: Target) -> list[ModelFormats]:
     if target.calibration is None:
         return formats
     known = [one for one in formats if target.knows(one)]
+    if left_out := [one.name for one in formats if one not in known]:
+        print(
+            f"note: not measured on this machine, so left out: {'; '.join(left_out)}",
+            file=sys.stderr,
+        )
     if not known:
         raise ConfigError(
             "none of these formats was measured on this machine",
@@ -202,7 +208,7 @@ def _option_cells(option: Option, requests_per_s: float) -> list[str]:
     memory = model_memory(setup.spec, formats, batch=1, context=1, step_tokens=1)
     cells = [
         formats.linear.name,
-        formats.kv_dtype,
+        formats.kv_name,
         format_bytes(memory.weights + memory.vectors + memory.embedding),
     ]
     if option.error is not None:
@@ -215,7 +221,8 @@ def _option_cells(option: Option, requests_per_s: float) -> list[str]:
 
 
 def _speedup_table(found: Plan) -> Table:
-    table = Table(title=f"for {found.asked_machines} machines to do, one of these alone")
+    noun = "machine" if found.asked_machines == 1 else "machines"
+    table = Table(title=f"for {found.asked_machines} {noun} to do, one of these alone")
     table.add_column("")
     table.add_column("times as fast, or as large", justify="right")
     assert found.speedups is not None

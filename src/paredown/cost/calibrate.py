@@ -1,11 +1,13 @@
 """From measured steps to a Calibration, by least squares of relative errors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from math import exp, log
 
 from paredown.cost.calibration import (
     AttentionRates,
     Calibration,
+    EngineRates,
     LinearRates,
     StepRates,
     overlapped,
@@ -39,16 +41,26 @@ class MeasuredStep:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredEngineStep:
+    """A step of the whole engine: what its executor took, and what the rest, with taking in the
+    requests whose prompts it computes."""
+
+    executor: MeasuredStep
+    engine_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sweep:
     """`small`: models so small that hardly anything but overhead is left. `linear`: models of
     several sizes at the same numbers of tokens, by weight format. `attention`: the same step after
     a short and after a long context, by format of keys and values. `engine`: steps of the whole
-    engine on models with small and large vocabularies."""
+    engine, a list for each size of model, the smallest first, with small and large vocabularies in
+    each."""
 
     small: Sequence[MeasuredStep]
     linear: Mapping[str, Sequence[MeasuredStep]]
     attention: Mapping[str, Sequence[tuple[MeasuredStep, MeasuredStep]]]
-    engine: Sequence[MeasuredStep]
+    engine: Sequence[Sequence[MeasuredEngineStep]]
 
 
 def calibrate(
@@ -68,6 +80,7 @@ def calibrate(
         linear={name: _no_linear(steps) for name, steps in sweep.linear.items()},
         attention={name: _fit_attention(pairs) for name, pairs in sweep.attention.items()},
         rates=StepRates(step_s=0.0, layer_s=0.0, column_s=0.0),
+        engine=(),
     )
     for _ in range(_ROUNDS):
         found = replace(found, rates=_fit_rates(sweep.small, found))
@@ -77,7 +90,12 @@ def calibrate(
         found,
         linear={name: _with_ratios(steps, found, name) for name, steps in sweep.linear.items()},
     )
-    return replace(found, rates=_fit_engine(sweep.engine, found))
+    engine = [_fit_engine(steps, found) for steps in sweep.engine]
+    return replace(
+        found,
+        rates=_with_logits(sweep.engine[0], found),
+        engine=tuple(sorted(engine, key=lambda one: one[0])),
+    )
 
 
 def _no_linear(steps: Sequence[MeasuredStep]) -> LinearRates:
@@ -188,18 +206,38 @@ def _fit_rate(samples: Sequence[_LinearSample], efficiency: float) -> tuple[floa
     return rate, error
 
 
-def _fit_engine(steps: Sequence[MeasuredStep], calibration: Calibration) -> StepRates:
-    """What the engine takes beyond its executor as predicted; with it goes what the executor has
-    to do with rows of logits as such (their memory is new in each step)."""
-    if not steps:
-        return calibration.rates
-    rows, targets, weights = [], [], []
+def _fit_engine(
+    steps: Sequence[MeasuredEngineStep], calibration: Calibration
+) -> tuple[float, EngineRates]:
+    """The middling size of their models, and what the engine took."""
+    rows, targets, weights, log_bytes = [], [], [], 0.0
     for one in steps:
-        load = one.load
-        rows.append((1.0, float(load.num_requests), float(load.num_logits * one.spec.vocab_size)))
-        targets.append(one.seconds - _predicted(one, calibration).step_s(load))
+        spec, load = one.executor.spec, one.executor.load
+        rows.append(
+            (
+                1.0,
+                float(load.num_tokens),
+                float(load.num_requests),
+                float(load.num_first_tokens > 0),
+                float(load.num_first_tokens),
+                float(load.num_logits * spec.vocab_size),
+            )
+        )
+        targets.append(one.engine_s)
+        weights.append(1 / one.engine_s)
+        log_bytes += log(_predicted(one.executor, calibration).weight_bytes)
+    names = [one.name for one in fields(EngineRates)]
+    found = dict(zip(names, least_squares(rows, targets, weights), strict=True))
+    return exp(log_bytes / len(steps)), EngineRates(**found)
+
+
+def _with_logits(steps: Sequence[MeasuredEngineStep], calibration: Calibration) -> StepRates:
+    """What the executor has to do with rows of logits as such, from steps of models in which hardly
+    anything else is done."""
+    rows, targets, weights = [], [], []
+    for one in (step.executor for step in steps):
+        rows.append((float(one.load.num_logits * one.spec.vocab_size),))
+        targets.append(one.seconds - _predicted(one, calibration).step_s(one.load))
         weights.append(1 / one.seconds)
-    step_s, request_s, logit_s = least_squares(rows, targets, weights)
-    return replace(
-        calibration.rates, engine_step_s=step_s, engine_request_s=request_s, logit_s=logit_s
-    )
+    (logit_s,) = least_squares(rows, targets, weights)
+    return replace(calibration.rates, logit_s=logit_s)

@@ -1,17 +1,21 @@
 """Calibration: what a sweep over our own kernels says of this machine, as coefficients.
 
     step = step_s + layers layer_s + tokens columns column_s + linear layers + attention
+           + logits logit_s
     linear layer = r (c^4 + m^4)^(1/4)      c = tokens weights seconds_per_mac(tokens)
                                             m = bytes / (memory_efficiency bandwidth(model's bytes))
                                             r = ratio(tokens, model's bytes)
     attention = max(keys kv_columns key_s + pairs query_columns pair_s,
                     bytes / bandwidth(what the step reads))
-    engine  = engine_step_s + requests engine_request_s + logits logit_s
+    engine = step_s + tokens token_s + requests request_s + logits logit_s
+             + (arrival_s + first tokens prompt_s where there are first tokens),
+             each of them at(model's bytes)
 
 c is what a layer takes whose weight lies in the caches, m what reading it from where the model lies
 takes; the fourth power makes a smooth change from one to the other, since reading and computing
 overlap, but not wholly where both take about as long. r is what is left between this and the
-models that were measured, taken over to others of about their size.
+models that were measured, taken over to others of about their size. The engine is Python, whose own
+data a step of the executor drives out of the caches: the more it reads, the slower the engine.
 """
 
 from bisect import bisect_right
@@ -22,10 +26,11 @@ from typing import Any
 
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
+from paredown.cost.step_cost import StepLoad
 from paredown.errors import ConfigError
 
 # Raised when coefficients mean something else: files of before are measured again.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +69,44 @@ class AttentionRates:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRates:
-    """Of what is no product: of a step, of each layer, of each number that passes between layers.
-    The engine's own: of a step, of a request in it, of a logit that is drawn from."""
+    """Of what is no product: of a step, of each layer, of each number that passes between layers,
+    of a logit (their memory is new in each step)."""
 
     step_s: float
     layer_s: float
     column_s: float
-    engine_step_s: float = 0.0
-    engine_request_s: float = 0.0
     logit_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRates:
+    """Of the engine beside its executor: of a step, of a token that it hands on, of a request in
+    the step, of a step with first tokens (what takes requests in is not in the caches then), of
+    each of these requests, of a logit that is drawn from."""
+
+    step_s: float = 0.0
+    token_s: float = 0.0
+    request_s: float = 0.0
+    arrival_s: float = 0.0
+    prompt_s: float = 0.0
+    logit_s: float = 0.0
+
+    def seconds(self, step: StepLoad, vocab_size: int) -> float:
+        return (
+            self.step_s
+            + step.num_tokens * self.token_s
+            + step.num_requests * self.request_s
+            + (self.arrival_s if step.num_first_tokens else 0.0)
+            + step.num_first_tokens * self.prompt_s
+            + step.num_logits * vocab_size * self.logit_s
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     """`linear` by name of the weight format, `attention` by that of keys and values. `bandwidths`:
-    bytes of a buffer that is read over and over, and bytes per second."""
+    bytes of a buffer that is read over and over, and bytes per second. `engine`: bytes that a model
+    reads in a step, and what the engine took beside it, the smallest first."""
 
     roofs: Roofs
     isa: str
@@ -87,16 +115,31 @@ class Calibration:
     linear: Mapping[str, LinearRates]
     attention: Mapping[str, AttentionRates]
     rates: StepRates
+    engine: tuple[tuple[float, EngineRates], ...]
 
     def bandwidth(self, num_bytes: float) -> float:
         """Of a model that reads so much in a step."""
         sizes, rates = zip(*self.bandwidths, strict=True)
         return interpolate(sizes, rates, num_bytes)
 
+    def engine_rates(self, model_bytes: float) -> EngineRates:
+        """Beside a model that reads so much in a step: between two that were measured, by the
+        logarithm of their sizes."""
+        sizes = [size for size, _ in self.engine]
+        above = min(max(bisect_right(sizes, model_bytes), 1), len(sizes) - 1)
+        (low, small), (high, large) = self.engine[above - 1], self.engine[above]
+        share = min(max(log(model_bytes / low) / log(high / low), 0.0), 1.0)
+        return EngineRates(
+            **{
+                name: (1 - share) * rate + share * asdict(large)[name]
+                for name, rate in asdict(small).items()
+            }
+        )
+
     def knows(self, formats: ModelFormats) -> bool:
         """Whether steps with such weights and pages were measured."""
         weights = {formats.linear.name, formats.output.name}
-        return weights <= set(self.linear) and formats.kv_dtype in self.attention
+        return weights <= set(self.linear) and set(formats.kv_dtypes) <= set(self.attention)
 
     def linear_rates(self, name: str) -> LinearRates:
         if name not in self.linear:
@@ -112,15 +155,15 @@ class Calibration:
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Calibration":
+    def from_json(cls, document: Mapping[str, Any]) -> "Calibration":
         """Raises KeyError, TypeError or ValueError for what `as_json` did not write."""
-        if fields["version"] != VERSION:
-            raise ValueError(f"version {fields['version']}")
+        if document["version"] != VERSION:
+            raise ValueError(f"version {document['version']}")
         return cls(
-            roofs=Roofs(**fields["roofs"]),
-            isa=fields["isa"],
-            num_threads=fields["num_threads"],
-            bandwidths=tuple((float(size), float(rate)) for size, rate in fields["bandwidths"]),
+            roofs=Roofs(**document["roofs"]),
+            isa=document["isa"],
+            num_threads=document["num_threads"],
+            bandwidths=tuple((float(size), float(rate)) for size, rate in document["bandwidths"]),
             linear={
                 name: LinearRates(
                     num_tokens=tuple(one["num_tokens"]),
@@ -129,10 +172,11 @@ class Calibration:
                     model_bytes=tuple(one["model_bytes"]),
                     ratios=tuple(tuple(ratios) for ratios in one["ratios"]),
                 )
-                for name, one in fields["linear"].items()
+                for name, one in document["linear"].items()
             },
-            attention={name: AttentionRates(**one) for name, one in fields["attention"].items()},
-            rates=StepRates(**fields["rates"]),
+            attention={name: AttentionRates(**one) for name, one in document["attention"].items()},
+            rates=StepRates(**document["rates"]),
+            engine=tuple((float(size), EngineRates(**one)) for size, one in document["engine"]),
         )
 
 

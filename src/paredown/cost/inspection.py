@@ -37,6 +37,15 @@ class Target:
     roofs: Roofs
     calibration: Calibration | None = None
 
+    def roofs_of(self, num_bytes: float) -> Roofs:
+        """For a model that reads so much in a step: one that fits the caches is not bound by the
+        memory behind them, where the bandwidth of a buffer of its size was measured."""
+        if self.calibration is None:
+            return self.roofs
+        bandwidth = self.calibration.bandwidth(num_bytes)
+        bandwidth = max(self.roofs.bandwidth_bytes_per_s, bandwidth)
+        return replace(self.roofs, bandwidth_bytes_per_s=bandwidth)
+
     def knows(self, formats: ModelFormats) -> bool:
         """Whether steps with such weights were measured on it."""
         return self.calibration is not None and self.calibration.knows(formats)
@@ -60,12 +69,15 @@ class Target:
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
     """See `inspect_model`. `operations` by phase, `operation_s` what they are predicted to take
-    (None where nothing was measured), `best_s` the sum of their times at best."""
+    (None where nothing was measured), `best_s` the sum of their times at best, below `roofs`:
+    those of the machine for a model that reads `step_bytes` in a step of decoding."""
 
     spec: ModelSpec
     formats: ModelFormats
     workload: Workload
     target: Target
+    step_bytes: int
+    roofs: Roofs
     operations: dict[str, list[OperationCost]]
     operation_s: dict[str, list[float | None]]
     memory: ModelMemory
@@ -79,15 +91,19 @@ class Inspection:
     acceptance: float
 
     def as_json(self) -> dict[str, Any]:
-        roofs = self.target.roofs
+        machine = asdict(self.target.roofs) | {
+            "basis": self.target.basis(self.formats),
+            "step_bytes": self.step_bytes,
+            "step_bandwidth_bytes_per_s": self.roofs.bandwidth_bytes_per_s,
+        }
         return {
             "model": _model_json(self.spec),
             "formats": asdict(self.formats),
             "workload": asdict(self.workload),
-            "machine": asdict(roofs) | {"basis": self.target.basis(self.formats)},
+            "machine": machine,
             "operations": {
                 phase: [
-                    _row(one, roofs) | {"predicted_s": seconds}
+                    _row(one, self.roofs) | {"predicted_s": seconds}
                     for one, seconds in zip(costs, self.operation_s[phase], strict=True)
                 ]
                 for phase, costs in self.operations.items()
@@ -135,6 +151,8 @@ def inspect_model(
         context=workload.context,
         step_tokens=step_tokens,
     )
+    step_bytes = memory.weights + memory.kv
+    roofs = target.roofs_of(step_bytes)
     one_sequence = kv_cache_bytes(spec, formats, batch=1, context=workload.context)
     new_tokens = max(1, workload.context - workload.prompt_tokens)
     context = workload.context
@@ -143,6 +161,8 @@ def inspect_model(
         formats=formats,
         workload=workload,
         target=target,
+        step_bytes=step_bytes,
+        roofs=roofs,
         operations=costs,
         operation_s={
             phase: [cost.operation_s(one, loads[phase]) for one in costs[phase]] for phase in PHASES
@@ -155,7 +175,7 @@ def inspect_model(
             spec, prompt_tokens=workload.prompt_tokens, new_tokens=new_tokens, with_cache=False
         ),
         max_sequences=max_sequences(target.roofs.memory_bytes, memory, one_sequence),
-        best_s={phase: best_step_s(costs[phase], target.roofs) for phase in PHASES},
+        best_s={phase: best_step_s(costs[phase], roofs) for phase in PHASES},
         times=serving_times(cost, workload, spec),
         break_even=_break_even(spec, formats, target, context),
         speculation=[

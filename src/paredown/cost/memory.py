@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
 from paredown.cost.operation import EXPERTS, load_letters
-from paredown.cost.operations import num_sparse_layers, num_windowed_layers, operations
+from paredown.cost.operations import attention_layers, num_sparse_layers, operations
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.spec.model import ModelSpec
 
@@ -79,11 +79,14 @@ def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
 def kv_cache_bytes(spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int) -> int:
     """Keys and values: 2 x layers x sequences x tokens x key-value heads x columns of a head. A
     layer with a sliding window needs the tokens of the window alone."""
-    windowed = num_windowed_layers(spec)
     kept = min(context, spec.sliding_window or context)
-    tokens = batch * ((spec.num_layers - windowed) * context + windowed * kept)
-    element = kv_element_bytes(formats.kv_dtype, spec.head_dim)
-    return int(2 * tokens * spec.num_kv_heads * spec.head_dim * element)
+    values = sum(
+        one.count
+        * (kept if one.is_windowed else context)
+        * kv_element_bytes(one.kv_dtype, spec.head_dim)
+        for one in attention_layers(spec, formats)
+    )
+    return int(2 * batch * spec.num_kv_heads * spec.head_dim * values)
 
 
 def activation_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:

@@ -1,10 +1,11 @@
 """ModelFormats: what the numbers of a running model are kept in, as far as its cost goes."""
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from paredown.spec.kv import PAGE_SIZE, KVDType, KVSpec
+from paredown.spec.kv import PAGE_SIZE, KVDType, KVDTypes, KVSpec
 from paredown.spec.weight import WeightSpec, native_bits_per_weight
 
 # The arithmetic whose peak binds.
@@ -15,18 +16,32 @@ _BF16 = WeightSpec(dtype="bf16")
 @dataclass(frozen=True, kw_only=True)
 class ModelFormats:
     """`activation_bytes` is what a value between two operations takes: the native core keeps
-    float32. A GPU and the textbook have 2."""
+    float32. A GPU and the textbook have 2. `kv_dtype` is one for all layers, or one for each."""
 
     linear: WeightSpec = _BF16
     output: WeightSpec = _BF16
     embedding_bits: int = 16
-    kv_dtype: KVDType = "bf16"
+    kv_dtype: KVDTypes = "bf16"
     activation_bytes: int = 4
 
     @property
     def name(self) -> str:
         head = "" if self.output == self.linear else f", output {self.output.name}"
-        return f"{self.linear.name}{head}, KV {self.kv_dtype}"
+        return f"{self.linear.name}{head}, KV {self.kv_name}"
+
+    @property
+    def kv_name(self) -> str:
+        """As in bf16, or 2 bf16 + 28 int4 where layers differ."""
+        if isinstance(self.kv_dtype, str):
+            return self.kv_dtype
+        return " + ".join(f"{count} {name}" for name, count in Counter(self.kv_dtype).items())
+
+    @property
+    def kv_dtypes(self) -> tuple[KVDType, ...]:
+        """Those that some layer has."""
+        if isinstance(self.kv_dtype, str):
+            return (self.kv_dtype,)
+        return tuple(dict.fromkeys(self.kv_dtype))
 
 
 def unit_of(weights: WeightSpec) -> Unit:

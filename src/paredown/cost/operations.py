@@ -7,6 +7,7 @@ writing goes with its neighbours'. Attention is fused, as ours and FlashAttentio
 them.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -30,6 +31,7 @@ from paredown.cost.operation import (
 )
 from paredown.cost.polynomial import Polynomial
 from paredown.cost.sizes import Sizes
+from paredown.spec.kv import KVDType, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -50,9 +52,33 @@ def num_sparse_layers(spec: ModelSpec) -> int:
     return sum(spec.is_sparse(layer) for layer in range(spec.num_layers))
 
 
-def num_windowed_layers(spec: ModelSpec) -> int:
-    """Layers that attend through the sliding window."""
-    return sum(spec.layer_window(layer) is not None for layer in range(spec.num_layers))
+@dataclass(frozen=True, kw_only=True)
+class AttentionLayers:
+    """Layers that attend alike: as many of them, the format of their keys and values, whether they
+    have the sliding window."""
+
+    suffix: str
+    count: int
+    kv_dtype: KVDType
+    is_windowed: bool
+
+
+def attention_layers(spec: ModelSpec, formats: ModelFormats) -> list[AttentionLayers]:
+    """Raises ConfigError where each layer has a format and there are not as many."""
+    dtypes = KVSpec(num_pages=1, dtype=formats.kv_dtype).layer_dtypes(spec.num_layers)
+    counts = Counter(
+        (spec.layer_window(layer) is not None, dtype) for layer, dtype in enumerate(dtypes)
+    )
+    return [
+        AttentionLayers(
+            suffix=(", window" if is_windowed else "")
+            + (f", {dtype}" if len(set(dtypes)) > 1 else ""),
+            count=count,
+            kv_dtype=dtype,
+            is_windowed=is_windowed,
+        )
+        for (is_windowed, dtype), count in sorted(counts.items())
+    ]
 
 
 @dataclass(frozen=True)
@@ -64,14 +90,13 @@ class _Counter:
 
     def all(self) -> list[Operation]:
         spec, sizes, layers = self.spec, self.sizes, self.spec.num_layers
-        windowed = num_windowed_layers(spec)
+        attention = attention_layers(spec, self.formats)
         return [
             self._embedding(),
             self._linear("q", layers, sizes.query, sizes.hidden),
             self._linear("k", layers, sizes.key_value, sizes.hidden),
             self._linear("v", layers, sizes.key_value, sizes.hidden),
-            *self._attention("", layers - windowed, PAIRS, KEYS),
-            *self._attention(", window", windowed, WINDOW_PAIRS, WINDOW_KEYS),
+            *(one for alike in attention for one in self._attention(alike)),
             self._linear("o", layers, sizes.hidden, sizes.query),
             *self._mlp("", "linear", layers - num_sparse_layers(spec), sizes.intermediate),
             *self._experts(),
@@ -183,22 +208,21 @@ class _Counter:
             activation_bytes=(self.formats.activation_bytes, _LOGIT_BYTES),
         )
 
-    def _attention(self, suffix: str, count: int, pairs: str, keys: str) -> list[Operation]:
+    def _attention(self, layers: AttentionLayers) -> list[Operation]:
         """Scores of queries with keys, and values weighted by them."""
-        if count == 0:
-            return []
+        pairs, keys = (WINDOW_PAIRS, WINDOW_KEYS) if layers.is_windowed else (PAIRS, KEYS)
         formats, sizes = self.formats, self.sizes
         flops = 2 * Polynomial.letter(pairs) * sizes.query
-        element = kv_element_bytes(formats.kv_dtype, self.spec.head_dim)
+        element = kv_element_bytes(layers.kv_dtype, self.spec.head_dim)
         kv_bytes = Polynomial.letter(keys) * sizes.key_value * element
         rows = Polynomial.letter(TOKENS) * sizes.query * formats.activation_bytes
         scores = Polynomial.letter(pairs) * sizes.heads * formats.activation_bytes
-        unit: Unit = "fp32" if formats.kv_dtype == "fp32" else "bf16"
+        unit: Unit = "fp32" if layers.kv_dtype == "fp32" else "bf16"
         return [
             Operation(
-                name=name + suffix,
+                name=name + layers.suffix,
                 kind="attention",
-                count=count,
+                count=layers.count,
                 unit=unit,
                 out=Polynomial.letter(keys),
                 columns=sizes.query,

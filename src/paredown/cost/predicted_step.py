@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from paredown.cost.calibration import Calibration
+from paredown.cost.calibration import Calibration, EngineRates
 from paredown.cost.memory import mlp_columns
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, weight_bytes
 from paredown.cost.operation import OperationCost, experts_asked
-from paredown.cost.operations import num_sparse_layers, num_windowed_layers
+from paredown.cost.operations import AttentionLayers, attention_layers, num_sparse_layers
 from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
@@ -53,11 +53,11 @@ class PredictedStep:
             + num_layers * (rates.layer_s + step.num_tokens * self.columns * rates.column_s)
             + linear_s
             + self.attention_s(step)
+            + step.num_logits * self.spec.vocab_size * rates.logit_s
         )
         if not self.with_engine:
             return seconds
-        engine_s = rates.engine_step_s + step.num_requests * rates.engine_request_s
-        return seconds + engine_s + step.num_logits * self.spec.vocab_size * rates.logit_s
+        return seconds + self._engine_rates.seconds(step, self.spec.vocab_size)
 
     def linear_s(self, num_tokens: int, num_logits: int) -> float:
         """All products with weights of a step."""
@@ -77,26 +77,36 @@ class PredictedStep:
 
     def attention_s(self, step: StepLoad) -> float:
         """All layers' attention."""
-        spec = self.spec
-        rates = self.calibration.attention_rates(self.formats.kv_dtype)
-        windowed = num_windowed_layers(spec)
-        full = spec.num_layers - windowed
-        keys = full * step.kv_tokens_read + windowed * step.windowed_kv_tokens_read
-        pairs = full * step.attention_pairs + windowed * step.windowed_pairs
+        return sum(self._attention_of(step).values())
+
+    def _attention_of(self, step: StepLoad) -> dict[str, float]:
+        """By suffix of the layers that attend alike."""
+        spec, total_bytes, parts = self.spec, self.weight_bytes, []
         kv_columns = spec.num_kv_heads * spec.head_dim
-        compute_s = (
-            keys * kv_columns * rates.key_s + pairs * spec.num_heads * spec.head_dim * rates.pair_s
-        )
-        num_bytes = 2 * keys * kv_columns * self._kv_element_bytes
-        bandwidth = self.calibration.bandwidth(self.weight_bytes + num_bytes)
-        return max(compute_s, num_bytes / bandwidth)
+        for layers, element_bytes in self._attention_layers:
+            windowed = layers.is_windowed
+            keys = layers.count * (
+                step.windowed_kv_tokens_read if windowed else step.kv_tokens_read
+            )
+            pairs = layers.count * (step.windowed_pairs if windowed else step.attention_pairs)
+            rates = self.calibration.attention_rates(layers.kv_dtype)
+            compute_s = keys * kv_columns * rates.key_s
+            compute_s += pairs * spec.num_heads * spec.head_dim * rates.pair_s
+            num_bytes = 2 * keys * kv_columns * element_bytes
+            total_bytes += num_bytes
+            parts.append((layers.suffix, compute_s, num_bytes))
+        bandwidth = self.calibration.bandwidth(total_bytes)
+        return {
+            suffix: max(compute_s, num_bytes / bandwidth) for suffix, compute_s, num_bytes in parts
+        }
 
     def operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
         """What an operation of a step takes, all its layers together; attention is halved between
         scores and weighted sum. None for what is not counted apart."""
         operation = cost.operation
         if operation.kind == "attention":
-            return self.attention_s(load) / 2
+            alike = self._attention_of(load)
+            return alike[operation.name.removeprefix("scores").removeprefix("weighted sum")] / 2
         if operation.kind == "embedding":
             return None
         is_output = operation.name == "logits"
@@ -164,5 +174,13 @@ class PredictedStep:
         return macs, float(macs * weight_bytes(self.formats.output, columns))
 
     @cached_property
-    def _kv_element_bytes(self) -> float:
-        return float(kv_element_bytes(self.formats.kv_dtype, self.spec.head_dim))
+    def _engine_rates(self) -> EngineRates:
+        return self.calibration.engine_rates(self.weight_bytes)
+
+    @cached_property
+    def _attention_layers(self) -> list[tuple[AttentionLayers, float]]:
+        """And the bytes of a number of their keys and values."""
+        return [
+            (one, float(kv_element_bytes(one.kv_dtype, self.spec.head_dim)))
+            for one in attention_layers(self.spec, self.formats)
+        ]

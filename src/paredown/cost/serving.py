@@ -76,7 +76,7 @@ def prompt_steps(
         length = min(max_step_tokens, num_tokens - start)
         load = prefill_load(length, start, spec.sliding_window)
         is_last = start + length == num_tokens
-        steps.append(load if is_last else replace(load, num_logits=0))
+        steps.append(load if is_last else replace(load, num_logits=0, num_first_tokens=0))
     return steps
 
 

@@ -4,7 +4,7 @@ A step computes chunks of sequences. Of a chunk only its length and where it sta
 cost, and of a step only the sums: the scheduler's simulator adds them up as it goes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 
@@ -13,9 +13,11 @@ class StepLoad:
     """One step. A token attends to itself and to what is before it in its sequence.
 
     `num_tokens` counts the tokens of all chunks, `num_logits` the rows of logits, `num_requests`
-    the chunks. `attention_pairs` sums query-key pairs, `kv_tokens_read` the tokens whose keys and
-    values a chunk reads (its context and itself); the `windowed` ones are the same sums for the
-    layers of the model that attend through a sliding window, and stay 0 where it has none.
+    the chunks, `num_first_tokens` those that end a prompt: what the engine does once for a request
+    (taking it in, its pages, its sampling state) goes with its first token. `attention_pairs` sums
+    query-key pairs, `kv_tokens_read` the tokens whose keys and values a chunk reads (its context
+    and itself); the `windowed` ones are the same sums for the layers of the model that attend
+    through a sliding window, and stay 0 where it has none.
     """
 
     num_tokens: int
@@ -25,6 +27,7 @@ class StepLoad:
     kv_tokens_read: int
     windowed_pairs: int = 0
     windowed_kv_tokens_read: int = 0
+    num_first_tokens: int = 0
 
 
 class StepCost(Protocol):
@@ -57,7 +60,15 @@ def decode_load(num_requests: int, context: int, window: int | None = None) -> S
 
 def prefill_load(num_tokens: int, start: int = 0, window: int | None = None) -> StepLoad:
     """One chunk of a prompt from position `start` on, with a row of logits at its end."""
-    return _chunks_load(1, start, num_tokens, window)
+    return prompts_load(1, num_tokens, start, window)
+
+
+def prompts_load(
+    num_requests: int, num_tokens: int, start: int = 0, window: int | None = None
+) -> StepLoad:
+    """The same for several prompts at once."""
+    load = _chunks_load(num_requests, start, num_tokens, window)
+    return replace(load, num_first_tokens=num_requests)
 
 
 def _chunks_load(num_requests: int, start: int, num_tokens: int, window: int | None) -> StepLoad:

@@ -1,6 +1,6 @@
 """From tokens to text, a little at a time: whole characters, and nothing past a stop string."""
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from paredown.engine.piece_detokenizer import (
     REPLACEMENT,
@@ -20,14 +20,6 @@ class Decoder(Protocol):
     def decode(self, token_ids: list[int], /) -> str: ...
 
 
-@runtime_checkable
-class PieceTokenizer(Protocol):
-    """A tokenizer that may have a table of texts."""
-
-    @property
-    def token_texts(self) -> TokenTexts | None: ...
-
-
 class Detokenizer(Protocol):
     """Text of a growing token sequence."""
 
@@ -42,7 +34,8 @@ class Detokenizer(Protocol):
 
 def make_detokenizer(tokenizer: Decoder, prompt_token_ids: list[int]) -> Detokenizer:
     """For the answer to a prompt, by the tokenizer's table where it has one."""
-    texts = tokenizer.token_texts if isinstance(tokenizer, PieceTokenizer) else None
+    # Asking whether it is of a protocol takes longer than all else here.
+    texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
     if texts is None:
         return DecodingDetokenizer(tokenizer, prompt_token_ids)
     if texts.is_byte_level:

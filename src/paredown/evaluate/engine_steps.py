@@ -1,59 +1,126 @@
-"""Steps of the whole engine, timed: with scheduling, drawing tokens, making text."""
+"""Steps of the whole engine, timed: with scheduling, drawing tokens, making text.
+
+What is measured is the engine's own part, around its executor. It is Python, and how long that
+takes depends on what the executor has left in the caches: the same steps take several times as long
+beside a model that fills them as beside one that does not.
+"""
 
 import time
+from dataclasses import dataclass, field
 
-from paredown.cost.calibrate import MeasuredStep
+import numpy as np
+import numpy.typing as npt
+
+from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep
 from paredown.cost.model_formats import ModelFormats
-from paredown.cost.step_cost import decode_load
-from paredown.engine.engine import Engine
-from paredown.engine.executor import Executor
+from paredown.cost.step_cost import StepLoad, decode_load, prompts_load
+from paredown.engine.engine import Engine, EngineTokenizer
+from paredown.engine.executor import Executor, SequenceSlice
+from paredown.engine.sampling.sampler import RowSampler
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.evaluate.quartile import lower_quartile
-from paredown.models.tokenizer import Tokenizer
+from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.model import ModelSpec
 
-NUM_REQUESTS = (1, 8, 32)
-_PROMPT_TOKENS = 4
-_NUM_STEPS = 24
+# Requests that come at once, and tokens of each prompt.
+BATCHES = ((1, 16), (1, 128), (1, 480), (8, 32), (32, 4))
+_NUM_DECODE_STEPS = 6
+# Python is slow the first times.
+_NUM_WARMING = 3
 
 
-class _AnyToken:
-    """A tokenizer for models of another vocabulary: ids beyond its own begin anew."""
+class TimedExecutor:
+    """Implements Executor: another one, and the seconds that its steps have taken."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._num_tokens = len(tokenizer.vocabulary)
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.seconds = 0.0
 
     @property
-    def eos_token_ids(self) -> frozenset[int]:
-        return frozenset()
+    def spec(self) -> ModelSpec:
+        return self._executor.spec
 
-    def decode(self, token_ids: list[int], /) -> str:
-        return self._tokenizer.decode([one % self._num_tokens for one in token_ids])
+    @property
+    def num_pages(self) -> int:
+        return self._executor.num_pages
+
+    @property
+    def sampler(self) -> RowSampler:
+        return self._executor.sampler
+
+    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
+        self._executor.copy_pages(pairs)
+
+    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        started = time.perf_counter()
+        logits = self._executor.step(slices)
+        self.seconds += time.perf_counter() - started
+        return logits
+
+
+@dataclass(frozen=True)
+class _Seconds:
+    """Of one kind of step, round after round: the executor's, and the engine's beside it."""
+
+    executor: list[float] = field(default_factory=list)
+    engine: list[float] = field(default_factory=list)
+
+
+def num_engine_pages() -> int:
+    """That `measure_engine_steps` needs."""
+    return max(
+        number * -(-(num_tokens + _NUM_DECODE_STEPS + 1) // PAGE_SIZE)
+        for number, num_tokens in BATCHES
+    )
 
 
 def measure_engine_steps(
-    executor: Executor, tokenizer: Tokenizer, formats: ModelFormats
-) -> list[MeasuredStep]:
-    """Greedy decoding of several numbers of requests; the lower quartile of the steps."""
-    found = []
-    for num_requests in NUM_REQUESTS:
-        engine = Engine(executor, _AnyToken(tokenizer))
-        params = SamplingParams(max_tokens=_NUM_STEPS + 1, temperature=0.0, ignore_eos=True)
-        for number in range(num_requests):
-            prompt = [(number + i) % executor.spec.vocab_size for i in range(_PROMPT_TOKENS)]
-            engine.submit(prompt, params)
-        engine.step()
-        seconds = []
-        for _ in range(_NUM_STEPS):
-            started = time.perf_counter()
-            engine.step()
-            seconds.append(time.perf_counter() - started)
-        found.append(
-            MeasuredStep(
-                spec=executor.spec,
-                formats=formats,
-                load=decode_load(num_requests, _PROMPT_TOKENS + _NUM_STEPS // 2),
-                seconds=lower_quartile(seconds),
-            )
-        )
+    executor: Executor, tokenizer: EngineTokenizer, formats: ModelFormats, num_rounds: int
+) -> list[MeasuredEngineStep]:
+    """Of each batch: the step of its prompts, with what it takes to take the requests in, and steps
+    in which they decode, greedily. Lower quartiles."""
+    timed, found = TimedExecutor(executor), []
+    for number, num_tokens in BATCHES:
+        first, later = _Seconds(), _Seconds()
+        for one in range(_NUM_WARMING + num_rounds):
+            kept = (first, later) if one >= _NUM_WARMING else (_Seconds(), _Seconds())
+            _run_batch(timed, tokenizer, (number, num_tokens), kept)
+        context = num_tokens + _NUM_DECODE_STEPS // 2
+        loads = (prompts_load(number, num_tokens), decode_load(number, context))
+        found += [
+            _measured(executor.spec, formats, load, seconds)
+            for load, seconds in zip(loads, (first, later), strict=True)
+        ]
     return found
+
+
+def _run_batch(
+    executor: TimedExecutor,
+    tokenizer: EngineTokenizer,
+    batch: tuple[int, int],
+    seconds: tuple[_Seconds, _Seconds],
+) -> None:
+    engine = Engine(executor, tokenizer, ScheduleConfig(prefix_cache=False))
+    params = SamplingParams(max_tokens=_NUM_DECODE_STEPS + 1, temperature=0.0, ignore_eos=True)
+    number, num_tokens = batch
+    vocab_size = executor.spec.vocab_size
+    prompts = [[(7919 * i + j) % vocab_size for i in range(num_tokens)] for j in range(number)]
+    for kept in (seconds[0], *[seconds[1]] * _NUM_DECODE_STEPS):
+        executor.seconds = 0.0
+        started = time.perf_counter()
+        while prompts:
+            engine.submit(prompts.pop(), params)
+        engine.step()
+        all_s = time.perf_counter() - started
+        kept.executor.append(executor.seconds)
+        kept.engine.append(all_s - executor.seconds)
+
+
+def _measured(
+    spec: ModelSpec, formats: ModelFormats, load: StepLoad, seconds: _Seconds
+) -> MeasuredEngineStep:
+    step = MeasuredStep(
+        spec=spec, formats=formats, load=load, seconds=lower_quartile(seconds.executor)
+    )
+    return MeasuredEngineStep(executor=step, engine_s=lower_quartile(seconds.engine))

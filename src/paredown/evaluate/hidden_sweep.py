@@ -26,10 +26,9 @@ from paredown.units import MEBI
 # Rows and columns over d.
 GROUPS: dict[str, tuple[int, int]] = {"qkv": (3, 1), "out": (1, 1), "ff1": (4, 1), "ff2": (1, 4)}
 HIDDEN_SIZES = (512, 768, 1024, 1280, 1536, 1792, 2048, 2560)
-# As many copies as a model has layers, as far as they fit.
-_NUM_COPIES = 24
-_LEAST_COPIES = 3
+# Copies of a weight together: as many bytes at each size, so that all are read from the same place.
 _COPIES_BYTES = 256 * MEBI
+_LEAST_COPIES, _MOST_COPIES = 3, 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +107,7 @@ def _time_linear(
     format_name: str, shape: tuple[int, int], num_tokens: int, num_threads: int, num_rounds: int
 ) -> float:
     first = _linear(format_name, shape, num_threads)
-    affordable = _COPIES_BYTES // first.num_bytes
-    num_copies = max(_LEAST_COPIES, min(_NUM_COPIES, affordable))
+    num_copies = min(max(_LEAST_COPIES, _COPIES_BYTES // first.num_bytes), _MOST_COPIES)
     copies = [first] + [_linear(format_name, shape, num_threads) for _ in range(num_copies - 1)]
     x = np.random.default_rng(1).standard_normal((num_tokens, shape[1]), dtype=np.float32)
     y = np.empty((num_tokens, shape[0]), dtype=np.float32)

@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paredown.cost.calibrate import MeasuredStep, Sweep, calibrate
+from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
 from paredown.cost.calibration import Calibration
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor
-from paredown.evaluate.engine_steps import measure_engine_steps
+from paredown.evaluate.engine_steps import measure_engine_steps, num_engine_pages
 from paredown.evaluate.quartile import lower_quartile
 from paredown.evaluate.random_model import random_model
 from paredown.formats.table import FORMATS
@@ -31,9 +31,11 @@ from paredown.units import MEBI
 
 BANDWIDTH_BYTES = tuple(size * MEBI for size in (2, 8, 32, 64, 128, 256, 512, 1024))
 _MAX_CONTEXT = 4096
-# A step of more reads so much beside its weights that it leaves none in the inner caches.
-_REPEATED_TOKENS = 32
-_NUM_REPEATS = 4
+# Times in a row for which a step is run at most, and seconds after which it is not run again.
+_NUM_REPEATS = 8
+_ROW_S = 0.03
+# The first of them find in the caches what another step has left there.
+_NUM_WARMING = 3
 
 
 def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, int]) -> ModelSpec:
@@ -60,7 +62,8 @@ def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, i
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
     """What is measured. `small` models differ in their number of layers alone, those in `models` in
-    how much of a cache they fill; attention is that of `models[:num_attention_models]`."""
+    how much of a cache they fill; attention is that of `models[:num_attention_models]`, and what
+    the engine takes beside its executor that of `small[0]` and `models[:num_engine_models]`."""
 
     formats: tuple[str, ...] = ("bf16", "int8", "w8a8", "int4-g32", "int4-g128")
     kv_dtypes: tuple[KVDType, ...] = KV_DTYPES
@@ -76,6 +79,7 @@ class SweepConfig:
         _model(2048, 8192, 3, (32, 8, 64)),
     )
     num_attention_models: int = 2
+    num_engine_models: int = 2
     contexts: tuple[int, ...] = (256, 1024, _MAX_CONTEXT)
     num_sequences: tuple[int, ...] = (1, 4, 16)
     chunk_tokens: tuple[int, ...] = (64, 512)
@@ -113,7 +117,9 @@ class _Sweeper:
         attention: dict[str, list[tuple[MeasuredStep, MeasuredStep]]] = {
             dtype: self._attention_steps(dtype) for dtype in config.kv_dtypes
         }
-        sweep = Sweep(small=small, linear=linear, attention=attention, engine=self._engine_steps())
+        beside = (config.small[0], *config.models[: config.num_engine_models])
+        engine = [self._engine_steps(spec) for spec in beside]
+        sweep = Sweep(small=small, linear=linear, attention=attention, engine=engine)
         return calibrate(
             sweep,
             roofs=Roofs.of(self._machine),
@@ -129,7 +135,7 @@ class _Sweeper:
             + len(config.small)
             + len(config.formats) * len(config.models)
             + len(config.kv_dtypes) * config.num_attention_models
-            + len(config.vocab_sizes)
+            + len(config.vocab_sizes) * (1 + config.num_engine_models)
         )
         self._num_done += 1
         if self._on_progress is not None:
@@ -167,14 +173,13 @@ class _Sweeper:
             self._tell()
         return pairs
 
-    def _engine_steps(self) -> list[MeasuredStep]:
-        """Of a model so small that its steps leave the caches as they are."""
+    def _engine_steps(self, spec: ModelSpec) -> list[MeasuredEngineStep]:
         tokenizer, weights = Tokenizer.open(resolve_model(None)), FORMATS["bf16"]
         formats, found = ModelFormats(linear=weights, output=weights), []
+        kv, threads = KVSpec(num_pages=num_engine_pages()), self._machine.num_threads
         for vocab_size in self._config.vocab_sizes:
-            spec = replace(self._config.small[0], vocab_size=vocab_size)
-            executor = self._executor(spec, weights, [Load(32, 64, 1)])
-            found += measure_engine_steps(executor, tokenizer, formats)
+            executor = random_model(replace(spec, vocab_size=vocab_size), weights, kv, threads)
+            found += measure_engine_steps(executor, tokenizer, formats, self._config.num_rounds)
             self._tell()
         return found
 
@@ -191,19 +196,14 @@ class _Sweeper:
     def _measured(
         self, executor: NativeExecutor, formats: ModelFormats, loads: Sequence["Load"]
     ) -> list[MeasuredStep]:
-        """All loads in turn, in rounds; one more does not count. A small step comes several times
-        in a row, the first of which does not count, as in decoding: what the caches hold is then
-        its own."""
+        """All loads in turn, in rounds; one more does not count. A short step comes several times
+        in a row, as in decoding: what the caches hold is then its own."""
         seconds: dict[Load, list[float]] = {load: [] for load in loads}
         for number in range(self._config.num_rounds + 1):
             for load, found in seconds.items():
-                slices = load.slices()
-                is_small = load.num_sequences * load.num_tokens <= _REPEATED_TOKENS
-                for repeat in range(_NUM_REPEATS if is_small else 1):
-                    started = time.perf_counter()
-                    executor.step(slices)
-                    if number > 0 and (repeat > 0 or not is_small):
-                        found.append(time.perf_counter() - started)
+                row = _row(executor, load.slices())
+                if number > 0:
+                    found += row[_NUM_WARMING:] or row[-1:]
         return [
             MeasuredStep(
                 spec=executor.spec,
@@ -213,6 +213,16 @@ class _Sweeper:
             )
             for load in loads
         ]
+
+
+def _row(executor: NativeExecutor, slices: list[SequenceSlice]) -> list[float]:
+    """Seconds of a step, again and again."""
+    found = list[float]()
+    while len(found) < _NUM_REPEATS and sum(found) < _ROW_S:
+        started = time.perf_counter()
+        executor.step(slices)
+        found.append(time.perf_counter() - started)
+    return found
 
 
 @dataclass(frozen=True)

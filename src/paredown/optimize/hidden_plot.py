@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from paredown.evaluate.hidden_sweep import HiddenSweep
+from paredown.evaluate.hidden_sweep import GroupFit, HiddenSweep
 from paredown.evaluate.picture import BLUE, GREEN, LIGHT, PINK, RED, Theme, load_matplotlib
 from paredown.models.whole_file import whole_file
 
@@ -31,21 +31,21 @@ def draw_hidden_sweep(sweep: HiddenSweep, theme: Theme) -> bytes:
         sizes = [hidden for hidden, _ in fit.points]
         low, high = min(sizes), max(sizes)
         line = [low + (high - low) * i / _LINE_POINTS for i in range(_LINE_POINTS + 1)]
-        a, b, c = fit.coefficients
-        label = f"{fit.group}: {a * 1e6:.3g} + {b * 1e6:.3g} d + {c * 1e6:.3g} d², us"
-        panel.plot(line, [fit.seconds(x) * 1e6 for x in line], color=colour, linewidth=1.4)
+        panel.plot(line, [fit.seconds(x) * 1e3 for x in line], color=colour, linewidth=1.4)
         panel.plot(
             sizes,
-            [seconds * 1e6 for _, seconds in fit.points],
+            [seconds * 1e3 for _, seconds in fit.points],
             linestyle="none",
             marker=marker,
             markersize=5.5,
             color=colour,
-            label=f"{label} ({fit.mean_error:.0%} off)",
+            label=f"{fit.group}: {_formula(fit)} us, {fit.mean_error:.0%} off on the mean",
         )
     _style(panel, theme)
+    tokens = "1 token" if sweep.num_tokens == 1 else f"{sweep.num_tokens:,} tokens"
+    threads = "1 thread" if sweep.num_threads == 1 else f"{sweep.num_threads} threads"
     panel.set_title(
-        f"{sweep.format}; tokens: {sweep.num_tokens}, threads: {sweep.num_threads}",
+        f"products with {sweep.format} weights: {tokens}, {threads}",
         color=theme.ink,
         fontsize=_FONT + 1,
         loc="left",
@@ -55,12 +55,23 @@ def draw_hidden_sweep(sweep: HiddenSweep, theme: Theme) -> bytes:
     return picture.getvalue()
 
 
+def _formula(fit: GroupFit) -> str:
+    """Without what is 0."""
+    powers = ("", " d", " d²")
+    terms = [
+        f"{one * 1e6:.3g}{power}"
+        for one, power in zip(fit.coefficients, powers, strict=True)
+        if one > 0
+    ]
+    return " + ".join(terms)
+
+
 def _style(panel: Any, theme: Theme) -> None:
     panel.set_facecolor(theme.paper)
     panel.grid(visible=True, color=theme.grid, linewidth=0.7)
     panel.set_axisbelow(True)
     panel.set_xlabel("hidden size d", color=theme.ink, fontsize=_FONT + 1)
-    panel.set_ylabel("microseconds", color=theme.ink, fontsize=_FONT + 1)
+    panel.set_ylabel("milliseconds", color=theme.ink, fontsize=_FONT + 1)
     panel.tick_params(colors=theme.faint, labelsize=_FONT, length=0)
     panel.set_xlim(left=0)
     panel.set_ylim(bottom=0)

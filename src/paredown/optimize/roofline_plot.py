@@ -15,7 +15,7 @@ from paredown.cost.roofline import Roofs, best_time
 from paredown.evaluate.picture import BLUE, DARK, LIGHT, RED, Theme, load_matplotlib
 from paredown.models.whole_file import whole_file
 from paredown.optimize.labels import Box, around, place_labels
-from paredown.units import GIGA, TERA
+from paredown.units import GIGA, TERA, format_bytes
 
 _DPI = 160
 _FONT = 8.5
@@ -49,20 +49,21 @@ def draw_roofline(found: Inspection, name: str, *, dark: bool) -> bytes:
     )
     canvas = load_matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
     panel = figure.subplots()
-    roofs = found.target.roofs
+    roofs = found.roofs
     points = {phase: _points(found, phase) for phase in PHASES}
     every = [point for listed in points.values() for point in listed]
     low = min(_LEAST_INTENSITY, *(0.6 * one.x for one in every))
     high = max(_MOST_INTENSITY, *(1.6 * one.x for one in every))
     _style(panel, theme, all(one.known for one in every))
-    roof_labels = _draw_roofs(panel, roofs, _units(found), (low, high), theme)
+    roof_labels = _draw_roofs(panel, found, (low, high), theme)
     panel.set_xlim(low, high)
     panel.set_ylim(0.25 * min(one.y for one in every), 3 * roofs.peak("int8"))
     for phase, listed in points.items():
         _draw_points(panel, phase, listed, theme)
     _draw_legend(figure, found, name, theme)
     canvas.draw()
-    slope = _slope_boxes(panel, roofs, (low, max(roofs.ridge(unit) for unit in _units(found))))
+    ends = (low, max(roofs.ridge(unit) for unit in _units(found)))
+    slope = [box for one in (roofs, found.target.roofs) for box in _slope_boxes(panel, one, ends)]
     _draw_labels(panel, points, [*slope, *_boxes(roof_labels)], theme)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", facecolor=theme.paper)
@@ -112,7 +113,7 @@ def _points(found: Inspection, phase: str) -> list[_Point]:
     for cost, seconds in zip(found.operations[phase], found.operation_s[phase], strict=True):
         if not cost.flops:
             continue
-        best_s = best_time(cost, found.target.roofs).seconds
+        best_s = best_time(cost, found.roofs).seconds
         x, y = cost.intensity, cost.flops / (seconds or best_s)
         near = next((one for one in points if one.is_near(x, y)), None)
         if near is None:
@@ -146,9 +147,11 @@ def _style(panel: Any, theme: Theme, is_known: bool) -> None:
 
 
 def _draw_roofs(
-    panel: Any, roofs: Roofs, units: Sequence[Unit], limits: tuple[float, float], theme: Theme
+    panel: Any, found: Inspection, limits: tuple[float, float], theme: Theme
 ) -> list[Any]:
-    """The texts beside the lines."""
+    """The texts beside the lines. Where a model of its size is read faster than memory, the roof is
+    that, and memory's own a dashed line below it."""
+    roofs, units = found.roofs, _units(found)
     low, high = limits
     bandwidth = roofs.bandwidth_bytes_per_s
     highest = max(roofs.ridge(unit) for unit in units)
@@ -156,9 +159,28 @@ def _draw_roofs(
         [low, highest], [low * bandwidth, highest * bandwidth], color=theme.ink, linewidth=1.5
     )
     middle = (low * highest) ** 0.5
+    label = f"memory, {bandwidth / GIGA:,.1f} GB/s"
+    behind = found.target.roofs.bandwidth_bytes_per_s
+    if bandwidth > behind:
+        label = f"{format_bytes(found.step_bytes)} in caches, {bandwidth / GIGA:,.1f} GB/s"
+        panel.plot(
+            [low, highest],
+            [low * behind, highest * behind],
+            color=theme.faint,
+            linewidth=1,
+            linestyle="--",
+        )
+        panel.annotate(
+            f"memory, {behind / GIGA:,.1f} GB/s",
+            (highest, highest * behind),
+            xytext=(6, -3),
+            textcoords="offset points",
+            color=theme.faint,
+            fontsize=_FONT,
+        )
     texts = [
         panel.annotate(
-            f"memory, {bandwidth / GIGA:,.1f} GB/s",
+            label,
             (middle, middle * bandwidth),
             xytext=(-6, 8),
             textcoords="offset points",

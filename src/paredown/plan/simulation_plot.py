@@ -58,11 +58,20 @@ def _draw_latencies(panel: Any, found: Simulation, limits: LatencyLimits, theme:
             panel.axvline(limit_s, color=colour, linestyle=":", linewidth=1)
     panel.axhline(95, color=theme.faint, linestyle=":", linewidth=1)
     panel.set_xscale("log")
+    ticker = load_matplotlib("matplotlib.ticker")
+    panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: _seconds(x)))
     panel.set_ylim(0, 101)
-    panel.set_xlabel("seconds from arrival", color=theme.ink)
+    panel.set_xlabel("from arrival", color=theme.ink)
     panel.set_ylabel("% of requests (dotted: 95 %, limits)", color=theme.ink)
     _style(panel, theme)
     _add_legend(panel, panel.get_lines()[::-1], theme)
+
+
+def _seconds(value: float) -> str:
+    for scale, unit in ((1.0, "s"), (1e-3, "ms")):
+        if value >= 0.999 * scale:
+            return f"{value / scale:,.0f} {unit}"
+    return f"{value / 1e-6:,.0f} us"
 
 
 def _draw_queue(panel: Any, found: Simulation, theme: Theme) -> None:
@@ -70,15 +79,16 @@ def _draw_queue(panel: Any, found: Simulation, theme: Theme) -> None:
     times = [one.time_s for one in found.moments]
     running = [one.num_running for one in found.moments]
     waiting = [one.num_waiting for one in found.moments]
-    panel.plot(times, running, color=BLUE, linewidth=1, label="requests running")
-    panel.plot(times, waiting, color=RED, linewidth=1, label="requests waiting")
+    panel.fill_between(times, running, color=BLUE, alpha=0.25, linewidth=0, step="post")
+    panel.step(times, running, where="post", color=BLUE, linewidth=0.7, label="requests running")
+    panel.step(times, waiting, where="post", color=RED, linewidth=0.7, label="requests waiting")
     panel.set_ylim(0, 1.05 * max((*running, *waiting, 1)))
     panel.set_xlabel("seconds", color=theme.ink)
     panel.set_ylabel("requests", color=theme.ink)
     _style(panel, theme)
     pages = panel.twinx()
     shares = [100 * one.kv_share for one in found.moments]
-    pages.plot(times, shares, color=GREEN, linewidth=1, label="KV pages held, %")
+    pages.step(times, shares, where="post", color=GREEN, linewidth=1, label="KV pages held, %")
     pages.set_ylim(0, 105)
     pages.set_ylabel("% of pages", color=theme.ink)
     _style(pages, theme)

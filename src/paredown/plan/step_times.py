@@ -34,11 +34,13 @@ class StepTimes:
         """A step that computes chunks, and a token for each of `num_coasting` requests."""
         num_tokens = num_logits = num_coasting
         pairs = kv_tokens = coasting_context
-        windowed_pairs = windowed_kv_tokens = 0
+        windowed_pairs = windowed_kv_tokens = num_first_tokens = 0
         for request, size in chunks:
             start = request.num_computed_tokens
             num_tokens += size
-            num_logits += start + size == request.num_tokens
+            if start + size == request.num_tokens:
+                num_logits += 1
+                num_first_tokens += request.num_generated_tokens == 0
             pairs += chunk_pairs(start, size)
             kv_tokens += start + size
             if self._window is not None:
@@ -53,6 +55,7 @@ class StepTimes:
                 kv_tokens_read=kv_tokens,
                 windowed_pairs=windowed_pairs,
                 windowed_kv_tokens_read=windowed_kv_tokens,
+                num_first_tokens=num_first_tokens,
             )
         )
 
