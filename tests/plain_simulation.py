@@ -100,8 +100,8 @@ class PlainSimulation:
             attention_pairs=sum(map(chunk_pairs, starts, sizes)),
             kv_tokens_read=sum(ends),
             num_first_tokens=sum(
-                end == one.request.num_tokens == one.request.num_prompt_tokens
-                for end, one in zip(ends, plan.chunks, strict=True)
+                end == request.num_tokens == request.num_prompt_tokens
+                for end, (request, _) in zip(ends, plan.chunks, strict=True)
             ),
         )
         seconds = self.cost.step_s(load)

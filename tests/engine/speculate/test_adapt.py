@@ -31,6 +31,10 @@ def roofline(num_tokens):
     return max(1.0, num_tokens / 8)
 
 
+def rounds(round_s):
+    return [round_s * k for k in range(1, 9)]
+
+
 def tokens_per_s(rates, counts, num_tokens, cost, round_s):
     gain = sum(rate**k for rate, count in zip(rates, counts, strict=True) for k in range(count + 1))
     seconds = list(cost.estimates(num_tokens, sum(counts)))[-1] + max(counts) * round_s
@@ -49,7 +53,7 @@ def test_no_other_choice_is_much_faster(requests, seconds_of, round_s, num_other
     if not any(limits):
         return
     cost, num_tokens = make_cost(seconds_of), num_others + len(rates)
-    counts = best_counts(rates, limits, num_tokens, cost, round_s)
+    counts = best_counts(rates, limits, num_tokens, cost, rounds(round_s))
     assert all(0 <= count <= limit for count, limit in zip(counts, limits, strict=True))
     found = tokens_per_s(rates, counts, num_tokens, cost, round_s)
     everything = itertools.product(*(range(limit + 1) for limit in limits))
@@ -61,18 +65,18 @@ def test_no_other_choice_is_much_faster(requests, seconds_of, round_s, num_other
 
 
 def test_a_flat_roofline_takes_all_and_a_steep_one_nothing():
-    assert best_counts([0.9], [8], 1, make_cost(flat), 0.0) == [8]
-    assert best_counts([0.9], [8], 1, make_cost(proportional), 0.0) == [0]
-    assert best_counts([0.9] * 16, [8] * 16, 16, make_cost(roofline), 0.0) == [0] * 16
+    assert best_counts([0.9], [8], 1, make_cost(flat), []) == [8]
+    assert best_counts([0.9], [8], 1, make_cost(proportional), []) == [0]
+    assert best_counts([0.9] * 16, [8] * 16, 16, make_cost(roofline), []) == [0] * 16
 
 
 def test_a_dear_draft_model_is_not_asked():
-    assert best_counts([0.8], [8], 1, make_cost(flat), 0.1) != [0]
-    assert best_counts([0.8], [8], 1, make_cost(flat), 1.0) == [0]
+    assert best_counts([0.8], [8], 1, make_cost(flat), rounds(0.1)) != [0]
+    assert best_counts([0.8], [8], 1, make_cost(flat), rounds(1.0)) == [0]
 
 
 def test_the_better_guesser_gets_the_longer_draft():
-    low, high = best_counts([0.3, 0.9], [8, 8], 2, make_cost(roofline), 0.0)
+    low, high = best_counts([0.3, 0.9], [8, 8], 2, make_cost(roofline), [])
     assert low < high
 
 
@@ -89,7 +93,7 @@ def test_bad_guesses_are_given_up_and_tried_again():
     assert chosen[0] > 0
     later = chosen[PROBE_STEPS:]
     assert 4 <= sum(count > 0 for count in later) <= 24
-    assert max(later) == 1
+    assert max(later) <= 2
 
 
 def test_good_guesses_are_left_out_now_and_then_to_measure_what_a_step_takes_without():
@@ -105,10 +109,10 @@ def test_good_guesses_are_left_out_now_and_then_to_measure_what_a_step_takes_wit
     assert max(chosen) == 4
 
 
-# Microseconds of the built-in model's steps of 1 to 7 tokens, and of a step of its draft model, on
-# an idle Xeon.
+# Microseconds of the built-in model's steps of 1 to 7 tokens, and of 0 to 6 guesses of its draft
+# model in int8, on an idle Xeon.
 STEP_US = (954, 985, 1003, 1030, 1190, 1250, 1300)
-DRAFT_US = 100
+DRAFT_US = (0, 99, 125, 152, 190, 225, 260)
 
 
 def simulate(rate, fixed=None, *, share_interrupted, num_steps=2000):
@@ -126,7 +130,7 @@ def simulate(rate, fixed=None, *, share_interrupted, num_steps=2000):
         step_us = STEP_US[count] * chance.uniform(1, 1.03)
         if chance.random() < share_interrupted:
             step_us += chance.uniform(0, 4000)
-        guess_us = count * DRAFT_US * chance.uniform(1, 1.03)
+        guess_us = DRAFT_US[count] * chance.uniform(1, 1.03)
         num_tokens, time_us = num_tokens + accepted + 1, time_us + step_us + guess_us
         adapter.observe_step(
             1 + count,
@@ -270,3 +274,37 @@ def test_what_was_not_seen_for_long_is_forgotten():
         cost.observe(1, 1.0)
     assert not cost.is_known(4)
     assert cost.is_known(1)
+
+
+def test_drafts_that_were_not_found_are_left_out_and_the_rest_may_not_pay():
+    adapter = Adapter(cost=make_cost(roofline))
+    chosen = adapter.choose({1: 8, 2: 8}, 2)
+    assert adapter.trim(dict(chosen), 2) == chosen, "all were found"
+    assert adapter.trim({1: 3, 2: 0}, 2)[2] == 0
+    for _ in range(20):  # two of many go on finding nothing
+        found = adapter.trim({1: 8, 2: 0, 3: 0}, 8)
+    assert found == {1: 0, 2: 0, 3: 0}
+    assert adapter.rests()
+    assert adapter.trim({1: 8, 2: 0, 3: 0}, 8, is_queued=True)[1] > 0, "others wait"
+
+
+def test_with_rounds_to_pay_for_all_get_their_first_guess_before_one_its_fifth():
+    rates = [0.98, 0.9, 0.9, 0.9]
+    cost = make_cost(lambda size: 1 + 0.01 * size)
+    counts = best_counts(rates, [8] * 4, 4, cost, rounds(0.3))
+    assert min(counts) > 0
+
+
+def test_a_larger_step_bounds_a_smaller_one():
+    """Whose few samples were all interrupted."""
+    cost = make_cost(flat, sizes=(1, 4))
+    for _ in range(3):
+        cost.observe(2, 50.0)
+    assert list(cost.estimates(1, 3)) == [1.0] * 4
+
+
+def test_what_a_token_less_saves():
+    assert make_cost(proportional).saved_share(8) == pytest.approx(1.0)
+    assert make_cost(flat).saved_share(8) == 0.0
+    assert make_cost(proportional, sizes=(8, 16)).saved_share(8) == 0.0, "no smaller step was seen"
+    assert StepCost().saved_share(8) == 0.0

@@ -13,6 +13,7 @@ from paredown.engine.native.packed_cache import CacheConfig, PackedCache
 from paredown.engine.sampling.sampler import RowSampler
 from paredown.errors import ConfigError
 from paredown.kernels.native_model import NativeModel
+from paredown.kernels.native_sampler import SamplingState
 from paredown.kernels.packed_file import PackedFileError
 from paredown.kernels.probe import available_memory_bytes
 from paredown.kernels.thread_plan import ThreadPlan
@@ -131,6 +132,22 @@ class NativeExecutor:
             page_offsets.append(len(pages))
             released.append(part.num_released_pages)
         return self._model.step(tokens, starts, lengths, num_logits, page_offsets, pages, released)
+
+    def write_drafts(
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+    ) -> list[list[int]]:
+        """See DraftingExecutor.write_drafts, one call into the core. Raises ValueError as `step`
+        does, RuntimeError when the model's logits are not finite."""
+        starts = [part.start for part in slices]
+        lengths = [len(part.token_ids) for part in slices]
+        tokens, pages, page_offsets = list[int](), list[int](), [0]
+        for part in slices:
+            tokens += part.token_ids
+            pages += part.pages
+            page_offsets.append(len(pages))
+        return self._model.write_drafts(
+            tokens, starts, lengths, page_offsets, pages, states, num_guesses
+        )
 
 
 def load_executor(
