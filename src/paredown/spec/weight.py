@@ -80,6 +80,11 @@ class WeightSpec:
         return self.dtype.startswith("int")
 
     @property
+    def has_input_scheme(self) -> bool:
+        """Whether inputs are rounded to int8 with one scale for a whole row."""
+        return self.activations in ("int8_row", "int8_static")
+
+    @property
     def is_quantized(self) -> bool:
         """Stored as codes with scales."""
         return self.is_integer or self.dtype == "fp8"

@@ -24,9 +24,6 @@ Vector = npt.NDArray[np.float32]
 
 _STORED_WEIGHT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
 
-# Inputs in int8 with one scale for a whole row.
-_OF_ROWS: tuple[ActivationDType, ...] = ("int8_row", "int8_static")
-
 
 def pack_weights(
     checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
@@ -139,7 +136,7 @@ def _with_activations(weight: Weight, activations: ActivationDType | None) -> We
 def _arrays(weight: Weight, bias: Vector | None) -> LinearArrays:
     """Groups with integer steps run as int8 rows where the inputs have one scale for a row too."""
     scales_OG, steps_OG = weight.scales_OG, None
-    if weight.spec.activations in _OF_ROWS and (found := integer_steps(weight)) is not None:
+    if weight.spec.has_input_scheme and (found := integer_steps(weight)) is not None:
         scales_OG, steps_OG = found[0][:, None], found[1]
     return LinearArrays(
         dtype=weight.spec.dtype,
