@@ -18,7 +18,7 @@ bool takes_tiles(const LinearView& w, int64_t num_tokens) {
 #if defined(PAREDOWN_HAS_TILES)
   if (w.input != InputKind::kInt8) return w.input == InputKind::kBf16;
   if (few_tokens(w, num_tokens)) return false;
-  if (w.num_groups == 1) return w.num_columns % 64 == 0;
+  if (w.num_groups == 1) return w.num_columns % 64 == 0 || w.num_steps > 0;
   const bool fits_bytes = w.kind != WeightKind::kInt8 || w.zero_points == nullptr;
   return fits_bytes && fits_decoded(w);
 #else

@@ -36,6 +36,7 @@ class StepDecoder {
         columns_of_step_(w.step_size - stretch.first % w.step_size),
         num_panels_(stretch.num_panels),
         num_blocks_(stretch.num_panels > 0 ? stretch.num_columns / kBlockColumns : 0),
+        ends_in_half_(stretch.num_columns % 64 != 0),
         codes_(codes) {}
 
   int64_t num_blocks() const { return num_blocks_; }
@@ -58,7 +59,7 @@ class StepDecoder {
     });
     block_ += kBytes;
     codes_ += kBlockColumns * kLanes;
-    --num_blocks_;
+    if (--num_blocks_ == 0 && ends_in_half_) add_zeros();
     columns_of_step_ -= kBlockColumns;
     if (columns_of_step_ > 0) return;
     columns_of_step_ = w_.step_size;
@@ -66,12 +67,20 @@ class StepDecoder {
   }
 
  private:
+  // The other half of a B tile: whatever inputs stand there do not count.
+  void add_zeros() {
+    for (int64_t i = 0; i < 2 * kQuads; ++i) {
+      store_u8(codes_ + (i / kQuads * kDecodedColumns + i % kQuads * 4) * kLanes, set_u8(0));
+    }
+  }
+
   const LinearView& w_;
   const uint8_t* block_;
   int64_t step_;             // index of the current step of the first panel's rows
   int64_t columns_of_step_;  // that are left
   int64_t num_panels_;
   int64_t num_blocks_;
+  bool ends_in_half_;
   uint8_t* codes_;
 };
 
@@ -92,7 +101,7 @@ void step_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& o
         is_last ? step_stretch(w, stretch.panel + 2, panel_end, 0)
                 : step_stretch(w, stretch.panel, panel_end, stretch.first + stretch.num_columns);
     StepDecoder decoder(w, next, buffers[1]);
-    const int64_t num_steps = stretch.num_columns / 64;
+    const int64_t num_steps = (stretch.num_columns + 63) / 64;
     const int64_t num_products = num_passes(num_tokens) * num_steps;
     const int64_t num_blocks = decoder.num_blocks();
     int64_t due = 0;
