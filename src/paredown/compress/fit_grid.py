@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 
 from paredown.compress.grid import Grid, grid_of_range, grouped
-from paredown.compress.progressive_groups import fit_progressive_groups
+from paredown.compress.progressive_groups import (
+    NEIGHBOURS,
+    NEIGHBOURS_AND_CUTS,
+    fit_progressive_groups,
+)
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 # minmax      the smallest and the largest value (absmax where the grid is symmetric)
@@ -30,16 +34,17 @@ def fit_grid(
     estimator: RangeEstimator = "minmax",
     row_scales_O1: Tensor | None = None,
 ) -> Grid:
-    """A scale and a zero point for each [.., C] group of values; leading dimensions are kept. With
-    integer steps minmax and mse are alike: the steps near the whole range's are all tried.
-    `row_scales_O1` are those that integer steps multiply; None searches them."""
+    """A scale and a zero point for each [.., C] group of values; leading dimensions are kept. `mse`
+    of integer steps is that of squares. `row_scales_O1` are those that integer steps multiply; None
+    searches them."""
     lowest = values_OGC.amin(-1).clamp(max=0)
     highest = values_OGC.amax(-1).clamp(min=0)
     if estimator == "percentile":
         lowest, highest = _percentiles(values_OGC)
     grid = grid_of_range(lowest, highest, spec, scale_dtype)
     if spec.integer_steps:
-        return fit_progressive_groups(values_OGC, grid, row_scales_O1)
+        near_steps = NEIGHBOURS_AND_CUTS if estimator == "mse" else NEIGHBOURS
+        return fit_progressive_groups(values_OGC, grid, near_steps, row_scales_O1)
     if estimator != "mse":
         return grid
     best = _distance(grid, values_OGC)
