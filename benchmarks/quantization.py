@@ -57,13 +57,8 @@ LINES = (
     Line(recipe="hqq-int3", baseline="int3"),
     Line(recipe="w4a8-g32-qoq", baseline="int4-g32"),
     Line(recipe="w4a8-g32-qoq", baseline="w4a8-g32"),
-    Line(recipe="w4a8-g64-qoq", baseline="w4a8-g64"),
     Line(recipe="w4a8-g128-qoq", baseline="w4a8-g128"),
     Line(recipe="w4a8-g32-asym-qoq", baseline="w4a8-g32-qoq"),
-    Line(recipe="w4a8-g128-asym-qoq", baseline="w4a8-g128-qoq"),
-    Line(recipe="hqq-w4a8-g32-qoq", baseline="w4a8-g32-qoq"),
-    Line(recipe="awq-w4a8-g128-qoq", baseline="awq-w4a8-g128"),
-    Line(recipe="smoothquant-w4a8-g32-qoq", baseline="smoothquant-w4a8-g32"),
     # Integer steps beside any scales: how much wider the gap may become.
     Line(recipe="gptq-w4a8-g32-qoq", baseline="gptq-w4a8-g32", bar=-0.1),
     Line(recipe="gptq-w4a8-g128-qoq", baseline="gptq-w4a8-g128", bar=-0.1),
