@@ -67,7 +67,7 @@ constexpr int64_t block_bytes(WeightKind kind) {
 // scales [N/16][weight groups][16], zero points the same (null: 2^(bits-1)).
 // Steps make int8 codes with one scale per row of int4 codes: (code - zero point) * step, from -128
 // to 127, for stretches of step_size columns. steps [N/16][num_steps][16], 1 to 16; step offsets
-// the same, 128 - zero point * step modulo 256 (null: the zero point is 8); there are no other zero
+// the same, 128 - zero point * step (null: the zero point is 8); there are no other zero
 // points then.
 // The bf16 pairs and the int8 quads are B tiles of AMX as they lie.
 struct LinearView {

@@ -68,21 +68,11 @@ InputKind input_kind(const LinearSource& source) {
   return InputKind::kInt8;
 }
 
-// Whether every code of a group gives an int8 code with its step.
-bool step_fits(const LinearSource& source, int64_t row, int64_t group) {
-  const int64_t num_steps = source.num_columns / source.group_size;
-  const int64_t index = row * num_steps + group;
+// Whether each of the 16 codes of a group gives an int8 code with its step.
+bool step_fits(const LinearSource& source, int64_t index) {
   const int step = source.steps[index];
   const int zero_point = source.zero_points == nullptr ? 8 : source.zero_points[index];
-  auto fits = [&](int code) {
-    const int value = (code - zero_point) * step;
-    return value >= -128 && value <= 127;
-  };
-  if (step < 1 || step > 16) return false;
-  if (fits(0) && fits(15)) return true;
-  const uint8_t* codes = static_cast<const uint8_t*>(source.values) + row * source.num_columns +
-                         group * source.group_size;
-  return std::all_of(codes, codes + source.group_size, fits);
+  return step >= 1 && step <= 16 && -zero_point * step >= -128 && (15 - zero_point) * step <= 127;
 }
 
 void set_steps(const LinearSource& source, LinearView& view) {
@@ -98,12 +88,11 @@ void set_steps(const LinearSource& source, LinearView& view) {
   }
   view.step_size = size;
   view.num_steps = source.num_columns / size;
-  for (int64_t row = 0; row < source.num_rows; ++row) {
-    for (int64_t group = 0; group < view.num_steps; ++group) {
-      if (step_fits(source, row, group)) continue;
-      fail("the step of row " + std::to_string(row) + ", group " + std::to_string(group) +
-           " is not from 1 to 16 or gives codes beyond int8");
-    }
+  for (int64_t index = 0; index < source.num_rows * view.num_steps; ++index) {
+    if (step_fits(source, index)) continue;
+    fail("the step of row " + std::to_string(index / view.num_steps) + ", group " +
+         std::to_string(index % view.num_steps) +
+         " is not from 1 to 16 or gives codes beyond int8");
   }
 }
 

@@ -225,8 +225,8 @@ inline U8x64 step_factors(const uint8_t* p) {
   const __m256i even = _mm256_set1_epi16(0x00FF);
   return {_mm256_and_si256(bytes.lo, even), _mm256_and_si256(bytes.hi, even)};
 }
-// codes * factors + offsets in every byte, modulo 256; every product fits a byte, so that a 16-bit
-// product is those of two codes.
+// codes * factors + offsets in every byte; products and sums fit a byte, so that a 16-bit product
+// is those of two codes.
 inline U8x64 multiply_add_codes(U8x64 codes, U8x64 factors, U8x64 offsets) {
   return {_mm256_add_epi8(_mm256_mullo_epi16(codes.lo, factors.lo), offsets.lo),
           _mm256_add_epi8(_mm256_mullo_epi16(codes.hi, factors.hi), offsets.hi)};

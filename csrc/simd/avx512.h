@@ -174,8 +174,8 @@ inline U8x64 step_factors(const uint8_t* p) {
   const __m512i zeros = _mm512_set1_epi16(static_cast<int16_t>(0x8000));
   return {_mm512_shuffle_epi8(load_quarters(p), _mm512_or_si512(twice, zeros))};
 }
-// codes * factors + offsets in every byte, modulo 256; every product fits a byte, so that a 16-bit
-// product is those of two codes.
+// codes * factors + offsets in every byte; products and sums fit a byte, so that a 16-bit product
+// is those of two codes.
 inline U8x64 multiply_add_codes(U8x64 codes, U8x64 factors, U8x64 offsets) {
   return {_mm512_add_epi8(_mm512_mullo_epi16(codes.v, factors.v), offsets.v)};
 }

@@ -242,7 +242,7 @@ inline U8x64 repeat_4(const uint8_t* p) {
 }
 // Bytes of 16 rows in the form that multiply_add_codes takes factors in.
 inline U8x64 step_factors(const uint8_t* p) { return repeat_4(p); }
-// codes * factors + offsets in every byte, modulo 256; every product fits a byte.
+// codes * factors + offsets in every byte; products and sums fit a byte.
 inline U8x64 multiply_add_codes(U8x64 codes, U8x64 factors, U8x64 offsets) {
   for (int i = 0; i < 64; ++i) {
     codes.v[i] = static_cast<uint8_t>(codes.v[i] * factors.v[i] + offsets.v[i]);
