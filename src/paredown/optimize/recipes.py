@@ -16,7 +16,6 @@ DEFAULT_FORMATS = (
     "int6-g128",
     "int5-g64",
     "int4-g32",
-    "int4-g32-asym",
     "int4-g128",
 )
 # Tried with the output layer in HEAD_FORMAT too, where that is a large part of the weights read.
