@@ -104,6 +104,30 @@ def test_integer_steps_run_as_int8_rows(
     assert np.array_equal(native_logits(checkpoint, ids), logits)
 
 
+@pytest.mark.parametrize("recipe", STEPS)
+def test_integer_steps_give_the_same_bits_in_any_chunks(
+    recipe: str, source: Checkpoint, tmp_path: Path
+) -> None:
+    compress(source, tmp_path / "out", f"{recipe}-head-{recipe}")
+    executor = load_executor(Checkpoint.open(tmp_path / "out"), num_pages=8, num_threads=2)
+    ids, pages = random_ids(), list(range(8))
+
+    def rows(sizes: list[int]) -> np.ndarray:
+        parts, start = [], 0
+        for size in sizes:
+            chunk = SequenceSlice(
+                token_ids=ids[start : start + size], start=start, pages=pages, num_logits=size
+            )
+            parts.append(executor.step([chunk]).copy())
+            start += size
+        return np.concatenate(parts)
+
+    whole = rows([len(ids)])
+    for size in (1, 5, 8, 20, 33):
+        full, rest = divmod(len(ids), size)
+        assert np.array_equal(rows([size] * full + [rest] * (rest > 0)), whole)
+
+
 def test_activations_can_be_chosen_where_a_weight_takes_them(
     source: Checkpoint, tmp_path: Path
 ) -> None:
