@@ -1,7 +1,8 @@
 # `make demo` sets everything up and runs the main job, `make test` sets everything up and runs every
 # check, `make bench` installs the peers and measures them beside us. All work on a fresh clone.
 # `make parity` builds llama.cpp (minutes) and asks it about the GGUF files that we write; it installs
-# lm-evaluation-harness and compares its figures on our executor with those of its own model.
+# lm-evaluation-harness and compares its figures on our executor with those of its own model, and
+# GPTQModel, with which Transformers reads our GPTQ and AWQ folders and we read its own.
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
@@ -35,13 +36,13 @@ test: .venv/test.stamp
 	$(BIN)/cmake --build build/sanitize --parallel 2 >/dev/null
 	build/sanitize/core_check
 	build/check/core_check
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
 		--markdown $(BENCH)/cpu_peers.md
 
-parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp
+parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp .venv-gptqmodel/stamp
 	$(BIN)/python -m pytest parity
 
 cross-check: .venv/test.stamp
@@ -66,6 +67,10 @@ cross-check: .venv/test.stamp
 .venv/bench.stamp: .venv/bin/python $(SOURCES) benchmarks/install/llama_cpp.sh
 	PIP="$(PIP)" benchmarks/install/llama_cpp.sh
 	$(PIP) --editable '.[peers]'
+	touch $@
+
+.venv-gptqmodel/stamp: constraints.txt benchmarks/install/gptqmodel.sh
+	benchmarks/install/gptqmodel.sh
 	touch $@
 
 .venv/eval.stamp: .venv/bin/python $(SOURCES)

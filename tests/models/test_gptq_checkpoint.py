@@ -90,6 +90,14 @@ def test_gptq_by_role(spec: WeightSpec, version: int, tmp_path: Path) -> None:
     check_runs(checkpoint)
 
 
+def test_the_method_named_twice_as_gptqmodel_does(tmp_path: Path) -> None:
+    write_gptq(tmp_path, INT4, section=gptq_section(INT4, method="gptq", format="gptq"))
+    assert Checkpoint.open(tmp_path).linear("down", 1).spec == INT4
+    edit_config(tmp_path, quantization_config=gptq_section(INT4, method="qqq"))
+    with pytest.raises(UnsupportedError, match=r"quantization_config\.method .*saw: qqq"):
+        Checkpoint.open(tmp_path)
+
+
 @pytest.mark.parametrize("group_size", [None, 32, 128])
 def test_awq_by_role(group_size: int | None, tmp_path: Path) -> None:
     write_awq(tmp_path, group_size)

@@ -9,6 +9,7 @@ from paredown.formats.stored.awq import BITS, CODES, AWQForm
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import (
     check_any_codes,
+    check_same_method,
     damaged,
     flag,
     refuse_others,
@@ -20,7 +21,7 @@ from paredown.spec.weight import WeightSpec
 METHOD = "awq"
 VERSION = "gemm"
 _READ = {"quant_method", "bits", "w_bit", "group_size", "q_group_size", "zero_point", "version"}
-_READ |= {"format", "modules_to_not_convert", "backend"}
+_READ |= {"method", "format", "modules_to_not_convert", "backend"}
 # Fields that say how others are to run it, or how it came to be.
 _NOTES = {"do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config", "lm_head", "meta"}
 _NOTES |= {"desc_act", "sym", "pack_dtype", "damp_percent", "true_sequential", "model_seqlen"}
@@ -46,6 +47,7 @@ class AWQConfig:
 def read_awq(config: Mapping[str, object], tensor_names: Collection[str]) -> AWQConfig:
     """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
     refuse_others(config, _READ | _NOTES)
+    check_same_method(config, METHOD)
     version = str(config.get("version", config.get("format", VERSION))).lower()
     if version != VERSION:
         raise unsupported("version", version, f"Known is {VERSION}.")

@@ -10,6 +10,7 @@ from paredown.formats.stored.gptq import CODES, GPTQ_DTYPES, ORDER, GPTQForm, Ve
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import (
     check_any_codes,
+    check_same_method,
     damaged,
     flag,
     refuse_others,
@@ -23,7 +24,7 @@ FILE_NAME = "quantize_config.json"
 VERSIONS: dict[str, Version] = {"gptq": 1, "gptq_v2": 2}
 _FORMAT_OF = {version: name for name, version in VERSIONS.items()}
 _READ = {"quant_method", "bits", "group_size", "sym", "desc_act", "checkpoint_format", "format"}
-_READ |= {"pack_dtype", "dynamic", "lm_head"}
+_READ |= {"method", "pack_dtype", "dynamic", "lm_head"}
 # Fields that say how a checkpoint came to be, or how others are to run it.
 _NOTES = {"damp_percent", "damp_auto_increment", "true_sequential", "static_groups", "meta", "mse"}
 _NOTES |= {"model_name_or_path", "model_file_base_name", "dataset", "tokenizer", "model_seqlen"}
@@ -71,6 +72,7 @@ class GPTQConfig:
 def read_gptq(config: Mapping[str, object], tensor_names: Collection[str]) -> GPTQConfig:
     """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
     refuse_others(config, _READ | _NOTES)
+    check_same_method(config, METHOD)
     named = config.get("checkpoint_format", config.get("format", "gptq"))
     if not isinstance(named, str) or named not in VERSIONS:
         raise unsupported("checkpoint_format", named, f"Known are {', '.join(VERSIONS)}.")

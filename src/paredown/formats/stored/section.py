@@ -39,6 +39,13 @@ def check_any_codes(tensor_names: Collection[str], suffix: str, method: str) -> 
         )
 
 
+def check_same_method(fields: Mapping[str, object], method: str) -> None:
+    """GPTQModel says twice which method it was, and from version 7.7 on in a field of its own.
+    Raises UnsupportedError when that is another."""
+    if fields.get("method", method) != method:
+        raise unsupported("method", fields["method"], f"quant_method says {method}.")
+
+
 def whole_number(fields: Mapping[str, object], field: str, default: int) -> int:
     """Raises CheckpointError for anything else (True is no number)."""
     value = fields.get(field, default)
