@@ -18,7 +18,7 @@ from torch import Tensor
 
 from paredown.compress.activation_range import ActivationRange
 from paredown.compress.activations import ActivationGrid, StaticScale, parse_grid, round_activations
-from paredown.compress.grid import RangeEstimator
+from paredown.compress.fit_grid import RangeEstimator
 from paredown.compress.quantize.kv_cache import (
     KV_GRID_DTYPES,
     KVRange,

@@ -25,9 +25,18 @@ PEAK_UNITS = {
     "w8a8": "int8",
     "int4-g32": "int8",
     "int4-g128": "int8",
+    "w4a8-g32-qoq": "int8",
 }
 # How the output layer is stored beside linear layers of a format: 8 bits cost little there.
-OUTPUT_FORMATS = {"int4-g32": "int8", "int4-g128": "int8", "int8": "int8", "w8a8": "int8"}
+OUTPUT_FORMATS = {
+    "int4-g32": "int8",
+    "int4-g128": "int8",
+    "w4a8-g32-qoq": "int8",
+    "int8": "int8",
+    "w8a8": "int8",
+}
+# Four bits in groups of 32, with float scales and with integer steps: both beside Q4_0.
+FOUR_BIT_FORMATS = ("int4-g32", "w4a8-g32-qoq")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +100,13 @@ class Case:
 
 
 PREFILL_BARS = {
-    "int4-g32": Bar(min_ratio=1.5, min_utilization=0.55),
+    **dict.fromkeys(FOUR_BIT_FORMATS, Bar(min_ratio=1.5, min_utilization=0.55)),
     "int4-g128": Bar(min_utilization=0.65),
     "w8a8": Bar(min_ratio=1.6, min_utilization=0.75),
     "bf16": Bar(min_ratio=1.15, min_utilization=0.80),
 }
 DECODE_BARS = {
-    "int4-g32": Bar(min_ratio=1.08, min_utilization=0.88),
+    **dict.fromkeys(FOUR_BIT_FORMATS, Bar(min_ratio=1.08, min_utilization=0.88)),
     "int4-g128": Bar(),
     "int8": Bar(min_ratio=1.08, min_utilization=0.90),
     "bf16": Bar(min_ratio=1.05, min_utilization=0.92),
@@ -134,7 +143,7 @@ def all_cases(output_formats: dict[str, str]) -> list[Case]:
 
 def _single_cases(model: str) -> list[Case]:
     cases = []
-    for name in ("int4-g32", "int4-g128", "int8", "bf16"):
+    for name in (*FOUR_BIT_FORMATS, "int4-g128", "int8", "bf16"):
         variant = Variant(model=model, format=name)
         with_peers = name != "int4-g128"
         # One scale per row on both sides where reading prompts is what counts.
@@ -162,33 +171,36 @@ def _batch_cases(model: str, sizes: Sequence[int]) -> list[Case]:
     return [
         Case(
             task="decode",
-            variant=Variant(model=model, format="int4-g32"),
+            variant=Variant(model=model, format=name),
             prompt_tokens=BATCH_PROMPT_TOKENS,
             num_steps=BATCH_STEPS,
             num_sequences=num_sequences,
             bar=BATCH_BARS[num_sequences],
         )
+        for name in FOUR_BIT_FORMATS
         for num_sequences in sizes
     ]
 
 
 def _small_model_cases() -> list[Case]:
-    variant = Variant(model="llama-15m", format="int4-g32")
-    return [
-        Case(
+    cases = []
+    for name in FOUR_BIT_FORMATS:
+        variant = Variant(model="llama-15m", format=name)
+        prefill = Case(
             task="prefill",
             variant=variant,
             prompt_tokens=PREFILL_TOKENS,
             bar=Bar(min_ratio=1.5),
-        ),
-        Case(
+        )
+        decode = Case(
             task="decode",
             variant=variant,
             prompt_tokens=DECODE_PROMPT_TOKENS,
             num_steps=DECODE_STEPS,
             bar=Bar(min_ratio=1.2),
-        ),
-    ]
+        )
+        cases += [prefill, decode]
+    return cases
 
 
 def _long_context_cases(model: str) -> list[Case]:

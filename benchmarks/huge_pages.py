@@ -46,7 +46,7 @@ def measure(threads: int) -> dict[str, float]:
     codes = np.random.default_rng(0).integers(0, 256, (ROWS, COLUMNS), dtype=np.uint8)
     scales = np.ones((ROWS, 1), dtype=np.float32)
     linear = _core.Linear(
-        chosen_isa(), threads, "int8", codes, COLUMNS, scales, None, None, "int8_row", 0.0
+        chosen_isa(), threads, "int8", codes, COLUMNS, scales, None, None, None, "int8_row", 0.0
     )
     x = np.ones((1, COLUMNS), dtype=np.float32)
     y = np.empty((1, ROWS), dtype=np.float32)

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from linear_reference import random_case
+from linear_reference import LinearCase, random_case, random_stepped_case
 from native_linear import native_linear
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
@@ -45,6 +45,8 @@ FORMATS: dict[str, Form] = {
     "int6-g128": ("int6", 128, "int8_group", "int8"),
     "int4-g128": ("int4", 128, "int8_group", "int8"),
     "int4-g32": ("int4", 32, "int8_group", "int8"),
+    "w4a8-g128-qoq": ("int4", 128, "int8_row", "int8"),
+    "w4a8-g32-qoq": ("int4", 32, "int8_row", "int8"),
     "int2-g32": ("int2", 32, "int8_group", "int8"),
 }
 NUM_TOKENS = (1, 8, 32, 512)
@@ -75,6 +77,15 @@ class Job:
     start: Callable[[int], Callable[[], object]]
 
 
+def case_of(name: str, form: Form, shape: tuple[int, int]) -> LinearCase:
+    kind, group, activations, _ = form
+    rng = np.random.default_rng(0)
+    if name.endswith("-qoq"):
+        assert group is not None
+        return random_stepped_case(rng, shape, group_size=group, activations=activations)
+    return random_case(rng, kind, shape, group_size=group, activations=activations)
+
+
 def native_job(
     name: str,
     shape: tuple[int, int],
@@ -82,10 +93,8 @@ def native_job(
     isa: str,
     threads: int,
 ) -> Job:
-    kind, group, activations, unit = form
-    rng = np.random.default_rng(0)
-    case = random_case(rng, kind, shape, group_size=group, activations=activations)
-    linear = native_linear(case, isa, threads)
+    unit = form[-1]
+    linear = native_linear(case_of(name, form, shape), isa, threads)
 
     def start(num_tokens: int) -> Callable[[], object]:
         x = np.random.default_rng(1).normal(size=(num_tokens, shape[1])).astype(np.float32)

@@ -37,7 +37,7 @@ Scale = Literal["linear", "log"]
 @dataclass(frozen=True, kw_only=True)
 class Line:
     """A recipe against another: the share of the baseline's gap that it is to close at least; 0
-    where it is to be better."""
+    where it is to be better, below 0 where it may widen it by so much."""
 
     recipe: str
     baseline: str
@@ -55,6 +55,13 @@ LINES = (
     Line(recipe="hqq-int3-g64", baseline="int3-g64"),
     Line(recipe="hqq-int3-asym", baseline="int3-asym"),
     Line(recipe="hqq-int3", baseline="int3"),
+    Line(recipe="w4a8-g32-qoq", baseline="int4-g32"),
+    Line(recipe="w4a8-g32-qoq", baseline="w4a8-g32"),
+    Line(recipe="w4a8-g128-qoq", baseline="w4a8-g128"),
+    Line(recipe="w4a8-g32-asym-qoq", baseline="w4a8-g32-qoq"),
+    # Integer steps beside any scales: how much wider the gap may become.
+    Line(recipe="gptq-w4a8-g32-qoq", baseline="gptq-w4a8-g32", bar=-0.1),
+    Line(recipe="gptq-w4a8-g128-qoq", baseline="gptq-w4a8-g128", bar=-0.1),
     Line(recipe="aqlm-1x8-g4", baseline="gptq-int2-g64-asym"),
     Line(recipe="aqlm-2x8-g8", baseline="gptq-int2-g64-asym"),
 )

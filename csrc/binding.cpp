@@ -81,6 +81,7 @@ struct LinearArrays {
   int64_t group_size;
   std::optional<Array<float, 2>> scales;
   std::optional<Array<uint8_t, 2>> zero_points;
+  std::optional<Array<uint8_t, 2>> steps;
   std::optional<Array<float, 1>> bias;
 };
 
@@ -99,14 +100,18 @@ LinearSource check_linear(const std::string& kind, const LinearArrays& arrays) {
   if (element_bytes(source.kind) == 1) {
     if (source.group_size < 1) throw std::invalid_argument("group_size must be positive");
     const int64_t num_groups = source.num_columns / source.group_size;
-    auto fits = [&](const auto& array) {
+    auto fits = [&](const auto& array, int64_t num_columns) {
       return static_cast<int64_t>(array.shape(0)) == source.num_rows &&
-             static_cast<int64_t>(array.shape(1)) == num_groups;
+             static_cast<int64_t>(array.shape(1)) == num_columns;
     };
-    if (!arrays.scales || !fits(*arrays.scales) ||
-        (arrays.zero_points && !fits(*arrays.zero_points))) {
-      throw std::invalid_argument("scales and zero points must be [rows, columns / group_size]");
+    if (!arrays.scales || !fits(*arrays.scales, arrays.steps ? 1 : num_groups) ||
+        (arrays.steps && !fits(*arrays.steps, num_groups)) ||
+        (arrays.zero_points && !fits(*arrays.zero_points, num_groups))) {
+      throw std::invalid_argument(
+          "scales and zero points must be [rows, columns / group_size]; with steps of that shape "
+          "scales are [rows, 1]");
     }
+    source.steps = arrays.steps ? arrays.steps->data() : nullptr;
     source.scales = arrays.scales->data();
     source.zero_points = arrays.zero_points ? arrays.zero_points->data() : nullptr;
   }
@@ -121,11 +126,12 @@ LinearSource check_linear(const std::string& kind, const LinearArrays& arrays) {
 
 void add_linear(Model& model, const std::string& role, int64_t layer, const std::string& kind,
                 AnyMatrix values, int64_t group_size, std::optional<Array<float, 2>> scales,
-                std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias,
+                std::optional<Array<uint8_t, 2>> zero_points,
+                std::optional<Array<uint8_t, 2>> steps, std::optional<Array<float, 1>> bias,
                 const std::string& activations, float input_scale) {
   model.add_linear(role, layer,
                    check_linear(kind, {activations, input_scale, values, group_size, scales,
-                                       zero_points, bias}));
+                                       zero_points, steps, bias}));
 }
 
 using Bytes = Array<uint8_t, 1>;
@@ -139,7 +145,7 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> view_of(std::span<const uint8
 }
 
 // Every field of a PackedShape must stand in both of the next two functions.
-static_assert(sizeof(LinearView) == 104 && sizeof(PackedShape) == 112);
+static_assert(sizeof(LinearView) == 136 && sizeof(PackedShape) == 144);
 
 nb::dict shape_fields(const PackedShape& shape) {
   const LinearView& view = shape.view;
@@ -153,6 +159,8 @@ nb::dict shape_fields(const PackedShape& shape) {
   fields["num_groups"] = view.num_groups;
   fields["weight_groups"] = view.weight_groups;
   fields["input_groups"] = view.input_groups;
+  fields["step_size"] = view.step_size;
+  fields["num_steps"] = view.num_steps;
   fields["input_scale"] = view.input_scale;
   fields["has_scales"] = shape.has_scales;
   fields["has_zero_points"] = shape.has_zero_points;
@@ -176,6 +184,8 @@ PackedShape shape_from_fields(const nb::dict& fields) {
   view.num_groups = number("num_groups");
   view.weight_groups = number("weight_groups");
   view.input_groups = number("input_groups");
+  view.step_size = number("step_size");
+  view.num_steps = number("num_steps");
   view.input_scale = nb::cast<float>(fields["input_scale"]);
   shape.has_scales = flag("has_scales");
   shape.has_zero_points = flag("has_zero_points");
@@ -199,11 +209,11 @@ class Linear {
  public:
   Linear(const std::string& isa, int num_threads, const std::string& kind, AnyMatrix values,
          int64_t group_size, std::optional<Array<float, 2>> scales,
-         std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<float, 1>> bias,
-         const std::string& activations, float input_scale)
+         std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<uint8_t, 2>> steps,
+         std::optional<Array<float, 1>> bias, const std::string& activations, float input_scale)
       : pool_(num_threads), runner_(kernel_table(choose_isa(isa)), pool_) {
     group_.parts.emplace_back(check_linear(kind, {activations, input_scale, values, group_size,
-                                                  scales, zero_points, bias}),
+                                                  scales, zero_points, steps, bias}),
                               pool_);
     num_columns_ = static_cast<int64_t>(values.shape(1));
     stride_ = (num_columns_ + 31) / 32 * 32;
@@ -320,10 +330,12 @@ NB_MODULE(_core, m) {
   nb::class_<Linear>(m, "Linear")
       .def(nb::init<const std::string&, int, const std::string&, AnyMatrix, int64_t,
                     std::optional<Array<float, 2>>, std::optional<Array<uint8_t, 2>>,
-                    std::optional<Array<float, 1>>, const std::string&, float>(),
+                    std::optional<Array<uint8_t, 2>>, std::optional<Array<float, 1>>,
+                    const std::string&, float>(),
            nb::arg("isa"), nb::arg("num_threads"), nb::arg("kind"), nb::arg("values"),
            nb::arg("group_size"), nb::arg("scales").none(), nb::arg("zero_points").none(),
-           nb::arg("bias").none(), nb::arg("activations"), nb::arg("input_scale"))
+           nb::arg("steps").none(), nb::arg("bias").none(), nb::arg("activations"),
+           nb::arg("input_scale"))
       .def_prop_ro("num_bytes", &Linear::num_bytes)
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 
@@ -344,8 +356,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("sampler", &Model::sampler, nb::rv_policy::reference_internal)
       .def("add_linear", add_linear, nb::arg("role"), nb::arg("layer"), nb::arg("kind"),
            nb::arg("values"), nb::arg("group_size"), nb::arg("scales").none(),
-           nb::arg("zero_points").none(), nb::arg("bias").none(), nb::arg("activations"),
-           nb::arg("input_scale"))
+           nb::arg("zero_points").none(), nb::arg("steps").none(), nb::arg("bias").none(),
+           nb::arg("activations"), nb::arg("input_scale"))
       .def("set_norm", &Model::set_norm, nb::arg("role"), nb::arg("layer"), nb::arg("weight"),
            nb::arg("bias"))
       .def(

@@ -65,6 +65,10 @@ constexpr int64_t block_bytes(WeightKind kind) {
 //               3 = 2 + 1); a plane of b bits is [b][16 rows][4 bytes], the byte of quad q at
 //               [q / (8 / b)] and bit b * (q % (8 / b))
 // scales [N/16][weight groups][16], zero points the same (null: 2^(bits-1)).
+// Steps make int8 codes with one scale per row of int4 codes: (code - zero point) * step, from -128
+// to 127, for stretches of step_size columns. steps [N/16][num_steps][16], 1 to 16; step offsets
+// the same, 128 - zero point * step (null: the zero point is 8); there are no other zero
+// points then.
 // The bf16 pairs and the int8 quads are B tiles of AMX as they lie.
 struct LinearView {
   WeightKind kind;
@@ -76,16 +80,20 @@ struct LinearView {
   int64_t num_groups;     // num_columns / group_size
   int64_t weight_groups;  // groups with their own weight scale: num_groups, or 1
   int64_t input_groups;   // groups with their own input scale: num_groups, or 1 (int8 input)
+  int64_t step_size;      // columns with one step: a multiple of 32
+  int64_t num_steps;      // num_columns / step_size, or 0: the codes are multiplied as they are
   float input_scale;      // int8 input: the scale of every row, or 0 for its own per row and group
   const void* values;
   const void* scales;  // null: 1
   const uint8_t* zero_points;
+  const uint8_t* steps;
+  const uint8_t* step_offsets;
   const float* bias;  // padded to a multiple of 16, or null
 };
 
 // Files of packed weights carry this number: raise it with any change to what is described above,
 // to PackedShape or to how a checkpoint's numbers come to be packed.
-inline constexpr int kLayoutVersion = 1;
+inline constexpr int kLayoutVersion = 2;
 
 // The input rows of a linear layer in the form its kernel reads; `prepare` writes them. Rows are
 // allocated up to a multiple of 16.

@@ -68,10 +68,40 @@ InputKind input_kind(const LinearSource& source) {
   return InputKind::kInt8;
 }
 
+// Whether each of the 16 codes of a group gives an int8 code with its step.
+bool step_fits(const LinearSource& source, int64_t index) {
+  const int step = source.steps[index];
+  const int zero_point = source.zero_points == nullptr ? 8 : source.zero_points[index];
+  return step >= 1 && step <= 16 && -zero_point * step >= -128 && (15 - zero_point) * step <= 127;
+}
+
+void set_steps(const LinearSource& source, LinearView& view) {
+  const int64_t size = source.group_size;
+  if (source.kind != WeightKind::kInt4 || (source.activations != Activations::kInt8Row &&
+                                           source.activations != Activations::kInt8Static)) {
+    fail("steps are of int4 weights whose int8 inputs have one scale per row");
+  }
+  if (size % kBlockColumns != 0 || source.num_columns % size != 0) {
+    fail("a step for " + std::to_string(size) +
+         " columns: they must be a multiple of 32 that divides " +
+         std::to_string(source.num_columns));
+  }
+  view.step_size = size;
+  view.num_steps = source.num_columns / size;
+  for (int64_t index = 0; index < source.num_rows * view.num_steps; ++index) {
+    if (step_fits(source, index)) continue;
+    fail("the step of row " + std::to_string(index / view.num_steps) + ", group " +
+         std::to_string(index % view.num_steps) +
+         " is not from 1 to 16 or gives codes beyond int8");
+  }
+}
+
 // Fills in the groups: columns summed before a scale is applied.
 void set_groups(const LinearSource& source, LinearView& view) {
+  if (source.steps != nullptr) set_steps(source, view);
   const int64_t group = source.group_size;
-  const bool per_row = !is_coded(source.kind) || group >= source.num_columns;
+  const bool per_row =
+      !is_coded(source.kind) || group >= source.num_columns || source.steps != nullptr;
   if (!per_row && (group % kBlockColumns != 0 || source.num_columns % group != 0)) {
     fail("a group of " + std::to_string(group) + " columns must be a multiple of 32 that divides " +
          std::to_string(source.num_columns));
@@ -105,6 +135,7 @@ ScaleKind scale_kind(const LinearSource& source, int64_t num_scales) {
 struct Sections {
   int64_t scales;
   int64_t zero_points;
+  int64_t steps;
   int64_t bias;
   int64_t end;
 };
@@ -113,13 +144,17 @@ Sections sections(const PackedShape& shape) {
   const LinearView& view = shape.view;
   const int64_t rows = round_up(view.num_rows, kLanes);
   const int64_t num_scales = rows * view.weight_groups;
+  const int64_t num_steps = rows * view.num_steps;
+  const int64_t num_zero_points = num_steps > 0 ? num_steps : num_scales;
   const int64_t scale_bytes = view.scale_kind == ScaleKind::kFp32 ? 4 : 2;
   Sections found{};
   found.scales = round_up(
       rows / kLanes * (view.num_columns / kBlockColumns) * block_bytes(view.kind), kCacheLine);
   found.zero_points =
       found.scales + (shape.has_scales ? round_up(num_scales * scale_bytes, kCacheLine) : 0);
-  found.bias = found.zero_points + (shape.has_zero_points ? round_up(num_scales, kCacheLine) : 0);
+  found.steps =
+      found.zero_points + (shape.has_zero_points ? round_up(num_zero_points, kCacheLine) : 0);
+  found.bias = found.steps + round_up(num_steps, kCacheLine);
   found.end = found.bias + (shape.has_bias ? round_up(rows * 4, kCacheLine) : 0);
   return found;
 }
@@ -207,6 +242,7 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
     for (int64_t panel = range.begin; panel < range.end; ++panel) pack_panel(source, panel);
   });
   pack_row_scales(source);
+  if (source.steps != nullptr) pack_steps(source);
 }
 
 PackedLinear::PackedLinear(const PackedShape& shape, const uint8_t* data) : shape_(shape) {
@@ -232,9 +268,17 @@ void PackedLinear::check(const PackedShape& shape) {
       (view.input == InputKind::kBf16 &&
        (view.kind == WeightKind::kBf16 || view.kind == WeightKind::kFp8)) ||
       (view.input == InputKind::kInt8 && is_integer(view.kind) && view.group_size <= kMaxGroup);
+  const bool has_steps = view.step_size != 0 || view.num_steps != 0;
+  const bool steps_fit =
+      !has_steps ||
+      (view.kind == WeightKind::kInt4 && view.input == InputKind::kInt8 && view.num_groups == 1 &&
+       is_size(view.step_size) && is_size(view.num_steps) && view.step_size % kBlockColumns == 0 &&
+       view.step_size * view.num_steps == view.num_columns);
   const bool parts_fit = shape.has_scales == is_coded(view.kind) &&
                          (!shape.gated || view.num_rows % (2 * kLanes) == 0);
-  if (!sizes_fit || !input_fits || !parts_fit) fail("a packed weight has an impossible shape");
+  if (!sizes_fit || !input_fits || !steps_fit || !parts_fit) {
+    fail("a packed weight has an impossible shape");
+  }
 }
 
 void PackedLinear::copy_row(int64_t row, void* values) const {
@@ -261,7 +305,10 @@ void PackedLinear::point_into(const uint8_t* data) {
   view_ = shape_.view;
   view_.values = data;
   view_.scales = shape_.has_scales ? data + found.scales : nullptr;
-  view_.zero_points = shape_.has_zero_points ? data + found.zero_points : nullptr;
+  const uint8_t* zero_points = shape_.has_zero_points ? data + found.zero_points : nullptr;
+  view_.zero_points = view_.num_steps > 0 ? nullptr : zero_points;
+  view_.step_offsets = view_.num_steps > 0 ? zero_points : nullptr;
+  view_.steps = view_.num_steps > 0 ? data + found.steps : nullptr;
   view_.bias = shape_.has_bias ? reinterpret_cast<const float*>(data + found.bias) : nullptr;
 }
 
@@ -311,8 +358,24 @@ void PackedLinear::pack_row_scales(const LinearSource& source) {
                                   : fp16_bits(scale);
         reinterpret_cast<uint16_t*>(data + found.scales)[slot] = half;
       }
-      if (shape_.has_zero_points)
+      if (view_.zero_points != nullptr)
         data[found.zero_points + slot] = source.zero_points[row * groups + group];
+    }
+  }
+}
+
+void PackedLinear::pack_steps(const LinearSource& source) {
+  const Sections found = sections(shape_);
+  auto* data = memory_.as<uint8_t>();
+  for (int64_t row = 0; row < source.num_rows; ++row) {
+    const int64_t packed = packed_row(row);
+    for (int64_t step = 0; step < view_.num_steps; ++step) {
+      const int64_t slot = (packed / kLanes * view_.num_steps + step) * kLanes + packed % kLanes;
+      const int64_t index = row * view_.num_steps + step;
+      data[found.steps + slot] = source.steps[index];
+      if (!shape_.has_zero_points) continue;
+      data[found.zero_points + slot] =
+          static_cast<uint8_t>(128 - source.zero_points[index] * source.steps[index]);
     }
   }
 }

@@ -22,25 +22,28 @@ struct LinearSource {
   int64_t num_columns;
   const void* values;   // float, uint16 (fp16, bf16), or one byte per code (unsigned, or e4m3)
   int64_t group_size;   // codes: columns per scale; num_columns when one per row
-  const float* scales;  // codes: [N][G]
+  const float* scales;  // codes: [N][G], or [N] with steps
   const uint8_t* zero_points;  // [N][G] or null
-  const float* bias;           // [N] or null
-  float input_scale;           // kInt8Static
-  bool gated;                  // rows are gate above up; their panels are packed in turn
+  // int4 with int8 inputs of one scale per row: [N][G] or null. The scale of a group is that of the
+  // row times the step, 1 to 16; (code - zero point) * step is from -128 to 127.
+  const uint8_t* steps;
+  const float* bias;  // [N] or null
+  float input_scale;  // kInt8Static
+  bool gated;         // rows are gate above up; their panels are packed in turn
 };
 
 // A packed weight without its memory: enough to find everything in a piece of bytes.
 struct PackedShape {
   LinearView view;  // pointers null
   bool has_scales;
-  bool has_zero_points;
+  bool has_zero_points;  // with steps: their offsets
   bool has_bias;
   bool gated;
 };
 
 class PackedLinear {
  public:
-  // Throws std::invalid_argument when a group or the input does not fit the weight.
+  // Throws std::invalid_argument when a group, the input or a step does not fit the weight.
   PackedLinear(const LinearSource& source, ThreadPool& pool);
   // A weight packed before; `data` has num_bytes(shape) bytes, 64-byte aligned, and outlives it.
   PackedLinear(const PackedShape& shape, const uint8_t* data);
@@ -66,6 +69,7 @@ class PackedLinear {
   int64_t packed_row(int64_t row) const;
   void pack_panel(const LinearSource& source, int64_t panel);
   void pack_row_scales(const LinearSource& source);
+  void pack_steps(const LinearSource& source);
 
   PackedShape shape_{};
   LinearView view_{};

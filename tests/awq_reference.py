@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from paredown.compress.grid import fit_grid
+from paredown.compress.fit_grid import fit_grid
 from paredown.compress.quantize.method import Target
 
 

@@ -3,7 +3,7 @@
 Letters: T tokens, O output rows, I input columns, G groups of columns.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,15 @@ DEFAULT_ACTIVATIONS = {
 @dataclass(frozen=True, kw_only=True)
 class LinearCase:
     """The arrays `_core.Linear` packs, and how it reads its input. An fp8 weight has one unsigned
-    byte per value, e4m3 as in OCP's 8-bit formats (no infinities, NaN is 0x7f and 0xff)."""
+    byte per value, e4m3 as in OCP's 8-bit formats (no infinities, NaN is 0x7f and 0xff). With steps
+    the scale of a group is its row's, scales_OG [O, 1], times its step."""
 
     kind: str
     values_OI: Array
     group_size: int
     scales_OG: Floats | None = None
     zero_points_OG: npt.NDArray[np.uint8] | None = None
+    steps_OG: npt.NDArray[np.uint8] | None = None
     bias_O: Floats | None = None
     activations: str
     input_scale: float | None = None
@@ -81,6 +83,51 @@ def random_case(
     )
 
 
+def random_stepped_case(
+    rng: np.random.Generator,
+    shape: tuple[int, int],
+    *,
+    group_size: int,
+    symmetric: bool = True,
+    activations: str = "int8_row",
+) -> LinearCase:
+    """int4 whose groups have integer steps, the largest that int8 codes allow among them."""
+    rows, columns = shape
+    case = random_case(rng, "int4", shape, symmetric=symmetric, activations=activations)
+    groups = (rows, columns // group_size)
+    zeros = np.full(groups, 8) if symmetric else rng.integers(0, 16, size=groups)
+    largest = np.minimum(128 // np.maximum(zeros, 1), 127 // np.maximum(15 - zeros, 1))
+    steps = np.where(rng.random(groups) < 0.3, largest, rng.integers(1, largest + 1))
+    return replace(
+        case,
+        group_size=group_size,
+        zero_points_OG=None if symmetric else zeros.astype(np.uint8),
+        steps_OG=steps.astype(np.uint8),
+    )
+
+
+def int8_rows(case: LinearCase) -> LinearCase:
+    """The int8 weight with one scale per row that a weight with steps is."""
+    assert case.steps_OG is not None
+    num_groups = case.steps_OG.shape[1]
+    codes_OGC = case.values_OI.astype(np.int64).reshape(len(case.values_OI), num_groups, -1)
+    zeros_OG = np.int64(8) if case.zero_points_OG is None else case.zero_points_OG.astype(np.int64)
+    steps_OG = case.steps_OG.astype(np.int64)
+    signed_OGC = (codes_OGC - np.broadcast_to(zeros_OG, steps_OG.shape)[..., None]) * steps_OG[
+        ..., None
+    ]
+    assert signed_OGC.min() >= -128
+    assert signed_OGC.max() <= 127
+    return replace(
+        case,
+        kind="int8",
+        values_OI=(signed_OGC + 128).astype(np.uint8).reshape(case.values_OI.shape),
+        group_size=case.values_OI.shape[1],
+        zero_points_OG=None,
+        steps_OG=None,
+    )
+
+
 def fp8_value(code: int) -> float:
     """e4m3: a sign, four bits of exponent with bias 7, three of mantissa."""
     sign = -1.0 if code & 0x80 else 1.0
@@ -93,6 +140,8 @@ def fp8_value(code: int) -> float:
 
 
 def dequantized(case: LinearCase) -> npt.NDArray[np.float64]:
+    if case.steps_OG is not None:
+        return dequantized(int8_rows(case))
     if case.kind == "bf16":
         return (case.values_OI.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     if case.scales_OG is None:

@@ -15,6 +15,7 @@ def native_linear(case: LinearCase, isa: str, num_threads: int = 1) -> _core.Lin
         case.group_size,
         case.scales_OG,
         case.zero_points_OG,
+        case.steps_OG,
         case.bias_O,
         case.activations,
         case.input_scale or 0.0,

@@ -1,5 +1,7 @@
 """A native executor with random weights of any shape and format, without files."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from linear_reference import random_case
@@ -77,6 +79,7 @@ def random_executor(
     num_threads: int = 1,
     decode_threads: int | None = None,
     kv_dtype: KVDTypes = "bf16",
+    make_linear: Callable[..., LinearArrays] = random_linear,
     seed: int = 0,
 ) -> NativeExecutor:
     rng = np.random.default_rng(seed)
@@ -102,7 +105,7 @@ def random_executor(
         positions = rng.normal(size=(rows, hidden)).astype(np.float32)
         model.set_positions("fp32", positions, spec.positions.offset)
     norm("final_norm", 0, hidden)
-    model.add_linear("output", 0, random_linear(rng, weights, spec.vocab_size, hidden))
+    model.add_linear("output", 0, make_linear(rng, weights, spec.vocab_size, hidden))
     for layer in range(spec.num_layers):
         shapes = spec.linear_shapes(layer)
         norm("attention_norm", layer, hidden)
@@ -111,13 +114,13 @@ def random_executor(
             norm("q_norm", layer, spec.head_dim)
             norm("k_norm", layer, spec.head_dim)
         qkv_rows = sum(shapes[role][0] for role in ("q", "k", "v"))
-        model.add_linear("qkv", layer, random_linear(rng, weights, qkv_rows, hidden))
+        model.add_linear("qkv", layer, make_linear(rng, weights, qkv_rows, hidden))
         for role, (rows, columns) in shapes.items():
             if role == "o" or role.endswith("down"):
-                model.add_linear(role, layer, random_linear(rng, weights, rows, columns))
+                model.add_linear(role, layer, make_linear(rng, weights, rows, columns))
             elif role.endswith("up"):
                 num_parts = 2 if spec.gated else 1
-                both = random_linear(rng, weights, num_parts * rows, columns)
+                both = make_linear(rng, weights, num_parts * rows, columns)
                 model.add_linear(role, layer, both)
         for role, (rows, columns) in spec.router_shapes(layer).items():
             router = random_linear(rng, WeightSpec(dtype="fp32"), rows, columns)

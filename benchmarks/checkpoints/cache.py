@@ -24,6 +24,7 @@ GGUF_FORMATS: dict[str, BlockFormat] = {
     "int8": Q8_0,
     "w8a8": Q8_0,
     "int4-g32": Q4_0,
+    "w4a8-g32-qoq": Q4_0,
 }
 SOURCE = "bf16"
 PACKAGED = "default"

@@ -27,12 +27,11 @@ bool rows_come_back(WeightKind kind, Random& random, ThreadPool& pool) {
   const auto row_bytes = static_cast<size_t>(kColumns * weight_bits(kind) / 8);
   std::vector<uint8_t> values(static_cast<size_t>(kRows) * row_bytes);
   for (uint8_t& value : values) value = static_cast<uint8_t>(below(random, 256));
-  const LinearSource source{kind,          Activations::kFp32,
-                            kRows,         kColumns,
-                            values.data(), kColumns,
-                            nullptr,       nullptr,
-                            nullptr,       0.0f,
-                            false};
+  LinearSource source{};
+  source.kind = kind;
+  source.num_rows = kRows;
+  source.num_columns = source.group_size = kColumns;
+  source.values = values.data();
   const PackedLinear packed(source, pool);
   PackedLinear::check(packed.shape());
   const PackedLinear borrowed(packed.shape(), packed.bytes().data());

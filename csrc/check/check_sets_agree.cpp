@@ -38,6 +38,7 @@ struct LinearCase {
   int64_t group_size;
   bool asymmetric;
   int64_t num_tokens;
+  bool stepped = false;
 };
 
 constexpr int64_t kRows = 72;  // the last panel of 16 is not full
@@ -51,6 +52,7 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test) {
   std::vector<uint16_t> halves;
   std::vector<uint8_t> codes;
   std::vector<uint8_t> zero_points;
+  std::vector<uint8_t> steps;
   // Of the codes of e4m3, 127 and 255 are NaN.
   const bool is_fp8 = test.kind == WeightKind::kFp8;
   const int64_t num_codes = is_fp8 ? 127 : int64_t{1} << std::min(8, weight_bits(test.kind));
@@ -63,6 +65,7 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test) {
   }
   for (int64_t i = 0; i < num_scales; ++i) {
     zero_points.push_back(static_cast<uint8_t>(below(random, num_codes)));
+    steps.push_back(static_cast<uint8_t>(1 + below(random, 8)));
   }
   ThreadPool pool(2);
   LinearSource source{};
@@ -79,6 +82,7 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test) {
   }
   if (weight_bits(test.kind) <= 8) source.scales = scales.data();
   if (test.asymmetric) source.zero_points = zero_points.data();
+  if (test.stepped) source.steps = steps.data();
   LinearGroup group;
   group.parts.emplace_back(source, pool);
   LinearRunner runner(kernel_table(isa), pool);
@@ -100,10 +104,11 @@ void check_linear(Isa isa, const LinearCase& test, Outcome& outcome) {
   if (!found.agrees()) {
     std::printf(
         "linear of %s differs from generic by %g of %g: kind %d, activations %d, %d columns "
-        "in groups of %d, %d tokens\n",
+        "in groups of %d%s, %d tokens\n",
         isa_name(isa), found.difference, found.magnitude, static_cast<int>(test.kind),
         static_cast<int>(test.activations), static_cast<int>(test.num_columns),
-        static_cast<int>(test.group_size), static_cast<int>(test.num_tokens));
+        static_cast<int>(test.group_size), test.stepped ? " with steps" : "",
+        static_cast<int>(test.num_tokens));
   }
 }
 
@@ -123,6 +128,20 @@ void check_linears(Isa isa, Outcome& outcome) {
                                         Activations::kInt8Row, Activations::kInt8Static}) {
           check_linear(isa, {kind, activations, kColumns, group_size, false, num_tokens}, outcome);
           check_linear(isa, {kind, activations, kColumns, group_size, true, num_tokens}, outcome);
+        }
+      }
+    }
+  }
+}
+
+void check_steps(Isa isa, Outcome& outcome) {
+  for (int64_t num_tokens : {1, 5, 33, 70}) {
+    for (Activations activations : {Activations::kInt8Row, Activations::kInt8Static}) {
+      for (int64_t group_size : {32, 64, 192}) {
+        for (bool asymmetric : {false, true}) {
+          check_linear(
+              isa, {WeightKind::kInt4, activations, 1152, group_size, asymmetric, num_tokens, true},
+              outcome);
         }
       }
     }
@@ -160,6 +179,7 @@ void check_sets_agree(Outcome& outcome) {
   for (Isa isa : supported_isas()) {
     if (isa == Isa::kGeneric) continue;
     check_linears(isa, outcome);
+    check_steps(isa, outcome);
     for (bool learned_positions : {false, true}) {
       check_model(isa,
                   {Isa::kGeneric,

@@ -46,6 +46,26 @@ inline U8x64 quad_codes(const uint8_t* block) {
   }
 }
 
+// What makes unsigned int8 codes of int4 codes: code * step + offset, whose zero point is 128.
+struct StepBytes {
+  U8x64 factors;
+  U8x64 offsets;
+};
+
+// `index` of the first of the 16 rows, in LinearView::steps.
+inline StepBytes load_steps(const LinearView& w, int64_t index) {
+  if (w.step_offsets != nullptr) {
+    return {step_factors(w.steps + index), repeat_4(w.step_offsets + index)};
+  }
+  const U8x64 eightfold = or_shifted<3>(set_u8(0), repeat_4(w.steps + index));
+  return {step_factors(w.steps + index), sub(set_u8(128), eightfold)};
+}
+
+template <int kQuad>
+inline U8x64 stepped_quad(const uint8_t* block, const StepBytes& step) {
+  return multiply_add_codes(quad_codes<4, kQuad>(block), step.factors, step.offsets);
+}
+
 // fp8 e4m3 in the low byte of each lane. Shifting the bits into a float's place and scaling by
 // 2^120 would be shorter, but makes subnormal floats of the subnormal codes, which processors trap
 // on.
@@ -104,6 +124,23 @@ __attribute__((noinline)) void decode_codes(WeightKind kind, const uint8_t* bloc
       return decode_bits<6>(blocks, num_columns, codes);
     default:
       return decode_bits<8>(blocks, num_columns, codes);
+  }
+}
+
+// int4 codes with steps as int8 codes: columns [first, first + num_columns) of a panel.
+__attribute__((noinline)) void decode_stepped(const LinearView& w, int64_t panel, int64_t first,
+                                              int64_t num_columns, uint8_t* codes) {
+  const int64_t panel_steps = panel * w.num_steps;
+  const uint8_t* block = static_cast<const uint8_t*>(w.values) + (panel * w.num_columns + first) /
+                                                                     kBlockColumns *
+                                                                     block_bytes(WeightKind::kInt4);
+  for (int64_t k = first; k < first + num_columns; k += kBlockColumns) {
+    const StepBytes step = load_steps(w, (panel_steps + k / w.step_size) * kLanes);
+    unroll<kQuads>([&](auto quad) {
+      store_u8(codes + quad.value * 64, stepped_quad<quad.value>(block, step));
+    });
+    block += block_bytes(WeightKind::kInt4);
+    codes += kBlockColumns * kLanes;
   }
 }
 

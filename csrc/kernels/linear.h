@@ -4,6 +4,7 @@
 #pragma once
 
 #include "linear_tile_groups.h"
+#include "linear_tile_steps.h"
 
 namespace paredown {
 namespace {
@@ -17,7 +18,7 @@ bool takes_tiles(const LinearView& w, int64_t num_tokens) {
 #if defined(PAREDOWN_HAS_TILES)
   if (w.input != InputKind::kInt8) return w.input == InputKind::kBf16;
   if (few_tokens(w, num_tokens)) return false;
-  if (w.num_groups == 1) return w.num_columns % 64 == 0;
+  if (w.num_groups == 1) return w.num_columns % 64 == 0 || w.num_steps > 0;
   const bool fits_bytes = w.kind != WeightKind::kInt8 || w.zero_points == nullptr;
   return fits_bytes && fits_decoded(w);
 #else
@@ -29,17 +30,18 @@ bool takes_tiles(const LinearView& w, int64_t num_tokens) {
 
 // Weights whose codes are read in registers: panels side by side for as many tokens as leave room
 // for their sums, one after the other for more.
-template <int kBits>
+template <int kBits, bool kStepped>
 inline void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
                            int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
   if (num_tokens == 1) {
-    int_few<kBits, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+    int_few<kBits, kStepped, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+                                                        panel_end);
   } else if (num_tokens <= kGroupTokens) {
-    int_few<kBits, kGroupTokens, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
-                                                         panel_end);
+    int_few<kBits, kStepped, kGroupTokens, kIntPanels, kIntPanels>(w, in, out, num_tokens,
+                                                                   panel_begin, panel_end);
   } else {
-    int_few<kBits, kSerialTokens, kIntPanels, kSerialPanels>(w, in, out, num_tokens, panel_begin,
-                                                             panel_end);
+    int_few<kBits, kStepped, kSerialTokens, kIntPanels, kSerialPanels>(w, in, out, num_tokens,
+                                                                       panel_begin, panel_end);
   }
 }
 
@@ -53,29 +55,39 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
                           group_tiles(w, rows, outputs, count, panel_begin, panel_end, scratch);
                         });
   }
+  if (in.tiled && w.num_steps > 0) {
+    return step_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  }
   if (in.tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 #endif
   if (w.kind == WeightKind::kInt8 && few) {
-    return int_few_tokens<8>(w, in, out, num_tokens, panel_begin, panel_end);
+    return int_few_tokens<8, false>(w, in, out, num_tokens, panel_begin, panel_end);
+  }
+  if (w.num_steps > 0 && few) {
+    return int_few_tokens<4, true>(w, in, out, num_tokens, panel_begin, panel_end);
   }
   if (w.kind == WeightKind::kInt4 && few) {
-    return int_few_tokens<4>(w, in, out, num_tokens, panel_begin, panel_end);
+    return int_few_tokens<4, false>(w, in, out, num_tokens, panel_begin, panel_end);
   }
   if (num_tokens > 1 && fits_decoded(w)) {
-    if (is_small(weight_bits(w.kind))) {
+    if (is_small(weight_bits(w.kind)) && w.num_steps == 0) {
       return int_many<is_small(4)>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
     }
     return int_many<false>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
   }
   switch (w.kind) {
     case WeightKind::kInt2:
-      return int_few<2, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+      return int_few<2, false, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+                                                          panel_end);
     case WeightKind::kInt3:
-      return int_few<3, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+      return int_few<3, false, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+                                                          panel_end);
     case WeightKind::kInt5:
-      return int_few<5, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+      return int_few<5, false, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+                                                          panel_end);
     default:
-      return int_few<6, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+      return int_few<6, false, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+                                                          panel_end);
   }
 }
 

@@ -53,12 +53,32 @@ struct CodeSource {
 // Codes below 8 bits have a faster product on some sets; elsewhere one form serves all.
 constexpr bool is_small(int bits) { return kHasSmallDot && bits < 8; }
 
+// How the codes of quads are read from blocks of kPanels panels: as they are, or with steps.
+template <int kPackedBits>
+struct PlainCodes {
+  static constexpr int kBits = kPackedBits;
+  template <int kQuad>
+  U8x64 quad(const uint8_t* block, int) const {
+    return quad_codes<kBits, kQuad>(block);
+  }
+};
+template <int kPanels>
+struct SteppedCodes {
+  static constexpr int kBits = 4;
+  StepBytes steps[kPanels];
+  template <int kQuad>
+  U8x64 quad(const uint8_t* block, int panel) const {
+    return stepped_quad<kQuad>(block, steps[panel]);
+  }
+};
+
 // Adds the products of `num_columns` columns.
-template <int kBits, bool kSmall, int kTokens, int kPanels>
-inline __attribute__((always_inline)) void add_products(CodeSource source, int64_t num_columns,
-                                                        const int8_t* x, int64_t row_stride,
+template <bool kSmall, class Codes, int kTokens, int kPanels>
+inline __attribute__((always_inline)) void add_products(const Codes& read, CodeSource source,
+                                                        int64_t num_columns, const int8_t* x,
+                                                        int64_t row_stride,
                                                         I32x16 (&sums)[kTokens][kPanels]) {
-  constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * kBits;
+  constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * Codes::kBits;
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
     if (source.ahead_bytes > 0) {
@@ -70,7 +90,7 @@ inline __attribute__((always_inline)) void add_products(CodeSource source, int64
     unroll<kQuads>([&](auto quad) {
       U8x64 codes[kPanels];
       for (int p = 0; p < kPanels; ++p) {
-        codes[p] = quad_codes<kBits, quad.value>(block + p * source.panel_bytes);
+        codes[p] = read.template quad<quad.value>(block + p * source.panel_bytes, p);
       }
       for (int t = 0; t < kTokens; ++t) {
         const I32x16 four = broadcast_codes(x + t * row_stride + 4 * quad.value);
@@ -106,8 +126,8 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
       }
       for (int t = 0; t < kTokens; ++t) sums[t][p] = correction(w, index, corrections + t);
     }
-    add_products<kBits, kSmall, kTokens, kPanels>(source, w.group_size, x + group * w.group_size,
-                                                  in.code_stride, sums);
+    add_products<kSmall>(PlainCodes<kBits>{}, source, w.group_size, x + group * w.group_size,
+                         in.code_stride, sums);
     source.codes += w.group_size * kLanes / 8 * kBits;
     for (int t = 0; t < kTokens; ++t) {
       const float x_scale = w.input_groups == 1 ? 1.0f : x_scales[t];
@@ -116,6 +136,34 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
       }
     }
     if (w.input_groups > 1) x_scales += kLanes;
+  }
+}
+
+// A whole row of int4 codes with steps: the sums of int8 codes.
+template <int kTokens, int kPanels>
+inline __attribute__((always_inline)) void add_steps(const LinearView& w, const InputRows& in,
+                                                     CodeSource source, int64_t token,
+                                                     int64_t panel,
+                                                     F32x16 (&totals)[kTokens][kPanels]) {
+  const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride;
+  I32x16 sums[kTokens][kPanels];
+  for (int t = 0; t < kTokens; ++t) {
+    for (int p = 0; p < kPanels; ++p) {
+      sums[t][p] = set_i(in.corrections[input_index(token + t, 1, 0)]);
+    }
+  }
+  for (int64_t step = 0; step < w.num_steps; ++step, x += w.step_size) {
+    SteppedCodes<kPanels> read;
+    for (int p = 0; p < kPanels; ++p) {
+      const int64_t index = ((panel + p) * w.num_steps + step) * kLanes;
+      read.steps[p] = load_steps(w, index);
+      __builtin_prefetch(w.steps + index + 2 * w.num_steps * kLanes, 0, 2);
+    }
+    add_products<false>(read, source, w.step_size, x, in.code_stride, sums);
+    source.codes += w.step_size * kLanes / 2;
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int p = 0; p < kPanels; ++p) totals[t][p] = to_float(sums[t][p]);
   }
 }
 
@@ -132,7 +180,7 @@ inline void finish_tile(const LinearView& w, const InputRows& in, const OutputRo
 
 // Few tokens: the weight is read once, its codes decoded in registers, of kTogether panels at a
 // time; kPanels are finished together.
-template <int kBits, int kTokens, int kPanels, int kTogether>
+template <int kBits, bool kStepped, int kTokens, int kPanels, int kTogether>
 void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
              int64_t panel, int64_t panel_end) {
   const int64_t panel_bytes = w.num_columns * kLanes / 8 * kBits;
@@ -143,11 +191,15 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
       for (int p = 0; p < kPanels; p += kTogether) {
         const CodeSource source{codes + p * panel_bytes, panel_bytes, kPanels * panel_bytes};
         F32x16 part[tokens.value][kTogether];
-        for (auto& row : part) {
-          for (F32x16& total : row) total = zero_f();
+        if constexpr (kStepped) {
+          add_steps(w, in, source, token, panel + p, part);
+        } else {
+          for (auto& row : part) {
+            for (F32x16& total : row) total = zero_f();
+          }
+          add_groups<kBits, is_small(kBits)>(w, in, source, token, panel + p, 0, w.num_groups,
+                                             part);
         }
-        add_groups<kBits, is_small(kBits), tokens.value, kTogether>(w, in, source, token, panel + p,
-                                                                    0, w.num_groups, part);
         for (int t = 0; t < tokens.value; ++t) {
           for (int i = 0; i < kTogether; ++i) totals[t][p + i] = part[t][i];
         }
@@ -156,7 +208,7 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
     });
   }
   if constexpr (kPanels > 1) {
-    int_few<kBits, kTokens, kPanels / 2, 1>(w, in, out, num_tokens, panel, panel_end);
+    int_few<kBits, kStepped, kTokens, kPanels / 2, 1>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 

@@ -35,8 +35,12 @@ inline CodeSource decoded_source(const LinearView& w, int64_t panel, const Stret
                          stretch.first * kLanes / 8 * bits;
   if (bits == 8) return {codes, panel_bytes, 0};
   for (int p = 0; p < kPanels; ++p) {
-    decode_codes(w.kind, codes + p * panel_bytes, stretch.num_columns,
-                 decoded + p * kDecodedColumns * kLanes);
+    uint8_t* target = decoded + p * kDecodedColumns * kLanes;
+    if (w.num_steps > 0) {
+      decode_stepped(w, panel + p, stretch.first, stretch.num_columns, target);
+    } else {
+      decode_codes(w.kind, codes + p * panel_bytes, stretch.num_columns, target);
+    }
   }
   return {decoded, kDecodedColumns * kLanes, 0};
 }
@@ -55,7 +59,7 @@ inline void row_tile(const LinearView& w, const InputRows& in, const OutputRows&
                                : load_i(waiting + i * kLanes);
   }
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
-  add_products<8, kSmall, kTokens, kPanels>(source, stretch.num_columns, x, in.code_stride, sums);
+  add_products<kSmall>(PlainCodes<8>{}, source, stretch.num_columns, x, in.code_stride, sums);
   if (!stretch.is_last) {
     for (int i = 0; i < kTokens * kPanels; ++i) {
       store_i(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);

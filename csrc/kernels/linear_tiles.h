@@ -40,7 +40,6 @@ inline void token_blocks(const LinearView& w, const InputRows& in, const OutputR
 struct TilePair {
   const uint8_t* panels[2];
   const uint8_t* next[2];
-  int64_t lines_per_step;
 };
 
 template <bool kInt8, int kC, int kA, int kB>
@@ -52,63 +51,81 @@ inline void multiply() {
   }
 }
 
-// 16 or 32 tokens times two panels over num_steps column steps. x: A tiles, half_bytes from one 16
-// tokens to the next. The sums are int32 or float [tokens][2 panels][16], zero when `from_zero`.
-template <bool kInt8, int kHalves>
-inline void tile_product(const TilePair& weights, int64_t num_steps, const uint8_t* x,
-                         int64_t half_bytes, float* sums, bool from_zero) {
+// Where the sums of a stretch of columns begin: at zero, in memory, or in the tiles, where they
+// stayed while no other tokens came between.
+enum class SumsFrom { kZero, kMemory, kTiles };
+
+// Where the sums of a stretch begin and whether they are stored at its end.
+struct SumsWay {
+  SumsFrom from;
+  bool stored;
+};
+
+// Tokens of one pass over a stretch; with no more than these the sums need not leave the tiles.
+constexpr int64_t kPassTokens = 2 * kLanes;
+
+inline SumsWay sums_way(int64_t num_tokens, bool is_first, bool is_last) {
+  const bool one_pass = num_tokens <= kPassTokens;
+  const SumsFrom before = one_pass ? SumsFrom::kTiles : SumsFrom::kMemory;
+  return {is_first ? SumsFrom::kZero : before, is_last || !one_pass};
+}
+
+// 16 or 32 tokens times two panels over num_steps column steps, each followed by between(). x: A
+// tiles, half_bytes from one 16 tokens to the next. The sums are int32 or float [tokens][2 panels]
+// [16].
+template <bool kInt8, int kHalves, class Between>
+inline __attribute__((always_inline)) void tile_product(const uint8_t* const (&panels)[2],
+                                                        int64_t num_steps, const uint8_t* x,
+                                                        int64_t half_bytes, float* sums,
+                                                        SumsWay way, Between&& between) {
   constexpr int64_t kRow = 2 * kLanes * sizeof(float);
   float* second = sums + kLanes * 2 * kLanes;
-  if (from_zero) {
+  if (way.from == SumsFrom::kZero) {
     unroll<4>([](auto tile) { tile_zero<tile.value>(); });
-  } else {
+  } else if (way.from == SumsFrom::kMemory) {
     tile_load<0>(sums, kRow);
     tile_load<1>(sums + kLanes, kRow);
     if constexpr (kHalves == 2) tile_load<2>(second, kRow);
     if constexpr (kHalves == 2) tile_load<3>(second + kLanes, kRow);
   }
   for (int64_t step = 0; step < num_steps; ++step, x += kTileBytes) {
-    tile_load<6>(weights.panels[0] + step * kTileBytes, 64);
+    tile_load<6>(panels[0] + step * kTileBytes, 64);
     tile_load<4>(x, 64);
     multiply<kInt8, 0, 4, 6>();
-    tile_load<7>(weights.panels[1] + step * kTileBytes, 64);
+    tile_load<7>(panels[1] + step * kTileBytes, 64);
     multiply<kInt8, 1, 4, 7>();
     if constexpr (kHalves == 2) {
       tile_load<5>(x + half_bytes, 64);
       multiply<kInt8, 2, 5, 6>();
       multiply<kInt8, 3, 5, 7>();
     }
-    for (int64_t line = 0; line < weights.lines_per_step; ++line) {
-      const int64_t offset = (step * weights.lines_per_step + line) * 64;
-      __builtin_prefetch(weights.next[0] + offset, 0, 2);
-      __builtin_prefetch(weights.next[1] + offset, 0, 2);
-    }
+    between();
   }
+  if (!way.stored) return;
   tile_store<0>(sums, kRow);
   tile_store<1>(sums + kLanes, kRow);
   if constexpr (kHalves == 2) tile_store<2>(second, kRow);
   if constexpr (kHalves == 2) tile_store<3>(second + kLanes, kRow);
 }
 
-// All tokens, 32 at a time. Each pass fetches its share of what comes next.
-template <bool kInt8>
-inline void tile_products(TilePair weights, int64_t num_steps, const uint8_t* x, int64_t row_bytes,
-                          int64_t num_tokens, float* sums, bool from_zero) {
-  const int64_t num_passes = (num_tokens + 2 * kLanes - 1) / (2 * kLanes);
-  weights.lines_per_step = (kTileBytes / 64 + num_passes - 1) / num_passes;
-  int64_t token = 0;
-  for (; token < num_tokens; token += 2 * kLanes) {
+// All tokens, 32 at a time. x: A tiles, row_bytes from one token to the next.
+template <bool kInt8, class Between>
+inline void tile_products(const uint8_t* const (&panels)[2], int64_t num_steps, const uint8_t* x,
+                          int64_t row_bytes, int64_t num_tokens, float* sums, SumsWay way,
+                          Between&& between) {
+  for (int64_t token = 0; token < num_tokens; token += kPassTokens) {
     float* tile_sums = sums + token * 2 * kLanes;
     const uint8_t* rows = x + token * row_bytes;
     if (token + kLanes < num_tokens) {
-      tile_product<kInt8, 2>(weights, num_steps, rows, kLanes * row_bytes, tile_sums, from_zero);
+      tile_product<kInt8, 2>(panels, num_steps, rows, kLanes * row_bytes, tile_sums, way, between);
     } else {
-      tile_product<kInt8, 1>(weights, num_steps, rows, kLanes * row_bytes, tile_sums, from_zero);
-    }
-    for (const uint8_t*& next : weights.next) {
-      next += num_steps * weights.lines_per_step * 64;
+      tile_product<kInt8, 1>(panels, num_steps, rows, kLanes * row_bytes, tile_sums, way, between);
     }
   }
+}
+
+inline int64_t num_passes(int64_t num_tokens) {
+  return (num_tokens + kPassTokens - 1) / kPassTokens;
 }
 
 // What all tokens' sums of a panel meet at their end.
@@ -204,14 +221,25 @@ void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& ou
   auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
   const auto* x = static_cast<const uint8_t*>(in.codes);
   const TileScope scope;
+  // Each pass fetches its share of what comes next.
+  const int64_t passes = num_passes(num_tokens);
+  const int64_t lines_per_step = (kTileBytes / 64 + passes - 1) / passes;
   for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
     const bool single = panel + 1 == panel_end;
     for (int64_t first = 0; first < w.num_columns; first += kStretch) {
       const int64_t left = w.num_columns - first;
       const int64_t columns = left < kStretch ? left : kStretch;
-      tile_products<kInt8>(tile_pair(w, panel, single, first, columns, decoded), columns / kStep,
-                           x + first / kStep * kTileBytes, in.code_stride, num_tokens, sums,
-                           first == 0);
+      const TilePair pair = tile_pair(w, panel, single, first, columns, decoded);
+      int64_t fetched = 0;
+      auto fetch = [&] {
+        for (int64_t line = 0; line < lines_per_step; ++line, fetched += 64) {
+          __builtin_prefetch(pair.next[0] + fetched, 0, 2);
+          __builtin_prefetch(pair.next[1] + fetched, 0, 2);
+        }
+      };
+      tile_products<kInt8>(pair.panels, columns / kStep, x + first / kStep * kTileBytes,
+                           in.code_stride, num_tokens, sums,
+                           sums_way(num_tokens, first == 0, columns == left), fetch);
     }
     if (single) {
       finish_pair<1>(w, in, out, num_tokens, panel, sums, 2 * kLanes);

@@ -47,7 +47,8 @@ inline int32_t quantize(const InputRows& in, const float* x, int64_t first, int6
 inline void quantize_row(const LinearView& w, const InputRows& in, const float* row,
                          int64_t token) {
   uint8_t* codes = code_row(in, token);
-  const int32_t zero_point = w.zero_points == nullptr ? 1 << (weight_bits(w.kind) - 1) : 1;
+  const int bits = w.num_steps > 0 ? 8 : weight_bits(w.kind);
+  const int32_t zero_point = w.zero_points == nullptr ? 1 << (bits - 1) : 1;
   float scale = w.input_scale;
   float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int64_t group = 0; group < w.num_groups; ++group) {

@@ -8,12 +8,6 @@
 namespace paredown {
 namespace {
 
-// Bytes of 16 rows, each four times: what belongs to a row at its place in a quad of columns.
-inline U8x64 repeat_4(const uint8_t* p) {
-  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  return {_mm512_mullo_epi32(bytes, _mm512_set1_epi32(0x01010101))};
-}
-
 // GCC's intrinsics paste the text of their arguments into the instruction: template arguments need
 // these instead.
 template <int kTile>

@@ -211,6 +211,26 @@ inline U8x64 load_nibbles(const uint8_t* p) {
   const __m256i mask = _mm256_set1_epi8(0x0F);
   return {_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask)};
 }
+// Bytes of 16 rows, each four times: what belongs to a row at its place in a quad of columns.
+inline U8x64 repeat_4(const uint8_t* p) {
+  const __m256i bytes = _mm256_broadcastsi128_si256(load_128(p));
+  const __m256i lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+  const __m256i index = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(0x01010101));
+  const __m256i later = _mm256_add_epi8(index, _mm256_set1_epi8(8));
+  return {_mm256_shuffle_epi8(bytes, index), _mm256_shuffle_epi8(bytes, later)};
+}
+// Bytes of 16 rows in the form that multiply_add_codes takes factors in: 16-bit lanes.
+inline U8x64 step_factors(const uint8_t* p) {
+  const U8x64 bytes = repeat_4(p);
+  const __m256i even = _mm256_set1_epi16(0x00FF);
+  return {_mm256_and_si256(bytes.lo, even), _mm256_and_si256(bytes.hi, even)};
+}
+// codes * factors + offsets in every byte; products and sums fit a byte, so that a 16-bit product
+// is those of two codes.
+inline U8x64 multiply_add_codes(U8x64 codes, U8x64 factors, U8x64 offsets) {
+  return {_mm256_add_epi8(_mm256_mullo_epi16(codes.lo, factors.lo), offsets.lo),
+          _mm256_add_epi8(_mm256_mullo_epi16(codes.hi, factors.hi), offsets.hi)};
+}
 // kBits bits of every byte, from bit kFirst on.
 template <int kFirst, int kBits>
 inline U8x64 bit_field(U8x64 a) {

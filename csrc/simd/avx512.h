@@ -155,6 +155,30 @@ inline U8x64 load_nibbles(const uint8_t* p) {
       _mm512_inserti64x4(_mm512_castsi256_si512(bytes), _mm256_srli_epi16(bytes, 4), 1);
   return {_mm512_and_si512(both, _mm512_set1_epi8(0x0F))};
 }
+// 16 bytes in every quarter of a register.
+inline __m512i load_quarters(const uint8_t* p) {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+// 0 to 15, one per lane.
+inline __m512i lane_numbers() {
+  return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+// Bytes of 16 rows, each four times: what belongs to a row at its place in a quad of columns.
+inline U8x64 repeat_4(const uint8_t* p) {
+  const __m512i index = _mm512_mullo_epi32(lane_numbers(), _mm512_set1_epi32(0x01010101));
+  return {_mm512_shuffle_epi8(load_quarters(p), index)};
+}
+// Bytes of 16 rows in the form that multiply_add_codes takes factors in: 16-bit lanes.
+inline U8x64 step_factors(const uint8_t* p) {
+  const __m512i twice = _mm512_mullo_epi32(lane_numbers(), _mm512_set1_epi32(0x00010001));
+  const __m512i zeros = _mm512_set1_epi16(static_cast<int16_t>(0x8000));
+  return {_mm512_shuffle_epi8(load_quarters(p), _mm512_or_si512(twice, zeros))};
+}
+// codes * factors + offsets in every byte; products and sums fit a byte, so that a 16-bit product
+// is those of two codes.
+inline U8x64 multiply_add_codes(U8x64 codes, U8x64 factors, U8x64 offsets) {
+  return {_mm512_add_epi8(_mm512_mullo_epi16(codes.v, factors.v), offsets.v)};
+}
 // kBits bits of every byte, from bit kFirst on.
 template <int kFirst, int kBits>
 inline U8x64 bit_field(U8x64 a) {

@@ -234,6 +234,21 @@ inline U8x64 load_nibbles(const uint8_t* p) {
   }
   return result;
 }
+// Bytes of 16 rows, each four times: what belongs to a row at its place in a quad of columns.
+inline U8x64 repeat_4(const uint8_t* p) {
+  U8x64 result;
+  for (int i = 0; i < 64; ++i) result.v[i] = p[i / 4];
+  return result;
+}
+// Bytes of 16 rows in the form that multiply_add_codes takes factors in.
+inline U8x64 step_factors(const uint8_t* p) { return repeat_4(p); }
+// codes * factors + offsets in every byte; products and sums fit a byte.
+inline U8x64 multiply_add_codes(U8x64 codes, U8x64 factors, U8x64 offsets) {
+  for (int i = 0; i < 64; ++i) {
+    codes.v[i] = static_cast<uint8_t>(codes.v[i] * factors.v[i] + offsets.v[i]);
+  }
+  return codes;
+}
 // kBits bits of every byte, from bit kFirst on.
 template <int kFirst, int kBits>
 inline U8x64 bit_field(U8x64 a) {

@@ -233,6 +233,21 @@ inline U8x64 load_nibbles(const uint8_t* p) {
   return {vandq_u8(first, mask), vandq_u8(second, mask), vshrq_n_u8(first, 4),
           vshrq_n_u8(second, 4)};
 }
+// Bytes of 16 rows, each four times: what belongs to a row at its place in a quad of columns.
+inline U8x64 repeat_4(const uint8_t* p) {
+  const uint8x16_t bytes = vld1q_u8(p);
+  const uint8x16_t twice[2] = {vzip1q_u8(bytes, bytes), vzip2q_u8(bytes, bytes)};
+  return {vzip1q_u8(twice[0], twice[0]), vzip2q_u8(twice[0], twice[0]),
+          vzip1q_u8(twice[1], twice[1]), vzip2q_u8(twice[1], twice[1])};
+}
+// Bytes of 16 rows in the form that multiply_add_codes takes factors in.
+inline U8x64 step_factors(const uint8_t* p) { return repeat_4(p); }
+// codes * factors + offsets in every byte; products and sums fit a byte.
+inline U8x64 multiply_add_codes(U8x64 codes, U8x64 factors, U8x64 offsets) {
+  return each_register<U8x64>([](uint8x16_t code, uint8x16_t factor,
+                                 uint8x16_t offset) { return vmlaq_u8(offset, code, factor); },
+                              codes, factors, offsets);
+}
 // kBits bits of every byte, from bit kFirst on.
 template <int kFirst, int kBits>
 inline U8x64 bit_field(U8x64 a) {

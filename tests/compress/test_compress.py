@@ -12,10 +12,12 @@ from paredown.compress.compress import compress
 from paredown.compress.shards import write_shards
 from paredown.compress.size import weight_bytes
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
-from paredown.formats.dequantize import dequantize
+from paredown.formats.dequantize import dequantize, unrounded
+from paredown.formats.integer_steps import integer_steps
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_roles
 from paredown.models.safetensors_file import read_safetensors, write_safetensors
@@ -24,7 +26,8 @@ from tiny_models import make_model
 QUANTIZED = [name for name, spec in FORMATS.items() if spec.is_quantized]
 # Every form and bit width; tests/formats holds all formats against the library.
 SOME = ["int8", "int8-asym", "w8a8", "fp8", "fp8-g128", "int6-g128", "int5-g64-asym", "int4-g32"]
-SOME += ["int4-g128-asym", "int3-g64", "int3-g32-asym", "int2-g32"]
+SOME += ["int4-g128-asym", "int3-g64", "int3-g32-asym", "int2-g32", "w4a8-g32"]
+STEPS = ["w4a8-g32-qoq", "w4a8-g64-asym-qoq"]
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
 TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -69,8 +72,8 @@ def theirs_of(model: torch.nn.Module, module: str) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(name, "bf16") for name in SOME]
-    + [(name, dtype) for name in ("w8a8", "int4-g128-asym") for dtype in ("fp32", "fp16")],
+    [(name, "bf16") for name in SOME + STEPS]
+    + [(name, dtype) for name in ("w8a8", "int4-g128-asym", *STEPS) for dtype in ("fp32", "fp16")],
 )
 def test_transformers_dequantizes_to_our_bits(
     sources, name: str, dtype: str, tmp_path: Path
@@ -110,6 +113,32 @@ def test_the_folder_holds_the_quantized_source(sources, name: str, tmp_path: Pat
     assert np.array_equal(dequantize(written.linear("down", 1)), dequantize(expected))
     assert written.weight_specs()["model.layers.1.mlp.down_proj"] == FORMATS[name]
     assert written.weight_specs()["lm_head"].dtype == "bf16"
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+@pytest.mark.parametrize("name", STEPS)
+def test_integer_steps_are_found_in_the_folder(
+    sources, name: str, dtype: str, tmp_path: Path
+) -> None:
+    result = compress(sources[dtype], tmp_path / "out", name)
+    assert [row.format for row in result.schemes if row.method == "RTN"] == [name]
+    written = Checkpoint.open(tmp_path / "out")
+    for layer in range(written.spec.num_layers):
+        for role in linear_roles(written.spec):
+            weight = written.linear(role, layer)
+            assert weight.spec.name == name.removesuffix("-qoq")
+            assert integer_steps(weight) is not None
+            # The library multiplies codes and group scales, the core integers and row scales.
+            assert np.array_equal(unrounded(weight), values_by_steps(weight))
+
+
+def values_by_steps(weight: Weight) -> np.ndarray:
+    scales_O, steps_OG = integer_steps(weight)
+    half = 8 if weight.zero_points_OG is None else weight.zero_points_OG[..., None].astype(int)
+    codes_OGC = weight.values_OI.astype(int).reshape(*steps_OG.shape, -1) - half
+    integers_OGC = codes_OGC * steps_OG[..., None].astype(int)
+    assert -128 <= integers_OGC.min() <= integers_OGC.max() <= 127
+    return integers_OGC.reshape(weight.shape).astype(np.float32) * scales_O[:, None]
 
 
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])

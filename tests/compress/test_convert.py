@@ -281,6 +281,7 @@ def compressed(folder: Path, recipe: str, **changes: object) -> Checkpoint:
         ("w8a8", "bitsandbytes", r"q_proj: bitsandbytes holds int8 rows.*w8a8"),
         ("int4-g64-head-int4-g64", "awq", "output layer in floats"),
         ("int4-g64-head-int8", "awq", "lm_head: AWQ holds"),
+        ("w4a8-g64-qoq", "gptq", r"q_proj: GPTQ holds.*inputs as they are.*w4a8-g64"),
         ("bf16", "compressed-tensors", "no quantized linear layers"),
     ],
 )

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paredown.compress.grid import RangeEstimator, fit_grid, fit_shared_grid, grouped, to_weight
+from paredown.compress.fit_grid import RangeEstimator, fit_grid, fit_shared_grid
+from paredown.compress.grid import grouped, to_weight
 from paredown.formats.dequantize import unrounded
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paredown.compress.grid import fit_grid, grouped
+from paredown.compress.fit_grid import fit_grid
+from paredown.compress.grid import grouped
 from paredown.compress.quantize.hqq import HQQ, mean_errors, shrink
 from paredown.compress.quantize.method import Target
 from paredown.compress.quantize.rtn import RTN

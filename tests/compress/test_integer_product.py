@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from paredown.compress.activation_range import scale_of_range
 from paredown.compress.activations import ActivationGrid, StaticScale, round_activations
-from paredown.compress.grid import fit_grid, grouped
+from paredown.compress.fit_grid import fit_grid
+from paredown.compress.grid import grouped
 from paredown.compress.integer_product import four_terms, scaled_product
 from paredown.compress.requantize import (
     IntegerLayer,

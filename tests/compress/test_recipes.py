@@ -16,7 +16,7 @@ from paredown.compress.recipe_file import parse_recipe, read_recipe, write_recip
 from paredown.compress.recipe_names import NAMED, find_recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
 from paredown.errors import ConfigError, UnsupportedError
-from paredown.formats.table import FORMATS, STATIC_FORMATS
+from paredown.formats.table import FORMATS, RECIPE_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.weight import WeightSpec
 from tiny_models import make_model
@@ -107,7 +107,7 @@ def test_what_a_method_says_it_makes_it_makes(method: str) -> None:
     if method == "aqlm":
         quantizer = AQLM(num_codebooks=1, nbits_per_codebook=3, max_rounds=1)
     made = set()
-    for name, spec in (FORMATS | STATIC_FORMATS).items():
+    for name, spec in RECIPE_FORMATS.items():
         try:
             quantizer.check(spec)
         except (ConfigError, UnsupportedError):
@@ -121,7 +121,7 @@ def test_what_a_method_says_it_makes_it_makes(method: str) -> None:
         "llm_int8": {"int8", "w8a8", "w8a8-static"},
         "aqlm": {"fp16", "bf16"},
     }
-    assert made == known.get(method, {*FORMATS, *STATIC_FORMATS} - floats)
+    assert made == known.get(method, {*RECIPE_FORMATS} - floats)
 
 
 def test_later_steps_override(source: Checkpoint) -> None:
@@ -239,6 +239,14 @@ kv_cache: int8
             {"steps": [{"method": "rtn", "format": {"dtype": "int4", "activations": "bf16"}}]},
             "step 1, format, activations.*int8_group",
         ),
+        (
+            {"steps": [{"method": "rtn", "format": {"dtype": "int4", "integer_steps": True}}]},
+            "step 1, format, integer_steps.*int4 groups alone",
+        ),
+        (
+            {"steps": [{"method": "rtn", "format": {"dtype": "int4", "integer_steps": 1}}]},
+            "integer_steps.*bool",
+        ),
         ({"steps": [{"method": "rtn", "format": "int8", "rang": 1}]}, "unknown key.*rang.*range"),
         ({"steps": [{"method": "rtn", "format": "int8", "range": "max"}]}, "step 1, range.*mse"),
         ({"steps": [{"method": "rtn", "format": "int8", "per_tensor": 1}]}, "per_tensor.*bool"),
@@ -264,6 +272,7 @@ def test_a_file_that_is_no_yaml(tmp_path: Path) -> None:
     [
         *(f"{transform}-{quantizer}-w4a8" for transform in TRANSFORMS for quantizer in ("gptq",)),
         "rtn-int3-g64-asym-head-int8-kv-int8",
+        "awq-gptq-w4a8-g64-asym-qoq-head-w4a8-g32-qoq",
         "smoothquant-o3",
         "bf16",
     ],
@@ -277,4 +286,8 @@ def test_what_is_written_reads_to_the_same(recipe: str, tmp_path: Path) -> None:
     )
     write_recipe(replace(made, steps=(*made.steps, odd)), tmp_path / "odd.yaml")
     assert read_recipe(tmp_path / "odd.yaml").steps[-1] == odd
+    stepped = WeightSpec(dtype="int4", group_size=96, integer_steps=True)
+    steps = (*made.steps, replace(odd, spec=stepped))
+    write_recipe(replace(made, steps=steps), tmp_path / "odd.yaml")
+    assert read_recipe(tmp_path / "odd.yaml").steps[-1].spec == stepped
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.yaml", "odd.yaml"]

@@ -7,7 +7,8 @@ import torch
 
 from paredown.compress.activations import round_input
 from paredown.compress.compress import compress
-from paredown.compress.grid import fit_grid, grouped
+from paredown.compress.fit_grid import fit_grid
+from paredown.compress.grid import grouped
 from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.quality import measure_quality, num_pages_for
 from paredown.evaluate.simulated import OUTPUT, Variant, applied, measure_variants

@@ -9,15 +9,16 @@ import hashlib
 import numpy as np
 import pytest
 
-from linear_reference import random_case
+from linear_reference import LinearCase, random_case, random_stepped_case
 from paredown.kernels import _core
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVSpec
 from random_executor import TINY
 
-VERSION = 1
+VERSION = 2
 SHAPE = (48, 64)
+STEPPED = "int4 with steps"
 DIGESTS = {
     "fp32": "a7d95985e1e2439b",
     "fp16": "af2cb88668d3bf9e",
@@ -29,18 +30,24 @@ DIGESTS = {
     "int4": "1f21e2d2b285d4dd",
     "int3": "de8c6d14e72e972d",
     "int2": "d6d6ad67224ce92d",
+    STEPPED: "eb23d14dfe84503a",
 }
 
 
-def packed_digest(kind: str) -> str:
+def case_of(kind: str) -> LinearCase:
+    rng = np.random.default_rng(3)
+    if kind == STEPPED:
+        return random_stepped_case(rng, SHAPE, group_size=32, symmetric=False)
     is_integer = kind.startswith("int")
     group_size = 32 if is_integer else None
-    case = random_case(
-        np.random.default_rng(3), kind, SHAPE, group_size=group_size, symmetric=not is_integer
-    )
+    return random_case(rng, kind, SHAPE, group_size=group_size, symmetric=not is_integer)
+
+
+def packed_digest(kind: str) -> str:
+    case = case_of(kind)
     model = NativeModel(TINY, KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
     arrays = {name: getattr(case, name) for name in vars(case) if name != "kind"}
-    model.add_linear("qkv", 0, LinearArrays(dtype=kind, **arrays))
+    model.add_linear("qkv", 0, LinearArrays(dtype=case.kind, **arrays))
     return hashlib.sha256(model.packed()[0].data.tobytes()).hexdigest()[:16]
 
 

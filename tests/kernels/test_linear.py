@@ -213,7 +213,7 @@ def test_bad_arrays_are_refused() -> None:
     def refused(message: str, kind: str, *arrays: object, isa: str = "", scale: float = 0) -> None:
         activations = arrays[-1]
         with pytest.raises(ValueError, match=message):
-            _core.Linear(isa, 1, kind, codes, *arrays[:-1], None, None, activations, scale)
+            _core.Linear(isa, 1, kind, codes, *arrays[:-1], None, None, None, activations, scale)
 
     refused("scales and zero points", "int4", 16, case.scales_OG, "int8_group")
     refused("multiple of 32", "int4", 16, np.ones((16, 4), dtype=np.float32), "int8_group")

@@ -10,10 +10,12 @@ import torch
 from paredown.compress.compress import compress
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.memory_plan import plan_memory
+from paredown.engine.native import pack_weights
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
+from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
 from paredown.models.safetensors_file import read_safetensors, write_safetensors
@@ -22,8 +24,10 @@ from tiny_models import VOCAB_SIZE, make_model
 
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
+STEPS = ["w4a8-g32-qoq", "w4a8-g64-asym-qoq"]
 RECIPES = [
     *FORMATS,
+    *STEPS,
     "int4-g128-head-int8",
     "int8-head-w8a8",
     "int3-g32-head-int4-g32",
@@ -73,6 +77,57 @@ def test_a_compressed_checkpoint_runs_on_its_own_weights(
     assert as_served <= 0.1
 
 
+@pytest.mark.parametrize("recipe", STEPS)
+def test_integer_steps_run_as_int8_rows(
+    recipe: str, source: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bits as by group scales here: sums of integers times row scales of few bits are
+    exact in floats too."""
+    compress(source, tmp_path / "out", f"{recipe}-head-{recipe}")
+    checkpoint, ids = Checkpoint.open(tmp_path / "out"), random_ids()
+    given = []
+    add_linear = NativeModel.add_linear
+
+    def seen(model: NativeModel, role: str, layer: int, arrays: LinearArrays) -> None:
+        given.append((role, arrays.steps_OG is not None))
+        add_linear(model, role, layer, arrays)
+
+    monkeypatch.setattr(NativeModel, "add_linear", seen)
+    logits = native_logits(checkpoint, ids)
+    assert set(given) == {(role, True) for role in ("qkv", "o", "up", "down", "output")}
+    given.clear()
+    for activations in ("int8_group", "fp32"):
+        others = native_logits(checkpoint, ids, activations=activations)
+        assert distance(others, logits) <= 0.1
+    assert not any(has_steps for _, has_steps in given)
+    monkeypatch.setattr(pack_weights, "integer_steps", lambda weight: None)
+    assert np.array_equal(native_logits(checkpoint, ids), logits)
+
+
+@pytest.mark.parametrize("recipe", STEPS)
+def test_integer_steps_give_the_same_bits_in_any_chunks(
+    recipe: str, source: Checkpoint, tmp_path: Path
+) -> None:
+    compress(source, tmp_path / "out", f"{recipe}-head-{recipe}")
+    executor = load_executor(Checkpoint.open(tmp_path / "out"), num_pages=8, num_threads=2)
+    ids, pages = random_ids(), list(range(8))
+
+    def rows(sizes: list[int]) -> np.ndarray:
+        parts, start = [], 0
+        for size in sizes:
+            chunk = SequenceSlice(
+                token_ids=ids[start : start + size], start=start, pages=pages, num_logits=size
+            )
+            parts.append(executor.step([chunk]).copy())
+            start += size
+        return np.concatenate(parts)
+
+    whole = rows([len(ids)])
+    for size in (1, 5, 8, 20, 33):
+        full, rest = divmod(len(ids), size)
+        assert np.array_equal(rows([size] * full + [rest] * (rest > 0)), whole)
+
+
 def test_activations_can_be_chosen_where_a_weight_takes_them(
     source: Checkpoint, tmp_path: Path
 ) -> None:
@@ -115,7 +170,9 @@ def test_static_input_scales_are_used(source: Checkpoint, tmp_path: Path) -> Non
     assert distances[1] >= 1
 
 
-@pytest.mark.parametrize("recipe", ["int3-g32-asym", "fp8", "w8a8", "int4-g128-head-int8"])
+@pytest.mark.parametrize(
+    "recipe", ["int3-g32-asym", "fp8", "w8a8", "int4-g128-head-int8", "w4a8-g64-qoq"]
+)
 def test_the_plan_counts_what_the_core_packs(
     recipe: str, source: Checkpoint, tmp_path: Path
 ) -> None:

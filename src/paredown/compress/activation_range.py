@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, StaticScale, round_activations
-from paredown.compress.grid import PERCENTILE, RangeEstimator
+from paredown.compress.fit_grid import PERCENTILE, RangeEstimator
 from paredown.errors import CheckpointError
 
 # Ranges from the whole one down to a fifth of it, in steps of a hundredth.

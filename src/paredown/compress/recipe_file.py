@@ -27,7 +27,7 @@ from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError, OutputError
-from paredown.formats.table import FORMATS, STATIC_FORMATS
+from paredown.formats.table import RECIPE_FORMATS
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -109,7 +109,7 @@ def _options(method: Quantizer | Transform) -> dict[str, object]:
 
 
 def _format_document(spec: WeightSpec) -> object:
-    if (FORMATS | STATIC_FORMATS).get(spec.name) == spec:
+    if RECIPE_FORMATS.get(spec.name) == spec:
         return spec.name
     return asdict(spec)
 
@@ -151,14 +151,13 @@ def _configured(method: type[Method], options: Mapping[str, object], where: str)
 
 def _format(document: object, where: str) -> WeightSpec:
     if isinstance(document, str):
-        known = FORMATS | STATIC_FORMATS
-        if document not in known:
+        if document not in RECIPE_FORMATS:
             raise ConfigError(
                 f"{where} is no known format",
                 seen=document,
-                remedy=f"Known: {', '.join(known)}; or give its fields.",
+                remedy=f"Known: {', '.join(RECIPE_FORMATS)}; or give its fields.",
             )
-        return known[document]
+        return RECIPE_FORMATS[document]
     parts = _mapping(document, where)
     _refuse_unknown(parts, tuple(field.name for field in fields(WeightSpec)), where)
     hints = get_type_hints(WeightSpec)
@@ -171,10 +170,14 @@ def _format(document: object, where: str) -> WeightSpec:
         raise _wrong(f"{where}, group_size", parts["group_size"], "a number of columns")
     if checked["dtype"] == "fp8" and not checked.get("symmetric", True):
         raise _wrong(f"{where}, symmetric", False, "true: fp8 has no zero points")
-    possible = WeightSpec(**{**checked, "activations": "fp32"}).possible_activations
+    stepped = checked.pop("integer_steps", False)
+    plain = WeightSpec(**{**checked, "activations": "fp32"})
+    if stepped and not plain.takes_integer_steps:
+        raise _wrong(f"{where}, integer_steps", True, "false: int4 groups alone have them")
+    possible = plain.possible_activations
     if checked.get("activations", possible[0]) not in possible:
         raise _wrong(f"{where}, activations", parts["activations"], f"one of {', '.join(possible)}")
-    return WeightSpec(**checked)
+    return WeightSpec(**checked, integer_steps=stepped)
 
 
 def _checked(value: object, kind: Any, where: str) -> Any:

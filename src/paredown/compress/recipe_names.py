@@ -11,7 +11,7 @@ from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import HEAD, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
+from paredown.formats.table import FORMATS, GROUP_SIZES, RECIPE_FORMATS, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -53,7 +53,8 @@ SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-kv-DTYPE]"
 EXPLAINED = f"""recipes by name: {SYNTAX}
   FORMAT  integers of 1 to 8 bits, one scale per row or per group of columns
           ({", ".join(map(str, GROUP_SIZES))}): int8, int4-g128, int3-g32-asym (with zero points);
-          with inputs in 8 bits too: w8a8, w8a8-static, w4a8, w4a8-g128;
+          with inputs in 8 bits too: w8a8, w8a8-static, w4a8, w4a8-g128; with scales that are
+          integer steps of their row's, fast prompts too: w4a8-g32-qoq, w4a8-g128-asym-qoq;
           floats: fp8, fp8-g128, bf16, fp16, fp32
   METHOD  how codes are found: rtn (where none is named), gptq, hqq;
           what goes before: awq, smoothquant, as in awq-gptq-int4-g128
@@ -149,12 +150,11 @@ def _split_methods(name: str) -> tuple[list[str], str]:
 
 
 def _find_format(name: str) -> WeightSpec:
-    known = FORMATS | STATIC_FORMATS
-    if name not in known:
+    if name not in RECIPE_FORMATS:
         raise ConfigError(
             "there is no such format",
             seen=name,
             remedy=f"Name one as {SYNTAX}: int4-g128, gptq-int3-g64, or "
             f"{', '.join(NAMED)} (paredown compress --help).",
         )
-    return known[name]
+    return RECIPE_FORMATS[name]

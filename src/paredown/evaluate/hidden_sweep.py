@@ -130,6 +130,7 @@ def _linear(format_name: str, shape: tuple[int, int], num_threads: int) -> _core
         arrays.group_size,
         arrays.scales_OG,
         arrays.zero_points_OG,
+        arrays.steps_OG,
         arrays.bias_O,
         arrays.activations,
         arrays.input_scale or 0.0,

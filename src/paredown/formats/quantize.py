@@ -14,6 +14,7 @@ def quantize(
 ) -> Weight:
     """[O, I] values in a quantized `spec`. Raises UnsupportedError when the group size does not
     divide the columns, CheckpointError for values that are not finite."""
+    assert not spec.integer_steps, spec.name
     if spec.dtype == "fp8":
         return quantize_fp8(values_OI, spec, scale_dtype)
     return quantize_integer(values_OI, spec, scale_dtype)

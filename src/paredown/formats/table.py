@@ -16,7 +16,10 @@ FORMATS: dict[str, WeightSpec] = {
         WeightSpec(dtype="fp8", group_size=128),
         WeightSpec(dtype="int8", activations="int8_row"),
         WeightSpec(dtype="int4", activations="int8_row"),
-        WeightSpec(dtype="int4", group_size=128, activations="int8_row"),
+        *(
+            WeightSpec(dtype="int4", group_size=group_size, activations="int8_row")
+            for group_size in GROUP_SIZES
+        ),
         *(
             WeightSpec(dtype=dtype, group_size=group_size, symmetric=symmetric)
             for dtype, group_size, symmetric in product(
@@ -32,3 +35,22 @@ FORMATS: dict[str, WeightSpec] = {
 STATIC_FORMATS: dict[str, WeightSpec] = {
     spec.name: spec for spec in (WeightSpec(dtype="int8", activations="int8_static"),)
 }
+
+# Formats whose scales are searched row by row (compress/progressive_groups.py); what is written is
+# the same without "-qoq".
+STEP_FORMATS: dict[str, WeightSpec] = {
+    spec.name: spec
+    for spec in (
+        WeightSpec(
+            dtype="int4",
+            group_size=group_size,
+            symmetric=symmetric,
+            activations="int8_row",
+            integer_steps=True,
+        )
+        for group_size, symmetric in product(GROUP_SIZES, (True, False))
+    )
+}
+
+# All that a recipe may name.
+RECIPE_FORMATS = FORMATS | STATIC_FORMATS | STEP_FORMATS

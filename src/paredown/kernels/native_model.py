@@ -31,6 +31,11 @@ class LinearArrays:
     values_OI has float32 (fp32), the bits as 16-bit words (fp16, bf16) or unsigned codes, one to a
     byte (fp8: its bits); quantized ones have scales_OG and, when asymmetric, zero_points_OG with
     G = I / group_size. `input_scale` belongs to int8_static activations.
+
+    `steps_OG`, 1 to 16, are of int4 weights with int8_row or int8_static activations: the scale of
+    a group is its row's, scales_OG [O, 1], times the step, and (code - zero point) * step is from
+    -128 to 127, so that the weight runs as int8 with one scale per row ("progressive group
+    quantization", QServe, Lin et al. 2024).
     """
 
     dtype: WeightDType
@@ -40,6 +45,7 @@ class LinearArrays:
     input_scale: float | None = None
     scales_OG: npt.NDArray[np.float32] | None = None
     zero_points_OG: npt.NDArray[np.uint8] | None = None
+    steps_OG: npt.NDArray[np.uint8] | None = None
     bias_O: npt.NDArray[np.float32] | None = None
 
 
@@ -101,6 +107,7 @@ class NativeModel:
             arrays.group_size,
             arrays.scales_OG,
             arrays.zero_points_OG,
+            arrays.steps_OG,
             arrays.bias_O,
             arrays.activations,
             arrays.input_scale or 0.0,

@@ -16,18 +16,17 @@ DEFAULT_FORMATS = (
     "int6-g128",
     "int5-g64",
     "int4-g32",
-    "int4-g32-asym",
     "int4-g128",
-    "int3-g32-asym",
 )
 # Tried with the output layer in HEAD_FORMAT too, where that is a large part of the weights read.
-WITH_HEAD = ("int8", "w8a8", "int6-g128", "int4-g32", "int4-g128", "gptq-int4-g128")
+WITH_HEAD = ("int8", "w8a8", "int6-g128", "int4-g128", "gptq-int4-g128")
 # Methods, each where it wins most over round to nearest. Not among them: AQLM, which takes minutes
 # even for small models, and LLM.int8(), whose mixed product the native core does not have.
 METHODS = (
     "smoothquant-w8a8",
     "awq-int4-g128",
     "gptq-int4-g128",
+    "gptq-w4a8-g32-qoq",
     "mixed-4",
     "hqq-int3-g64-asym",
     "gptq-int3-g64-asym",

@@ -48,17 +48,21 @@ _AUTO = cast("ActivationDType", "auto")
 @dataclass(frozen=True, kw_only=True)
 class WeightSpec:
     """A stored form. `group_size` counts input columns sharing a scale; None is a whole row.
-    `activations` is what the input is rounded to; left out, it becomes the dtype's default."""
+    `activations` is what the input is rounded to; left out, it becomes the dtype's default.
+    `integer_steps`: the scales of a row's int4 groups are 1 to 16 times one number (docs/qoq.md); a
+    checkpoint does not say so, and a weight that was read never has it."""
 
     dtype: WeightDType
     group_size: int | None = None
     symmetric: bool = True
     activations: ActivationDType = _AUTO
+    integer_steps: bool = False
 
     def __post_init__(self) -> None:
         if self.activations is _AUTO:
             object.__setattr__(self, "activations", self.possible_activations[0])
         assert self.activations in self.possible_activations, self
+        assert not self.integer_steps or self.takes_integer_steps, self
 
     @property
     def possible_activations(self) -> tuple[ActivationDType, ...]:
@@ -68,8 +72,17 @@ class WeightSpec:
         return ACTIVATIONS[self.dtype]
 
     @property
+    def takes_integer_steps(self) -> bool:
+        return self.dtype == "int4" and self.group_size is not None
+
+    @property
     def is_integer(self) -> bool:
         return self.dtype.startswith("int")
+
+    @property
+    def has_input_scheme(self) -> bool:
+        """Whether inputs are rounded to int8 with one scale for a whole row."""
+        return self.activations in ("int8_row", "int8_static")
 
     @property
     def is_quantized(self) -> bool:
@@ -88,9 +101,10 @@ class WeightSpec:
 
     @property
     def name(self) -> str:
-        """'bf16', 'int8-asym', 'int4-g32-asym', 'fp8', 'w8a8', 'w4a8-g128', ..."""
+        """'bf16', 'int8-asym', 'int4-g32-asym', 'fp8', 'w8a8', 'w4a8-g128-qoq', ..."""
         group = "" if self.group_size is None else f"-g{self.group_size}"
-        suffix = group + ("" if self.symmetric else "-asym")
+        steps = "-qoq" if self.integer_steps else ""
+        suffix = group + ("" if self.symmetric else "-asym") + steps
         plain = f"{self.dtype}{suffix}"
         if self.activations == self.possible_activations[0]:
             return plain

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from paredown.compress.calibrate.expert_inputs import unseen_experts
 from paredown.compress.calibrate.input_sample import Observation, check_sample, observe, positions
-from paredown.compress.grid import fit_grid, grouped
+from paredown.compress.fit_grid import fit_grid
+from paredown.compress.grid import grouped
 from paredown.compress.quantize.method import Block, Target
 from paredown.compress.quantize.rescale import (
     columns_of_channels,
@@ -60,10 +61,12 @@ class AWQ:
 
     @torch.no_grad()
     def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
-        """Scales, then clips, the layer in place; `targets`' own grids are what is searched for.
+        """Scales, then clips, the layer in place, for the grids of `targets` (`Target.searched`).
         Notes name pairs that were left out and those for which no scaling was better than none."""
         layer = block.layer
-        rounded = {role: target for role, target in targets.items() if target.spec.is_quantized}
+        rounded = {
+            role: target.searched for role, target in targets.items() if target.spec.is_quantized
+        }
         if not rounded:
             return ()
         pairs = smoothing_pairs(block.spec, layer.index)

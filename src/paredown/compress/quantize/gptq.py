@@ -22,15 +22,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from paredown.compress.grid import (
-    Grid,
-    RangeEstimator,
-    decode,
-    encode,
-    fit_grid,
-    grouped,
-    to_weight,
-)
+from paredown.compress.fit_grid import RangeEstimator, fit_grid
+from paredown.compress.grid import Grid, decode, encode, grouped, to_weight
 from paredown.compress.quantize.method import Moments, Quantized, Target, check_grid
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError
@@ -180,6 +173,7 @@ class _Columns:
         self.refit = refit
         self.spec: WeightSpec = grid.spec
         self.scale_dtype = grid.scale_dtype
+        self.row_scales_O1 = grid.row_scales_O1
         self.order_I = order_I
         self.change_IO = weight_OI.T[order_I]
         self.latest_IO = self.change_IO.clone()
@@ -233,7 +227,9 @@ class _Columns:
             near_CC.T, asked_CO, upper=True, unitriangular=True
         )
         values_OC = (weight_CO + shared_CO).T
-        grid = fit_grid(values_OC[:, None], self.spec, self.scale_dtype, self.refit)
+        grid = fit_grid(
+            values_OC[:, None], self.spec, self.scale_dtype, self.refit, self.row_scales_O1
+        )
         self.scales_GO[self.groups[first]] = grid.scales_OG[:, 0]
         self.zeros_GO[self.groups[first]] = grid.zeros_OG[:, 0]
 

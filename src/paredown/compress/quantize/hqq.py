@@ -25,15 +25,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from paredown.compress.grid import (
-    Grid,
-    RangeEstimator,
-    code_range,
-    fit_grid,
-    grouped,
-    storable_scales,
-    to_weight,
-)
+from paredown.compress.fit_grid import RangeEstimator, fit_grid
+from paredown.compress.grid import Grid, code_range, grouped, storable_scales, to_weight
+from paredown.compress.progressive_groups import nearest_steps
 from paredown.compress.quantize.method import Moments, Quantized, Target, check_grid
 from paredown.errors import ConfigError
 from paredown.spec.weight import WeightSpec
@@ -114,7 +108,11 @@ def refit(grid: Grid, codes_OGC: Tensor, wanted_OGC: Tensor) -> Grid:
     products_OG = (moved_OGC * wanted_OGC).sum(-1)
     scales_OG = products_OG / moved_OGC.square().sum(-1)
     scales_OG = torch.where(products_OG > 0, scales_OG, grid.scales_OG)
-    return replace(grid, scales_OG=storable_scales(scales_OG, grid.scale_dtype), zeros_OG=zeros_OG)
+    if grid.row_scales_O1 is not None:
+        scales_OG = nearest_steps(scales_OG, zeros_OG, grid.row_scales_O1)
+    else:
+        scales_OG = storable_scales(scales_OG, grid.scale_dtype)
+    return replace(grid, scales_OG=scales_OG, zeros_OG=zeros_OG)
 
 
 def mean_errors(values_OGC: Tensor, grid: Grid) -> Tensor:

@@ -5,7 +5,7 @@ transformer layer before that, without changing what it computes, so that less i
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from torch import Tensor
@@ -24,6 +24,12 @@ class Target:
 
     spec: WeightSpec
     scale_dtype: ScaleDType
+
+    @property
+    def searched(self) -> "Target":
+        """What a transform rounds to while it searches: without integer steps, which take ten times
+        as long to fit and round nearly as the groups alone would."""
+        return replace(self, spec=replace(self.spec, integer_steps=False))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from paredown.compress.grid import (
-    RangeEstimator,
-    fit_grid,
-    fit_shared_grid,
-    grouped,
-    to_weight,
-)
+from paredown.compress.fit_grid import RangeEstimator, fit_grid, fit_shared_grid
+from paredown.compress.grid import grouped, to_weight
 from paredown.compress.quantize.method import Moments, Quantized, Target, check_grid
 from paredown.formats.quantize import quantize
 from paredown.spec.weight import WeightSpec
@@ -33,7 +28,7 @@ class RTN:
 
     def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
         spec = target.spec
-        if self.range == "minmax" and not self.per_tensor:
+        if self.range == "minmax" and not self.per_tensor and not spec.integer_steps:
             # The same codes, a stretch of rows at a time.
             return Quantized(weight=quantize(weight_OI.float().numpy(), spec, target.scale_dtype))
         values_OGC = grouped(weight_OI, spec.group_size)

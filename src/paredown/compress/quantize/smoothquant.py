@@ -60,7 +60,9 @@ class SmoothQuant:
     def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
         """Smooths the layer in place. The error of an alpha is that of the layer's output when the
         weights and inputs of all `targets` are rounded as they will be. A note names the alpha."""
-        rounded = {role: target for role, target in targets.items() if target.spec.is_quantized}
+        rounded = {
+            role: target.searched for role, target in targets.items() if target.spec.is_quantized
+        }
         if not rounded:
             return ()
         pairs = norm_pairs(block.spec, block.layer.index)

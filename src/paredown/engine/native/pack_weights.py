@@ -10,6 +10,7 @@ from paredown.engine.native.native_form import to_native
 from paredown.errors import ConfigError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import to_weight
+from paredown.formats.integer_steps import integer_steps
 from paredown.formats.stack import stack_rows
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
@@ -133,14 +134,19 @@ def _with_activations(weight: Weight, activations: ActivationDType | None) -> We
 
 
 def _arrays(weight: Weight, bias: Vector | None) -> LinearArrays:
+    """Groups with integer steps run as int8 rows where the inputs have one scale for a row too."""
+    scales_OG, steps_OG = weight.scales_OG, None
+    if weight.spec.has_input_scheme and (found := integer_steps(weight)) is not None:
+        scales_OG, steps_OG = found[0][:, None], found[1]
     return LinearArrays(
         dtype=weight.spec.dtype,
         values_OI=np.ascontiguousarray(weight.values_OI),
         group_size=weight.spec.group_size or weight.shape[1],
         activations=weight.spec.activations,
         input_scale=weight.input_scale,
-        scales_OG=weight.scales_OG,
+        scales_OG=scales_OG,
         zero_points_OG=weight.zero_points_OG,
+        steps_OG=steps_OG,
         bias_O=bias,
     )
 

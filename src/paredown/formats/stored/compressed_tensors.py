@@ -189,12 +189,12 @@ class CompressedForm:
 
 def form_of(spec: WeightSpec) -> Form:
     """What the library calls the form of such weights: int-quantized where the inputs have a scheme
-    of their own."""
+    of their own. Those of integer steps have one too and stay packed all the same: tools that round
+    no inputs then load them as the int4 groups that they are."""
     assert spec.is_quantized, spec.name
     if spec.dtype == "fp8":
         return "float-quantized"
-    plain = spec.activations in ("int8_row", "int8_static")
-    return "int-quantized" if plain else "pack-quantized"
+    return "int-quantized" if spec.has_input_scheme and not spec.integer_steps else "pack-quantized"
 
 
 def written_form(spec: WeightSpec) -> CompressedForm:

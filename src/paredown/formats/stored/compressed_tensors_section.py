@@ -80,7 +80,7 @@ def _group(spec: WeightSpec, targets: list[str]) -> dict[str, object]:
 
 def _input_arguments(spec: WeightSpec) -> dict[str, object] | None:
     """None where the library is to take inputs as they are."""
-    if form_of(spec) != "int-quantized":
+    if not spec.has_input_scheme:
         return None
     dynamic = spec.activations == "int8_row"
     return {

@@ -1,0 +1,58 @@
+"""Integer steps: group scales that are whole multiples of one number in each row.
+
+With scale = row scale * step, a code q with zero point z stands for (q - z) * step * row scale,
+and (q - z) * step is an 8-bit integer where steps are small: a weight in int4 groups is one of int8
+rows (QServe, arXiv 2405.04532; docs/qoq.md). On disk nothing says so: it is seen in the scales.
+
+Shapes: O output rows, I input columns, G groups of columns.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.formats.weight import Weight
+
+MOST_STEPS = 16
+# Of float32, the one before the point among them.
+_SIGNIFICANT_BITS = 24
+# A row's largest scale is at most MOST_STEPS times its smallest.
+_MOST_SHIFT = 5
+
+
+def integer_steps(
+    weight: Weight,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]] | None:
+    """Row scales [O] and steps [O, G] of an int4 weight in groups; None where its scales are no
+    such multiples, or some (q - zero point) * step would leave 8 bits."""
+    if weight.spec.dtype != "int4" or weight.scales_OG is None or weight.scales_OG.shape[1] == 1:
+        return None
+    found = steps_of(weight.scales_OG)
+    if found is None or weight.zero_points_OG is None:
+        return found
+    zeros_OG = weight.zero_points_OG.astype(np.int32)
+    steps_OG = found[1]
+    fits = (zeros_OG * steps_OG <= 128) & ((15 - zeros_OG) * steps_OG <= 127)
+    return found if fits.all() else None
+
+
+def steps_of(
+    scales_OG: npt.NDArray[np.float32],
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]] | None:
+    """The row scales [O] and steps [O, G], 1 to 16, whose products are the scales, exactly; the
+    largest such row scales. None where a row has none.
+
+    In units of its smallest last place a row's scales are whole numbers, and the largest number
+    that divides them all is their greatest common divisor.
+    """
+    if not (np.isfinite(scales_OG).all() and (scales_OG > 0).all()):
+        return None
+    mantissas_OG, exponents_OG = np.frexp(scales_OG)
+    shifts_OG = exponents_OG - exponents_OG.min(axis=1, keepdims=True)
+    if shifts_OG.max(initial=0) > _MOST_SHIFT:
+        return None
+    whole_OG = np.ldexp(mantissas_OG, _SIGNIFICANT_BITS).astype(np.int32) << shifts_OG
+    divisors_O1 = np.gcd.reduce(whole_OG, axis=1, keepdims=True)
+    steps_OG = whole_OG // divisors_O1
+    if steps_OG.max(initial=0) > MOST_STEPS:
+        return None
+    return scales_OG[:, 0] / steps_OG[:, 0].astype(np.float32), steps_OG.astype(np.uint8)
