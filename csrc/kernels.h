@@ -225,8 +225,8 @@ inline constexpr int64_t partial_floats(int64_t head_dim) { return 16 + head_dim
 inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
   const int64_t padded = (head_dim + 63) / 64 * 64;
   const int64_t queries = kTaskRows * (padded + 4);
-  const int64_t blocks = 2 * (kBlockKeys * (padded + 2) + 256);
-  const int64_t tiles = kTileRows * (8 * kBlockKeys + 3 * head_dim + 5);
+  const int64_t blocks = kBlockKeys * (padded + 2) + 256;
+  const int64_t tiles = kTileRows * (4 * kBlockKeys + 3 * head_dim + 4);
   const int64_t state = kTaskRows * (1 + kLanes + head_dim + 2);
   return (queries + blocks + tiles + state + 15) / 16 * 16;
 }

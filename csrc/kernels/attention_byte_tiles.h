@@ -4,7 +4,6 @@
 #pragma once
 
 #include "attention_digits.h"
-#include "attention_steps.h"
 #include "decode.h"
 
 namespace paredown {
@@ -95,38 +94,13 @@ inline void multiply_digits(const uint8_t* left, int num_planes, int64_t plane_t
   asm volatile("" : : : "memory");
 }
 
-// A product of digits in steps of a right column. See multiply_digits.
-struct DigitProduct {
-  const uint8_t* left;
-  int num_planes;
-  int64_t plane_tiles;
-  int64_t depth;
-  const uint8_t* right[4];
-  int num_right;
-  int32_t* products;
-  int64_t stride;
-  int next;  // step
-
-  int64_t num_steps() const { return num_right; }
-  void step() {
-    unroll<4>([this](auto n) {
-      if (n.value != next) return;
-      multiply_planes<kDigits, n.value * kDigits % 4>(left, plane_tiles, depth, right[n.value],
-                                                      products + n.value * kLanes, stride);
-    });
-    ++next;
-  }
-  void run() const {
-    multiply_digits(left, num_planes, plane_tiles, depth, right, num_right, products, stride);
-  }
-};
-
 template <KvKind kKind>
 class AttentionByteTiles {
  public:
   static constexpr bool kScaled = true;
-  static constexpr bool kOnTiles = true;
+  static constexpr bool kCopies = true;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = true;
+  static constexpr bool kAccumulates = false;
 
   // Rows of a digit follow each other at once, so that few rows make few tiles.
   AttentionByteTiles(const KvView& kv, const AttentionScratch& scratch, int64_t num_rows)
@@ -135,15 +109,13 @@ class AttentionByteTiles {
         digit_rows_(num_rows < kTileRows ? static_cast<int>(num_rows) : kTileRows),
         num_planes_((kDigits * digit_rows_ + kTileRows - 1) / kTileRows),
         scratch_(scratch),
-        overlaps_(num_rows > kTileRows),
+        is_alone_(num_rows <= kTileRows),
         scope_(num_planes_ == 1 ? kDigits * digit_rows_ : kTileRows) {}
 
-  // Where tiles overlap, the matrix unit has no time to fall asleep.
+  // Several tiles of rows leave the matrix unit no time to fall asleep.
   void keep_awake() const {
-    if (!overlaps_) keep_tiles_awake();
+    if (is_alone_) keep_tiles_awake();
   }
-
-  int64_t head_dim() const { return head_dim_; }
 
   void load_query(int64_t row, const float* query) {
     F32x16 largest = zero_f();
@@ -170,13 +142,13 @@ class AttentionByteTiles {
 
   // A last key tile of less than 64 dims reads on, in the page or in the scratch, and meets digits
   // of zero.
-  void load_page(int block, int page, const uint8_t* head) {
+  void load_page(int page, const uint8_t* head) {
     const int64_t size = head_dim_ * kPageSize;
     const uint8_t* values = head + key_bytes(kKind, head_dim_);
-    keys_[block][page] = head;
+    keys_[page] = head;
     if (kKind == KvKind::kInt4 || head_dim_ < kLeastDims) {
-      uint8_t* keys = reinterpret_cast<uint8_t*>(scratch_.keys[block]) + page * size;
-      keys_[block][page] = keys;
+      uint8_t* keys = reinterpret_cast<uint8_t*>(scratch_.keys) + page * size;
+      keys_[page] = keys;
       if constexpr (kKind == KvKind::kInt4) {
         unpack_keys(head_dim_, head, keys);
       } else {
@@ -184,7 +156,7 @@ class AttentionByteTiles {
       }
     }
     // The order of split_digits: [16 dims][four pages][four of a page][page].
-    uint8_t* place = block_values(block) + page / 4 * kByteTile + page % 4 * kQuadBytes;
+    uint8_t* place = block_values() + page / 4 * kByteTile + page % 4 * kQuadBytes;
     for (int64_t i = 0; i < head_dim_ / kLanes; ++i) {
       for (int64_t j = 0; j < kPageSize / 4;
            ++j, values += key_bytes(kKind, kQuadBytes / kPageSize)) {
@@ -199,120 +171,81 @@ class AttentionByteTiles {
     }
   }
 
-  // Weights of zero meet codes, whatever they are.
-  static void skip_page(int, int) {}
-
-  void begin_scores(const TileWork& work) { steps_.begin_scores(*this, work); }
-  void begin_values(const TileWork& work) { steps_.begin_values(*this, work); }
-  void run_steps(int64_t part, int64_t num_parts) { steps_.run(*this, part, num_parts); }
-
   template <class Fetch>
   void score(const TileWork& work, Fetch&& fetch) {
-    fetch();
-    DigitProduct product;
-    make_score_product(work, product);
-    product.run();
+    for (int page = work.page_begin; page < work.page_end; page += 4) {
+      fetch();
+      const int left = work.page_end - page;
+      multiply_digits(query_tile(work.tile), num_planes_, depth_, depth_, keys_ + page,
+                      left < 4 ? left : 4, scores() + page * kPageSize, kBlockKeys);
+    }
   }
 
   F32x16 load_score(const TileWork& work, int row, int page) const {
-    const int32_t* sums = scores(work) + row * kBlockKeys + page * kPageSize;
+    const int32_t* sums = scores() + row * kBlockKeys + page * kPageSize;
     const int64_t stride = digit_rows_ * kBlockKeys;
     return mul(join_digits(load_i(sums), load_i(sums + stride), load_i(sums + 2 * stride)),
                set_f(scratch_.query_scales[work.tile * kTileRows + row]));
   }
 
-  void begin_weights(const TileWork& work, int row, float scale) {
-    scratch_.weight_scales[work.slot][row] = scale;
-  }
+  void begin_weights(int row, float scale) { scratch_.weight_scales[row] = scale; }
   // In units of their last digit. Weights of pages that no row sees are zeros: their values,
   // whatever they are, add nothing.
-  void store_weights(const TileWork& work, int row, int page,
-                     const F32x16 (&weights)[kWeightPages]) {
+  void store_weights(int row, int page, const F32x16 (&weights)[kWeightPages]) {
     __m512i digits[kDigits];
     split_digits(weights, digits);
     for (int i = 0; i < kDigits; ++i) {
       const int slot = i * digit_rows_ + row;
-      const int tile = slot / kTileRows;
-      _mm512_storeu_si512(weight_tiles(work) + tile * kByteTile + slot % kTileRows * 64, digits[i]);
+      const int tile = slot / kTileRows * kBlockTiles + page / 4;
+      _mm512_storeu_si512(weight_tiles() + tile * kByteTile + slot % kTileRows * 64, digits[i]);
     }
   }
   void end_weights(int) {}
 
   void weigh_values(const TileWork& work) {
+    const int first = work.page_begin / 4;
     for (int64_t d = 0; d < head_dim_; d += 4 * kLanes) {
-      DigitProduct product;
-      make_value_product(work, d, product);
-      product.run();
+      const int64_t left = (head_dim_ - d) / kLanes;
+      const int count = left < 4 ? static_cast<int>(left) : 4;
+      const uint8_t* right[4];
+      for (int n = 0; n < count; ++n) {
+        right[n] = block_values() + ((d / kLanes + n) * kBlockTiles + first) * kByteTile;
+      }
+      multiply_digits(weight_tiles() + first * kByteTile, num_planes_, kBlockTiles,
+                      tiles_end(work) - first, right, count, products() + d, head_dim_);
     }
   }
 
-  F32x16 load_product(const TileWork& work, int row, int64_t d) const {
+  F32x16 load_product(int row, int64_t d) const {
     const int32_t* sums = products() + row * head_dim_ + d;
     const int64_t stride = digit_rows_ * head_dim_;
     return mul(join_digits(load_i(sums), load_i(sums + stride), load_i(sums + 2 * stride)),
-               set_f(scratch_.weight_scales[work.slot][row]));
-  }
-
-  int64_t num_score_steps(const TileWork& work) const { return work.page_end - work.page_begin; }
-  int64_t num_value_steps(const TileWork&) const { return head_dim_ / kLanes; }
-
-  void make_score_product(const TileWork& work, DigitProduct& product) const {
-    product.left = query_tile(work.tile);
-    product.num_planes = num_planes_;
-    product.plane_tiles = product.depth = depth_;
-    product.num_right = work.page_end - work.page_begin;
-    for (int i = 0; i < product.num_right; ++i) {
-      product.right[i] = keys_[work.block][work.page_begin + i];
-    }
-    product.products = scores(work) + work.page_begin * kPageSize;
-    product.stride = kBlockKeys;
-    product.next = 0;
-  }
-
-  // Of up to four times 16 dims from `dim` on.
-  void make_value_product(const TileWork& work, int64_t dim, DigitProduct& product) const {
-    const int64_t left = (head_dim_ - dim) / kLanes;
-    product.left = weight_tiles(work);
-    product.num_planes = num_planes_;
-    product.plane_tiles = product.depth = 1;
-    product.num_right = left < 4 ? static_cast<int>(left) : 4;
-    for (int i = 0; i < product.num_right; ++i) {
-      product.right[i] = block_values(work.block) + (dim / kLanes + i) * kByteTile;
-    }
-    product.products = products() + dim;
-    product.stride = head_dim_;
-    product.next = 0;
+               set_f(scratch_.weight_scales[row]));
   }
 
  private:
-  static_assert(kBlockKeys == 64);  // a tile deep  // of 64 keys
+  static constexpr int kBlockTiles = kBlockPages / 4;  // of 64 keys
   static constexpr int64_t kLeastDims = 32;            // whose int8 page is longer than a tile
 
   // [plane][depth][16 rows of digits][64 dims]
   uint8_t* query_tile(int64_t tile) const {
     return reinterpret_cast<uint8_t*>(scratch_.queries) + tile * kDigits * depth_ * kByteTile;
   }
-  int32_t* scores(const TileWork& work) const {
-    return reinterpret_cast<int32_t*>(scratch_.scores[work.slot]);
-  }
-  // [plane][16 rows of digits][64 keys]
-  uint8_t* weight_tiles(const TileWork& work) const {
-    return reinterpret_cast<uint8_t*>(scratch_.weights[work.slot]);
-  }
+  int32_t* scores() const { return reinterpret_cast<int32_t*>(scratch_.scores); }
+  // [plane][tiles of a block][16 rows of digits][64 keys]
+  uint8_t* weight_tiles() const { return reinterpret_cast<uint8_t*>(scratch_.weights); }
   int32_t* products() const { return reinterpret_cast<int32_t*>(scratch_.products); }
-  uint8_t* block_values(int block) const {
-    return reinterpret_cast<uint8_t*>(scratch_.values[block]);
-  }
+  uint8_t* block_values() const { return reinterpret_cast<uint8_t*>(scratch_.values); }
+  static int tiles_end(const TileWork& work) { return (work.page_end + 3) / 4; }
 
   int64_t head_dim_;
   int64_t depth_;   // key tiles
   int digit_rows_;  // from a digit of a row to its next digit
   int num_planes_;  // tiles of left operands for 16 query rows, or fewer
   const AttentionScratch& scratch_;
-  bool overlaps_;
+  bool is_alone_;  // the only tile of rows
   TileScope scope_;
-  const uint8_t* keys_[2][kBlockPages] = {};
-  TileSteps<AttentionByteTiles, DigitProduct> steps_;
+  const uint8_t* keys_[kBlockPages] = {};
 };
 
 }  // namespace

@@ -59,14 +59,14 @@ template <KvKind kKind>
 class AttentionDigits {
  public:
   static constexpr bool kScaled = true;
-  static constexpr bool kOnTiles = false;
+  static constexpr bool kCopies = false;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = true;
+  static constexpr bool kAccumulates = false;
 
   AttentionDigits(const KvView& kv, const AttentionScratch& scratch, int64_t)
       : head_dim_(kv.head_dim), scratch_(scratch) {}
 
   static void keep_awake() {}
-  static void skip_page(int, int) {}
 
   void load_query(int64_t row, const float* query) {
     F32x16 largest = zero_f();
@@ -80,13 +80,13 @@ class AttentionDigits {
     store_sums(sums, scratch_.query_sums + row * kDigits);
   }
 
-  void load_page(int, int page, const uint8_t* head) {
+  void load_page(int page, const uint8_t* head) {
     const int64_t size = head_dim_ * kPageSize;
     keys_[page] = head;
     values_[page] = head + size;
     if constexpr (kKind == KvKind::kInt4) {
-      auto* keys = reinterpret_cast<uint8_t*>(scratch_.keys[0]) + page * size;
-      auto* values = reinterpret_cast<uint8_t*>(scratch_.values[0]) + page * size;
+      auto* keys = reinterpret_cast<uint8_t*>(scratch_.keys) + page * size;
+      auto* values = reinterpret_cast<uint8_t*>(scratch_.values) + page * size;
       unpack_page(head_dim_, head, keys, values);
       keys_[page] = keys;
       values_[page] = values;
@@ -108,12 +108,12 @@ class AttentionDigits {
     return load_f(row_scores(row) + page * kPageSize);
   }
 
-  void begin_weights(const TileWork&, int row, float scale) {
-    scratch_.weight_scales[0][row] = scale;
+  void begin_weights(int row, float scale) {
+    scratch_.weight_scales[row] = scale;
     for (I32x16& sum : weight_sums_) sum = zero_i();
   }
   // In units of their last digit.
-  void store_weights(const TileWork&, int row, int page, const F32x16 (&weights)[kWeightPages]) {
+  void store_weights(int row, int page, const F32x16 (&weights)[kWeightPages]) {
     int8_t* place = weight_digits(row) + page * kPageSize;
     for (int i = 0; i < kWeightPages; ++i) {
       store_digits(weights[i], place + i * kLanes, kBlockKeys, weight_sums_);
@@ -127,7 +127,7 @@ class AttentionDigits {
     });
   }
 
-  F32x16 load_product(const TileWork&, int row, int64_t d) const {
+  F32x16 load_product(int row, int64_t d) const {
     return load_f(scratch_.products + row * head_dim_ + d);
   }
 
@@ -139,9 +139,9 @@ class AttentionDigits {
     return reinterpret_cast<int8_t*>(scratch_.queries) + row * kDigits * head_dim_;
   }
   int8_t* weight_digits(int row) const {
-    return reinterpret_cast<int8_t*>(scratch_.weights[0]) + row * kDigits * kBlockKeys;
+    return reinterpret_cast<int8_t*>(scratch_.weights) + row * kDigits * kBlockKeys;
   }
-  float* row_scores(int row) const { return scratch_.scores[0] + row * kBlockKeys; }
+  float* row_scores(int row) const { return scratch_.scores + row * kBlockKeys; }
 
   // dot4 takes unsigned codes, 128 too large: what that adds to a sum is subtracted beforehand.
   static void store_sums(const I32x16 (&sums)[kDigits], int32_t* place) {
@@ -206,7 +206,7 @@ class AttentionDigits {
     float* products = scratch_.products + row * head_dim_ + d;
     for (int r = 0; r < kRows; ++r) {
       const F32x16 product = join_digits(sums[r][0], sums[r][1], sums[r][2]);
-      store_f(products + r * head_dim_, mul(product, set_f(scratch_.weight_scales[0][row + r])));
+      store_f(products + r * head_dim_, mul(product, set_f(scratch_.weight_scales[row + r])));
     }
   }
 

@@ -60,15 +60,15 @@ template <KvKind kKind, class Groups>
 class AttentionLanes {
  public:
   static constexpr bool kScaled = is_coded(kKind);
-  static constexpr bool kOnTiles = false;
+  static constexpr bool kCopies = false;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = false;
+  static constexpr bool kAccumulates = false;
   using Element = typename Groups::Element;
 
   AttentionLanes(const KvView& kv, const AttentionScratch& scratch, int64_t)
       : head_dim_(kv.head_dim), scratch_(scratch) {}
 
   static void keep_awake() {}
-  static void skip_page(int, int) {}
 
   void load_query(int64_t row, const float* query) {
     float* copy = scratch_.queries + row * head_dim_;
@@ -78,22 +78,22 @@ class AttentionLanes {
   }
 
   // `head` is the data of page `slot` of the batch.
-  void load_page(int, int page, const uint8_t* head) {
+  void load_page(int page, const uint8_t* head) {
     const int64_t size = head_dim_ * kPageSize;
     keys_[page] = reinterpret_cast<const Element*>(head);
     values_[page] = keys_[page] + size;
     if constexpr (kKind == KvKind::kInt4) {
-      auto* keys = reinterpret_cast<uint8_t*>(scratch_.keys[0]) + page * size;
-      auto* values = reinterpret_cast<uint8_t*>(scratch_.values[0]) + page * size;
+      auto* keys = reinterpret_cast<uint8_t*>(scratch_.keys) + page * size;
+      auto* values = reinterpret_cast<uint8_t*>(scratch_.values) + page * size;
       unpack_page(head_dim_, head, keys, values);
       keys_[page] = keys;
       values_[page] = values;
     }
     if constexpr (kKind == KvKind::kFp8) {
-      unpack_fp8(size, head, scratch_.keys[0] + page * size);
-      unpack_fp8(size, head + size, scratch_.values[0] + page * size);
-      keys_[page] = scratch_.keys[0] + page * size;
-      values_[page] = scratch_.values[0] + page * size;
+      unpack_fp8(size, head, scratch_.keys + page * size);
+      unpack_fp8(size, head + size, scratch_.values + page * size);
+      keys_[page] = scratch_.keys + page * size;
+      values_[page] = scratch_.values + page * size;
     }
   }
 
@@ -119,7 +119,7 @@ class AttentionLanes {
   }
 
   // Weights take the place of the scores.
-  void store_weights(const TileWork&, int row, int page, const F32x16 (&weights)[kWeightPages]) {
+  void store_weights(int row, int page, const F32x16 (&weights)[kWeightPages]) {
     float* place = row_scores(row) + page * kPageSize;
     for (int i = 0; i < kWeightPages; ++i) store_f(place + i * kLanes, weights[i]);
   }
@@ -134,12 +134,12 @@ class AttentionLanes {
     });
   }
 
-  F32x16 load_product(const TileWork&, int row, int64_t d) const {
+  F32x16 load_product(int row, int64_t d) const {
     return load_f(scratch_.products + row * head_dim_ + d);
   }
 
  private:
-  float* row_scores(int row) const { return scratch_.scores[0] + row * kBlockKeys; }
+  float* row_scores(int row) const { return scratch_.scores + row * kBlockKeys; }
 
   // Fewer rows leave registers for more vectors.
   static constexpr int vectors(int rows) { return 2 * rows <= kAttentionRows ? 2 : 1; }

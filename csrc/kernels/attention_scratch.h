@@ -20,15 +20,13 @@ struct AttentionScratch {
     queries = take(kTaskRows * padded);
     query_scales = take(kTaskRows);
     query_sums = reinterpret_cast<int32_t*>(take(3 * kTaskRows));
-    for (int i = 0; i < 2; ++i) {
-      keys[i] = reinterpret_cast<uint16_t*>(take(kBlockKeys * padded / 2));
-      values[i] = reinterpret_cast<uint16_t*>(take(kBlockKeys * padded / 2 + 256));
-      key_scales[i] = take(kBlockKeys);
-      value_scales[i] = take(kBlockKeys);
-      scores[i] = take(3 * kTileRows * kBlockKeys);
-      weights[i] = reinterpret_cast<uint16_t*>(take(kTileRows * kBlockKeys));
-      weight_scales[i] = take(kTileRows);
-    }
+    keys = reinterpret_cast<uint16_t*>(take(kBlockKeys * padded / 2));
+    values = reinterpret_cast<uint16_t*>(take(kBlockKeys * padded / 2 + 256));
+    key_scales = take(kBlockKeys);
+    value_scales = take(kBlockKeys);
+    scores = take(3 * kTileRows * kBlockKeys);
+    weights = reinterpret_cast<uint16_t*>(take(kTileRows * kBlockKeys));
+    weight_scales = take(kTileRows);
     weight_sums = reinterpret_cast<int32_t*>(take(3 * kTileRows));
     products = take(3 * kTileRows * head_dim);
     maxima = take(kTaskRows);
@@ -41,14 +39,13 @@ struct AttentionScratch {
   float* queries;        // as the kind of products wants them
   float* query_scales;   // per row, where queries are digits
   int32_t* query_sums;   // [rows][digits], the same
-  // Two of each, for two blocks or two tiles under way (TileWork::block, TileWork::slot).
-  uint16_t* keys[2];        // keys of a block, when pages hold something else
-  uint16_t* values[2];      // its values, the same
-  float* key_scales[2];     // [keys]
-  float* value_scales[2];   // [keys]
-  float* scores[2];         // [16][keys of a block], or [digits x 16][keys] int32
-  uint16_t* weights[2];     // as the kind of products wants them
-  float* weight_scales[2];  // [16], where weights are digits
+  uint16_t* keys;        // keys of the block, when pages hold something else
+  uint16_t* values;      // its values, the same
+  float* key_scales;     // [keys]
+  float* value_scales;   // [keys]
+  float* scores;         // [16][keys of a block], or [digits x 16][keys] int32
+  uint16_t* weights;     // as the kind of products wants them
+  float* weight_scales;  // [16], where weights are digits
   int32_t* weight_sums;  // [16][digits], the same
   float* products;       // [16][head_dim], weighted values of one block, or x digits, int32
   float* maxima;         // per row, of the chunk so far
@@ -64,8 +61,6 @@ constexpr float kLog2E = 1.44269504088896341f;
 // One tile of query rows against one block of keys.
 struct TileWork {
   int tile;
-  int block;      // where its block lies in the scratch
-  int slot;       // where its scores and weights lie
   int row_begin;  // rows that see a key of the block; they follow each other, as positions rise
   int row_end;
   int page_begin;  // pages of the block that any of them sees

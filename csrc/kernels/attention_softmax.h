@@ -7,6 +7,10 @@
 namespace paredown {
 namespace {
 
+// Where products are added to what is there already, it is scaled anew only when a row's largest
+// score has grown by more than this, a factor of 256: weights need not be below 1 for their sums.
+constexpr float kSlack = 8.0f;
+
 template <class Products>
 class TileSoftmax {
  public:
@@ -14,28 +18,28 @@ class TileSoftmax {
       : scratch_(scratch), products_(products) {}
 
   // Once the scales of a block are known.
-  void begin_block(int block) {
+  void begin_block() {
     if constexpr (!Products::kDigital) return;
     F32x16 largest = zero_f();
     for (int key = 0; key < kBlockKeys; key += kLanes) {
-      largest = max(largest, abs(load_f(scratch_.value_scales[block] + key)));
+      largest = max(largest, abs(load_f(scratch_.value_scales + key)));
     }
-    block_digits_[block] = digit_scale(max_lanes(largest));
+    block_digits_ = digit_scale(max_lanes(largest));
   }
 
-  // beside() stands between the rows: work for other units of the processor.
-  template <class Beside>
-  void weigh(TileWork& work, Beside&& beside) {
+  // fetch(rows left) stands between the rows: requests to memory.
+  template <class Fetch>
+  void weigh(TileWork& work, Fetch&& fetch) {
     if (work.whole) {
-      weigh_rows<true>(work, beside);
+      weigh_rows<true>(work, fetch);
     } else {
-      weigh_rows<false>(work, beside);
+      weigh_rows<false>(work, fetch);
     }
   }
 
  private:
-  template <bool kWhole, class Beside>
-  void weigh_rows(TileWork& work, Beside&& beside) {
+  template <bool kWhole, class Fetch>
+  void weigh_rows(TileWork& work, Fetch&& fetch) {
     float* maxima = scratch_.maxima + work.tile * kTileRows;
     float* sums = scratch_.sums + work.tile * kTileRows * kLanes;
     F32x16 largest[kTileRows];
@@ -45,12 +49,21 @@ class TileSoftmax {
       largest[r] = finish_scores<kWhole>(work, r);
     }
     const F32x16 old_maxima = load_f(maxima);
-    const F32x16 new_maxima = max(old_maxima, max_of_each(largest));
+    F32x16 new_maxima = max(old_maxima, max_of_each(largest));
+    if constexpr (Products::kAccumulates) {
+      const F32x16 enough = add(old_maxima, set_f(kSlack));
+      new_maxima = select_less(enough, new_maxima, new_maxima, old_maxima);
+    }
     store_f(maxima, new_maxima);
     store_f(work.factors, exp2_or_zero(sub(old_maxima, new_maxima)));
+    if constexpr (Products::kAccumulates && !kWhole) {
+      for (int r = 0; r < work.row_begin; ++r) products_.clear_weights(r);
+      for (int r = work.row_end; r < kTileRows; ++r) products_.clear_weights(r);
+    }
     for (int r = work.row_begin; r < work.row_end; ++r) {
       const F32x16 added = weigh_row<kWhole>(work, r, set_f(maxima[r]));
-      beside(r);
+      products_.keep_awake();
+      fetch(work.row_end - r);
       store_f(sums + r * kLanes, fma(load_f(sums + r * kLanes), set_f(work.factors[r]), added));
     }
   }
@@ -58,8 +71,8 @@ class TileSoftmax {
   // Scales and masks a row's scores in place; returns the largest by lane.
   template <bool kWhole>
   F32x16 finish_scores(const TileWork& work, int row) const {
-    const float* key_scales = scratch_.key_scales[work.block];
-    float* scores = scratch_.scores[work.slot] + row * kBlockKeys;
+    const float* key_scales = scratch_.key_scales;
+    float* scores = scratch_.scores + row * kBlockKeys;
     const int page_begin = kWhole ? 0 : work.page_begin;
     const int page_end = kWhole ? kBlockPages : work.page_end;
     F32x16 largest = set_f(kLowest);
@@ -90,8 +103,8 @@ class TileSoftmax {
   template <bool kWhole>
   F32x16 weigh_row(const TileWork& work, int row, F32x16 limit) {
     constexpr int kStep = kWeightPages;
-    const float* scores = scratch_.scores[work.slot] + row * kBlockKeys;
-    const float* value_scales = scratch_.value_scales[work.block];
+    const float* scores = scratch_.scores + row * kBlockKeys;
+    const float* value_scales = scratch_.value_scales;
     const int page_begin = kWhole ? 0 : work.page_begin;
     const int page_end = kWhole ? kBlockPages : work.page_end;
     F32x16 sum = zero_f();
@@ -99,9 +112,9 @@ class TileSoftmax {
     if constexpr (Products::kDigital) {
       const bool sees_all =
           kWhole || (work.key_begins[row] == 0 && work.key_ends[row] == kBlockKeys);
-      const DigitScale digits = sees_all ? block_digits_[work.block] : row_digits(work, row);
+      const DigitScale digits = sees_all ? block_digits_ : row_digits(work, row);
       unit = set_f(digits.up);
-      products_.begin_weights(work, row, digits.scale);
+      products_.begin_weights(row, digits.scale);
     }
     for (int first = page_begin / kStep * kStep; first < page_end; first += kStep) {
       F32x16 weights[kStep];
@@ -116,7 +129,7 @@ class TileSoftmax {
           weights[i] = mul(weights[i], load_f(value_scales + page * kPageSize));
         }
       }
-      products_.store_weights(work, row, first, weights);
+      products_.store_weights(row, first, weights);
     }
     if constexpr (Products::kDigital) products_.end_weights(row);
     return sum;
@@ -126,7 +139,7 @@ class TileSoftmax {
   DigitScale row_digits(const TileWork& work, int row) const {
     F32x16 largest = zero_f();
     for (int page = work.page_begin; page < work.page_end; ++page) {
-      const F32x16 scale = abs(load_f(scratch_.value_scales[work.block] + page * kPageSize));
+      const F32x16 scale = abs(load_f(scratch_.value_scales + page * kPageSize));
       largest = max(largest, mask(work, row, page, scale, 0.0f));
     }
     return digit_scale(max_lanes(largest));
@@ -135,7 +148,7 @@ class TileSoftmax {
   const AttentionScratch& scratch_;
   Products& products_;
   // The digits of the weights of rows that see the whole block, whose weights are at most 1.
-  DigitScale block_digits_[2] = {};
+  DigitScale block_digits_{};
 };
 
 }  // namespace

@@ -90,7 +90,7 @@ class TaskAttention {
     const int64_t last_end = keys_[num_rows_ - 1].end;
     const int64_t end = last_end < chunk_end ? last_end : chunk_end;
     if (begin < keys_[0].first) begin = keys_[0].first / kBlockKeys * kBlockKeys;
-    run_blocks(begin, end);
+    for (; begin < end; begin += kBlockKeys) run_block(begin);
     for (int64_t row = 0; row < num_rows_; ++row) {
       if (meets_chunk(keys_[row], chunk)) end_chunk(slot, row);
     }
@@ -98,7 +98,11 @@ class TaskAttention {
 
   void end_chunk(int64_t slot, int64_t row) {
     const float sum = sum_lanes(load_f(scratch_.sums + row * kLanes));
-    const float* output = scratch_.outputs + row * kv_.head_dim;
+    float* output = scratch_.outputs + row * kv_.head_dim;
+    // A sum of nothing but zeros may be -0, as other rows of the tile will have it: now it is +0.
+    for (int64_t d = 0; d < kv_.head_dim; d += kLanes) {
+      store_f(output + d, add(load_f(output + d), zero_f()));
+    }
     if (is_whole() && has_one_chunk()) {
       return write_normalized(output, sum, outputs_[row], kv_.head_dim);
     }
@@ -114,132 +118,47 @@ class TaskAttention {
     }
   }
 
-  void run_blocks(int64_t begin, int64_t end) {
-    if constexpr (Products::kOnTiles) {
-      if (num_rows_ > kTileRows) return overlap_blocks(begin, end);
-    }
-    BlockTiles tiles{begin, end};
-    TileWork work;
-    work.slot = 0;
-    while (next_work(tiles, work)) {
+  // A block of keys against all tiles.
+  void run_block(int64_t first_key) {
+    const int64_t num_tiles = (num_rows_ + kTileRows - 1) / kTileRows;
+    load_block(first_key);
+    for (int64_t tile = 0; tile < num_tiles; ++tile) {
+      TileWork work;
+      if (!begin_work(work, first_key, tile)) continue;
       products_.score(work, [this] { fetch_page(); });
-      int rows_left = work.row_end - work.row_begin;
-      softmax_.weigh(work, [&](int) {
-        products_.keep_awake();
-        fetch_share(rows_left--);
-      });
+      softmax_.weigh(work, [this](int num_rows) { fetch_share(num_rows); });
+      if constexpr (Products::kAccumulates) rescale(work);
       products_.weigh_values(work);
-      add_values(work);
+      if constexpr (!Products::kAccumulates) add_values(work);
     }
   }
 
-  // While the lanes weigh one tile, the matrix unit scores the next one, then weighs the values of
-  // the last one. What it stores can be read at full speed only some time later: so what it
-  // has weighed is added half a tile after that.
-  void overlap_blocks(int64_t begin, int64_t end) {
-    BlockTiles tiles{begin, end};
-    TileWork works[4];
-    works[0].slot = 0;
-    if (!next_work(tiles, works[0])) return;
-    products_.begin_scores(works[0]);
-    products_.run_steps(1, 1);
-    const TileWork* before = nullptr;
-    const TileWork* last = nullptr;
-    int64_t num_works = 1;
-    for (TileWork* work = &works[0]; work != nullptr; ++num_works) {
-      TileWork* next = &works[num_works % 4];
-      next->slot = 1 - work->slot;
-      if (!next_work(tiles, *next)) next = nullptr;
-      weigh_between(*work, next, last, before);
-      before = last;
-      last = work;
-      work = next;
-    }
-    if (before != nullptr) add_values(*before);
-    products_.begin_values(*last);
-    products_.run_steps(1, 1);
-    add_values(*last);
-  }
-
-  // All but `work` may be null.
-  void weigh_between(TileWork& work, const TileWork* next, const TileWork* last,
-                     const TileWork* before) {
-    const int num_rows = work.row_end - work.row_begin;
-    const int half = (num_rows + 1) / 2;
-    int row = 0;
-    if (next != nullptr) products_.begin_scores(*next);
-    softmax_.weigh(work, [&](int) {
-      fetch_share(num_rows - row);
-      ++row;
-      if (row > half) {
-        if (last != nullptr) products_.run_steps(row - half, num_rows - half);
-        return;
-      }
-      if (next != nullptr) products_.run_steps(row, half);
-      if (before != nullptr) add_part(*before, row - 1, half);
-      if (row == half && last != nullptr) products_.begin_values(*last);
-    });
-    if (last != nullptr) products_.run_steps(1, 1);
-  }
-
-  // The tiles that see a block, block after block.
-  struct BlockTiles {
-    int64_t next_key;  // first key of the next block
-    int64_t end_key;
-    int64_t first_key = 0;  // of the block that is loaded
-    int64_t tile = kTaskRows / kTileRows;  // next tile
-    int block = 1;                         // where it is loaded
-  };
-
-  bool next_work(BlockTiles& at, TileWork& work) {
-    while (true) {
-      for (; at.tile * kTileRows < num_rows_; ++at.tile) {
-        if (begin_work(work, at.first_key, at.tile)) {
-          work.block = at.block;
-          ++at.tile;
-          return true;
-        }
-      }
-      if (at.next_key >= at.end_key) return false;
-      at.first_key = at.next_key;
-      at.next_key += kBlockKeys;
-      at.tile = 0;
-      if constexpr (Products::kOnTiles) at.block = 1 - at.block;
-      load_block(at.first_key, at.block);
-    }
-  }
-
-  void load_block(int64_t first_key, int block) {
+  void load_block(int64_t first_key) {
     const int64_t first = keys_[0].first;
     const int64_t num_pages = (keys_[num_rows_ - 1].end + kPageSize - 1) / kPageSize;
     const int64_t first_page = first_key / kPageSize;
     const int64_t left = num_pages - first_page;
-    const int page_begin =
-        first > first_key ? static_cast<int>((first - first_key) / kPageSize) : 0;
     const int page_end = left < kBlockPages ? static_cast<int>(left) : kBlockPages;
     next_page_ = first_page + kBlockPages;
     next_end_ = next_page_ + kBlockPages < num_pages ? next_page_ + kBlockPages : num_pages;
-    for (int page = 0; page < kBlockPages; ++page) {
-      if (page < page_begin || page >= page_end) {
-        products_.skip_page(block, page);
-        continue;
-      }
-      load_page(block, page, head_of_page(first_page + page));
+    for (int page = first > first_key ? static_cast<int>((first - first_key) / kPageSize) : 0;
+         page < page_end; ++page) {
+      load_page(page, head_of_page(first_page + page));
       products_.keep_awake();
-      if (Products::kOnTiles && page % 2 == 1) fetch_page();
+      if (Products::kCopies && page % 2 == 1) fetch_page();
     }
-    softmax_.begin_block(block);
+    softmax_.begin_block();
   }
 
   const uint8_t* head_of_page(int64_t number) const {
     return page_head(kv_, task_.pages[number - num_released_], task_.kv_head);
   }
 
-  void load_page(int block, int page, const uint8_t* head) {
-    products_.load_page(block, page, head);
+  void load_page(int page, const uint8_t* head) {
+    products_.load_page(page, head);
     if constexpr (Products::kScaled) {
-      float* key_scales = scratch_.key_scales[block] + page * kPageSize;
-      float* value_scales = scratch_.value_scales[block] + page * kPageSize;
+      float* key_scales = scratch_.key_scales + page * kPageSize;
+      float* value_scales = scratch_.value_scales + page * kPageSize;
       if (kv_.static_scales != nullptr) {
         store_f(key_scales, set_f(kv_.static_scales[task_.kv_head]));
         store_f(value_scales, set_f(kv_.static_scales[kv_.num_kv_heads + task_.kv_head]));
@@ -295,18 +214,28 @@ class TaskAttention {
     return true;
   }
 
-  void add_values(const TileWork& work) { add_part(work, 0, 1); }
+  // Before values are added to what is there. No number is left that a matrix unit takes for zero:
+  // how often it passes by depends on other rows.
+  void rescale(const TileWork& work) {
+    for (int r = work.row_begin; r < work.row_end; ++r) {
+      if (work.factors[r] == 1.0f) continue;
+      const F32x16 factor = set_f(work.factors[r]);
+      float* output = scratch_.outputs + (work.tile * kTileRows + r) * kv_.head_dim;
+      for (int64_t d = 0; d < kv_.head_dim; d += kLanes) {
+        const F32x16 scaled = mul(load_f(output + d), factor);
+        store_f(output + d, select_less(abs(scaled), set_f(0x1p-126f), zero_f(), scaled));
+      }
+    }
+  }
 
-  void add_part(const TileWork& work, int part, int num_parts) {
+  void add_values(const TileWork& work) {
     const int64_t head_dim = kv_.head_dim;
-    const int num_rows = work.row_end - work.row_begin;
-    const int end = work.row_begin + num_rows * (part + 1) / num_parts;
-    for (int r = work.row_begin + num_rows * part / num_parts; r < end; ++r) {
+    float* output = scratch_.outputs + (work.tile * kTileRows + work.row_begin) * head_dim;
+    for (int r = work.row_begin; r < work.row_end; ++r, output += head_dim) {
       products_.keep_awake();
       const F32x16 factor = set_f(work.factors[r]);
-      float* output = scratch_.outputs + (work.tile * kTileRows + r) * head_dim;
       for (int64_t d = 0; d < head_dim; d += kLanes) {
-        store_f(output + d, fma(load_f(output + d), factor, products_.load_product(work, r, d)));
+        store_f(output + d, fma(load_f(output + d), factor, products_.load_product(r, d)));
       }
     }
   }

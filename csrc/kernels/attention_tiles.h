@@ -3,7 +3,7 @@
 // rounding is seen. A decode of few rows runs the same products with fewer rows: the same bits.
 #pragma once
 
-#include "attention_steps.h"
+#include "attention_scratch.h"
 
 namespace paredown {
 namespace {
@@ -11,61 +11,59 @@ namespace {
 constexpr int64_t kTileElements = 16 * 32;  // bf16 of a tile
 
 // products[row][16 n + lane] = sum over k tiles of (high[k] + low[k]) @ right[n][k], for up to four
-// n. left: [high, low][left_tiles][16][32]; a right operand's k tiles are kTileElements apart.
-struct TileProduct {
-  const uint16_t* left;
-  int64_t left_tiles;
-  int64_t k_begin;
-  int64_t k_end;
-  const uint16_t* right[4];
-  int num_right;
-  float* products;
-  int64_t stride;
-  int64_t k;     // of the next step
-  int pair;      // the same
-
-  int num_pairs() const { return (num_right + 1) / 2; }
-  int64_t num_steps() const { return num_pairs() * (k_end - k_begin); }
-  void step();
-};
-
-// A k tile of right operands 2 kPair and 2 kPair + 1. A step of the first pair comes before the one
-// of the second and leaves the left tiles to it. Products of two sums take turns: each waits for
-// its own last one.
-template <int kPair>
-inline void multiply_pair(const TileProduct& product) {
-  constexpr int kFirst = 2 * kPair;
-  const int64_t k = product.k;
-  const bool two = product.num_right > kFirst + 1;
-  if (k == product.k_begin) {
-    tile_zero<kFirst>();
-    tile_zero<kFirst + 1>();
-  }
-  if constexpr (kPair == 0) {
-    tile_load<4>(product.left + k * kTileElements, 64);
-    tile_load<5>(product.left + (product.left_tiles + k) * kTileElements, 64);
-  }
-  tile_load<6>(product.right[kFirst] + k * kTileElements, 64);
-  if (two) tile_load<7>(product.right[kFirst + 1] + k * kTileElements, 64);
-  tile_dot_bf16<kFirst, 4, 6>();
-  if (two) tile_dot_bf16<kFirst + 1, 4, 7>();
-  tile_dot_bf16<kFirst, 5, 6>();
-  if (two) tile_dot_bf16<kFirst + 1, 5, 7>();
-  if (k + 1 < product.k_end) return;
-  float* place = product.products + kFirst * kLanes;
-  tile_store<kFirst>(place, product.stride * 4);
-  if (two) tile_store<kFirst + 1>(place + kLanes, product.stride * 4);
-}
-
-inline void TileProduct::step() {
-  if (pair == 0) {
-    multiply_pair<0>(*this);
+// n; kAdds: added to what is there. left: [high, low][left_tiles][16][32]; a right operand's k tiles
+// are kTileElements apart.
+template <bool kAdds>
+inline void multiply_tiles(const uint16_t* left, int64_t left_tiles, int64_t k_begin, int64_t k_end,
+                           const uint16_t* const* right, int num_right, float* products,
+                           int64_t stride) {
+  const int64_t bytes = stride * 4;
+  // The intrinsics do not tell the compiler that tile loads read memory.
+  asm volatile("" : : : "memory");
+  if constexpr (kAdds) {
+    _tile_loadd(0, products, bytes);
+    if (num_right > 1) _tile_loadd(1, products + kLanes, bytes);
+    if (num_right > 2) _tile_loadd(2, products + 2 * kLanes, bytes);
+    if (num_right > 3) _tile_loadd(3, products + 3 * kLanes, bytes);
   } else {
-    multiply_pair<1>(*this);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
   }
-  if (++pair < num_pairs()) return;
-  pair = 0;
-  ++k;
+  for (int64_t k = k_begin; k < k_end; ++k) {
+    _tile_loadd(4, left + k * kTileElements, 64);
+    _tile_loadd(5, left + (left_tiles + k) * kTileElements, 64);
+    _tile_loadd(6, right[0] + k * kTileElements, 64);
+    if (num_right == 1) {
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(0, 5, 6);
+      continue;
+    }
+    // Products of two sums take turns: each waits for its own last one.
+    _tile_loadd(7, right[1] + k * kTileElements, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(0, 5, 6);
+    _tile_dpbf16ps(1, 5, 7);
+    if (num_right == 2) continue;
+    _tile_loadd(6, right[2] + k * kTileElements, 64);
+    if (num_right == 3) {
+      _tile_dpbf16ps(2, 4, 6);
+      _tile_dpbf16ps(2, 5, 6);
+      continue;
+    }
+    _tile_loadd(7, right[3] + k * kTileElements, 64);
+    _tile_dpbf16ps(2, 4, 6);
+    _tile_dpbf16ps(3, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, products, bytes);
+  if (num_right > 1) _tile_stored(1, products + kLanes, bytes);
+  if (num_right > 2) _tile_stored(2, products + 2 * kLanes, bytes);
+  if (num_right > 3) _tile_stored(3, products + 3 * kLanes, bytes);
+  asm volatile("" : : : "memory");
 }
 
 // x0, x1 as high + low, both rounded to nearest: 2^-18 of x is lost. Whole cache lines are stored,
@@ -89,30 +87,31 @@ template <KvKind kKind>
 class AttentionTiles {
  public:
   static constexpr bool kScaled = is_coded(kKind);
-  static constexpr bool kOnTiles = true;
+  static constexpr bool kCopies = true;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = false;
+  static constexpr bool kAccumulates = true;
 
   AttentionTiles(const KvView& kv, const AttentionScratch& scratch, int64_t num_rows)
       : head_dim_(kv.head_dim),
         query_tiles_((kv.head_dim + 31) / 32),
         scratch_(scratch),
-        overlaps_(num_rows > kTileRows),
+        is_alone_(num_rows <= kTileRows),
         scope_(static_cast<int>(num_rows < kTileRows ? num_rows : kTileRows)) {
-    if (kKind != KvKind::kFp8 || head_dim_ % 32 == 0) return;
-    // The last key tile of a page reads on behind what is unpacked.
-    for (uint16_t* keys : scratch.keys) {
-      for (int64_t i = 0; i < kBlockPages * page_keys(); i += kPairElements) {
-        store_i(keys + i, zero_i());
-      }
+    // Weights of zero meet what lies here for pages that no row sees. What another layer's pages of
+    // codes have left may be NaN as bf16.
+    for (int64_t i = 0; i < head_dim_ / kLanes * kBlockTiles * kTileElements; i += kPairElements) {
+      store_i(scratch_.values + i, zero_i());
+    }
+    if constexpr (kKind != KvKind::kFp8) return;
+    for (int64_t i = 0; i < kBlockPages * page_keys(); i += kPairElements) {
+      store_i(scratch_.keys + i, zero_i());
     }
   }
 
-  // Where tiles overlap, the matrix unit has no time to fall asleep.
+  // Several tiles of rows leave the matrix unit no time to fall asleep.
   void keep_awake() const {
-    if (!overlaps_) keep_tiles_awake();
+    if (is_alone_) keep_tiles_awake();
   }
-
-  int64_t head_dim() const { return head_dim_; }
 
   void load_query(int64_t row, const float* query) {
     uint16_t* tile = query_tile(row / kTileRows) + row % kTileRows * 32;
@@ -127,107 +126,65 @@ class AttentionTiles {
 
   // The last key tile of a head_dim that is no multiple of 32 reads on into finite numbers, which
   // meet queries of zero.
-  void load_page(int block, int page, const uint8_t* head) {
+  void load_page(int page, const uint8_t* head) {
     const int64_t size = head_dim_ * kPageSize;
     if constexpr (kKind == KvKind::kFp8) {
-      uint16_t* keys = scratch_.keys[block] + page * page_keys();
+      uint16_t* keys = scratch_.keys + page * page_keys();
       unpack_fp8(size, head, keys);
-      keys_[block][page] = keys;
+      keys_[page] = keys;
       for (int64_t i = 0; i < head_dim_ / kLanes; ++i) {
-        unpack_fp8(kTileElements / 2, head + size + i * kTileElements / 2,
-                   value_place(block, page, i));
+        unpack_fp8(kTileElements / 2, head + size + i * kTileElements / 2, value_place(page, i));
       }
       return;
     }
-    const auto* keys = reinterpret_cast<const uint16_t*>(head);
-    keys_[block][page] = keys;
-    const uint16_t* values = keys + size;
+    keys_[page] = reinterpret_cast<const uint16_t*>(head);
+    const uint16_t* values = keys_[page] + size;
     for (int64_t i = 0; i < head_dim_ / kLanes; ++i, values += kTileElements / 2) {
-      uint16_t* place = value_place(block, page, i);
+      uint16_t* place = value_place(page, i);
       for (int64_t j = 0; j < kTileElements / 2; j += kPairElements) {
-        store_i(place + j, load_i(values + j));
+        _mm512_storeu_si512(place + j, _mm512_loadu_si512(values + j));
       }
     }
   }
 
-  // Weights of zero meet the values of pages that no row sees: what has been there may be NaN.
-  void skip_page(int block, int page) {
-    for (int64_t i = 0; i < head_dim_ / kLanes; ++i) {
-      uint16_t* place = value_place(block, page, i);
-      for (int64_t j = 0; j < kTileElements / 2; j += kPairElements) store_i(place + j, zero_i());
+  template <class Fetch>
+  void score(const TileWork& work, Fetch&& fetch) {
+    for (int page = work.page_begin; page < work.page_end; page += 4) {
+      fetch();
+      const int left = work.page_end - page;
+      multiply_tiles<false>(query_tile(work.tile), query_tiles_, 0, query_tiles_, keys_ + page,
+                            left < 4 ? left : 4, scratch_.scores + page * kPageSize, kBlockKeys);
     }
   }
 
-  void begin_scores(const TileWork& work) { steps_.begin_scores(*this, work); }
-  void begin_values(const TileWork& work) { steps_.begin_values(*this, work); }
-  void run_steps(int64_t part, int64_t num_parts) { steps_.run(*this, part, num_parts); }
-
-  template <class Fetch>
-  void score(const TileWork& work, Fetch&& fetch) {
-    fetch();
-    begin_scores(work);
-    run_steps(1, 1);
-  }
-
-  void weigh_values(const TileWork& work) {
-    begin_values(work);
-    run_steps(1, 1);
-  }
-
-  F32x16 load_score(const TileWork& work, int row, int page) const {
-    return load_f(scratch_.scores[work.slot] + row * kBlockKeys + page * kPageSize);
+  F32x16 load_score(const TileWork&, int row, int page) const {
+    return load_f(scratch_.scores + row * kBlockKeys + page * kPageSize);
   }
 
   // Weights of pages that no row sees are zeros: their values, whatever they are, add nothing.
-  void store_weights(const TileWork& work, int row, int page,
-                     const F32x16 (&weights)[kWeightPages]) {
+  void store_weights(int row, int page, const F32x16 (&weights)[kWeightPages]) {
     for (int i = 0; i < kWeightPages; i += 2) {
-      uint16_t* high = scratch_.weights[work.slot] + (page + i) / 2 * kTileElements + row * 32;
+      uint16_t* high = scratch_.weights + (page + i) / 2 * kTileElements + row * 32;
       store_two_bf16(weights[i], weights[i + 1], high, high + kBlockTiles * kTileElements);
     }
   }
 
-  // A sum of nothing but masked keys may be -0 where other rows share the tile: adding 0 makes it
-  // +0.
-  F32x16 load_product(const TileWork&, int row, int64_t d) const {
-    return add(load_f(scratch_.products + row * head_dim_ + d), zero_f());
-  }
-
-  int64_t num_score_steps(const TileWork& work) const {
-    return query_tiles_ * ((work.page_end - work.page_begin + 1) / 2);
-  }
-  int64_t num_value_steps(const TileWork& work) const {
-    return (head_dim_ / kLanes + 1) / 2 * ((work.page_end + 1) / 2 - work.page_begin / 2);
-  }
-
-  void make_score_product(const TileWork& work, TileProduct& product) const {
-    product.left = query_tile(work.tile);
-    product.left_tiles = query_tiles_;
-    product.k = product.k_begin = 0;
-    product.k_end = query_tiles_;
-    product.num_right = work.page_end - work.page_begin;
-    for (int i = 0; i < product.num_right; ++i) {
-      product.right[i] = keys_[work.block][work.page_begin + i];
+  void weigh_values(const TileWork& work) {
+    for (int64_t i = 0; i < head_dim_ / kLanes; i += 4) {
+      const int64_t left = head_dim_ / kLanes - i;
+      const int count = left < 4 ? static_cast<int>(left) : 4;
+      const uint16_t* values[4];
+      for (int j = 0; j < count; ++j) values[j] = value_place(0, i + j);
+      float* outputs = scratch_.outputs + work.tile * kTileRows * head_dim_ + i * kLanes;
+      multiply_tiles<true>(scratch_.weights, kBlockTiles, work.page_begin / 2,
+                           (work.page_end + 1) / 2, values, count, outputs, head_dim_);
     }
-    product.products = scratch_.scores[work.slot] + work.page_begin * kPageSize;
-    product.stride = kBlockKeys;
-    product.pair = 0;
   }
 
-  // Of up to four times 16 dims from `dim` on.
-  void make_value_product(const TileWork& work, int64_t dim, TileProduct& product) const {
-    const int64_t left = (head_dim_ - dim) / kLanes;
-    product.left = scratch_.weights[work.slot];
-    product.left_tiles = kBlockTiles;
-    product.k = product.k_begin = work.page_begin / 2;
-    product.k_end = (work.page_end + 1) / 2;
-    product.num_right = left < 4 ? static_cast<int>(left) : 4;
-    for (int i = 0; i < product.num_right; ++i) {
-      product.right[i] = value_place(work.block, 0, dim / kLanes + i);
-    }
-    product.products = scratch_.products + dim;
-    product.stride = head_dim_;
-    product.pair = 0;
+  // Products are added to all rows of a tile: to those that see no key, zeros.
+  void clear_weights(int row) {
+    uint16_t* high = scratch_.weights + row * 32;
+    for (int64_t i = 0; i < 2 * kBlockTiles; ++i) store_i(high + i * kTileElements, zero_i());
   }
 
  private:
@@ -239,18 +196,17 @@ class AttentionTiles {
     return reinterpret_cast<uint16_t*>(scratch_.queries) + tile * 2 * query_tiles_ * kTileElements;
   }
   // Values: [head_dim/16][tiles of two pages][16 key pairs][16 dims][2 keys].
-  uint16_t* value_place(int block, int page, int64_t dim_tile) const {
-    return scratch_.values[block] + (dim_tile * kBlockTiles + page / 2) * kTileElements +
+  uint16_t* value_place(int page, int64_t dim_tile) const {
+    return scratch_.values + (dim_tile * kBlockTiles + page / 2) * kTileElements +
            page % 2 * (kTileElements / 2);
   }
 
   int64_t head_dim_;
   int64_t query_tiles_;
   const AttentionScratch& scratch_;
-  bool overlaps_;
+  bool is_alone_;  // the only tile of rows
   TileScope scope_;
-  const uint16_t* keys_[2][kBlockPages] = {};
-  TileSteps<AttentionTiles, TileProduct> steps_;
+  const uint16_t* keys_[kBlockPages] = {};
 };
 
 }  // namespace
