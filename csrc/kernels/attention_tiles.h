@@ -11,8 +11,8 @@ namespace {
 constexpr int64_t kTileElements = 16 * 32;  // bf16 of a tile
 
 // products[row][16 n + lane] = sum over k tiles of (high[k] + low[k]) @ right[n][k], for up to four
-// n; kAdds: added to what is there. left: [high, low][left_tiles][16][32]; a right operand's k tiles
-// are kTileElements apart.
+// n; kAdds: added to what is there. left: [high, low][left_tiles][16][32]; a right operand's k
+// tiles are kTileElements apart.
 template <bool kAdds>
 inline void multiply_tiles(const uint16_t* left, int64_t left_tiles, int64_t k_begin, int64_t k_end,
                            const uint16_t* const* right, int num_right, float* products,
