@@ -100,7 +100,6 @@ class AttentionByteTiles {
   static constexpr bool kScaled = true;
   static constexpr bool kCopies = true;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = true;
-  static constexpr bool kAccumulates = false;
 
   // Rows of a digit follow each other at once, so that few rows make few tiles.
   AttentionByteTiles(const KvView& kv, const AttentionScratch& scratch, int64_t num_rows)

@@ -61,7 +61,6 @@ class AttentionDigits {
   static constexpr bool kScaled = true;
   static constexpr bool kCopies = false;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = true;
-  static constexpr bool kAccumulates = false;
 
   AttentionDigits(const KvView& kv, const AttentionScratch& scratch, int64_t)
       : head_dim_(kv.head_dim), scratch_(scratch) {}

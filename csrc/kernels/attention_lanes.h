@@ -62,7 +62,6 @@ class AttentionLanes {
   static constexpr bool kScaled = is_coded(kKind);
   static constexpr bool kCopies = false;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = false;
-  static constexpr bool kAccumulates = false;
   using Element = typename Groups::Element;
 
   AttentionLanes(const KvView& kv, const AttentionScratch& scratch, int64_t)

@@ -7,10 +7,6 @@
 namespace paredown {
 namespace {
 
-// Where products are added to what is there already, it is scaled anew only when a row's largest
-// score has grown by more than this, a factor of 256: weights need not be below 1 for their sums.
-constexpr float kSlack = 8.0f;
-
 template <class Products>
 class TileSoftmax {
  public:
@@ -49,17 +45,9 @@ class TileSoftmax {
       largest[r] = finish_scores<kWhole>(work, r);
     }
     const F32x16 old_maxima = load_f(maxima);
-    F32x16 new_maxima = max(old_maxima, max_of_each(largest));
-    if constexpr (Products::kAccumulates) {
-      const F32x16 enough = add(old_maxima, set_f(kSlack));
-      new_maxima = select_less(enough, new_maxima, new_maxima, old_maxima);
-    }
+    const F32x16 new_maxima = max(old_maxima, max_of_each(largest));
     store_f(maxima, new_maxima);
     store_f(work.factors, exp2_or_zero(sub(old_maxima, new_maxima)));
-    if constexpr (Products::kAccumulates && !kWhole) {
-      for (int r = 0; r < work.row_begin; ++r) products_.clear_weights(r);
-      for (int r = work.row_end; r < kTileRows; ++r) products_.clear_weights(r);
-    }
     for (int r = work.row_begin; r < work.row_end; ++r) {
       const F32x16 added = weigh_row<kWhole>(work, r, set_f(maxima[r]));
       products_.keep_awake();

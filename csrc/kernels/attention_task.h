@@ -98,11 +98,7 @@ class TaskAttention {
 
   void end_chunk(int64_t slot, int64_t row) {
     const float sum = sum_lanes(load_f(scratch_.sums + row * kLanes));
-    float* output = scratch_.outputs + row * kv_.head_dim;
-    // A sum of nothing but zeros may be -0, as other rows of the tile will have it: now it is +0.
-    for (int64_t d = 0; d < kv_.head_dim; d += kLanes) {
-      store_f(output + d, add(load_f(output + d), zero_f()));
-    }
+    const float* output = scratch_.outputs + row * kv_.head_dim;
     if (is_whole() && has_one_chunk()) {
       return write_normalized(output, sum, outputs_[row], kv_.head_dim);
     }
@@ -127,9 +123,8 @@ class TaskAttention {
       if (!begin_work(work, first_key, tile)) continue;
       products_.score(work, [this] { fetch_page(); });
       softmax_.weigh(work, [this](int num_rows) { fetch_share(num_rows); });
-      if constexpr (Products::kAccumulates) rescale(work);
       products_.weigh_values(work);
-      if constexpr (!Products::kAccumulates) add_values(work);
+      add_values(work);
     }
   }
 
@@ -212,20 +207,6 @@ class TaskAttention {
     work.page_begin = work.key_begins[work.row_begin] / kPageSize;
     work.page_end = (work.key_ends[work.row_end - 1] + kPageSize - 1) / kPageSize;
     return true;
-  }
-
-  // Before values are added to what is there. No number is left that a matrix unit takes for zero:
-  // how often it passes by depends on other rows.
-  void rescale(const TileWork& work) {
-    for (int r = work.row_begin; r < work.row_end; ++r) {
-      if (work.factors[r] == 1.0f) continue;
-      const F32x16 factor = set_f(work.factors[r]);
-      float* output = scratch_.outputs + (work.tile * kTileRows + r) * kv_.head_dim;
-      for (int64_t d = 0; d < kv_.head_dim; d += kLanes) {
-        const F32x16 scaled = mul(load_f(output + d), factor);
-        store_f(output + d, select_less(abs(scaled), set_f(0x1p-126f), zero_f(), scaled));
-      }
-    }
   }
 
   void add_values(const TileWork& work) {

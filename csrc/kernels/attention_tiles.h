@@ -11,26 +11,16 @@ namespace {
 constexpr int64_t kTileElements = 16 * 32;  // bf16 of a tile
 
 // products[row][16 n + lane] = sum over k tiles of (high[k] + low[k]) @ right[n][k], for up to four
-// n; kAdds: added to what is there. left: [high, low][left_tiles][16][32]; a right operand's k
-// tiles are kTileElements apart.
-template <bool kAdds>
+// n. left: [high, low][left_tiles][16][32]; a right operand's k tiles are kTileElements apart.
 inline void multiply_tiles(const uint16_t* left, int64_t left_tiles, int64_t k_begin, int64_t k_end,
                            const uint16_t* const* right, int num_right, float* products,
                            int64_t stride) {
-  const int64_t bytes = stride * 4;
   // The intrinsics do not tell the compiler that tile loads read memory.
   asm volatile("" : : : "memory");
-  if constexpr (kAdds) {
-    _tile_loadd(0, products, bytes);
-    if (num_right > 1) _tile_loadd(1, products + kLanes, bytes);
-    if (num_right > 2) _tile_loadd(2, products + 2 * kLanes, bytes);
-    if (num_right > 3) _tile_loadd(3, products + 3 * kLanes, bytes);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
   for (int64_t k = k_begin; k < k_end; ++k) {
     _tile_loadd(4, left + k * kTileElements, 64);
     _tile_loadd(5, left + (left_tiles + k) * kTileElements, 64);
@@ -59,6 +49,7 @@ inline void multiply_tiles(const uint16_t* left, int64_t left_tiles, int64_t k_b
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
+  const int64_t bytes = stride * 4;
   _tile_stored(0, products, bytes);
   if (num_right > 1) _tile_stored(1, products + kLanes, bytes);
   if (num_right > 2) _tile_stored(2, products + 2 * kLanes, bytes);
@@ -89,7 +80,6 @@ class AttentionTiles {
   static constexpr bool kScaled = is_coded(kKind);
   static constexpr bool kCopies = true;  // values of a block, when its pages are loaded
   static constexpr bool kDigital = false;
-  static constexpr bool kAccumulates = true;
 
   AttentionTiles(const KvView& kv, const AttentionScratch& scratch, int64_t num_rows)
       : head_dim_(kv.head_dim),
@@ -152,8 +142,8 @@ class AttentionTiles {
     for (int page = work.page_begin; page < work.page_end; page += 4) {
       fetch();
       const int left = work.page_end - page;
-      multiply_tiles<false>(query_tile(work.tile), query_tiles_, 0, query_tiles_, keys_ + page,
-                            left < 4 ? left : 4, scratch_.scores + page * kPageSize, kBlockKeys);
+      multiply_tiles(query_tile(work.tile), query_tiles_, 0, query_tiles_, keys_ + page,
+                     left < 4 ? left : 4, scratch_.scores + page * kPageSize, kBlockKeys);
     }
   }
 
@@ -175,16 +165,15 @@ class AttentionTiles {
       const int count = left < 4 ? static_cast<int>(left) : 4;
       const uint16_t* values[4];
       for (int j = 0; j < count; ++j) values[j] = value_place(0, i + j);
-      float* outputs = scratch_.outputs + work.tile * kTileRows * head_dim_ + i * kLanes;
-      multiply_tiles<true>(scratch_.weights, kBlockTiles, work.page_begin / 2,
-                           (work.page_end + 1) / 2, values, count, outputs, head_dim_);
+      multiply_tiles(scratch_.weights, kBlockTiles, work.page_begin / 2, (work.page_end + 1) / 2,
+                     values, count, scratch_.products + i * kLanes, head_dim_);
     }
   }
 
-  // Products are added to all rows of a tile: to those that see no key, zeros.
-  void clear_weights(int row) {
-    uint16_t* high = scratch_.weights + row * 32;
-    for (int64_t i = 0; i < 2 * kBlockTiles; ++i) store_i(high + i * kTileElements, zero_i());
+  // A sum of nothing but masked keys may be -0 where other rows share the tile: adding 0 makes it
+  // +0.
+  F32x16 load_product(int row, int64_t d) const {
+    return add(load_f(scratch_.products + row * head_dim_ + d), zero_f());
   }
 
  private:

@@ -65,14 +65,15 @@ inline void add_chunk(const RowTotal& total, float maximum, float sum, const flo
   }
 }
 
+// Of a row with one chunk, without a total, the same bits as with one: adding 0 makes -0, which a
+// total begun with +0 cannot be, +0.
 inline void write_normalized(const float* sums, float sum, float* output, int64_t head_dim) {
   const F32x16 inverse = set_f(1.0f / sum);
   for (int64_t d = 0; d < head_dim; d += kLanes) {
-    store_f(output + d, mul(load_f(sums + d), inverse));
+    store_f(output + d, mul(add(load_f(sums + d), zero_f()), inverse));
   }
 }
 
-// What begin_total, one add_chunk and end_total give, write_normalized of that chunk gives too.
 inline void end_total(const RowTotal& total, int64_t head_dim) {
   write_normalized(total.output, *total.sum, total.output, head_dim);
 }
