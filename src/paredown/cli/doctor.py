@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sweep",
         action="store_true",
-        help="measure steps of made-up models too (a minute or two), and keep what they tell for "
+        help="measure steps of made-up models too (a few minutes), and keep what they tell for "
         "`paredown inspect` and `paredown plan`; nothing else should run meanwhile",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

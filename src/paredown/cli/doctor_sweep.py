@@ -27,9 +27,9 @@ def keep_sweep(machine: Machine) -> Calibration:
 
 def sweep_table(calibration: Calibration) -> Table:
     """Of a few numbers of tokens."""
-    table = Table(title="Products with weights, Gop/s where the weight lies in the caches")
+    table = Table(title="Products with weights in the caches, Gop/s, by tokens")
     sizes = (1, 8, 32, 128, 512)
-    for heading in ("weights", *(f"{size} tokens" for size in sizes), "of the bandwidth"):
+    for heading in ("weights", *map(str, sizes), "of bandwidth"):
         table.add_column(heading, justify="left" if heading == "weights" else "right")
     for name, rates in calibration.linear.items():
         speeds = (2e-9 / interpolate(rates.num_tokens, rates.seconds_per_mac, n) for n in sizes)

@@ -14,7 +14,7 @@ from paredown.errors import ConfigError, OutputError
 
 FOLDER = "machines"
 VARIABLE = "PAREDOWN_CACHE"
-_DOCTOR = "`paredown doctor --sweep` measures this machine (a minute or two)"
+_DOCTOR = "`paredown doctor --sweep` measures this machine (a few minutes)"
 
 
 def machine_folder() -> Path:

@@ -84,14 +84,14 @@ class SweepConfig:
     num_sequences: tuple[int, ...] = (1, 4, 16)
     chunk_tokens: tuple[int, ...] = (64, 512)
     vocab_sizes: tuple[int, ...] = (8192, 65536)
-    num_rounds: int = 7
+    num_rounds: int = 5
     bandwidth_bytes: tuple[int, ...] = BANDWIDTH_BYTES
 
 
 def sweep_machine(
     machine: Machine, config: SweepConfig | None = None, on_progress: OnCount | None = None
 ) -> Calibration:
-    """Measures and fits; takes a minute or so on two cores. Raises ConfigError for an unknown
+    """Measures and fits; takes a few minutes on two cores. Raises ConfigError for an unknown
     format."""
     return _Sweeper(machine, config or SweepConfig(), on_progress).run()
 
