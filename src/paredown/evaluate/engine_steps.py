@@ -14,8 +14,9 @@ import numpy.typing as npt
 from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, decode_load, prompts_load
-from paredown.engine.engine import Engine, EngineTokenizer
+from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor, SequenceSlice
+from paredown.engine.reply import EngineTokenizer
 from paredown.engine.sampling.sampler import RowSampler
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
