@@ -21,23 +21,30 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from tiny_models import make_model
 
-PYTHON = Path(".venv-gptqmodel/bin/python")
-SIDE = Path("parity/gptqmodel_side.py")
+ROOT = Path(__file__).parents[1]
+PYTHON = ROOT / ".venv-gptqmodel" / "bin" / "python"
+SIDE = ROOT / "parity" / "gptqmodel_side.py"
 # Groups of 32 and whole words divide these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
 
 
-def ask(*arguments: str | Path) -> None:
+def ask(folder: Path, *arguments: str | Path) -> None:
+    """In `folder`, where GPTQModel leaves its logs."""
     # It wants two workers to load with, and takes half as many as there are cores.
     environment = os.environ | {"GPTQMODEL_CPU_WORKERS": "2"}
     done = subprocess.run(
-        [PYTHON, SIDE, *arguments], env=environment, capture_output=True, text=True, check=False
+        [PYTHON, SIDE, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
 
 
 def their_weights(folder: Path, out: Path) -> dict[str, np.ndarray]:
-    ask("read", folder, out)
+    ask(out.parent, "read", folder, out)
     return load_file(out)
 
 
@@ -69,5 +76,5 @@ def test_we_read_what_gptqmodel_writes(kind: str, tmp_path: Path) -> None:
     make_model("llama", torch.float16, 0, **WIDE).save_pretrained(tmp_path / "source")
     for file in resolve_model(None).glob("tokenizer*"):
         shutil.copy(file, tmp_path / "source")
-    ask("write", tmp_path / "source", tmp_path / kind, kind)
+    ask(tmp_path, "write", tmp_path / "source", tmp_path / kind, kind)
     check_same_bits(tmp_path / kind, tmp_path / "weights.safetensors")
