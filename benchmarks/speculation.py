@@ -249,7 +249,7 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
         bench.piece(number, PROMPT_TOKENS + REPLAY_TOKENS) for number in range(bench.num_rounds + 1)
     ]
     scripted = (ScriptedExecutor(target[0], scripts), ScriptedExecutor(target[1], scripts))
-    proposer = DraftModelProposer(draft, vocab_size=draft.spec.vocab_size)
+    proposer = DraftModelProposer(draft)
     config = SpeculationConfig(kind="draft", max_draft_tokens=MAX_DRAFT)
     speculator = Speculator(ReplayProposer(proposer, scripts, rate), config)
     workload = Workload(

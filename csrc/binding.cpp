@@ -12,6 +12,7 @@
 #include <string>
 
 #include "binding_attention.h"
+#include "binding_draft.h"
 #include "binding_sampling.h"
 #include "hash.h"
 #include "isa.h"
@@ -324,7 +325,9 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_bytes", &Linear::num_bytes)
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 
-  nb::class_<Model>(m, "Model")
+  nb::class_<Model> model(m, "Model");
+  bind_drafts(model);
+  model
       .def(
           "__init__",
           [](Model* self, const nb::dict& config, const std::string& isa, int prefill_threads,

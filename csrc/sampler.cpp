@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "race.h"
@@ -31,6 +32,11 @@ double bucket_begin(size_t bucket) {
   if (bucket == kNumBuckets) return std::numeric_limits<double>::infinity();
   return std::bit_cast<double>((kFirstBits + bucket) << kBucketShift);
 }
+
+// Of a top-k that is found among few tokens: how far rounding may move a distance, and temperatures
+// that leave distances their digits.
+constexpr double kBoundSlack = 0x1p-40;
+constexpr double kMaxFewTemperature = 1e100;
 
 void drop_below(double least, double* weights, int64_t size) {
   for (int64_t i = 0; i < size; ++i) weights[i] = weights[i] < least ? 0.0 : weights[i];
@@ -93,6 +99,8 @@ void Sampler::reserve(int64_t vocab_size) {
     scratch.buckets.resize(kNumBuckets);
     scratch.ids.resize(padded + 1);
     scratch.candidates.reserve(padded);
+    scratch.few.reserve(padded);
+    scratch.sorted_blocks.reserve(padded / kTokenBlock + 1);
   }
 }
 
@@ -148,11 +156,20 @@ void Sampler::weigh(const float* logits, SamplingState& state, double largest, S
   const int64_t size = state.vocab_size();
   double* distances = scratch.distances.data();
   double* weights = scratch.weights.data();
-  const double total =
-      state.has_edits()
-          ? kernels_.weigh_doubles(scratch.logits.data(), size, largest, config.temperature,
-                                   distances, weights)
-          : kernels_.weigh_floats(logits, size, largest, config.temperature, distances, weights);
+  const double* edited = state.has_edits() ? scratch.logits.data() : nullptr;
+  if (edited ? weigh_few(edited, config, size, largest, scratch)
+             : weigh_few(logits, config, size, largest, scratch)) {
+    return truncate(config, size, kernels_.sum(weights, size), scratch);
+  }
+  double total =
+      edited ? kernels_.weigh_doubles(edited, size, largest, config.temperature, distances, weights)
+             : kernels_.weigh_floats(logits, size, largest, config.temperature, distances, weights);
+  if (config.top_k > 0) {
+    if (config.top_k < size) {
+      keep_first(size, config.top_k, std::numeric_limits<double>::infinity(), scratch);
+    }
+    total = kernels_.sum(weights, size);
+  }
   truncate(config, size, total, scratch);
 }
 
@@ -186,10 +203,6 @@ int32_t Sampler::draw(const float* logits, SamplingState& state, double largest,
 void Sampler::truncate(const SamplingConfig& config, int64_t size, double total, Scratch& scratch) {
   double* distances = scratch.distances.data();
   double* weights = scratch.weights.data();
-  if (config.top_k > 0 && config.top_k < size && !keep_few(config.top_k, size, scratch)) {
-    keep_first(size, config.top_k, std::numeric_limits<double>::infinity(), scratch);
-  }
-  if (config.top_k > 0) total = kernels_.sum(weights, size);
   if (config.top_p < 1) {
     // All tokens below this together are less than the share left out, and last in the order.
     drop_below((1 - config.top_p) * total / static_cast<double>(2 * size), weights, size);
@@ -210,30 +223,61 @@ void Sampler::truncate(const SamplingConfig& config, int64_t size, double total,
   }
 }
 
-// Top-k where k is small beside the vocabulary. The k-th least of the minima of blocks bounds the
-// k-th least distance: at least k tokens are no further. False, and nothing done, where that bounds
-// too little.
-bool Sampler::keep_few(int64_t count, int64_t size, Scratch& scratch) {
-  const int64_t num_blocks = size / kTokenBlock;
-  if (count * 4 > num_blocks) return false;
-  const double* distances = scratch.distances.data();
-  double* weights = scratch.weights.data();
-  double* minima = scratch.blocks.data();
-  kernels_.block_minima(distances, num_blocks, minima);
-  std::nth_element(minima, minima + count - 1, minima + num_blocks);
-  const double bound = minima[count - 1];
-  if (!std::isfinite(bound)) return false;
-  std::vector<Candidate>& candidates = scratch.candidates;
-  candidates.clear();
-  for (int64_t i = 0; i < size; ++i) {
-    if (distances[i] <= bound) candidates.push_back({distances[i], static_cast<int32_t>(i)});
+// Top-k where k is small beside the vocabulary. The k-th largest of the maxima of blocks bounds the
+// k-th largest logit: at least k tokens reach it, and few others. Only those are weighed. False, and
+// nothing done, where that bounds too little.
+template <class Logit>
+bool Sampler::weigh_few(const Logit* logits, const SamplingConfig& config, int64_t size,
+                        double largest, Scratch& scratch) {
+  const int64_t num_blocks = (size + kTokenBlock - 1) / kTokenBlock;
+  const int64_t count = config.top_k;
+  if (count == 0 || 4 * count > 3 * num_blocks || config.temperature > kMaxFewTemperature) {
+    return false;
   }
-  std::nth_element(candidates.begin(), candidates.begin() + count - 1, candidates.end());
-  candidates.resize(static_cast<size_t>(count));
-  for (Candidate& candidate : candidates) candidate.key = weights[candidate.token];
+  double* maxima = scratch.blocks.data();
+  block_maxima(logits, size, scratch);
+  scratch.sorted_blocks.assign(maxima, maxima + num_blocks);
+  const auto kth = scratch.sorted_blocks.begin() + count - 1;
+  std::nth_element(scratch.sorted_blocks.begin(), kth, scratch.sorted_blocks.end(),
+                   std::greater<>());
+  if (!std::isfinite(*kth)) return false;
+  // Rounding may put a logit that is a little less at the same distance.
+  const double bound = *kth - (largest - *kth) * kBoundSlack;
+  double* distances = scratch.distances.data();
+  double* weights = scratch.weights.data();
+  int32_t* ids = scratch.ids.data();
+  int64_t num_ids = 0;
+  for (int64_t block = 0; block < num_blocks; ++block) {
+    if (maxima[block] < bound) continue;
+    const int64_t end = std::min((block + 1) * kTokenBlock, size);
+    for (int64_t i = block * kTokenBlock; i < end; ++i) {
+      if (logits[i] < bound) continue;
+      distances[num_ids] = logits[i];
+      ids[num_ids++] = static_cast<int32_t>(i);
+    }
+  }
+  kernels_.weigh_doubles(distances, num_ids, largest, config.temperature, distances, weights);
+  std::vector<Weighed>& few = scratch.few;
+  few.clear();
+  for (int64_t i = 0; i < num_ids; ++i) few.push_back({distances[i], ids[i], weights[i]});
+  std::nth_element(few.begin(), few.begin() + count - 1, few.end());
+  few.resize(static_cast<size_t>(count));
   std::fill_n(weights, size, 0.0);
-  for (const Candidate& candidate : candidates) weights[candidate.token] = candidate.key;
+  for (const Weighed& one : few) {
+    weights[one.token] = one.weight;
+    distances[one.token] = one.distance;
+  }
   return true;
+}
+
+void Sampler::block_maxima(const float* logits, int64_t size, Scratch& scratch) {
+  const int64_t num_blocks = (size + kTokenBlock - 1) / kTokenBlock;
+  kernels_.block_maxima_floats(logits, size, scratch.block_logits.data());
+  std::copy_n(scratch.block_logits.data(), num_blocks, scratch.blocks.data());
+}
+
+void Sampler::block_maxima(const double* logits, int64_t size, Scratch& scratch) {
+  kernels_.block_maxima(logits, size, scratch.blocks.data());
 }
 
 // Keeps the first tokens by (distance, id) that have a weight: as many as `max_count`, and no more

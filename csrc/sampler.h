@@ -56,6 +56,12 @@ class Sampler {
     int32_t token;
     auto operator<=>(const Candidate&) const = default;
   };
+  struct Weighed {
+    double distance;
+    int32_t token;
+    double weight;
+    auto operator<=>(const Weighed&) const = default;
+  };
   struct Bucket {
     double mass = 0.0;
     int64_t count = 0;
@@ -70,6 +76,8 @@ class Sampler {
     std::vector<Bucket> buckets;
     std::vector<int32_t> ids;
     std::vector<Candidate> candidates;
+    std::vector<Weighed> few;
+    std::vector<double> sorted_blocks;
   };
 
   void reserve(int64_t vocab_size);
@@ -83,10 +91,15 @@ class Sampler {
                       int32_t& best);
   // The weights of all tokens in the scratch, 0 for those left out of the draw.
   void weigh(const float* logits, SamplingState& state, double largest, Scratch& scratch);
+  template <class Logit>
+  bool weigh_few(const Logit* logits, const SamplingConfig& config, int64_t size, double largest,
+                 Scratch& scratch);
+  // Into the blocks of the scratch.
+  void block_maxima(const float* logits, int64_t size, Scratch& scratch);
+  void block_maxima(const double* logits, int64_t size, Scratch& scratch);
   int32_t draw(const float* logits, SamplingState& state, double largest, Scratch& scratch);
-  // The next three work on the distances and weights of the scratch; `total` is their sum.
+  // The next two work on the distances and weights of the scratch; `total` is their sum.
   void truncate(const SamplingConfig& config, int64_t size, double total, Scratch& scratch);
-  bool keep_few(int64_t count, int64_t size, Scratch& scratch);
   void keep_first(int64_t size, int64_t max_count, double wanted, Scratch& scratch);
   RowStatus row_logprobs(const float* logits, int64_t size, int32_t token, int num_top,
                          Scratch& scratch, RowLogprobs& result);

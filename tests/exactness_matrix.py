@@ -226,7 +226,7 @@ class Matrix:
         draft = self._loaded("draft", int(point["threads"])).sharing_weights(
             KVSpec(num_pages=NUM_PAGES, dtype="bf16")
         )
-        return DraftModelProposer(draft, vocab_size=draft.spec.vocab_size)
+        return DraftModelProposer(draft)
 
 
 def make_engine(

@@ -7,14 +7,15 @@ changes every later token.
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.executor import SequenceSlice
-from paredown.engine.sampling.sampler import RowSampler
-from paredown.kernels.native_sampler import sampler_with_threads
+from paredown.engine.sampling.sampler import FAILURES, RowSampler
+from paredown.kernels.native_sampler import RowStatus, SamplingState, sampler_with_threads
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec, Rotary
 
@@ -109,6 +110,28 @@ class ToyExecutor:
             raise RuntimeError("injected failure")
         rows = [row for one in slices for row in self._run(one)]
         return np.array(rows, np.float32).reshape(len(rows), self.spec.vocab_size)
+
+    def write_drafts(
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+    ) -> list[list[int]]:
+        """A step for each token of each draft."""
+        drafts = []
+        for one, state, count in zip(slices, states, num_guesses, strict=True):
+            num_computed, draft = one.start + len(one.token_ids), list[int]()
+            logits = self.step([replace(one, num_logits=int(count > 0))])
+            while len(draft) < count:
+                sampled = self.sampler.sample(logits, [state])[0]
+                assert sampled.failure != FAILURES[RowStatus.NOT_FINITE]
+                if sampled.failure is not None:
+                    break
+                draft.append(sampled.token_id)
+                if len(draft) < count:
+                    logits = self.step([SequenceSlice(draft[-1:], num_computed, one.pages, 1)])
+                    num_computed += 1
+            for _ in draft:
+                state.pop()
+            drafts.append(draft)
+        return drafts
 
     def _run(self, one: SequenceSlice) -> list[npt.NDArray[np.float32]]:
         end = one.start + len(one.token_ids)

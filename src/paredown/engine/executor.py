@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.sampling.sampler import RowSampler
+from paredown.kernels.native_sampler import SamplingState
 from paredown.spec.model import ModelSpec
 
 
@@ -49,4 +50,17 @@ class Executor(Protocol):
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """Computes all slices in one pass; returns logits [sum of num_logits, vocab_size], in the
         order of the slices. A row's bits depend on its own sequence alone, never on the batch."""
+        ...
+
+
+class DraftingExecutor(Executor, Protocol):
+    """An executor of a draft model."""
+
+    def write_drafts(
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+    ) -> list[list[int]]:
+        """Computes all slices, and goes on with slice i for `num_guesses[i]` tokens, of which all
+        but the last are computed, too: its pages must have room for them. A token is drawn as
+        `states[i]` draws it; where that allows none the draft ends. The states, of different
+        requests, stay as they were. `num_logits` of a slice says nothing here."""
         ...

@@ -63,6 +63,16 @@ class Model:
         num_released: list[int],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
+    def write_drafts(
+        self,
+        tokens: list[int],
+        starts: list[int],
+        lengths: list[int],
+        page_offsets: list[int],
+        pages: list[int],
+        states: list[SamplingState],
+        num_guesses: list[int],
+    ) -> list[list[int]]: ...
 
 class Linear:
     def __init__(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from paredown.errors import UnsupportedError
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
-from paredown.kernels.native_sampler import Sampler
+from paredown.kernels.native_sampler import Sampler, SamplingState
 from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.experts import Experts
@@ -207,6 +207,22 @@ class NativeModel:
             tokens, starts, lengths, num_logits, page_offsets, pages, num_released, logits
         )
         return logits
+
+    def write_drafts(
+        self,
+        tokens: list[int],
+        starts: list[int],
+        lengths: list[int],
+        page_offsets: list[int],
+        pages: list[int],
+        states: list[SamplingState],
+        num_guesses: list[int],
+    ) -> list[list[int]]:
+        """Runs one step, and goes on with each slice for `num_guesses` tokens, drawn by its state;
+        lists as DraftInput in csrc/draft.h."""
+        return self._core.write_drafts(
+            tokens, starts, lengths, page_offsets, pages, states, num_guesses
+        )
 
 
 def planned_step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int, num_tokens: int) -> int:

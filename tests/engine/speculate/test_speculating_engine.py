@@ -58,7 +58,7 @@ class OracleProposer:
 
 def draft_proposer():
     """The target itself, with few pages, so that it sometimes has no draft."""
-    return DraftModelProposer(ToyExecutor(num_pages=10, spec=SPEC), vocab_size=SPEC.vocab_size)
+    return DraftModelProposer(ToyExecutor(num_pages=10, spec=SPEC))
 
 
 PROPOSERS = {

@@ -82,4 +82,4 @@ def _load_draft(
             remedy="Use a draft model with the model's tokenizer (--draft-model).",
         )
     draft = load_executor(checkpoint, num_pages=executor.num_pages, num_threads=num_threads)
-    return DraftModelProposer(draft, vocab_size=executor.spec.vocab_size)
+    return DraftModelProposer(draft)
