@@ -185,7 +185,12 @@ class Engine:
         outputs, self._ended = self._ended, []
         if self.speculator is not None:
             max_step_tokens = self.scheduler.config.max_step_tokens
-            self.speculator.propose(self.scheduler.running, self._state_of, max_step_tokens)
+            self.speculator.propose(
+                self.scheduler.running,
+                self._state_of,
+                max_step_tokens,
+                is_queued=bool(self.scheduler.waiting),
+            )
         start_s = time.perf_counter()
         plan = self.scheduler.schedule()
         chunks = plan.chunks

@@ -3,29 +3,38 @@
 A step that takes n tokens lasts T(n). Where memory binds, T hardly grows with the first tokens,
 because the weights are read once for all of them (the flat part of the roofline); where arithmetic
 binds, it grows in proportion. Request i's guess comes true with probability a_i when all before it
-did, so its k-th guess adds a_i^k tokens to what the step gives:
+did, so K_i guesses give it g_i = a_i + a_i^2 + ... + a_i^K_i tokens more:
 
-    tokens per second = (N + sum over i of (a_i + a_i^2 + ... + a_i^K_i))
-                        / (T(n + sum K_i) + D max K_i)
+    tokens per second = (N + s sum g_i) / (T(n + sum K_i) + D(max K_i))
 
-N requests get a token in any case, and D is the time of guessing one more token for all. Guesses
-are added one by one, the most probable first, and the best rate wins. No guess at all wins where
-that pays best: in a large batch, with bad guesses, with a dear draft model.
+N requests get a token in any case, and D(k) is the time of guessing k tokens for all. Guesses are
+added one by one, the most probable first, or all first ones before all second ones, and the best
+rate wins. No guess at all wins where that
+pays best: in a large batch, with bad guesses, with a dear draft model.
 
-T, D and a_i are measured while the engine runs (T: step_cost.py). They are estimates, and not all
-is in them: some requests find nothing to guess, a draft model has to catch up with what was not
-guessed. So what guessing really cost is kept count of (debt.py), and it ends where that is a loss.
+s is 1 where others wait for a place. Where nobody does, a request that ends sooner only leaves a
+smaller batch, whose steps may be no shorter; all have ended when the slowest has. So s is e + (1 -
+e) m: of what is gained the share e is gained by all (evenness.py), and the rest counts as much as a
+token less in a step saves of what one takes, m.
+
+T, D and a_i are measured while the engine runs (step_cost.py). They are estimates, and not all is
+in them: a draft model has to catch up with what was not guessed, a neighbour may come to the
+machine. So what guessing really cost is kept count of (debt.py), and it ends where that is a loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
 from paredown.engine.speculate.debt import Debt
-from paredown.engine.speculate.step_cost import Quartile, StepCost
+from paredown.engine.speculate.evenness import Evenness
+from paredown.engine.speculate.round_cost import RoundCost
+from paredown.engine.speculate.step_cost import StepCost
 
-# What is not taken for so many steps, guesses or none, is taken a few times, to be measured anew.
+# What is not taken for so many steps, guesses or none, is taken a few times, to be measured anew;
+# guesses that did not pay then, after twice as many steps the next time, up to the last number.
 PROBE_STEPS = 128
+MAX_PROBE_STEPS = 1024
 _NUM_PROBES = 4
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
@@ -34,12 +43,14 @@ _REST_STEPS = 12
 # Guesses that may follow the best number before the search ends: a step is as long for the first
 # token of a kernel's tile as for the last.
 _LOOKAHEAD = 16
-# A step that takes so many times the usual was interrupted.
+# A step or a call of a proposer that takes so many times the usual was interrupted.
 _INTERRUPTED = 1.25
 # Guesses less probable than this are not considered.
 _MIN_PROBABILITY = 0.02
-# Measured times are not exact: guessing must promise to be faster by this.
-_MIN_GAIN = 1.03
+# Measured times are not exact: guessing must promise to be faster by this to begin, and to go on. A
+# draft model that is left alone for a while has to catch up.
+_MIN_GAIN = 1.05
+_MIN_GAIN_ON = 1.01
 # The share of guesses that come true, before the first was tested, and how many it counts for.
 _FIRST_RATE = 0.7
 _FIRST_WEIGHT = 8.0
@@ -78,11 +89,12 @@ class Adapter:
     """Chooses K for each request of a step."""
 
     cost: StepCost = field(default_factory=StepCost)
+    rounds: RoundCost = field(default_factory=RoundCost)
     debt: Debt = field(default_factory=Debt)
     # Of all requests; slow, and what a new one starts from.
     overall: Acceptance = field(default_factory=lambda: Acceptance(fading=0.99))
+    evenness: Evenness = field(default_factory=Evenness)
     _requests: dict[int, Acceptance] = field(default_factory=dict)
-    _round: Quartile = field(default_factory=Quartile)
     _chosen: dict[int, int] = field(default_factory=dict)
     # The tokens of the step that was chosen for, and since how many steps.
     _num_tokens: int = 0
@@ -92,48 +104,83 @@ class Adapter:
     _num_probes: int = 0
     _num_plain_probes: int = 0
     _num_rest_steps: int = 0
+    _probe_steps: int = PROBE_STEPS
 
     def rests(self) -> bool:
         """Whether there is nothing to choose in this step. To be asked once a step."""
         self._num_rest_steps = max(self._num_rest_steps - 1, 0)
         return self._num_rest_steps > 0
 
-    def choose(self, limits: dict[int, int], num_tokens: int) -> dict[int, int]:
+    def choose(
+        self, limits: dict[int, int], num_tokens: int, *, is_queued: bool = False
+    ) -> dict[int, int]:
         """K by request id, at most its limit, and 0 where it is left out; `num_tokens` is the step
-        without guesses."""
+        without guesses, `is_queued` whether others wait for a place."""
         if self._num_since_none >= PROBE_STEPS:
             self._num_plain_probes = _NUM_PROBES
-        if self._num_plain_probes or not self.cost.is_known(num_tokens):
+        if self._num_plain_probes or not self.cost.is_within(num_tokens):
             self._num_plain_probes = max(self._num_plain_probes - 1, 0)
             return {}
         if self.debt.is_due:
             self._num_probes = 0
             return {}
-        if self._num_since_guess >= PROBE_STEPS:
+        if self._num_since_guess >= self._probe_steps:
             self._num_probes = _NUM_PROBES
+            self._probe_steps = min(2 * self._probe_steps, MAX_PROBE_STEPS)
         if self._num_probes:
             self._num_probes -= 1
             return {one: min(limit, 1) for one, limit in limits.items()}
         self._age += 1
         is_same = num_tokens == self._num_tokens and self._chosen.keys() == limits.keys()
         if not is_same or self._age >= _KEEP_STEPS:
-            prior = self.overall.rate(_FIRST_RATE, _FIRST_WEIGHT)
-            rates = [
-                self._requests.get(one, _UNTESTED).rate(prior, _PRIOR_WEIGHT) for one in limits
-            ]
-            counts = best_counts(
-                rates, list(limits.values()), num_tokens, self.cost, self._round.value
-            )
-            self._chosen = dict(zip(limits, counts, strict=True))
-            if not any(counts):
+            longest = max(limits.values(), default=0)
+            rounds_s = self.rounds.estimates(longest)
+            self._chosen = self._best(limits, num_tokens, rounds_s, is_queued)
+            if any(self._chosen.values()):
+                self._probe_steps = PROBE_STEPS
+            else:
                 self._num_rest_steps = _REST_STEPS
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
                     self._requests[one].fade()
             # A size that is tried for the first time is not kept.
-            is_known = self.cost.is_known(num_tokens + sum(counts))
+            is_known = self.cost.is_known(num_tokens + sum(self._chosen.values()))
             self._num_tokens, self._age = num_tokens, 0 if is_known else _KEEP_STEPS
         return {one: min(self._chosen[one], limit) for one, limit in limits.items()}
+
+    def trim(
+        self, found: dict[int, int], num_tokens: int, *, is_queued: bool = False
+    ) -> dict[int, int]:
+        """How many of the guesses found for each request the step is to check, all of them where
+        none is missing. What it took to guess them is spent."""
+        for one, count in found.items():
+            self.evenness.observe(one, count > 0)
+        if len(found) < 2 or all(found[one] == self._chosen.get(one) for one in found):
+            return found
+        counts = self._best(found, num_tokens, [], is_queued)
+        if not any(counts.values()):
+            self._num_rest_steps = _REST_STEPS
+        return counts
+
+    def _best(
+        self, limits: dict[int, int], num_tokens: int, rounds_s: Sequence[float], is_queued: bool
+    ) -> dict[int, int]:
+        prior = self.overall.rate(_FIRST_RATE, _FIRST_WEIGHT)
+        rates = [self._requests.get(one, _UNTESTED).rate(prior, _PRIOR_WEIGHT) for one in limits]
+        worth = 1.0
+        if not is_queued:
+            even = self.evenness.value(dict(zip(limits, rates, strict=True)))
+            worth = even + (1 - even) * self.cost.saved_share(num_tokens)
+        counts = best_counts(
+            rates,
+            list(limits.values()),
+            num_tokens,
+            self.cost,
+            rounds_s,
+            worth=worth,
+            min_gain=_MIN_GAIN_ON if any(self._chosen.values()) else _MIN_GAIN,
+        )
+        return dict(zip(limits, counts, strict=True))
 
     def observe_step(
         self,
@@ -150,17 +197,21 @@ class Adapter:
         num_plain = num_tokens - num_guesses
         if not num_guesses:
             self.debt.pay(seconds, proposal_s)
-        elif self.cost.is_known(num_plain):
+        elif self.cost.is_within(num_plain):
             plain_s = self.cost.typical(num_plain)
             # An interrupted step tells nothing.
-            limit_s = _INTERRUPTED * max(self.cost.typical(num_tokens), plain_s)
-            self.debt.guess(min(seconds, limit_s) + proposal_s, plain_s, num_plain, num_accepted)
+            usual_s = next(self.cost.estimates(num_tokens, 0), 0.0)
+            limit_s = _INTERRUPTED * max(usual_s, plain_s)
+            taken_s = min(seconds, limit_s) + min(proposal_s, limit_s)
+            self.debt.guess(taken_s, plain_s, num_plain, num_accepted)
         self._num_since_guess = 0 if num_guesses else self._num_since_guess + 1
         self._num_since_none = self._num_since_none + 1 if num_guesses else 0
 
     def observe_proposal(self, num_rounds: int, seconds: float) -> None:
-        """Guessing up to `num_rounds` tokens for each request took `seconds`."""
-        self._round.add(seconds / num_rounds)
+        """Guessing up to `num_rounds` tokens for each request took `seconds`. After steps without
+        guesses a draft model has more to compute than it will have next time."""
+        if self._num_since_guess == 0:
+            self.rounds.observe(num_rounds, seconds)
 
     def observe_acceptance(self, request_id: int, num_proposed: int, num_accepted: int) -> None:
         self.overall.observe(num_proposed, num_accepted)
@@ -168,6 +219,7 @@ class Adapter:
 
     def forget(self, request_id: int) -> None:
         self._requests.pop(request_id, None)
+        self.evenness.forget(request_id)
 
 
 def best_counts(
@@ -175,35 +227,57 @@ def best_counts(
     limits: Sequence[int],
     num_tokens: int,
     cost: StepCost,
-    round_s: float,
+    rounds_s: Sequence[float],
+    *,
+    worth: float = 1.0,
+    min_gain: float = _MIN_GAIN,
 ) -> list[int]:
     """The K_i of the highest tokens per second (see the top of this file); `num_tokens` is the step
-    without guesses, `round_s` is D."""
-    seconds = cost.estimates(num_tokens, sum(limits))
+    without guesses, `rounds_s[k - 1]` is D(k), all 0 where there are none, `worth` is s."""
+    steps_s = list(cost.estimates(num_tokens, sum(limits)))
     counts = [0] * len(rates)
-    base_s = next(seconds, None)
-    if base_s is None:
+    if not steps_s:
         return counts
-    # The next guess of each request, the most probable first; of equal ones the earlier round.
-    heap = [(-rate, 1, i) for i, rate in enumerate(rates) if limits[i]]
-    heapify(heap)
-    order: list[int] = []
-    num_gained, num_rounds = float(len(rates)), 0
-    best, num_best = num_gained / base_s * _MIN_GAIN, 0
-    for step_s in seconds:
-        minus_probability, k, i = heap[0]
-        if -minus_probability < _MIN_PROBABILITY or len(order) > num_best + _LOOKAHEAD:
-            break
-        if k < limits[i]:
-            heapreplace(heap, (minus_probability * rates[i], k + 1, i))
-        else:
-            heappop(heap)
-        order.append(i)
-        num_gained -= minus_probability
-        num_rounds = max(num_rounds, k)
-        tokens_per_s = num_gained / (step_s + num_rounds * round_s)
-        if tokens_per_s > best:
-            best, num_best = tokens_per_s, len(order)
-    for i in order[:num_best]:
+    best, best_order = len(rates) / steps_s[0] * min_gain, list[int]()
+    # A round of guessing for one request is free for the others: then all first guesses come before
+    # all second ones.
+    for by_rounds in (False, True) if any(rounds_s) and len(rates) > 1 else (False,):
+        num_gained, num_rounds, num_best = float(len(rates)), 0, 0
+        order: list[int] = []
+        for probability, k, i in _guesses(rates, limits, by_rounds):
+            num_behind = len(order) - num_best - by_rounds * len(rates)
+            if len(order) + 1 == len(steps_s) or num_behind > _LOOKAHEAD:
+                break
+            order.append(i)
+            num_gained += worth * probability
+            num_rounds = max(num_rounds, k)
+            guess_s = rounds_s[num_rounds - 1] if rounds_s else 0.0
+            tokens_per_s = num_gained / (steps_s[len(order)] + guess_s)
+            if tokens_per_s > best:
+                best, num_best, best_order = tokens_per_s, len(order), order
+        if best_order is order:
+            best_order = order[:num_best]
+    for i in best_order:
         counts[i] += 1
     return counts
+
+
+def _guesses(
+    rates: Sequence[float], limits: Sequence[int], by_rounds: bool
+) -> Iterator[tuple[float, int, int]]:
+    """(probability, place in the draft, request): the most probable guess first, of equal ones the
+    earlier place; or place by place."""
+    heap = [(by_rounds, -rate, 1, i) for i, rate in enumerate(rates) if limits[i]]
+    heapify(heap)
+    while heap:
+        _, minus_probability, k, i = heap[0]
+        if -minus_probability < _MIN_PROBABILITY:
+            if not by_rounds:
+                return
+            heappop(heap)
+            continue
+        yield -minus_probability, k, i
+        if k < limits[i]:
+            heapreplace(heap, (by_rounds * (k + 1), minus_probability * rates[i], k + 1, i))
+        else:
+            heappop(heap)

@@ -36,9 +36,13 @@ class Speculator:
         running: Sequence[Request],
         state_of: Callable[[Request], SamplingState],
         max_step_tokens: int,
+        *,
+        is_queued: bool = False,
     ) -> None:
         """Gives drafts to those whose next step computes their last token. `running` are all that
-        the step will compute, of at most `max_step_tokens` tokens."""
+        the step will compute, of at most `max_step_tokens` tokens; `is_queued`: others wait for a
+        place among them."""
+        start_s = time.perf_counter()
         self._num_guesses = self._num_accepted = 0
         self._proposal_s = 0.0
         if self.stats.failure is not None or (self.config.is_adaptive and self.adapter.rests()):
@@ -54,25 +58,43 @@ class Speculator:
             room = one.max_total_tokens - num_tokens - 1
             if num_uncomputed == 1 and room > 0:
                 limits[one.id] = min(longest, room)
+        wanted = min(wanted, max_step_tokens)
         if self.config.is_adaptive:
-            limits = self.adapter.choose(limits, min(wanted, max_step_tokens))
+            limits = self.adapter.choose(limits, wanted, is_queued=is_queued)
         asks = [Ask(one, limits[one.id], state_of(one)) for one in running if limits.get(one.id)]
         if not asks:
             return
-        start_s = time.perf_counter()
+        drafts = self._drafts(asks)
+        self._proposal_s = time.perf_counter() - start_s
+        self.stats.proposal_s += self._proposal_s
+        if drafts is None:
+            return
+        self.adapter.observe_proposal(max(ask.max_tokens for ask in asks), self._proposal_s)
+        if self.config.is_adaptive:
+            self._trim(asks, drafts, wanted, is_queued)
+        for ask, draft in zip(asks, drafts, strict=True):
+            ask.request.draft_token_ids = draft
+
+    def _drafts(self, asks: Sequence[Ask]) -> list[list[int]] | None:
+        """None when that failed: guessing must not end an answer."""
         try:
             drafts = self.proposer.propose(asks)
-        except Exception as error:  # guessing must not end an answer
+        except Exception as error:
             self.stats.failure = f"{type(error).__name__}: {error}"
             LOGGER.exception("speculation has failed and is off")
-            return
-        seconds = time.perf_counter() - start_s
-        self.stats.proposal_s += seconds
-        self._proposal_s = seconds
-        self.adapter.observe_proposal(max(ask.max_tokens for ask in asks), seconds)
+            return None
         for ask, draft in zip(asks, drafts, strict=True):
             assert len(draft) <= ask.max_tokens
-            ask.request.draft_token_ids = draft
+        return drafts
+
+    def _trim(
+        self, asks: Sequence[Ask], drafts: list[list[int]], num_tokens: int, is_queued: bool
+    ) -> None:
+        """Lookups find something for some requests only, and for those less than was asked for."""
+        found = {ask.request.id: len(draft) for ask, draft in zip(asks, drafts, strict=True)}
+        counts = self.adapter.trim(found, num_tokens, is_queued=is_queued)
+        for ask, draft in zip(asks, drafts, strict=True):
+            del draft[counts[ask.request.id] :]
 
     def observe(self, request: Request, num_proposed: int, num_accepted: int) -> None:
         """The step under way computed `num_proposed` guesses for the request, 1 or more."""

@@ -12,13 +12,13 @@ _NUM_SAMPLES = 9
 # Fewer may be anything.
 _MIN_SAMPLES = 3
 # Samples so many steps old do not count beside a new one; without a new one they do for a while.
-_STALE_STEPS = 64
+_STALE_STEPS = 16
 _FORGET_STEPS = 500
 
 
-class Quartile:
-    """The lower quartile of the last few values: what is in the way only ever adds to a time, so it
-    is moved neither by an interrupted step nor by a lucky one. 0 while there are too few."""
+class Least:
+    """The least of the last few values: what is in the way only ever adds to a time. 0 while there
+    are too few."""
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=_NUM_SAMPLES)
@@ -31,20 +31,20 @@ class Quartile:
     def add(self, value: float) -> None:
         self._values.append(value)
         if len(self._values) >= _MIN_SAMPLES:
-            self.value = sorted(self._values)[(len(self._values) - 1) // 4]
+            self.value = min(self._values)
 
     @property
     def median(self) -> float:
-        """Of the last few values; 0 where there are none."""
-        return statistics.median(self._values) if self._values else self.value
+        """Of the last few values; the least where there are too few."""
+        return statistics.median(self._values) if len(self._values) >= _MIN_SAMPLES else self.value
 
     def start_anew(self) -> None:
-        """Drops the values; their quartile stays until there are enough new ones."""
+        """Drops the values; the least of them stays until there are enough new ones."""
         self._values.clear()
 
 
 class StepCost:
-    """Quartiles by size. Between two known sizes the seconds are on a line, and above the largest
+    """The least by size. Between two known sizes the seconds are on a line, and above the largest
     known one on the line from the smallest to it, up to twice its size.
 
     Samples of a size belong together when they were taken near in time: after `_STALE_STEPS` steps
@@ -53,15 +53,15 @@ class StepCost:
     """
 
     def __init__(self) -> None:
-        self._seconds: dict[int, Quartile] = {}
+        self._seconds: dict[int, Least] = {}
         self._last_seen: dict[int, int] = {}
         self._num_steps = 0
 
     def observe(self, num_tokens: int, seconds: float) -> None:
         size = _size(num_tokens)
         self._num_steps += 1
-        found = self._seconds.setdefault(size, Quartile())
-        if self._age(size) > _STALE_STEPS:
+        found = self._seconds.setdefault(size, Least())
+        if found.is_known and self._age(size) > _STALE_STEPS:
             found.start_anew()
         found.add(seconds)
         self._last_seen[size] = self._num_steps
@@ -74,14 +74,32 @@ class StepCost:
         found = self._seconds.get(_size(num_tokens))
         return found is not None and found.is_known
 
+    def is_within(self, num_tokens: int) -> bool:
+        """Whether steps of about this size were seen, or smaller and larger ones."""
+        known = self._known()
+        return self.is_known(num_tokens) or (bool(known) and known[0] <= num_tokens <= known[-1])
+
     def typical(self, num_tokens: int) -> float:
-        """The median of the last steps of this size, which must have been seen."""
-        return self._seconds[_size(num_tokens)].median
+        """The median of the last steps of this size; what is estimated where there are none."""
+        found = self._seconds.get(_size(num_tokens))
+        if found is not None and found.is_known:
+            return found.median
+        return next(self.estimates(num_tokens, 0), 0.0)
+
+    def saved_share(self, num_tokens: int) -> float:
+        """What a token less in a step saves, as a share of what one takes on average: 0 where the
+        weights bind, 1 where arithmetic does, and 0 while no smaller steps were seen."""
+        known = self._known()
+        step_s = self.typical(num_tokens)
+        if not known or known[0] >= num_tokens or not step_s:
+            return 0.0
+        saved_s = max(step_s - self.typical(known[0]), 0.0) / (num_tokens - known[0])
+        return min(saved_s * num_tokens / step_s, 1.0)
 
     def estimates(self, num_tokens: int, max_more: int) -> Iterator[float]:
         """Seconds of steps of `num_tokens`, one more, and so on up to `max_more` more, or to where
         a step would be a leap in the dark. Empty when nothing is known."""
-        known = sorted(size for size, found in self._seconds.items() if found.is_known)
+        known = self._known()
         if not known:
             return
         index, smallest, largest = bisect_left(known, num_tokens), known[0], known[-1]
@@ -98,6 +116,9 @@ class StepCost:
                 continue
             below, width = self._seconds[known[index - 1]].value, known[index] - known[index - 1]
             yield above - (known[index] - size) / width * (above - below)
+
+    def _known(self) -> list[int]:
+        return sorted(size for size, found in self._seconds.items() if found.is_known)
 
     def _age(self, size: int) -> int:
         return self._num_steps - self._last_seen.get(size, self._num_steps)
