@@ -1,10 +1,10 @@
 """What speculation gains, beside the roofline arithmetic of why.
 
     python -m benchmarks.speculation --data $PAREDOWN_DATA [--only draft lookup batch replay]
-        [--rounds 9] [--threads N] [--root runs/bench/models] [--json OUT]
+        [--fixed] [--rounds 9] [--threads N] [--root runs/bench/models] [--json OUT]
 
-draft    the built-in model with its packaged draft model, as it is and in int8; batch 1; greedy and
-         sampled
+draft    the built-in model with its packaged draft model (rounded to int8 as it is loaded) and
+         with the same in int4; batch 1; greedy and sampled
 lookup   n-gram, reference text and suffix cache: on what the built-in model writes, and on text
          that is copied with a word changed here and there. The built-in model does not copy, so
          there its logits are made to go on as the copy does (benchmarks/replay.py); its work is
@@ -14,13 +14,14 @@ replay   random weights of 1B shape in int4 with a draft model of 80 M in int8: 
          each guess accepted with the probability that the built-in pair was measured to have
 
 Each row runs the same requests with and without speculation in turn, in one process. `gain` is the
-median over rounds of the ratio, `spread` its quartile distance over the median. The ceiling is
+median over rounds of the ratio, `spread` its quartile distance over the median. `fixed` is the best
+gain of the same with one K for all, 1 to 4, in runs of their own (--fixed). The ceiling is
 
-    max over K of  (1 + a + ... + a^K) / (T(K + 1) / T(1) + K D / T(1))
+    max over K of  (1 + a + ... + a^K) / ((T(K + 1) + D(K)) / T(1))
 
-with the share `a` of tested guesses that came true, a step of n tokens T(n) and a draft model's
-step D as measured here, at one K for all: no fixed K is faster where guesses
-come true independently.
+with the share `a` of tested guesses that came true, a step of n tokens T(n) and K guesses of a
+draft model after a step of the target, D(K), as measured here: without what Python takes no fixed K
+is faster where guesses come true independently.
 """
 
 import argparse
@@ -42,6 +43,7 @@ from paredown.compress.compress import compress
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.prompt import encode_prompt
+from paredown.engine.sampling.sampler import make_state
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.make_speculator import make_speculator
@@ -64,7 +66,8 @@ CHANGE_EVERY = 25
 BATCH = 16
 MAX_DRAFT = 12
 NUM_TIMED = 25
-DRAFT_RECIPE = "int8-head-int8"
+DRAFT_RECIPE = "int4-g32-head-int4-g32"
+FIXED = (1, 2, 3, 4)
 REPLAY_TOKENS = 48
 # Greedy guesses of the packaged draft model on text of this kind, where it was not measured.
 DEFAULT_RATE = 0.7
@@ -80,21 +83,25 @@ class Row:
     section: str
     speed: SpeculationSpeed
     ceiling: float | None = None
+    # The best gain of one K for all, and that K.
+    fixed: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds of a step of n tokens, T(n) at [n - 1], and of one token of the draft model."""
+    """Seconds of a step of n tokens, T(n) at [n - 1], and of k guesses of a draft model, D(k) at
+    [k]; where that is empty guesses take no time."""
 
     step_s: list[float]
-    draft_s: float = 0.0
+    draft_s: Sequence[float] = ()
 
     def ceiling(self, rate: float) -> float:
         """The highest gain at this acceptance (see the top of this file)."""
         gains = [1.0]
         for k in range(1, len(self.step_s)):
             num_tokens = sum(rate**i for i in range(k + 1))
-            gains.append(num_tokens / ((self.step_s[k] + k * self.draft_s) / self.step_s[0]))
+            guess_s = self.draft_s[k] if self.draft_s else 0.0
+            gains.append(num_tokens / ((self.step_s[k] + guess_s) / self.step_s[0]))
         return max(gains)
 
 
@@ -119,11 +126,33 @@ def time_steps(executors: Sequence[Executor], num_tokens: int) -> list[float]:
     return [statistics.median(found) for found in seconds]
 
 
+def time_drafts(draft: NativeExecutor, target: Executor, num_guesses: int) -> float:
+    """Median seconds of so many guesses after a step of the target, which leaves nothing of the
+    draft model in the inner caches."""
+    pages = list(range((PASSAGE_TOKENS + num_guesses) // PAGE_SIZE + 1))
+    prompt = [1 + i % 1000 for i in range(PASSAGE_TOKENS)]
+    for executor in (target, draft):
+        executor.step([SequenceSlice(token_ids=prompt, start=0, pages=pages, num_logits=1)])
+    part = SequenceSlice(token_ids=[7], start=PASSAGE_TOKENS, pages=pages, num_logits=1)
+    vocab_size = draft.spec.vocab_size
+    state = make_state(GREEDY, seed=0, vocab_size=vocab_size, prompt_token_ids=prompt)
+    seconds = []
+    for _ in range(NUM_TIMED):
+        target.step([part])
+        start_s = time.perf_counter()
+        draft.write_drafts([part], [state], [num_guesses])
+        seconds.append(time.perf_counter() - start_s)
+    return statistics.median(seconds)
+
+
 class Bench:
     """The built-in model twice over the same weights, and pieces of a text nobody trained on."""
 
-    def __init__(self, data: Path, *, num_rounds: int, num_threads: int | None) -> None:
+    def __init__(
+        self, data: Path, *, num_rounds: int, num_threads: int | None, with_fixed: bool = False
+    ) -> None:
         self.num_rounds = num_rounds
+        self.with_fixed = with_fixed
         self.num_threads = num_threads
         path = resolve_model(None)
         self.tokenizer = Tokenizer.open(path)
@@ -157,8 +186,19 @@ class Bench:
         self, section: str, config: SpeculationConfig, workload: Workload, costs: Costs | None
     ) -> SpeculationSpeed:
         speed = compare_speculation(self.executors, self.tokenizer, self.make(config), workload)
-        self.add(section, speed, costs)
+        fixed = self.best_fixed(config, workload) if self.with_fixed and costs else None
+        self.add(section, speed, costs, fixed)
         return speed
+
+    def best_fixed(self, config: SpeculationConfig, workload: Workload) -> tuple[float, int]:
+        """The best gain of one number of guesses for all, and that number."""
+        gains = []
+        for k in FIXED:
+            always = replace(config, max_draft_tokens=k, is_adaptive=False)
+            speculator = self.make(always)
+            speed = compare_speculation(self.executors, self.tokenizer, speculator, workload)
+            gains.append((speed.gain, k))
+        return max(gains)
 
     def compare_scripted(
         self,
@@ -173,28 +213,42 @@ class Bench:
         speed = compare_speculation((plain, guessing), self.tokenizer, speculator, workload)
         self.add("lookup", speed, costs)
 
-    def add(self, section: str, speed: SpeculationSpeed, costs: Costs | None) -> None:
+    def add(
+        self,
+        section: str,
+        speed: SpeculationSpeed,
+        costs: Costs | None,
+        fixed: tuple[float, int] | None = None,
+    ) -> None:
         ceiling = None if costs is None else costs.ceiling(speed.acceptance_rate)
-        self.rows.append(Row(section=section, speed=speed, ceiling=ceiling))
+        self.rows.append(Row(section=section, speed=speed, ceiling=ceiling, fixed=fixed))
         self.console.print(f"{section}: {speed.name}: {speed.gain:.2f}x")
 
-    def costs(self, draft: Executor | None = None) -> Costs:
-        step_s = [time_steps([self.executors[0]], n)[0] for n in range(1, MAX_DRAFT + 2)]
-        return Costs(step_s=step_s, draft_s=0.0 if draft is None else time_steps([draft], 1)[0])
+    def costs(self, draft: NativeExecutor | None = None) -> Costs:
+        return costs_of(self.executors[0], draft)
+
+
+def costs_of(target: NativeExecutor, draft: NativeExecutor | None) -> Costs:
+    step_s = [time_steps([target], n)[0] for n in range(1, MAX_DRAFT + 2)]
+    if draft is None:
+        return Costs(step_s=step_s)
+    draft_s = [time_drafts(draft, target, k) for k in range(1, MAX_DRAFT + 1)]
+    return Costs(step_s=step_s, draft_s=[0.0, *draft_s])
 
 
 def run_draft(bench: Bench, draft_folder: Path) -> float:
     """The acceptance rate of greedy guesses."""
     found = 0.0
-    for label, folder in (("bf16 draft", resolve_model("draft")), ("int8 draft", draft_folder)):
+    for label, folder in (("int8 draft", resolve_model("draft")), ("int4 draft", draft_folder)):
         config = SpeculationConfig(kind="draft", draft_model=folder)
         proposer = bench.make(config).proposer
         assert isinstance(proposer, DraftModelProposer)
+        assert isinstance(proposer.executor, NativeExecutor)
         costs = bench.costs(proposer.executor)
         for draw, params in DRAWS.items():
             workload = Workload(name=f"{draw}, {label}", rounds=bench.rounds(), params=params)
             speed = bench.compare("draft", config, workload, costs)
-            if params is GREEDY:
+            if params is GREEDY and not found:
                 found = speed.acceptance_rate
     return found
 
@@ -223,11 +277,11 @@ def copied(passage: list[int]) -> tuple[list[int], list[int]]:
     return passage, [one ^ (i % CHANGE_EVERY == CHANGE_EVERY - 1) for i, one in enumerate(passage)]
 
 
-def run_batch(bench: Bench, draft_folder: Path) -> None:
+def run_batch(bench: Bench) -> None:
     for name, config in (
         ("ngram", SpeculationConfig(kind="ngram")),
         ("suffix", SpeculationConfig(kind="suffix")),
-        ("int8 draft", SpeculationConfig(kind="draft", draft_model=draft_folder)),
+        ("int8 draft", SpeculationConfig(kind="draft")),
     ):
         for draw, params in DRAWS.items():
             rounds = bench.rounds(BATCH)
@@ -243,8 +297,7 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
         num_pages=NUM_PAGES,
         num_threads=bench.num_threads,
     )
-    step_s = [time_steps([target[0]], n)[0] for n in range(1, MAX_DRAFT + 2)]
-    costs = Costs(step_s=step_s, draft_s=time_steps([draft], 1)[0])
+    costs = costs_of(target[0], draft)
     scripts = [
         bench.piece(number, PROMPT_TOKENS + REPLAY_TOKENS) for number in range(bench.num_rounds + 1)
     ]
@@ -263,7 +316,17 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
 
 def print_rows(rows: Sequence[Row]) -> None:
     table = Table(title="speculation: generated tokens/s, prompts included")
-    for heading in ("", "without", "with", "gain", "spread", "ceiling", "tokens/step", "accepted"):
+    for heading in (
+        "",
+        "without",
+        "with",
+        "gain",
+        "spread",
+        "fixed",
+        "ceiling",
+        "tokens/step",
+        "accepted",
+    ):
         table.add_column(heading, justify="right" if heading else "left")
     table.add_column("answers")
     for row in rows:
@@ -274,6 +337,7 @@ def print_rows(rows: Sequence[Row]) -> None:
             f"{statistics.median(speed.speculating):,.1f}",
             f"{speed.gain:.2f}x",
             f"{speed.spread:.0%}",
+            "" if row.fixed is None else f"{row.fixed[0]:.2f}x (K {row.fixed[1]})",
             "" if row.ceiling is None else f"{row.ceiling:.2f}x",
             f"{speed.tokens_per_step:.2f}",
             f"{speed.acceptance_rate:.0%}",
@@ -286,6 +350,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("PAREDOWN_DATA"))
     parser.add_argument("--only", nargs="*", default=list(SECTIONS), choices=SECTIONS)
+    parser.add_argument("--fixed", action="store_true", help="also with one K for all")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--root", type=Path, default=Path("runs/bench/models"))
@@ -294,7 +359,12 @@ def main() -> None:
     args = parser.parse_args()
     if args.data is None:
         parser.error("--data, or $PAREDOWN_DATA, must name the folder of the texts")
-    bench = Bench(Path(args.data), num_rounds=args.rounds, num_threads=args.threads)
+    bench = Bench(
+        Path(args.data),
+        num_rounds=args.rounds,
+        num_threads=args.threads,
+        with_fixed=args.fixed,
+    )
     rate = DEFAULT_RATE if args.rate is None else args.rate
     with tempfile.TemporaryDirectory() as folder:
         draft_folder = Path(folder) / "draft"
@@ -305,7 +375,7 @@ def main() -> None:
         if "lookup" in args.only:
             run_lookup(bench)
         if "batch" in args.only:
-            run_batch(bench, draft_folder)
+            run_batch(bench)
     if "replay" in args.only:
         run_replay(bench, args.root, rate)
     print_rows(bench.rows)

@@ -267,7 +267,7 @@ def _guesses(
 ) -> Iterator[tuple[float, int, int]]:
     """(probability, place in the draft, request): the most probable guess first, of equal ones the
     earlier place; or place by place."""
-    heap = [(by_rounds, -rate, 1, i) for i, rate in enumerate(rates) if limits[i]]
+    heap = [(0, -rate, 1, i) for i, rate in enumerate(rates) if limits[i]]
     heapify(heap)
     while heap:
         _, minus_probability, k, i = heap[0]
@@ -278,6 +278,7 @@ def _guesses(
             continue
         yield -minus_probability, k, i
         if k < limits[i]:
-            heapreplace(heap, (by_rounds * (k + 1), minus_probability * rates[i], k + 1, i))
+            turn = k if by_rounds else 0
+            heapreplace(heap, (turn, minus_probability * rates[i], k + 1, i))
         else:
             heappop(heap)

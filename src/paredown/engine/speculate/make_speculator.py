@@ -7,6 +7,7 @@ from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.proposer import Proposer
 from paredown.engine.speculate.reference_text import ReferenceTextProposer
+from paredown.engine.speculate.rounded_checkpoint import RoundedCheckpoint
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
@@ -25,7 +26,8 @@ def make_speculator(
     *,
     num_threads: int | None = None,
 ) -> Speculator:
-    """For an engine over `executor`. A draft model gets as many pages as the model has.
+    """For an engine over `executor`. A draft model gets as many pages as the model has; weights
+    that it has in floats are rounded to int8.
 
     Raises ConfigError for drafts that do not fit in the context, references that hold other
     tokens and a draft model with another vocabulary, and what loading a draft model raises.
@@ -81,5 +83,6 @@ def _load_draft(
             seen=path,
             remedy="Use a draft model with the model's tokenizer (--draft-model).",
         )
-    draft = load_executor(checkpoint, num_pages=executor.num_pages, num_threads=num_threads)
+    rounded = RoundedCheckpoint.of(checkpoint)
+    draft = load_executor(rounded, num_pages=executor.num_pages, num_threads=num_threads)
     return DraftModelProposer(draft)

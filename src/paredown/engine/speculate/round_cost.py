@@ -1,5 +1,7 @@
 """RoundCost: seconds of guessing k tokens one after the other, from the calls themselves."""
 
+from itertools import pairwise
+
 from paredown.engine.speculate.step_cost import Least
 
 # Where one length of drafts was measured alone, a token more takes this share of the mean of those.
@@ -27,7 +29,7 @@ class RoundCost:
         if last > first:
             slope = max(known[last] - known[first], 0.0) / (last - first)
         found = [known[first] * k / first for k in range(1, min(first, max_rounds) + 1)]
-        for below, above in zip(lengths, lengths[1:], strict=False):
+        for below, above in pairwise(lengths):
             rise = (known[above] - known[below]) / (above - below)
             found += [known[below] + rise * (k - below) for k in range(below + 1, above + 1)]
         found += [known[last] + slope * (k - last) for k in range(last + 1, max_rounds + 1)]
