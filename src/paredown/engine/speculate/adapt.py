@@ -54,7 +54,7 @@ _MIN_GAIN_ON = 1.01
 # The share of guesses that come true, before the first was tested, and how many it counts for.
 _FIRST_RATE = 0.7
 _FIRST_WEIGHT = 8.0
-_PRIOR_WEIGHT = 2.0
+_PRIOR_WEIGHT = 4.0
 
 
 @dataclass(kw_only=True)

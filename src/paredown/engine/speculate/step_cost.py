@@ -44,8 +44,9 @@ class Least:
 
 
 class StepCost:
-    """The least by size. Between two known sizes the seconds are on a line, and above the largest
-    known one on the line from the smallest to it, up to twice its size.
+    """The least by size, and no more than that of any larger one. Between two known sizes the
+    seconds are on a line, and above the largest known one on the line from the smallest to it, up
+    to twice its size.
 
     Samples of a size belong together when they were taken near in time: after `_STALE_STEPS` steps
     without that size the old ones make way for new ones, since a neighbour may have come to the
@@ -99,22 +100,25 @@ class StepCost:
     def estimates(self, num_tokens: int, max_more: int) -> Iterator[float]:
         """Seconds of steps of `num_tokens`, one more, and so on up to `max_more` more, or to where
         a step would be a leap in the dark. Empty when nothing is known."""
-        known = self._known()
+        seconds, most = dict[int, float](), 0.0
+        for size in reversed(self._known()):
+            most = min(most or self._seconds[size].value, self._seconds[size].value)
+            seconds[size] = most
+        known = sorted(seconds)
         if not known:
             return
         index, smallest, largest = bisect_left(known, num_tokens), known[0], known[-1]
-        rise = self._seconds[largest].value - self._seconds[smallest].value
-        slope = max(rise, 0.0) / max(largest - smallest, 1)
+        slope = (seconds[largest] - seconds[smallest]) / max(largest - smallest, 1)
         for size in range(num_tokens, min(num_tokens + max_more, max(2 * largest, num_tokens)) + 1):
             if size > largest:
-                yield self._seconds[largest].value + (size - largest) * slope
+                yield seconds[largest] + (size - largest) * slope
                 continue
             index += known[index] < size
-            above = self._seconds[known[index]].value
+            above = seconds[known[index]]
             if index == 0:
                 yield above
                 continue
-            below, width = self._seconds[known[index - 1]].value, known[index] - known[index - 1]
+            below, width = seconds[known[index - 1]], known[index] - known[index - 1]
             yield above - (known[index] - size) / width * (above - below)
 
     def _known(self) -> list[int]:
