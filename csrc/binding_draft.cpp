@@ -21,8 +21,9 @@ std::vector<std::vector<int32_t>> drafts(Model& model, Numbers tokens, Numbers s
   std::vector<int32_t> num_logits;
   for (int32_t count : num_guesses) num_logits.push_back(count > 0);
   const std::vector<int32_t> num_released(starts.size());
-  const DraftInput input{
-      {tokens, starts, lengths, num_logits, page_offsets, pages, num_released}, states, num_guesses};
+  const DraftInput input{{tokens, starts, lengths, num_logits, page_offsets, pages, num_released},
+                         states,
+                         num_guesses};
   check_drafts(model, input);
   nb::gil_scoped_release release;
   return write_drafts(model, input);

@@ -224,8 +224,8 @@ void Sampler::truncate(const SamplingConfig& config, int64_t size, double total,
 }
 
 // Top-k where k is small beside the vocabulary. The k-th largest of the maxima of blocks bounds the
-// k-th largest logit: at least k tokens reach it, and few others. Only those are weighed. False, and
-// nothing done, where that bounds too little.
+// k-th largest logit: at least k tokens reach it, and few others. Only those are weighed. False,
+// and nothing done, where that bounds too little.
 template <class Logit>
 bool Sampler::weigh_few(const Logit* logits, const SamplingConfig& config, int64_t size,
                         double largest, Scratch& scratch) {

@@ -93,7 +93,7 @@ def test_bad_guesses_are_given_up_and_tried_again():
     assert chosen[0] > 0
     later = chosen[PROBE_STEPS:]
     assert 4 <= sum(count > 0 for count in later) <= 24
-    assert max(later) == 1
+    assert max(later) <= 2
 
 
 def test_good_guesses_are_left_out_now_and_then_to_measure_what_a_step_takes_without():
@@ -274,3 +274,37 @@ def test_what_was_not_seen_for_long_is_forgotten():
         cost.observe(1, 1.0)
     assert not cost.is_known(4)
     assert cost.is_known(1)
+
+
+def test_drafts_that_were_not_found_are_left_out_and_the_rest_may_not_pay():
+    adapter = Adapter(cost=make_cost(roofline))
+    chosen = adapter.choose({1: 8, 2: 8}, 2)
+    assert adapter.trim(dict(chosen), 2) == chosen, "all were found"
+    assert adapter.trim({1: 3, 2: 0}, 2)[2] == 0
+    for _ in range(20):  # two of many go on finding nothing
+        found = adapter.trim({1: 8, 2: 0, 3: 0}, 8)
+    assert found == {1: 0, 2: 0, 3: 0}
+    assert adapter.rests()
+    assert adapter.trim({1: 8, 2: 0, 3: 0}, 8, is_queued=True)[1] > 0, "others wait"
+
+
+def test_with_rounds_to_pay_for_all_get_their_first_guess_before_one_its_fifth():
+    rates = [0.98, 0.9, 0.9, 0.9]
+    cost = make_cost(lambda size: 1 + 0.01 * size)
+    counts = best_counts(rates, [8] * 4, 4, cost, rounds(0.3))
+    assert min(counts) > 0
+
+
+def test_a_larger_step_bounds_a_smaller_one():
+    """Whose few samples were all interrupted."""
+    cost = make_cost(flat, sizes=(1, 4))
+    for _ in range(3):
+        cost.observe(2, 50.0)
+    assert list(cost.estimates(1, 3)) == [1.0] * 4
+
+
+def test_what_a_token_less_saves():
+    assert make_cost(proportional).saved_share(8) == pytest.approx(1.0)
+    assert make_cost(flat).saved_share(8) == 0.0
+    assert make_cost(proportional, sizes=(8, 16)).saved_share(8) == 0.0, "no smaller step was seen"
+    assert StepCost().saved_share(8) == 0.0

@@ -49,7 +49,7 @@ _INTERRUPTED = 1.25
 _MIN_PROBABILITY = 0.02
 # Measured times are not exact: guessing must promise to be faster by this to begin, and to go on. A
 # draft model that is left alone for a while has to catch up.
-_MIN_GAIN = 1.05
+_MIN_GAIN = 1.03
 _MIN_GAIN_ON = 1.01
 # The share of guesses that come true, before the first was tested, and how many it counts for.
 _FIRST_RATE = 0.7
