@@ -261,7 +261,6 @@ struct KernelTable {
   double (*weigh_doubles)(const double* logits, int64_t size, double largest, double temperature,
                           double* distances, double* weights);
   double (*sum)(const double* numbers, int64_t size);
-  void (*block_minima)(const double* numbers, int64_t num_blocks, double* minima);
   void (*block_maxima)(const double* numbers, int64_t size, double* maxima);
   void (*block_maxima_floats)(const float* numbers, int64_t size, float* maxima);
   // Peak loops for `doctor`: run about `num_operations` multiply-adds in registers; the return

@@ -43,7 +43,6 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     weigh_floats,
     weigh_doubles,
     sum,
-    block_minima,
     block_maxima,
     block_maxima_floats,
     peak_fp32,

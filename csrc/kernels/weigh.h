@@ -150,21 +150,6 @@ double sum(const double* numbers, int64_t size) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-// The least number of each whole block.
-void block_minima(const double* numbers, int64_t num_blocks, double* minima) {
-  for (int64_t b = 0; b < num_blocks; ++b) {
-    Doubles8 least = Doubles8{} + __builtin_inf();
-    for (int64_t i = 0; i < kTokenBlock; i += 8) {
-      Doubles8 x;
-      __builtin_memcpy(&x, numbers + b * kTokenBlock + i, sizeof(x));
-      least = x < least ? x : least;
-    }
-    double result = least[0];
-    for (int j = 1; j < 8; ++j) result = least[j] < result ? least[j] : result;
-    minima[b] = result;
-  }
-}
-
 // The largest number of each block of `size` numbers, none being NaN; the last block may be short.
 template <class Lanes, class Number>
 inline void maxima_of_blocks(const Number* numbers, int64_t size, Number* maxima) {
