@@ -119,7 +119,13 @@ class NativeExecutor:
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
         or its pages; nothing is computed then."""
-        tokens, starts, lengths, page_offsets, pages = _flat(slices)
+        tokens, pages, lengths, page_offsets = list[int](), list[int](), list[int](), [0]
+        for part in slices:
+            tokens += part.token_ids
+            pages += part.pages
+            lengths.append(len(part.token_ids))
+            page_offsets.append(len(pages))
+        starts = [part.start for part in slices]
         num_logits = [part.num_logits for part in slices]
         released = [part.num_released_pages for part in slices]
         return self._model.step(tokens, starts, lengths, num_logits, page_offsets, pages, released)
@@ -129,20 +135,16 @@ class NativeExecutor:
     ) -> list[list[int]]:
         """See DraftingExecutor.write_drafts, one call into the core. Raises ValueError as `step`
         does, RuntimeError when the model's logits are not finite."""
-        return self._model.write_drafts(*_flat(slices), states, num_guesses)
-
-
-def _flat(
-    slices: list[SequenceSlice],
-) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-    """Tokens, starts, lengths, page offsets and pages, as in csrc/model.h."""
-    tokens, pages, lengths, page_offsets = list[int](), list[int](), list[int](), [0]
-    for part in slices:
-        tokens += part.token_ids
-        pages += part.pages
-        lengths.append(len(part.token_ids))
-        page_offsets.append(len(pages))
-    return tokens, [part.start for part in slices], lengths, page_offsets, pages
+        starts = [part.start for part in slices]
+        lengths = [len(part.token_ids) for part in slices]
+        tokens, pages, page_offsets = list[int](), list[int](), [0]
+        for part in slices:
+            tokens += part.token_ids
+            pages += part.pages
+            page_offsets.append(len(pages))
+        return self._model.write_drafts(
+            tokens, starts, lengths, page_offsets, pages, states, num_guesses
+        )
 
 
 def load_executor(
