@@ -90,13 +90,13 @@ class Exchange:
 
 
 def load_of(plan: StepPlan) -> StepLoad:
-    sizes = [one.num_tokens for one in plan.chunks]
-    starts = [one.request.num_computed_tokens for one in plan.chunks]
+    sizes = [num_tokens for _, num_tokens in plan.chunks]
+    starts = [request.num_computed_tokens for request, _ in plan.chunks]
     return StepLoad(
         num_tokens=sum(sizes),
         num_logits=sum(
-            start + size == one.request.num_tokens
-            for start, size, one in zip(starts, sizes, plan.chunks, strict=True)
+            start + size == request.num_tokens
+            for start, (request, size) in zip(starts, plan.chunks, strict=True)
         ),
         num_requests=len(sizes),
         attention_pairs=sum(map(chunk_pairs, starts, sizes)),

@@ -20,7 +20,7 @@ import json
 import pstats
 import statistics
 import time
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -46,24 +46,24 @@ TEXT = (
     "It was late in the evening when the ship, which had been at sea for 12 days, came home. "
     "“Nobody has seen him,” said the old man; “not since Tuesday — and I've asked.” "
 )
-Row = tuple[int, int, tuple[float, list[tuple[int, float]]] | None]
+Rows = tuple[list[int], dict[int, tuple[int, tuple[float, list[tuple[int, float]]] | None]]]
 
 
 class StubSampler:
     """Gives the rows of a step tokens of a text, as a sampler of the core would, at once."""
 
     def __init__(self, token_ids: list[int]) -> None:
-        self._rows: list[Row] = [(0, token_id, None) for token_id in token_ids]
-        self._steps: dict[tuple[int, int], list[Row]] = {}
+        self._token_ids = token_ids
+        self._steps: dict[tuple[int, int], list[int]] = {}
         self._place = 0
 
-    def sample(self, logits: npt.NDArray[np.float32], states: list[SamplingState]) -> list[Row]:
-        self._place = (self._place + 1) % len(self._rows)
+    def sample(self, logits: npt.NDArray[np.float32], states: list[SamplingState]) -> Rows:
+        self._place = (self._place + 1) % len(self._token_ids)
         key = (self._place, len(states))
         if key not in self._steps:
-            places = [(self._place + 7 * i) % len(self._rows) for i in range(len(states))]
-            self._steps[key] = [self._rows[place] for place in places]
-        return self._steps[key]
+            places = [(self._place + 7 * i) % len(self._token_ids) for i in range(len(states))]
+            self._steps[key] = [self._token_ids[place] for place in places]
+        return self._steps[key], {}
 
 
 class StubModel:
@@ -75,7 +75,7 @@ class StubModel:
         self.seconds = 0.0
         self._logits = np.zeros((4096, spec.vocab_size), np.float32)
 
-    def step(self, *arrays: list[int]) -> npt.NDArray[np.float32]:
+    def step(self, *arrays: Any) -> npt.NDArray[np.float32]:
         return self._logits[: sum(arrays[3])]
 
 
@@ -89,13 +89,13 @@ class TimedModel:
         self._model = model
         self._sampler = model.sampler
 
-    def step(self, *arrays: list[int]) -> npt.NDArray[np.float32]:
+    def step(self, *arrays: Any) -> npt.NDArray[np.float32]:
         start_s = time.thread_time()
         logits = self._model.step(*arrays)
         self.seconds += time.thread_time() - start_s
         return logits
 
-    def sample(self, logits: npt.NDArray[np.float32], states: list[SamplingState]) -> list[Row]:
+    def sample(self, logits: npt.NDArray[np.float32], states: list[SamplingState]) -> Rows:
         start_s = time.thread_time()
         rows = self._sampler.sample(logits, states)
         self.seconds += time.thread_time() - start_s
@@ -137,8 +137,8 @@ def time_schedule(engine: Engine, num_rounds: int) -> float:
     for _ in range(num_rounds):
         start_s = time.thread_time()
         for _ in range(STEPS_PER_ROUND):
-            for chunk in engine.scheduler.schedule().chunks:
-                engine.scheduler.advance(chunk.request, 0)
+            for request, _ in engine.scheduler.schedule().chunks:
+                engine.scheduler.advance(request, 0)
         found.append((time.thread_time() - start_s) / STEPS_PER_ROUND * 1e6)
     return min(found)
 

@@ -242,13 +242,15 @@ class Linear {
   int64_t max_tokens_ = 0;
 };
 
-// Lists, which cost a step less than arrays made of them.
+// Lists, which cost a step less than arrays made of them. Pages, which are many, are an array as it
+// comes.
 using Numbers = const std::vector<int32_t>&;
 
 void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers num_logits,
-          Numbers page_offsets, Numbers pages, Numbers num_released,
+          Numbers page_offsets, Ints pages, Numbers num_released,
           nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
-  const StepInput input{tokens, starts, lengths, num_logits, page_offsets, pages, num_released};
+  const StepInput input{tokens,       starts,      lengths,     num_logits,
+                        page_offsets, ints(pages), num_released};
   model.check(input);
   int64_t num_rows = 0;
   for (int32_t count : input.num_logits) num_rows += count;

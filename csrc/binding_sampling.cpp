@@ -66,18 +66,16 @@ class PooledSampler : public Sampler {
   std::unique_ptr<ThreadPool> pool_;
 };
 
-// (status, token, None or (log-probability, [(token, log-probability)])) for each row.
-nb::list as_list(const std::vector<SampledRow>& rows) {
-  nb::list found;
-  for (const SampledRow& row : rows) {
-    nb::object logprobs = nb::none();
-    if (row.has_logprobs) logprobs = nb::make_tuple(row.logprobs.chosen, row.logprobs.top);
-    found.append(nb::make_tuple(static_cast<int>(row.status), row.token, logprobs));
-  }
-  return found;
+// (status, None or (log-probability, [(token, log-probability)]))
+nb::tuple as_tuple(const SampledRow& row) {
+  nb::object logprobs = nb::none();
+  if (row.has_logprobs) logprobs = nb::make_tuple(row.logprobs.chosen, row.logprobs.top);
+  return nb::make_tuple(static_cast<int>(row.status), logprobs);
 }
 
-nb::list sample(Sampler& sampler, Logits logits, const std::vector<SamplingState*>& states) {
+// The token of each row; and by index those rows of which there is more to say, as there is of few.
+std::pair<nb::list, nb::dict> sample(Sampler& sampler, Logits logits,
+                                     const std::vector<SamplingState*>& states) {
   std::vector<SamplingState*> sorted(states);
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
@@ -96,7 +94,14 @@ nb::list sample(Sampler& sampler, Logits logits, const std::vector<SamplingState
     nb::gil_scoped_release release;
     sampler.sample(logits.data(), states, rows);
   }
-  return as_list(rows);
+  nb::list tokens;
+  nb::dict others;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    tokens.append(rows[i].token);
+    const bool has_more = rows[i].status != RowStatus::kOk || rows[i].has_logprobs;
+    if (has_more) others[nb::int_(i)] = as_tuple(rows[i]);
+  }
+  return {tokens, others};
 }
 
 int distribution(Sampler& sampler, Logits logits, SamplingState& state, Doubles probs) {
@@ -120,7 +125,9 @@ nb::list logprobs(Sampler& sampler, Logits logits, Ints tokens, int num_top) {
     nb::gil_scoped_release release;
     sampler.logprobs(logits.data(), vocab_size, ints(tokens), num_top, rows);
   }
-  return as_list(rows);
+  nb::list found;
+  for (const SampledRow& row : rows) found.append(as_tuple(row));
+  return found;
 }
 
 }  // namespace

@@ -85,13 +85,14 @@ class PlainSimulation:
     def _step(self, now_s: float) -> float:
         plan = self.scheduler.schedule()
         assert plan.chunks
-        starts = [one.request.num_computed_tokens for one in plan.chunks]
-        sizes = [one.num_tokens for one in plan.chunks]
+        starts = [request.num_computed_tokens for request, _ in plan.chunks]
+        sizes = [num_tokens for _, num_tokens in plan.chunks]
         ends = [start + size for start, size in zip(starts, sizes, strict=True)]
         load = StepLoad(
             num_tokens=sum(sizes),
             num_logits=sum(
-                end == one.request.num_tokens for end, one in zip(ends, plan.chunks, strict=True)
+                end == request.num_tokens
+                for end, (request, _) in zip(ends, plan.chunks, strict=True)
             ),
             num_requests=len(sizes),
             attention_pairs=sum(map(chunk_pairs, starts, sizes)),
@@ -101,10 +102,10 @@ class PlainSimulation:
         self.num_steps += 1
         self.busy_s += seconds
         now_s += seconds
-        for chunk in plan.chunks:
-            self.scheduler.advance(chunk.request, chunk.num_tokens)
-        for chunk in plan.chunks:
-            self._extend(chunk.request, now_s)
+        for request, num_tokens in plan.chunks:
+            self.scheduler.advance(request, num_tokens)
+        for request, _ in plan.chunks:
+            self._extend(request, now_s)
         return now_s
 
     def _extend(self, request: Request, now_s: float) -> None:

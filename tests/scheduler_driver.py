@@ -72,10 +72,10 @@ class SchedulerDriver:
         assert plan.num_tokens <= self.scheduler.config.max_step_tokens
         self.executor.copy_pages(plan.page_copies)
         slices = []
-        for chunk in plan.chunks:
-            one, start = chunk.request, chunk.request.num_computed_tokens
+        for one, num_tokens in plan.chunks:
+            start = one.num_computed_tokens
             wanted = one.token_ids + one.draft_token_ids
-            end = start + chunk.num_tokens
+            end = start + num_tokens
             self._check_pages_are_its_own(one, start, end)
             num_logits = 1 + len(one.draft_token_ids) if end == len(wanted) else 0
             slices.append(
@@ -88,11 +88,10 @@ class SchedulerDriver:
                 )
             )
         logits = iter(self.executor.step(slices))
-        for chunk, part in zip(plan.chunks, slices, strict=True):
-            rows = [next(logits) for _ in range(part.num_logits)]
-            self._take(chunk.request, chunk.num_tokens, rows)
+        for (one, num_tokens), part in zip(plan.chunks, slices, strict=True):
+            self._take(one, num_tokens, [next(logits) for _ in range(part.num_logits)])
         assert next(logits, None) is None
-        return [chunk.request for chunk in plan.chunks]
+        return [one for one, _ in plan.chunks]
 
     def _take(self, one: Request, num_tokens: int, rows: list[np.ndarray]) -> None:
         drafts = one.draft_token_ids

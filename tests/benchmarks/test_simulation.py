@@ -8,7 +8,7 @@ from benchmarks.recorded_server import RecordedStep, load_of
 from benchmarks.simulation import KNOTS, features, fit
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
 from paredown.engine.schedule.counted_request import CountedRequest
-from paredown.engine.schedule.scheduler import Chunk, StepPlan
+from paredown.engine.schedule.scheduler import StepPlan
 
 
 def seconds(step: StepLoad) -> float:
@@ -52,7 +52,7 @@ def test_the_load_of_a_plan() -> None:
     decoding.num_computed_tokens = 9
     prompt = CountedRequest(id=1, num_prompt_tokens=40, num_output_tokens=5)
     prompt.num_computed_tokens = 16
-    load = load_of(StepPlan(chunks=[Chunk(decoding, 1), Chunk(prompt, 10)]))
+    load = load_of(StepPlan(chunks=[(decoding, 1), (prompt, 10)]))
     assert load == StepLoad(
         num_tokens=11,
         num_logits=1,

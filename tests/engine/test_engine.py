@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,16 +119,29 @@ def test_dropped_drafts_change_no_answer(work, config, num_pages, random):
         assert answer(outputs[request.id])[:3] == expected[:3]
 
 
+def test_what_a_step_told_stays_as_it_was():
+    """A server's event loop may still read it while the next step runs."""
+    engine = make_engine()
+    requests = [engine.submit([5 + i], SamplingParams(temperature=0)) for i in range(3)]
+    told = []
+    for number in range(12):
+        if number == 9:
+            engine.cancel(requests[0].id)
+        for one in engine.step():
+            told.append((one, replace(one, token_ids=list(one.token_ids))))
+    assert len(told) >= 30
+    assert all(one == then for one, then in told)
+
+
 def test_drafts_are_computed_where_the_step_has_room():
     engine = make_engine(config=ScheduleConfig(max_step_tokens=8))
     first, second = engine.submit([5], GREEDY), engine.submit([6], GREEDY)
     engine.step()
     first.draft_token_ids, second.draft_token_ids = [1] * 20, [2] * 3
-    chunks = engine.scheduler.schedule().chunks
     # 1 + 6 drafts leave the second request its one token.
-    assert [one.num_tokens for one in chunks] == [7, 1]
+    assert engine.scheduler.schedule().chunks == [(first, 7), (second, 1)]
     assert (first.draft_token_ids, second.draft_token_ids) == ([1] * 6, [])
-    part = engine._slice(chunks[0])
+    part = engine._replies[first.id].begin(7, 0)
     assert (part.token_ids, part.num_logits) == ([first.token_ids[-1], *[1] * 6], 7)
 
 

@@ -1,3 +1,6 @@
+import itertools
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,6 +8,7 @@ from hypothesis import strategies as st
 
 from paredown.engine.sampling.sampler import (
     FAILURES,
+    Logprobs,
     RowError,
     RowSampler,
     make_state,
@@ -74,8 +78,19 @@ def distribution(logits, params, **history):
     return SAMPLER.distribution(row, state_of(logits, params, **history))[0]
 
 
+class Row(NamedTuple):
+    token_id: int
+    logprobs: Logprobs | None
+    failure: str | None
+
+
+def sample_rows(sampler, rows, states):
+    return [Row(*row) for row in zip(*sampler.sample(rows, states), strict=True)]
+
+
 def sample(logits, params, **history):
-    return SAMPLER.sample(np.array([logits], np.float32), [state_of(logits, params, **history)])[0]
+    rows = np.array([logits], np.float32)
+    return sample_rows(SAMPLER, rows, [state_of(logits, params, **history)])[0]
 
 
 def reference_or_none(logits, params, **history):
@@ -172,7 +187,7 @@ def test_samples_follow_the_exact_distribution(options):
     params, num_draws = SamplingParams(**options), 20_000
     states = [state_of(logits, params, prompt=[0] * 3 + [1], seed=i) for i in range(num_draws)]
     rows = np.tile(np.array(logits, np.float32), (num_draws, 1))
-    draws = [one.token_id for one in THREADED.sample(rows, states)]
+    draws = THREADED.sample(rows, states).token_ids
     counts = np.bincount(draws, minlength=len(logits))
     expected = num_draws * np.array(reference_probabilities(logits, params, prompt=[0, 1]))
     assert not counts[expected == 0].any()
@@ -228,11 +243,15 @@ def test_a_row_alone_and_in_33_has_the_same_bits_on_any_number_of_threads():
     def states():
         return [state_of(logits[i], one, prompt=prompts[i], seed=i) for i, one in enumerate(params)]
 
-    alone = [SAMPLER.sample(logits[i : i + 1], [state])[0] for i, state in enumerate(states())]
-    assert SAMPLER.sample(logits, states()) == alone
-    assert THREADED.sample(logits, states()) == alone
-    assert RowSampler(sampler_with_threads(5)).sample(logits, states()) == alone
-    back = THREADED.sample(logits[::-1].copy(), states()[::-1])
+    alone = [
+        *itertools.chain.from_iterable(
+            sample_rows(SAMPLER, logits[i : i + 1], [state]) for i, state in enumerate(states())
+        )
+    ]
+    assert sample_rows(SAMPLER, logits, states()) == alone
+    assert sample_rows(THREADED, logits, states()) == alone
+    assert sample_rows(RowSampler(sampler_with_threads(5)), logits, states()) == alone
+    back = sample_rows(THREADED, logits[::-1].copy(), states()[::-1])
     assert back[::-1] == alone
 
 
@@ -248,7 +267,7 @@ def test_alike_rows_mostly_draw_the_same_token(sharpness):
     for row in (p, q):
         states = [state_of(row, params, seed=i) for i in range(num_draws)]
         rows = np.tile(row, (num_draws, 1))
-        draws.append(np.array([one.token_id for one in THREADED.sample(rows, states)]))
+        draws.append(np.array(THREADED.sample(rows, states).token_ids))
     distance = 0.5 * np.abs(distribution(p, params) - distribution(q, params)).sum()
     bound = (1 - distance) / (1 + distance)
     deviation = (bound * (1 - bound) / num_draws) ** 0.5
@@ -263,7 +282,7 @@ def test_a_row_that_is_not_finite_fails_alone(bad, temperature):
     rows[2] = -np.inf
     params = SamplingParams(temperature=temperature, logprobs=0)
     states = [state_of(rows[0], params) for _ in range(3)]
-    good, *failed = SAMPLER.sample(rows, states)
+    good, *failed = sample_rows(SAMPLER, rows, states)
     assert good.failure is None
     assert [one.failure for one in failed] == [FAILURES[RowStatus.NOT_FINITE]] * 2
     assert [one.num_tokens for one in states] == [2, 1, 1]
@@ -304,7 +323,7 @@ def test_what_a_token_filter_allowed_holds_for_one_token():
     state = state_of([0.0] * 9, SamplingParams(temperature=0))
     row = np.arange(9, dtype=np.float32)[None]
     state.allow_next(np.array([2, 5], np.int32))
-    assert [SAMPLER.sample(row, [state])[0].token_id for _ in range(2)] == [5, 8]
+    assert [SAMPLER.sample(row, [state]).token_ids for _ in range(2)] == [[5], [8]]
 
 
 def test_states_and_rows_that_do_not_fit_are_refused():
@@ -320,4 +339,4 @@ def test_states_and_rows_that_do_not_fit_are_refused():
         state.push(9)
     with pytest.raises(ValueError, match="no generated token"):
         state.pop()
-    assert SAMPLER.sample(row[:0], []) == []
+    assert SAMPLER.sample(row[:0], []) == ([], [], [])

@@ -24,7 +24,7 @@ def test_a_repeated_prompt_computes_its_last_page_only():
     driver.run_to_end()
     warm = driver.submit([5] * 64)
     plan = driver.scheduler.schedule()
-    assert [chunk.num_tokens for chunk in plan.chunks] == [16]
+    assert [num_tokens for _, num_tokens in plan.chunks] == [16]
     assert (cold.num_cached_tokens, warm.num_cached_tokens) == (0, 48)
     stats = driver.scheduler.cache.stats
     assert (stats.num_queries, stats.num_hits) == (2, 1)
@@ -61,7 +61,7 @@ def test_a_preempted_request_finds_its_own_pages_again():
     driver.scheduler._preempt(request, plan)
     assert (request.num_computed_tokens, plan.chunks) == (0, [])
     chunks = driver.scheduler.schedule().chunks
-    assert [(one.request, one.num_tokens) for one in chunks] == [(request, 62 - 48)]
+    assert chunks == [(request, 62 - 48)]
     assert request.num_cached_tokens == 0
 
 
@@ -81,7 +81,7 @@ def test_what_a_running_request_is_about_to_compute_is_waited_for():
     driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
     first, second = driver.submit([5] * 40, 8), driver.submit([5] * 40, 8)
     assert driver.step() == [first], "though the step had room for both"
-    assert [chunk.num_tokens for chunk in driver.scheduler.schedule().chunks] == [1, 8]
+    assert driver.scheduler.schedule().chunks == [(first, 1), (second, 8)]
     assert second.num_cached_tokens == 32
 
 

@@ -6,24 +6,16 @@ finish reason, whatever happens to it.
 
 import secrets
 import time
-from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.detokenize import Detokenizer, StopMatcher, make_detokenizer
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
+from paredown.engine.reply import EngineTokenizer, Reply
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.sampling.sampler import (
-    FAILURES,
-    Logprobs,
-    RowError,
-    SampledRow,
-    make_state,
-)
+from paredown.engine.sampling.sampler import FAILURES, RowError
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
@@ -31,41 +23,6 @@ from paredown.engine.schedule.service import Service
 from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import RequestError
 from paredown.kernels.native_sampler import RowStatus, SamplingState
-
-
-class EngineTokenizer(Protocol):
-    """What the engine needs of a tokenizer."""
-
-    @property
-    def eos_token_ids(self) -> frozenset[int]: ...
-
-    def decode(self, token_ids: list[int], /) -> str: ...
-
-
-@dataclass(slots=True)
-class _Reply:
-    """What a live request has beside its tokens and pages."""
-
-    sampling: SamplingState
-    detokenizer: Detokenizer
-    stops: StopMatcher
-    # Any of these ends the answer.
-    ending: frozenset[int]
-    prompt_logprobs: list[Logprobs] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Turn:
-    """A request whose tokens are all computed, in the step under way: `output` is what it gets,
-    `row` the row of logits after its last token. It goes on while its tokens are its drafts."""
-
-    request: Request
-    reply: _Reply
-    row: int
-    drafts: list[int]
-    output: RequestOutput
-    num_accepted: int = 0
-    goes_on: bool = True
 
 
 class Engine:
@@ -87,8 +44,7 @@ class Engine:
             config=ScheduleConfig() if config is None else config,
             kept=KeptPages.of(executor.spec),
         )
-        self._requests: dict[int, Request] = {}
-        self._replies: dict[int, _Reply] = {}
+        self._replies: dict[int, Reply] = {}
         # Last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
         self._num_submitted = 0
@@ -96,11 +52,11 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether `step` has something to compute or to tell."""
-        return bool(self._requests or self._ended)
+        return bool(self._replies or self._ended)
 
     @property
     def num_unfinished(self) -> int:
-        return len(self._requests)
+        return len(self._replies)
 
     def submit(
         self,
@@ -127,19 +83,8 @@ class Engine:
         )
         self.scheduler.submit(request)
         self._num_submitted += 1
-        self._requests[request.id] = request
-        self._replies[request.id] = _Reply(
-            make_state(
-                params,
-                seed=request.seed,
-                vocab_size=self.executor.spec.vocab_size,
-                prompt_token_ids=prompt_token_ids,
-                eos_token_ids=self.tokenizer.eos_token_ids,
-            ),
-            make_detokenizer(self.tokenizer, request.token_ids),
-            StopMatcher(params.stop),
-            params.ending_token_ids(self.tokenizer.eos_token_ids),
-        )
+        vocab_size = self.executor.spec.vocab_size
+        self._replies[request.id] = Reply.to(request, self.tokenizer, vocab_size)
         return request
 
     def submit_many(
@@ -173,10 +118,11 @@ class Engine:
     def cancel(self, request_id: int) -> bool:
         """Ends a live request and frees its pages at once; its last output comes with the next
         step. False when there is no such live request."""
-        request = self._requests.get(request_id)
-        if request is None:
+        reply = self._replies.get(request_id)
+        if reply is None:
             return False
-        self._ended.append(self._end(request, "cancelled"))
+        reply.output = None
+        self._ended.append(self._end(reply, "cancelled"))
         return True
 
     def step(self) -> list[RequestOutput]:
@@ -196,17 +142,22 @@ class Engine:
         chunks = plan.chunks
         if not chunks:
             return outputs
-        slices = [self._slice(chunk) for chunk in chunks]
+        replies, slices, num_rows = list[Reply](), list[SequenceSlice](), 0
+        for request, num_tokens in chunks:
+            reply = self._replies[request.id]
+            part = reply.begin(num_tokens, num_rows)
+            num_rows += part.num_logits
+            replies.append(reply)
+            slices.append(part)
         try:
             if plan.page_copies:
                 self.executor.copy_pages(plan.page_copies)
             logits = self.executor.step(slices)
-            num_rows = sum([one.num_logits for one in slices])
-            assert logits.shape[0] == num_rows, f"{logits.shape[0]} rows of logits, not {num_rows}"
+            assert len(logits) == num_rows, f"{len(logits)} rows of logits, not {num_rows}"
         except Exception as error:  # the one place where a failing model meets its requests
             message = f"the model failed: {type(error).__name__}: {error}"
-            return outputs + [self._end(one.request, "error", message) for one in chunks]
-        turns = self._advance(chunks, slices, logits, outputs)
+            return outputs + [self._end(one, "error", message) for one in replies]
+        turns = self._advance(chunks, replies, logits, outputs)
         outputs += self._take_tokens(turns, logits)
         if self.speculator is not None:
             seconds = time.perf_counter() - start_s
@@ -217,172 +168,85 @@ class Engine:
         """Asserts that the engine and its scheduler agree on who is alive."""
         self.scheduler.check_integrity()
         alive = {one.id for one in (*self.scheduler.running, *self.scheduler.waiting)}
-        assert alive == set(self._requests) == set(self._replies)
-
-    def _slice(self, chunk: Chunk) -> SequenceSlice:
-        request = chunk.request
-        start = request.num_computed_tokens
-        end = start + chunk.num_tokens
-        if request.first_step_s is None:
-            request.first_step_s = time.monotonic()
-        known, drafts = request.token_ids, request.draft_token_ids
-        token_ids = known[start:end]
-        if drafts:
-            token_ids += drafts
-        # The rows after the last certain token and after each draft.
-        num_logits = 1 + len(drafts) if end == len(known) + len(drafts) else 0
-        if request.params.prompt_logprobs is not None:
-            num_logits = self._num_scored(request, start, end) or num_logits
-        return SequenceSlice(
-            token_ids, start, request.pages, num_logits, request.num_released_pages
-        )
-
-    def _num_scored(self, request: Request, start: int, end: int) -> int:
-        """Of a prompt whose tokens are scored every row, from the first that is not scored yet; 0
-        where nothing is left to be scored."""
-        first = max(start, len(self._replies[request.id].prompt_logprobs))
-        return max(0, end - first) if first < request.num_prompt_tokens - 1 else 0
+        assert alive == set(self._replies)
 
     def _advance(
         self,
         chunks: list[Chunk],
-        slices: list[SequenceSlice],
+        replies: list[Reply],
         logits: npt.NDArray[np.float32],
         outputs: list[RequestOutput],
-    ) -> list[_Turn]:
-        """Notes what is computed; a turn for each request that may have its next token."""
-        end, turns = 0, list[_Turn]()
-        for chunk, one in zip(chunks, slices, strict=True):
-            begin, end = end, end + one.num_logits
-            request = chunk.request
-            drafts = request.draft_token_ids
-            if drafts:
-                request.draft_token_ids = []
-            self.scheduler.advance(request, chunk.num_tokens - len(drafts))
-            if request.params.prompt_logprobs is not None:
+    ) -> list[Reply]:
+        """Notes what is computed; returns those that may have their next token."""
+        advance, turns = self.scheduler.advance, list[Reply]()
+        for reply, (request, num_tokens) in zip(replies, chunks, strict=True):
+            advance(request, num_tokens - len(reply.drafts))
+            if reply.prompt_logprobs is not None:
                 try:
-                    self._keep_prompt_logprobs(request, logits[begin:end])
+                    reply.score_prompt(self.executor.sampler, logits)
                 except RowError as error:
-                    outputs.append(self._end(request, "error", str(error)))
+                    outputs.append(self._end(reply, "error", str(error)))
                     continue
             if request.num_computed_tokens == len(request.token_ids):
-                reply, row = self._replies[request.id], end - 1 - len(drafts)
-                turns.append(_Turn(request, reply, row, drafts, _nothing_yet(request)))
+                turns.append(reply)
         return turns
 
-    def _keep_prompt_logprobs(self, request: Request, logits_RV: npt.NDArray[np.float32]) -> None:
-        """Scores the prompt tokens that stand after the rows just computed. Raises RowError."""
-        num_top = request.params.prompt_logprobs
-        assert num_top is not None
-        known = self._replies[request.id].prompt_logprobs
-        prompt = request.token_ids[: request.num_prompt_tokens]
-        following = prompt[len(known) + 1 : len(known) + 1 + len(logits_RV)]
-        if following:
-            known += self.executor.sampler.logprobs(logits_RV[: len(following)], following, num_top)
-
     def _take_tokens(
-        self, turns: list[_Turn], logits: npt.NDArray[np.float32]
+        self, turns: list[Reply], logits: npt.NDArray[np.float32]
     ) -> list[RequestOutput]:
         """Draws the next token of every request, then another where it was the one guessed, as if
         there had been a step for each."""
         going = turns
         while going := [
-            turn
-            for turn in going
-            if turn.goes_on
-            and (turn.request.params.token_filter is None or self._filter_tokens(turn))
+            reply for reply in going if reply.token_filter is None or self._filter_tokens(reply)
         ]:
-            rows = [turn.row for turn in going]
-            chosen = logits if len(rows) == len(logits) else logits[rows]
-            states = [turn.reply.sampling for turn in going]
-            sampled = self.executor.sampler.sample(chosen, states)
-            for turn, one in zip(going, sampled, strict=True):
-                self._extend(turn, one)
+            chosen = logits if len(going) == len(logits) else logits[[one.row for one in going]]
+            drawn = self.executor.sampler.sample(chosen, [one.sampling for one in going])
+            rows, going = zip(going, *drawn, strict=True), []
+            for reply, token_id, logprobs, failure in rows:
+                if failure is not None:
+                    is_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
+                    self._end(reply, "error", failure).is_request_fault = is_fault
+                    continue
+                reason = reply.add_token(token_id, logprobs)
+                if reply.drafts and reply.accept(token_id):  # it is computed, too
+                    self.scheduler.advance(reply.request, 1)
+                    if reason is None:
+                        going.append(reply)
+                if reason is not None:
+                    self._end(reply, reason)
+        outputs = [one.output for one in turns if one.output is not None]
         if self.speculator is not None:
-            for turn in turns:
-                if turn.drafts:
-                    self.speculator.observe(turn.request, len(turn.drafts), turn.num_accepted)
-            num_tokens = sum(len(turn.output.token_ids) for turn in turns)
+            for reply in turns:
+                if reply.drafts:
+                    self.speculator.observe(reply.request, len(reply.drafts), reply.num_accepted)
+            num_tokens = sum(len(one.token_ids) for one in outputs)
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
-        return [turn.output for turn in turns]
+        return outputs
 
     def _state_of(self, request: Request) -> SamplingState:
         return self._replies[request.id].sampling
 
-    def _filter_tokens(self, turn: _Turn) -> bool:
+    def _filter_tokens(self, reply: Reply) -> bool:
         """Asks the request's own function what may come next. False when that ended it."""
-        request = turn.request
-        token_filter = request.params.token_filter
-        assert token_filter is not None
+        request = reply.request
+        assert reply.token_filter is not None
         generated = request.token_ids[request.num_prompt_tokens :]
         try:
-            allowed = allowed_tokens(token_filter, generated, self.executor.spec.vocab_size)
+            allowed = allowed_tokens(reply.token_filter, generated, self.executor.spec.vocab_size)
         except TokenFilterError as error:
-            self._close(turn, "error", str(error)).is_request_fault = True
+            self._end(reply, "error", str(error)).is_request_fault = True
             return False
         if allowed is not None:
-            turn.reply.sampling.allow_next(allowed)
+            reply.sampling.allow_next(allowed)
         return True
 
-    def _extend(self, turn: _Turn, sampled: SampledRow) -> None:
-        """Adds the next token to a request and to what this step tells of it."""
-        request, output = turn.request, turn.output
-        if sampled.failure is not None:
-            is_fault = sampled.failure == FAILURES[RowStatus.NOTHING_ALLOWED]
-            self._close(turn, "error", sampled.failure).is_request_fault = is_fault
-            return
-        params, reply, token_id = request.params, turn.reply, sampled.token_id
-        request.token_ids.append(token_id)
-        output.token_ids.append(token_id)
-        if sampled.logprobs is not None:
-            output.logprobs.append(sampled.logprobs)
-        turn.row += 1
-        turn.goes_on = turn.num_accepted < len(turn.drafts) and (
-            turn.drafts[turn.num_accepted] == token_id
-        )
-        if turn.goes_on:  # it is computed, too
-            turn.num_accepted += 1
-            self.scheduler.advance(request, 1)
-        if request.first_token_s is None:
-            request.first_token_s = time.monotonic()
-            output.prompt_logprobs = reply.prompt_logprobs
-        is_stopped = token_id in reply.ending
-        if not is_stopped:
-            text = reply.detokenizer.push(token_id)
-            # Up to min_tokens a stop string is text like any other.
-            if params.stop and request.num_generated_tokens > params.min_tokens:
-                text = reply.stops.push(text)
-                is_stopped = reply.stops.is_stopped
-            output.text += text
-        if is_stopped:
-            self._close(turn, "stop")
-        elif len(request.token_ids) >= request.max_total_tokens:
-            self._close(turn, "length")
-
-    def _close(self, turn: _Turn, reason: FinishReason, error: str | None = None) -> RequestOutput:
-        """Ends a request after what this step has given it so far."""
-        output, last = turn.output, self._end(turn.request, reason, error)
-        output.text += last.text
-        output.finish_reason, output.error = reason, error
-        turn.goes_on = False
-        return output
-
-    def _end(
-        self, request: Request, reason: FinishReason, error: str | None = None
-    ) -> RequestOutput:
-        """Takes a live request out; its last output carries the text that was held back."""
+    def _end(self, reply: Reply, reason: FinishReason, error: str | None = None) -> RequestOutput:
+        """Takes a live request out; returns its last output."""
+        request = reply.request
         self.scheduler.finish(request, reason)
         request.finish_s = time.monotonic()
         if self.speculator is not None:
             self.speculator.forget(request)
-        del self._requests[request.id]
-        reply, text = self._replies.pop(request.id), ""
-        if not reply.stops.is_stopped:
-            text = reply.stops.push(reply.detokenizer.flush()) + reply.stops.flush()
-        output = _nothing_yet(request)
-        output.text, output.finish_reason, output.error = text, reason, error
-        return output
-
-
-def _nothing_yet(request: Request) -> RequestOutput:
-    return RequestOutput(request, "", [], [], [])
+        del self._replies[request.id]
+        return reply.end(reason, error)

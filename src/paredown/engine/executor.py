@@ -1,5 +1,6 @@
 """Executor: the one thing the engine asks of whatever runs the model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +25,7 @@ class SequenceSlice:
 
     token_ids: list[int]
     start: int
-    pages: list[int]
+    pages: Sequence[int]
     num_logits: int
     num_released_pages: int = 0
 
@@ -49,7 +50,8 @@ class Executor(Protocol):
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """Computes all slices in one pass; returns logits [sum of num_logits, vocab_size], in the
-        order of the slices. A row's bits depend on its own sequence alone, never on the batch."""
+        order of the slices. A row's bits depend on its own sequence alone, never on the batch. A
+        slice is not kept: in the next step the same object may hold other tokens."""
         ...
 
 

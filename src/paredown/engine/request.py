@@ -38,9 +38,12 @@ class Request:
     # The policy's: smaller ones go first, equal ones by id.
     rank: float = 0.0
     num_computed_tokens: int = 0
-    # In order, less those behind the attention sinks' that no later token sees.
-    pages: list[int] = field(default_factory=list)
+    # In order, less those behind the attention sinks' that no later token sees. As the core reads
+    # them: a step of many requests joins tables, and makes no number of each page.
+    pages: "array[int]" = field(default_factory=lambda: array("i"))
     num_released_pages: int = 0
+    # Tokens that have, or had, a place in a page which the request may write.
+    num_covered_tokens: int = 0
     # Leading pages that are full of computed tokens, and the prefix cache's node of the last one.
     num_sealed_pages: int = 0
     sealed_node: int | None = None
@@ -60,11 +63,6 @@ class Request:
     @property
     def num_wanted_tokens(self) -> int:
         return len(self.token_ids) + len(self.draft_token_ids)
-
-    @property
-    def num_covered_tokens(self) -> int:
-        """Tokens that have a place in a page, or had one."""
-        return (len(self.pages) + self.num_released_pages) * PAGE_SIZE
 
     @property
     def num_generated_tokens(self) -> int:

@@ -1,5 +1,6 @@
 """RequestOutput: what one step of the engine added to one request."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paredown.engine.request import FinishReason, Request
@@ -18,8 +19,8 @@ class RequestOutput:
     request: Request
     text: str
     token_ids: list[int]
-    logprobs: list[Logprobs]
-    prompt_logprobs: list[Logprobs]
+    logprobs: Sequence[Logprobs] = ()
+    prompt_logprobs: Sequence[Logprobs] = ()
     finish_reason: FinishReason | None = None
     error: str | None = None
     is_request_fault: bool = False

@@ -10,8 +10,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paredown.engine.engine import Engine, EngineTokenizer
+from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor
+from paredown.engine.reply import EngineTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator

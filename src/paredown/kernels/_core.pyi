@@ -1,3 +1,5 @@
+from array import array
+
 import numpy as np
 import numpy.typing as npt
 
@@ -59,7 +61,7 @@ class Model:
         lengths: list[int],
         num_logits: list[int],
         page_offsets: list[int],
-        pages: list[int],
+        pages: array[int],
         num_released: list[int],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
@@ -136,10 +138,12 @@ class SamplingState:
     def pop(self) -> None: ...
     def allow_next(self, tokens: npt.NDArray[np.int32]) -> None: ...
 
-Row = tuple[int, int, tuple[float, list[tuple[int, float]]] | None]
+Row = tuple[int, tuple[float, list[tuple[int, float]]] | None]
 
 class Sampler:
-    def sample(self, logits: npt.NDArray[np.float32], states: list[SamplingState]) -> list[Row]: ...
+    def sample(
+        self, logits: npt.NDArray[np.float32], states: list[SamplingState]
+    ) -> tuple[list[int], dict[int, Row]]: ...
     def distribution(
         self,
         logits: npt.NDArray[np.float32],

@@ -1,5 +1,6 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
+from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -195,10 +196,11 @@ class NativeModel:
         lengths: list[int],
         num_logits: list[int],
         page_offsets: list[int],
-        pages: list[int],
+        pages: "array[int]",
         num_released: list[int],
     ) -> npt.NDArray[np.float32]:
-        """Runs one batched step; lists as StepInput in csrc/model.h.
+        """Runs one batched step; what the lists and the array of 32-bit integers hold is said of
+        StepInput in csrc/model.h.
 
         Returns logits [sum of num_logits, vocab_size].
         """

@@ -85,13 +85,12 @@ class Replica:
         self.busy_s += now_s - self._start_s
         self.num_steps += num_steps
         self.num_step_tokens += num_steps * scheduler.num_coasting
-        for chunk in plan.chunks:
-            self.num_step_tokens += chunk.num_tokens
-            scheduler.advance(chunk.request, chunk.num_tokens)
+        for request, num_tokens in plan.chunks:
+            self.num_step_tokens += num_tokens
+            scheduler.advance(request, num_tokens)
         for request in scheduler.coast(num_steps):
             self._finish(request, now_s)
-        for chunk in plan.chunks:
-            one = chunk.request
+        for one, _ in plan.chunks:
             assert isinstance(one, CountedRequest)
             if one.num_computed_tokens < len(one.token_ids):
                 continue

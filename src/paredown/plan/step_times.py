@@ -35,8 +35,7 @@ class StepTimes:
         num_tokens = num_logits = num_coasting
         pairs = kv_tokens = coasting_context
         windowed_pairs = windowed_kv_tokens = 0
-        for chunk in chunks:
-            request, size = chunk.request, chunk.num_tokens
+        for request, size in chunks:
             start = request.num_computed_tokens
             num_tokens += size
             num_logits += start + size == request.num_tokens

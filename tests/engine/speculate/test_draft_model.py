@@ -50,7 +50,7 @@ def plain_draft(request, max_tokens):
     token_ids = list(request.token_ids)
     for _ in range(max_tokens):
         logits = reference_logits(token_ids, VOCAB_SIZE)
-        token_ids.append(sampler.sample(logits[None], [state])[0].token_id)
+        token_ids += sampler.sample(logits[None], [state]).token_ids
     return token_ids[len(request.token_ids) :]
 
 

@@ -7,7 +7,7 @@ with more of them a writer takes a copy first.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 
 class PagePool:
@@ -84,7 +84,7 @@ class PagePool:
         assert self._counts[page]
         self._is_kept[page] = 1
 
-    def check_integrity(self, holders: Iterable[list[int]] | None = None) -> None:
+    def check_integrity(self, holders: Iterable[Sequence[int]] | None = None) -> None:
         """Asserts that every page is in one state; and that `holders`, the pages of each sequence,
         are all who hold one."""
         unheld = [*self._empty, *self._idle]

@@ -47,7 +47,7 @@ class RequestPages:
         computed in any case, for its logits. False, and nothing done, when too few are free."""
         found = self._find(request) if self._finds(request) else []
         self.pool.hold(found)
-        request.pages = list(found)
+        request.pages.extend(found)
         request.num_computed_tokens = len(found) * PAGE_SIZE
         request.num_sealed_pages = len(found)
         request.sealed_node = self.cache.node(found[-1]) if found else None
@@ -57,7 +57,7 @@ class RequestPages:
             self._give_back(request)
             request.num_computed_tokens = 0
             return False
-        request.pages += fresh
+        self._add(request, fresh)
         if self._finds(request):
             self.cache.stats.note(request.num_tokens, request.num_computed_tokens)
         if not request.num_preemptions:
@@ -66,21 +66,15 @@ class RequestPages:
         return True
 
     def share(self, parent: Request, child: Request) -> None:
-        """Gives a request the pages with the computed tokens of another."""
+        """Gives a request the pages with the computed tokens of another. Neither has a place for
+        more until it has asked for one, and got a copy of the last page if that is half full."""
         end = -(-parent.num_computed_tokens // PAGE_SIZE) - parent.num_released_pages
-        child.pages, child.num_released_pages = parent.pages[:end], parent.num_released_pages
+        child.pages.extend(parent.pages[:end])
+        child.num_released_pages = parent.num_released_pages
+        child.num_covered_tokens = parent.num_covered_tokens = parent.num_computed_tokens
         child.num_computed_tokens = child.num_cached_tokens = parent.num_computed_tokens
         child.num_sealed_pages, child.sealed_node = parent.num_sealed_pages, parent.sealed_node
         self.pool.hold(child.pages)
-
-    def is_ready(self, request: Request) -> bool:
-        """Whether it has all pages that its certain tokens ask for, and no other holder is where
-        the next is to be written."""
-        pages, computed = request.pages, request.num_computed_tokens
-        return self._num_missing(request, len(request.token_ids)) <= 0 and not (
-            computed % PAGE_SIZE
-            and self.pool.is_shared(pages[computed // PAGE_SIZE - request.num_released_pages])
-        )
 
     def grow(self, request: Request, num_tokens: int, copies: list[tuple[int, int]]) -> bool:
         """Takes what pages `num_tokens` ask for and, where the next token goes into a shared page,
@@ -97,7 +91,7 @@ class RequestPages:
             copies.append((pages[index], page))
             self.pool.release([pages[index]])
             pages[index] = page
-        pages += fresh
+        self._add(request, fresh)
         return True
 
     def seal(self, request: Request) -> None:
@@ -126,8 +120,6 @@ class RequestPages:
 
     def drop_unseen(self, request: Request) -> None:
         """Gives up the pages that its next token does not see, nor any later one."""
-        if self._kept.window is None:
-            return
         num_pages = self._kept.num_released(request.num_computed_tokens)
         num_pages -= request.num_released_pages
         if num_pages > 0:
@@ -152,7 +144,9 @@ class RequestPages:
         assert {key: number for number, key in self._fills.items()} == self._filled_by
         assert self._fills.keys() <= {request.id for request in requests}
         for request in requests:
+            num_pages = len(request.pages) + request.num_released_pages
             assert request.num_computed_tokens <= request.num_covered_tokens
+            assert request.num_covered_tokens <= num_pages * PAGE_SIZE
             assert len(request.pages) <= self.max_pages
             num_released = self._kept.num_released(request.num_computed_tokens)
             assert request.num_released_pages == num_released
@@ -163,7 +157,7 @@ class RequestPages:
                 assert len(known) == num_sealed
                 first = self._kept.num_sink_pages
                 del known[first : first + num_released]
-                assert known == request.pages[: len(known)]
+                assert known == request.pages[: len(known)].tolist()
             else:
                 assert num_released or not (self._uses_cache and request.num_sealed_pages)
 
@@ -174,9 +168,15 @@ class RequestPages:
         max_pages = (request.num_tokens - 1) // PAGE_SIZE
         return self.cache.find(request.service.salt, request.page_content, max_pages)
 
+    def _add(self, request: Request, pages: list[int]) -> None:
+        request.pages.extend(pages)
+        num_pages = len(request.pages) + request.num_released_pages
+        request.num_covered_tokens = num_pages * PAGE_SIZE
+
     def _give_back(self, request: Request) -> None:
         self.pool.release(reversed(request.pages))
-        request.pages, request.num_released_pages = [], 0
+        del request.pages[:]
+        request.num_released_pages = request.num_covered_tokens = 0
         request.num_sealed_pages, request.sealed_node = 0, None
 
     def _num_missing(self, request: Request, num_tokens: int) -> int:

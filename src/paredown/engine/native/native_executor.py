@@ -1,5 +1,6 @@
 """NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
 
+from array import array
 from typing import Literal
 
 import numpy as np
@@ -119,15 +120,17 @@ class NativeExecutor:
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
         or its pages; nothing is computed then."""
-        tokens, pages, lengths, page_offsets = list[int](), list[int](), list[int](), [0]
+        tokens, starts, lengths, num_logits = list[int](), list[int](), list[int](), list[int]()
+        page_offsets, pages, released = [0], array("i"), list[int]()
         for part in slices:
-            tokens += part.token_ids
-            pages += part.pages
-            lengths.append(len(part.token_ids))
+            token_ids = part.token_ids
+            tokens += token_ids
+            starts.append(part.start)
+            lengths.append(len(token_ids))
+            num_logits.append(part.num_logits)
+            pages.extend(part.pages)
             page_offsets.append(len(pages))
-        starts = [part.start for part in slices]
-        num_logits = [part.num_logits for part in slices]
-        released = [part.num_released_pages for part in slices]
+            released.append(part.num_released_pages)
         return self._model.step(tokens, starts, lengths, num_logits, page_offsets, pages, released)
 
     def write_drafts(

@@ -38,12 +38,12 @@ class Logprobs:
     top: list[TokenLogprob]
 
 
-class SampledRow(NamedTuple):
-    """`failure` says why there is no token; such a row ends its own request only."""
+class SampledRows(NamedTuple):
+    """A token for each row; a failure says why there is none, and ends its own request only."""
 
-    token_id: int
-    logprobs: Logprobs | None
-    failure: str | None
+    token_ids: list[int]
+    logprobs: list[Logprobs | None]
+    failures: list[str | None]
 
 
 class RowError(ArithmeticError):
@@ -86,16 +86,17 @@ class RowSampler:
     def __init__(self, core: Sampler) -> None:
         self._core = core
 
-    def sample(self, logits_RV: Logits, states: list[SamplingState]) -> list[SampledRow]:
+    def sample(self, logits_RV: Logits, states: list[SamplingState]) -> SampledRows:
         """One token for each row, pushed onto the row's state unless the row failed."""
-        return [
-            SampledRow(
-                token_id,
-                _as_logprobs(token_id, logprobs) if logprobs else None,
-                FAILURES[RowStatus(status)] if status else None,
-            )
-            for status, token_id, logprobs in self._core.sample(logits_RV, states)
-        ]
+        token_ids, others = self._core.sample(logits_RV, states)
+        num_rows = len(token_ids)
+        rows = SampledRows(token_ids, [None] * num_rows, [None] * num_rows)
+        for row, (status, found) in others.items():
+            if status:
+                rows.failures[row] = FAILURES[RowStatus(status)]
+            if found:
+                rows.logprobs[row] = _as_logprobs(token_ids[row], found)
+        return rows
 
     def distribution(self, logits_1V: Logits, state: SamplingState) -> Probs:
         """The probabilities [1, V] that `sample` draws from; a greedy row has a single 1. Raises
@@ -108,9 +109,10 @@ class RowSampler:
     def logprobs(self, logits_RV: Logits, token_ids: Sequence[int], num_top: int) -> list[Logprobs]:
         """Log-probabilities of the tokens that stand after each row. Raises RowError."""
         rows = self._core.logprobs(logits_RV, np.array(token_ids, np.int32), num_top)
-        if failed := [status for status, _, _ in rows if status]:
+        if failed := [status for status, _ in rows if status]:
             raise RowError(FAILURES[RowStatus(failed[0])])
-        return [_as_logprobs(token_id, found) for _, token_id, found in rows if found]
+        scored = zip(token_ids, rows, strict=True)
+        return [_as_logprobs(token_id, found) for token_id, (_, found) in scored if found]
 
 
 def _as_logprobs(token_id: int, found: tuple[float, list[tuple[int, float]]]) -> Logprobs:

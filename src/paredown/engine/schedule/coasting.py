@@ -165,7 +165,8 @@ class CoastingScheduler(Scheduler):
         num_tokens = request.num_tokens
         num_pages = -(-(num_tokens - 1) // PAGE_SIZE) - len(request.pages)
         if num_pages:
-            request.pages += self._taken[-num_pages:]
+            request.pages.extend(self._taken[-num_pages:])
+            request.num_covered_tokens += num_pages * PAGE_SIZE
             del self._taken[-num_pages:]
         self._crossings[one.crossing] -= 1
         self.coasting_context -= num_tokens

@@ -62,12 +62,8 @@ class ScheduleConfig:
             )
 
 
-@dataclass(slots=True)
-class Chunk:
-    """`num_tokens` tokens of `request` from its `num_computed_tokens` on, drafts included."""
-
-    request: Request
-    num_tokens: int
+# So many tokens of a request from its `num_computed_tokens` on, drafts included.
+Chunk = tuple[Request, int]
 
 
 @dataclass(slots=True)
@@ -79,7 +75,7 @@ class StepPlan:
 
     @property
     def num_tokens(self) -> int:
-        return sum(chunk.num_tokens for chunk in self.chunks)
+        return sum(num_tokens for _, num_tokens in self.chunks)
 
 
 class Scheduler:
@@ -103,7 +99,7 @@ class Scheduler:
         )
         self.pool, self.cache = pages.pool, pages.cache
         self.max_positions = max_positions
-        self._kept = kept
+        self._kept, self._gives_pages_back = kept, kept.window is not None
         self._policy = policy = POLICIES[config.policy]
         self.waiting: WaitingQueue = policy.make_queue(self.cache)
         self._shares: FairShares | None = None
@@ -185,25 +181,31 @@ class Scheduler:
 
     def schedule(self) -> StepPlan:
         """The next step; without chunks only when nothing is left to do."""
-        plan, pages = StepPlan(), self._pages
+        plan = StepPlan()
         budget, num_preemptions = self._num_step_tokens, self.num_preemptions
         num_behind, is_short = len(self.running), False
         for request in tuple(self.running):
             if budget <= 0:
                 break
             num_behind -= 1
-            if not request.pages:  # preempted for one before it
-                continue
-            if not pages.is_ready(request) and not self._take_pages(request, plan):
-                is_short = True
-                continue
-            if self.num_preemptions != num_preemptions:
-                budget = self._num_step_tokens - plan.num_tokens
-            num_tokens = min(_num_ready_tokens(request), budget)
+            num_certain = len(request.token_ids)
+            if num_certain > request.num_covered_tokens:
+                if not request.pages:  # preempted for one before it
+                    continue
+                is_covered = self._take_pages(request, plan)
+                if self.num_preemptions != num_preemptions:
+                    budget = self._num_step_tokens - plan.num_tokens
+                if not is_covered:
+                    is_short = True
+                    continue
+                num_certain = min(num_certain, request.num_covered_tokens)
+            num_tokens = num_certain - request.num_computed_tokens
+            if num_tokens > budget:
+                num_tokens = budget
             if request.draft_token_ids:
                 # Each request behind this one gets a token before this one gets a draft.
                 num_tokens += self._fit_drafts(request, budget - num_tokens - num_behind, plan)
-            plan.chunks.append(Chunk(request, num_tokens))
+            plan.chunks.append((request, num_tokens))
             budget -= num_tokens
         # What pages are free now are wanted by requests that already ran.
         if not is_short and self.num_preemptions == num_preemptions:
@@ -213,13 +215,14 @@ class Scheduler:
     def advance(self, request: Request, num_tokens: int) -> None:
         """Notes that `num_tokens` more of `token_ids` are computed: those of a chunk, drafts apart,
         and after them the drafts that were accepted and are certain now."""
-        request.num_computed_tokens += num_tokens
-        assert request.num_computed_tokens <= len(request.token_ids)
+        request.num_computed_tokens = num_computed = request.num_computed_tokens + num_tokens
+        assert num_computed <= len(request.token_ids)
         if self._shares is not None:
             self._shares.charge(request, num_tokens)
-        if request.num_computed_tokens // PAGE_SIZE > request.num_sealed_pages:
+        if num_computed // PAGE_SIZE > request.num_sealed_pages:
             self._pages.seal(request)
-        self._pages.drop_unseen(request)
+        if self._gives_pages_back:
+            self._pages.drop_unseen(request)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """Takes a live request out and frees its pages."""
@@ -263,8 +266,9 @@ class Scheduler:
             if has_place and self._pages.start(request):
                 self.waiting.remove(request)
                 self.running.append(request)
-                num_tokens = min(_num_ready_tokens(request), budget)
-                plan.chunks.append(Chunk(request, num_tokens))
+                num_ready = min(request.num_tokens, request.num_covered_tokens)
+                num_tokens = min(num_ready - request.num_computed_tokens, budget)
+                plan.chunks.append((request, num_tokens))
                 budget -= num_tokens
             elif self._preempt_for(request, plan, has_place=has_place):
                 budget = self._num_step_tokens - plan.num_tokens
@@ -305,7 +309,7 @@ class Scheduler:
 
     def _preempt(self, request: Request, plan: StepPlan) -> None:
         """Back to the queue, and out of the step where it was in it already."""
-        plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not request]
+        plan.chunks = [chunk for chunk in plan.chunks if chunk[0] is not request]
         self.running.remove(request)
         self._pages.release(request)
         request.num_computed_tokens = 0
@@ -313,11 +317,6 @@ class Scheduler:
         request.num_preemptions += 1
         self.num_preemptions += 1
         self._push(request)
-
-
-def _num_ready_tokens(request: Request) -> int:
-    """Uncomputed certain tokens that have a place."""
-    return min(request.num_tokens, request.num_covered_tokens) - request.num_computed_tokens
 
 
 def _rank(request: Request) -> tuple[float, int]:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paredown.engine.engine import Engine, EngineTokenizer
+from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor
+from paredown.engine.reply import EngineTokenizer
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import CapacityError, RequestError
