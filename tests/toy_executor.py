@@ -120,11 +120,11 @@ class ToyExecutor:
             num_computed, draft = one.start + len(one.token_ids), list[int]()
             logits = self.step([replace(one, num_logits=int(count > 0))])
             while len(draft) < count:
-                sampled = self.sampler.sample(logits, [state])[0]
-                assert sampled.failure != FAILURES[RowStatus.NOT_FINITE]
-                if sampled.failure is not None:
+                (token_id,), _, (failure,) = self.sampler.sample(logits, [state])
+                assert failure != FAILURES[RowStatus.NOT_FINITE]
+                if failure is not None:
                     break
-                draft.append(sampled.token_id)
+                draft.append(token_id)
                 if len(draft) < count:
                     logits = self.step([SequenceSlice(draft[-1:], num_computed, one.pages, 1)])
                     num_computed += 1

@@ -52,7 +52,7 @@ def one_by_one(executor, part, params, count):
     state, draft = state_of(part.token_ids, params), []
     logits = executor.step([part])
     while len(draft) < count:
-        draft.append(executor.sampler.sample(logits, [state])[0].token_id)
+        draft.append(executor.sampler.sample(logits, [state]).token_ids[0])
         start = len(part.token_ids) + len(draft) - 1
         if len(draft) < count:
             logits = executor.step([SequenceSlice(draft[-1:], start, part.pages, 1)])
@@ -74,7 +74,7 @@ def test_drafts_are_those_of_a_step_for_each_token(checkpoint, num_threads):
                 logits = executor.step([part])
                 fresh = state_of(part.token_ids, params)
                 for one in (state, fresh):
-                    assert executor.sampler.sample(logits, [one])[0].token_id == draft[0]
+                    assert executor.sampler.sample(logits, [one]).token_ids[0] == draft[0]
 
 
 def test_a_draft_goes_on_where_the_last_one_ended(executor):
