@@ -221,7 +221,7 @@ struct AttentionTask {
 // A partial result: the largest score, the sum of weights, 14 floats unused, the weighted values.
 inline constexpr int64_t partial_floats(int64_t head_dim) { return 16 + head_dim; }
 
-// Working memory of `attend`: see AttentionScratch (kernels/attention.h).
+// Working memory of `attend`: see AttentionScratch (kernels/attention_scratch.h).
 inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
   const int64_t padded = (head_dim + 63) / 64 * 64;
   const int64_t queries = kTaskRows * (padded + 4);

@@ -108,9 +108,13 @@ class AttentionByteTiles {
         digit_rows_(num_rows < kTileRows ? static_cast<int>(num_rows) : kTileRows),
         num_planes_((kDigits * digit_rows_ + kTileRows - 1) / kTileRows),
         scratch_(scratch),
+        is_alone_(num_rows <= kTileRows),
         scope_(num_planes_ == 1 ? kDigits * digit_rows_ : kTileRows) {}
 
-  static void keep_awake() { keep_tiles_awake(); }
+  // Several tiles of rows leave the matrix unit no time to fall asleep.
+  void keep_awake() const {
+    if (is_alone_) keep_tiles_awake();
+  }
 
   void load_query(int64_t row, const float* query) {
     F32x16 largest = zero_f();
@@ -238,6 +242,7 @@ class AttentionByteTiles {
   int digit_rows_;  // from a digit of a row to its next digit
   int num_planes_;  // tiles of left operands for 16 query rows, or fewer
   const AttentionScratch& scratch_;
+  bool is_alone_;  // the only tile of rows
   TileScope scope_;
   const uint8_t* keys_[kBlockPages] = {};
 };

@@ -85,6 +85,7 @@ class AttentionTiles {
       : head_dim_(kv.head_dim),
         query_tiles_((kv.head_dim + 31) / 32),
         scratch_(scratch),
+        is_alone_(num_rows <= kTileRows),
         scope_(static_cast<int>(num_rows < kTileRows ? num_rows : kTileRows)) {
     // Weights of zero meet what lies here for pages that no row sees. What another layer's pages of
     // codes have left may be NaN as bf16.
@@ -97,7 +98,10 @@ class AttentionTiles {
     }
   }
 
-  static void keep_awake() { keep_tiles_awake(); }
+  // Several tiles of rows leave the matrix unit no time to fall asleep.
+  void keep_awake() const {
+    if (is_alone_) keep_tiles_awake();
+  }
 
   void load_query(int64_t row, const float* query) {
     uint16_t* tile = query_tile(row / kTileRows) + row % kTileRows * 32;
@@ -189,6 +193,7 @@ class AttentionTiles {
   int64_t head_dim_;
   int64_t query_tiles_;
   const AttentionScratch& scratch_;
+  bool is_alone_;  // the only tile of rows
   TileScope scope_;
   const uint16_t* keys_[kBlockPages] = {};
 };

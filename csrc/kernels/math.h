@@ -24,6 +24,7 @@ inline F32x16 exp(F32x16 x) {
   return scale_by_power(result, n);
 }
 
+#if !defined(PAREDOWN_HAS_EXP2)
 // 2^x for x <= 0 to about 2 ulp, exactly 1 at 0 and exactly 0 below -125 (minimax polynomial of
 // degree 5 on [-0.5, 0.5] with its constant term held at 1).
 inline F32x16 exp2_or_zero(F32x16 x) {
@@ -37,6 +38,7 @@ inline F32x16 exp2_or_zero(F32x16 x) {
   poly = fma(poly, r, set_f(1.0f));
   return select_less(x, set_f(-125.0f), zero_f(), scale_by_power(poly, n));
 }
+#endif
 
 inline F32x16 sigmoid(F32x16 x) {
   return div(set_f(1.0f), add(set_f(1.0f), exp(sub(zero_f(), x))));

@@ -144,6 +144,22 @@ inline F32x16 scale_by_power(F32x16 a, I32x16 n) {
       _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(n.v, 23)))};
 }
 
+// 2^x for x <= 0 to about 2 ulp, exactly 1 at 0 and exactly 0 below -125 (minimax polynomial of
+// degree 5 on [0, 1] with its constant term held at 1).
+#define PAREDOWN_HAS_EXP2 1
+inline F32x16 exp2_or_zero(F32x16 x) {
+  constexpr int kLessFloor = 1;
+  const __m512 r = _mm512_reduce_ps(x.v, kLessFloor);
+  __m512 poly = _mm512_set1_ps(0x1.e974fap-10f);
+  poly = _mm512_fmadd_ps(poly, r, _mm512_set1_ps(0x1.277854p-7f));
+  poly = _mm512_fmadd_ps(poly, r, _mm512_set1_ps(0x1.c91ce4p-5f));
+  poly = _mm512_fmadd_ps(poly, r, _mm512_set1_ps(0x1.ebdb58p-3f));
+  poly = _mm512_fmadd_ps(poly, r, _mm512_set1_ps(0x1.62e4bap-1f));
+  poly = _mm512_fmadd_ps(poly, r, _mm512_set1_ps(1.0f));
+  const __mmask16 counts = _mm512_cmp_ps_mask(x.v, _mm512_set1_ps(-125.0f), _CMP_GE_OQ);
+  return {_mm512_maskz_scalef_ps(counts, poly, x.v)};
+}
+
 inline U8x64 load_u8(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
 inline void store_u8(uint8_t* p, U8x64 a) { _mm512_storeu_si512(p, a.v); }
 inline U8x64 set_u8(uint8_t x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
