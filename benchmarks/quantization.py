@@ -61,7 +61,7 @@ LINES = (
     Line(recipe="w4a8-g32-asym-qoq", baseline="w4a8-g32-qoq"),
     # Integer steps beside any scales: how much wider the gap may become.
     Line(recipe="gptq-w4a8-g32-qoq", baseline="gptq-w4a8-g32", bar=-0.1),
-    Line(recipe="gptq-w4a8-g128-qoq", baseline="gptq-w4a8-g128", bar=-0.5),
+    Line(recipe="gptq-w4a8-g128-qoq", baseline="gptq-w4a8-g128", bar=-0.1),
     Line(recipe="aqlm-1x8-g4", baseline="gptq-int2-g64-asym"),
     Line(recipe="aqlm-2x8-g8", baseline="gptq-int2-g64-asym"),
 )
