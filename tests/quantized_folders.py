@@ -16,6 +16,7 @@ from paredown.formats.stored.gptq import encode_gptq
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.safetensors_file import read_safetensors
 from paredown.spec.weight import WeightSpec
 from tiny_models import make_model
 
@@ -124,3 +125,9 @@ def own_copy(tensor: StoredTensor) -> StoredTensor:
 def edit_config(folder: Path, **changes: object) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def file_bytes(folder: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """Every tensor's dtype, shape and bytes."""
+    tensors = read_safetensors(folder / "model.safetensors")
+    return {name: (one.dtype, one.shape, one.array.tobytes()) for name, one in tensors.items()}

@@ -1,7 +1,5 @@
 """Checkpoints in compressed-tensors form: the integers by role, and what can be wrong with them."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +14,10 @@ from compressed_tensors.quantization import (
 from compressed_tensors.quantization.utils.helpers import calculate_qparams
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 
+from packed_folders import edit_config, write_packed
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import load_executor
-from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.compressed_tensors import encode
@@ -26,9 +25,6 @@ from paredown.formats.stored.compressed_tensors_section import quantization_conf
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import Decoder
-from paredown.models.kv_scales import used_kv_scales
-from paredown.models.safetensors_file import write_safetensors
-from paredown.spec.kv import KVScales, KVSpec
 from paredown.spec.weight import WeightSpec
 from scale_layouts import extremes
 from tiny_models import VARIANTS, VOCAB_SIZE
@@ -48,36 +44,6 @@ SPECS = [
 # What the library rounds inputs to changes its logits, not its weights.
 WEIGHT_ONLY = [spec for spec in SPECS if spec != W8A8]
 MODULE = "model.layers.1.mlp.down_proj"
-
-
-def packed_tensors(checkpoint: Checkpoint, spec: WeightSpec) -> dict[str, StoredTensor]:
-    """The checkpoint's tensors, its linear layers rounded to `spec` and packed."""
-    tensors = dict(checkpoint.tensors)
-    for layer in range(checkpoint.spec.num_layers):
-        for role in checkpoint.spec.linear_shapes():
-            module = checkpoint.linear_name(role, layer)
-            weight = quantize(dequantize(checkpoint.linear(role, layer)), spec, "fp32")
-            del tensors[f"{module}.weight"]
-            tensors |= {f"{module}.{name}": tensor for name, tensor in encode(weight).items()}
-    return tensors
-
-
-def write_packed(
-    folder: Path,
-    variant: str,
-    spec: WeightSpec,
-    edit: Callable[[dict[str, StoredTensor]], object] = lambda tensors: None,
-) -> None:
-    VARIANTS[variant](folder, torch.float32, 0)
-    tensors = packed_tensors(Checkpoint.open(folder), spec)
-    edit(tensors)
-    write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
-    edit_config(folder, quantization_config=quantization_config(spec, ["lm_head"]))
-
-
-def edit_config(folder: Path, **changes: object) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
@@ -240,86 +206,6 @@ def test_layouts_that_only_others_write(name: str, tmp_path: Path) -> None:
     difference = executor.step([part]) - expected
     assert np.sqrt(np.mean(difference**2) / np.mean(expected**2)) <= 1e-4
     assert bool(ours.notes) == name.startswith(("fp8 per", "fp8 in"))
-
-
-@pytest.mark.parametrize("kind", ["int", "float"])
-def test_keys_and_values_are_kept_as_the_checkpoint_asks(kind: str, tmp_path: Path) -> None:
-    section = quantization_config(INT4, ["lm_head"])
-    section["kv_cache_scheme"] = TOKEN | {"type": kind, "strategy": "tensor", "dynamic": False}
-    scale = StoredTensor(dtype="F32", array=np.ones(1, np.float32))
-    names = [f"model.layers.{i}.self_attn.{one}_scale" for i in range(2) for one in "kv"]
-    scales = dict.fromkeys(names, scale)
-    write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.update(scales))
-    with pytest.raises(CheckpointError, match="k_scale' is not part"):
-        Checkpoint.open(tmp_path)
-    edit_config(tmp_path, quantization_config=section)
-    checkpoint = Checkpoint.open(tmp_path)
-    assert not checkpoint.notes
-    assert checkpoint.kv_dtype == {"int": "int8-static", "float": "fp8-static"}[kind]
-    assert load_executor(checkpoint, num_pages=8).kv_dtype == checkpoint.kv_dtype
-    assert load_executor(checkpoint, num_pages=8, kv_dtype="fp32").kv_dtype == "fp32"
-    mixed = load_executor(checkpoint, num_pages=8, kv_dtype=f"bf16,last1={checkpoint.kv_dtype}")
-    assert mixed.kv_dtype == ("bf16", checkpoint.kv_dtype)
-    other = {"int": "fp8-static", "float": "int8-static"}[kind]
-    with pytest.raises(ConfigError, match=f"{other} keys and values need scales"):
-        load_executor(checkpoint, num_pages=8, kv_dtype=other)
-
-
-def test_int4_scales_that_are_stored_are_not_used(tmp_path: Path) -> None:
-    section = quantization_config(INT4, ["lm_head"])
-    section["kv_cache_scheme"] = {"num_bits": 4, "type": "int", "symmetric": True}
-    write_packed(tmp_path, "llama-gqa", INT4)
-    edit_config(tmp_path, quantization_config=section)
-    checkpoint = Checkpoint.open(tmp_path)
-    (note,) = checkpoint.notes
-    assert "int4 pages find a scale for each token" in note
-    assert load_executor(checkpoint, num_pages=8).kv_dtype == "int4"
-
-
-@pytest.mark.parametrize(
-    ("scale", "message"),
-    [
-        (None, "'model.layers.1.self_attn.v_scale' is missing"),
-        ([0.0], "is not above 0"),
-        ([-1.0], "is not above 0"),
-        ([float("nan")], "is not above 0"),
-        ([float("inf")], "is not above 0"),
-        ([1.0] * 3, "has the wrong shape"),
-    ],
-)
-def test_damaged_scales_of_keys_and_values_are_named(
-    scale: list[float] | None, message: str, tmp_path: Path
-) -> None:
-    section = quantization_config(INT4, ["lm_head"])
-    section["kv_cache_scheme"] = TOKEN | {"type": "float", "strategy": "tensor", "dynamic": False}
-    one = StoredTensor(dtype="F32", array=np.ones(1, np.float32))
-    names = [f"model.layers.{i}.self_attn.{point}_scale" for i in range(2) for point in "kv"]
-    scales = dict.fromkeys(names, one)
-    if scale is None:
-        del scales[names[-1]]
-    else:
-        scales[names[-1]] = StoredTensor(dtype="F32", array=np.array(scale, np.float32))
-    write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.update(scales))
-    edit_config(tmp_path, quantization_config=section)
-    checkpoint = Checkpoint.open(tmp_path)
-    with pytest.raises(CheckpointError, match=message):
-        load_executor(checkpoint, num_pages=8)
-    assert load_executor(checkpoint, num_pages=8, kv_dtype="fp8").kv_dtype == "fp8"
-
-
-def test_a_scale_for_each_head(tmp_path: Path) -> None:
-    section = quantization_config(INT4, ["lm_head"])
-    scheme = TOKEN | {"type": "float", "strategy": "attn_head", "dynamic": False}
-    section["kv_cache_scheme"] = scheme
-    heads = np.array([0.5, 2.0], np.float32).reshape(2, 1, 1)
-    names = [f"model.layers.{i}.self_attn.{point}_scale" for i in range(2) for point in "kv"]
-    scales = dict.fromkeys(names, StoredTensor(dtype="F32", array=heads))
-    write_packed(tmp_path, "llama-gqa", INT4, lambda tensors: tensors.update(scales))
-    edit_config(tmp_path, quantization_config=section)
-    checkpoint = Checkpoint.open(tmp_path)
-    found = used_kv_scales(checkpoint, KVSpec(num_pages=1, dtype=("fp8-static", "bf16")))
-    assert found == {0: KVScales(keys=(0.5, 2.0), values=(0.5, 2.0))}
-    assert load_executor(checkpoint, num_pages=8).kv_dtype == "fp8-static"
 
 
 @pytest.mark.parametrize("suffix", ["weight_packed", "weight_scale", "weight_shape"])

@@ -1,0 +1,74 @@
+"""Mixtures of experts as they are written: others load them, other formats hold them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.compress import CompressResult, compress
+from paredown.compress.convert.convert import convert
+from paredown.errors import UnsupportedError
+from paredown.formats.dequantize import dequantize, unrounded
+from paredown.models.checkpoint import Checkpoint
+from tiny_models import VARIANTS, VOCAB_SIZE
+
+SPARSE = ["mixtral", "qwen2-moe", "qwen3-moe-dense-first"]
+
+
+def compressed(source: Checkpoint, output: Path, recipe: str) -> CompressResult:
+    windows = np.random.default_rng(5).integers(0, VOCAB_SIZE, (6, 24))
+    calibration = Calibration(windows_NT=windows, source="random tokens")
+    return compress(source, output, recipe, calibration=calibration)
+
+
+@pytest.mark.parametrize(
+    ("variant", "recipe"),
+    [(variant, "gptq-int4-g32") for variant in SPARSE]
+    + [("qwen2-moe", "int8"), ("mixtral", "fp8")],
+)
+def test_transformers_loads_the_experts_that_were_written(
+    variant: str, recipe: str, tmp_path: Path
+) -> None:
+    VARIANTS[variant](tmp_path / "in", torch.bfloat16, 0)
+    compressed(Checkpoint.open(tmp_path / "in"), tmp_path / "out", recipe)
+    ours = Checkpoint.open(tmp_path / "out")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.bfloat16)
+    experts = theirs.model.layers[1].mlp.experts
+    size = ours.spec.experts.intermediate_size
+    for expert in range(ours.spec.experts.num):
+        parts = {
+            "gate": experts.gate_up_proj[expert, :size],
+            "up": experts.gate_up_proj[expert, size:],
+            "down": experts.down_proj[expert],
+        }
+        for role, values in parts.items():
+            expected = dequantize(ours.linear(f"experts.{expert}.{role}", 1))
+            assert np.array_equal(values.detach().float().numpy(), expected)
+    router = theirs.model.layers[1].mlp.gate.weight.detach().float().numpy()
+    assert np.array_equal(router, ours.router("router", 1).to_float32())
+
+
+@pytest.mark.parametrize("target", ["gptq", "gptq-v2", "awq", "bf16"])
+@pytest.mark.parametrize("variant", SPARSE)
+def test_other_formats_hold_the_same_experts(variant: str, target: str, tmp_path: Path) -> None:
+    VARIANTS[variant](tmp_path / "in", torch.bfloat16, 0)
+    recipe = "int4-g32-asym" if target == "awq" else "int4-g32"
+    compressed(Checkpoint.open(tmp_path / "in"), tmp_path / "out", recipe)
+    source = Checkpoint.open(tmp_path / "out")
+    convert(source, tmp_path / target, target)
+    written = Checkpoint.open(tmp_path / target)
+    for role in written.spec.linear_shapes(1):
+        # Half precision scales of other formats round the products otherwise.
+        values = dequantize if target == "bf16" else unrounded
+        assert np.array_equal(values(source.linear(role, 1)), values(written.linear(role, 1)))
+        assert written.is_coded(written.linear_name(role, 1)) == (target != "bf16")
+
+
+def test_gguf_has_no_experts_yet(tmp_path: Path) -> None:
+    VARIANTS["qwen2-moe"](tmp_path / "in", torch.float32, 0)
+    with pytest.raises(UnsupportedError, match="qwen2_moe"):
+        convert(Checkpoint.open(tmp_path / "in"), tmp_path / "x.gguf", "gguf")
+    assert not (tmp_path / "x.gguf").exists()
