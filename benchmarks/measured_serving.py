@@ -13,7 +13,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
-from paredown.evaluate.engine_steps import TimedExecutor
+from paredown.evaluate.engine_steps import StepTimer
 from paredown.evaluate.quartile import lower_quartile
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.tokenizer import Tokenizer
@@ -110,63 +110,63 @@ def own_bytes() -> int:
 def _measure_point(
     executor: NativeExecutor, tokenizer: Tokenizer, point: Point, job: Job
 ) -> Seconds:
-    timed = TimedExecutor(executor)
-    engine_of = partial(Engine, timed, tokenizer, ScheduleConfig(prefix_cache=False))
+    timer = StepTimer(executor)
+    engine_of = partial(Engine, timer.executor, tokenizer, ScheduleConfig(prefix_cache=False))
     if point.task == "ttft":
         warm_s = time.perf_counter() + _WARMING_S
         while time.perf_counter() < warm_s:
-            _first_token(engine_of(), timed, point)
+            _first_token(engine_of(), timer, point)
     ends_s = time.perf_counter() + job.point_s
     found = list[Seconds]()
     for number in range(job.num_rounds):
         if number > 0 and time.perf_counter() > ends_s:
             break
         if point.task == "ttft":
-            found.append(_first_token(engine_of(), timed, point))
+            found.append(_first_token(engine_of(), timer, point))
         else:
-            found += _decode_steps(engine_of(), timed, point, job)
+            found += _decode_steps(engine_of(), timer, point, job)
     return Seconds(
         lower_quartile([one.whole for one in found]),
         lower_quartile([one.executor for one in found]),
     )
 
 
-def _first_token(engine: Engine, executor: TimedExecutor, point: Point) -> Seconds:
+def _first_token(engine: Engine, timer: StepTimer, point: Point) -> Seconds:
     """From the arrival of a prompt on."""
-    prompt, params = _prompt(executor, point.num_tokens, 0), _params(1)
+    prompt, params = _prompt(timer, point.num_tokens, 0), _params(1)
 
     def answer() -> None:
         engine.submit(prompt, params)
         while engine.has_work:
             engine.step()
 
-    return _timed(executor, answer)
+    return _timed(timer, answer)
 
 
-def _decode_steps(engine: Engine, executor: TimedExecutor, point: Point, job: Job) -> list[Seconds]:
+def _decode_steps(engine: Engine, timer: StepTimer, point: Point, job: Job) -> list[Seconds]:
     """Steps in which every sequence gets a token and nothing else happens."""
     params = _params(job.max_tokens(point))
     requests = [
-        engine.submit(_prompt(executor, point.num_tokens, number), params)
+        engine.submit(_prompt(timer, point.num_tokens, number), params)
         for number in range(point.batch)
     ]
     while any(one.num_generated_tokens == 0 for one in requests):
         engine.step()
-    found = [_timed(executor, engine.step) for _ in range(NUM_WARMING + job.num_steps)]
+    found = [_timed(timer, engine.step) for _ in range(NUM_WARMING + job.num_steps)]
     return found[NUM_WARMING:]
 
 
-def _timed(executor: TimedExecutor, work: Callable[[], object]) -> Seconds:
-    executor.seconds = 0.0
+def _timed(timer: StepTimer, work: Callable[[], object]) -> Seconds:
+    timer.seconds = 0.0
     started = time.perf_counter()
     work()
-    return Seconds(time.perf_counter() - started, executor.seconds)
+    return Seconds(time.perf_counter() - started, timer.seconds)
 
 
 def _params(max_tokens: int) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
 
 
-def _prompt(executor: TimedExecutor, num_tokens: int, number: int) -> list[int]:
-    vocab_size = executor.spec.vocab_size
+def _prompt(timer: StepTimer, num_tokens: int, number: int) -> list[int]:
+    vocab_size = timer.executor.spec.vocab_size
     return [(7919 * (i + 1) + 104729 * number) % vocab_size for i in range(num_tokens)]

@@ -6,49 +6,31 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor
+from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.request import Request
-from paredown.engine.sampling.sampler import RowSampler
 from paredown.engine.speculate.proposer import Ask, Proposer
-from paredown.spec.model import ModelSpec
+from paredown.engine.wrapped_executor import WrappedExecutor
 
 
-class ScriptedExecutor:
+def scripted(executor: Executor, scripts: Sequence[list[int]]) -> Executor:
     """One sequence at a time, which the logits make go on as the one of `scripts` does that begins
     with its prompt. For what a small model or random weights do not write: a copy of the prompt, or
     the text of a better model."""
+    script: list[int] = []
 
-    def __init__(self, executor: NativeExecutor, scripts: Sequence[list[int]]) -> None:
-        self._executor = executor
-        self._scripts = scripts
-        self._script: list[int] = []
-
-    @property
-    def spec(self) -> ModelSpec:
-        return self._executor.spec
-
-    @property
-    def num_pages(self) -> int:
-        return self._executor.num_pages
-
-    @property
-    def sampler(self) -> RowSampler:
-        return self._executor.sampler
-
-    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
-        self._executor.copy_pages(pairs)
-
-    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
-        logits = self._executor.step(slices)
+    def step(slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        nonlocal script
+        logits = executor.step(slices)
         (part,) = slices
         if part.start == 0:
-            self._script = script_of(self._scripts, part.token_ids)
+            script = script_of(scripts, part.token_ids)
         end = part.start + len(part.token_ids)
         for row, position in enumerate(range(end - part.num_logits, end)):
-            if position + 1 < len(self._script):
-                logits[row, self._script[position + 1]] = 1e4
+            if position + 1 < len(script):
+                logits[row, script[position + 1]] = 1e4
         return logits
+
+    return WrappedExecutor(executor, step)
 
 
 def script_of(scripts: Sequence[list[int]], token_ids: list[int]) -> list[int]:

@@ -38,7 +38,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.checkpoints.cache import Variant, paredown_folder
-from benchmarks.replay import ReplayProposer, ScriptedExecutor
+from benchmarks.replay import ReplayProposer, scripted
 from paredown.compress.compress import compress
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
@@ -207,7 +207,7 @@ class Bench:
         rounds: list[list[list[int]]],
         costs: Costs,
     ) -> None:
-        plain, guessing = (ScriptedExecutor(one, scripts) for one in self.executors)
+        plain, guessing = (scripted(one, scripts) for one in self.executors)
         workload = Workload(name=f"{config.kind}, copied text", rounds=rounds, params=GREEDY)
         speculator = self.make(config)
         speed = compare_speculation((plain, guessing), self.tokenizer, speculator, workload)
@@ -301,7 +301,7 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
     scripts = [
         bench.piece(number, PROMPT_TOKENS + REPLAY_TOKENS) for number in range(bench.num_rounds + 1)
     ]
-    scripted = (ScriptedExecutor(target[0], scripts), ScriptedExecutor(target[1], scripts))
+    executors = (scripted(target[0], scripts), scripted(target[1], scripts))
     proposer = DraftModelProposer(draft)
     config = SpeculationConfig(kind="draft", max_draft_tokens=MAX_DRAFT)
     speculator = Speculator(ReplayProposer(proposer, scripts, rate), config)
@@ -310,7 +310,7 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
         rounds=[[one[:PROMPT_TOKENS]] for one in scripts],
         params=replace(GREEDY, max_tokens=REPLAY_TOKENS),
     )
-    speed = compare_speculation(scripted, bench.tokenizer, speculator, workload)
+    speed = compare_speculation(executors, bench.tokenizer, speculator, workload)
     bench.add("replay", speed, costs)
 
 

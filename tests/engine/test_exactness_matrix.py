@@ -25,8 +25,8 @@ from exactness_matrix import (
     Point,
 )
 from pairwise import pairwise
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor
+from paredown.engine.executor import Executor, SequenceSlice
+from paredown.engine.wrapped_executor import WrappedExecutor
 
 ALONE = BASE
 TOGETHER = {**BASE, "batch": 9, "step": 64}
@@ -121,24 +121,21 @@ def test_nothing_in_the_whole_matrix_changes_a_bit(matrix: Matrix, data: st.Data
         assert answers == expected
 
 
-class ChangedExecutor:
+def changed(executor: Executor) -> Executor:
     """Moves one logit by its last bit in every step of several sequences."""
 
-    def __init__(self, executor: NativeExecutor) -> None:
-        self._executor = executor
-        self.spec, self.num_pages = executor.spec, executor.num_pages
-        self.sampler, self.copy_pages = executor.sampler, executor.copy_pages
-
-    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
-        logits = self._executor.step(slices)
+    def step(slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        logits = executor.step(slices)
         if len(slices) > 1 and len(logits):
             best = logits[0].argmax()
             logits[0, best] = np.nextafter(logits[0, best], np.float32(np.inf))
         return logits
 
+    return WrappedExecutor(executor, step)
+
 
 def test_a_single_changed_bit_is_found(matrix: Matrix) -> None:
-    executor = ChangedExecutor(matrix.executor(TOGETHER))
+    executor = changed(matrix.executor(TOGETHER))
     work = matrix.work(TOGETHER)
     (answers,) = matrix.run(TOGETHER, work, executor).answers
     expected = matrix.expected(TOGETHER, work)

@@ -17,9 +17,9 @@ from paredown.cost.step_cost import StepLoad, decode_load, prompts_load
 from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.reply import EngineTokenizer
-from paredown.engine.sampling.sampler import RowSampler
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.wrapped_executor import WrappedExecutor
 from paredown.evaluate.quartile import lower_quartile
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
@@ -31,31 +31,17 @@ _NUM_DECODE_STEPS = 6
 _NUM_WARMING = 3
 
 
-class TimedExecutor:
-    """Implements Executor: another one, and the seconds that its steps have taken."""
+class StepTimer:
+    """The seconds that the steps of `executor` have taken, which does what `timed` does."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(self, timed: Executor) -> None:
+        self._timed = timed
+        self.executor = WrappedExecutor(timed, self._step)
         self.seconds = 0.0
 
-    @property
-    def spec(self) -> ModelSpec:
-        return self._executor.spec
-
-    @property
-    def num_pages(self) -> int:
-        return self._executor.num_pages
-
-    @property
-    def sampler(self) -> RowSampler:
-        return self._executor.sampler
-
-    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
-        self._executor.copy_pages(pairs)
-
-    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+    def _step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         started = time.perf_counter()
-        logits = self._executor.step(slices)
+        logits = self._timed.step(slices)
         self.seconds += time.perf_counter() - started
         return logits
 
@@ -81,12 +67,12 @@ def measure_engine_steps(
 ) -> list[MeasuredEngineStep]:
     """Of each batch: the step of its prompts, with what it takes to take the requests in, and steps
     in which they decode, greedily. Lower quartiles."""
-    timed, found = TimedExecutor(executor), []
+    timer, found = StepTimer(executor), []
     for number, num_tokens in BATCHES:
         first, later = _Seconds(), _Seconds()
         for one in range(_NUM_WARMING + num_rounds):
             kept = (first, later) if one >= _NUM_WARMING else (_Seconds(), _Seconds())
-            _run_batch(timed, tokenizer, (number, num_tokens), kept)
+            _run_batch(timer, tokenizer, (number, num_tokens), kept)
         context = num_tokens + _NUM_DECODE_STEPS // 2
         loads = (prompts_load(number, num_tokens), decode_load(number, context))
         found += [
@@ -97,25 +83,25 @@ def measure_engine_steps(
 
 
 def _run_batch(
-    executor: TimedExecutor,
+    timer: StepTimer,
     tokenizer: EngineTokenizer,
     batch: tuple[int, int],
     seconds: tuple[_Seconds, _Seconds],
 ) -> None:
-    engine = Engine(executor, tokenizer, ScheduleConfig(prefix_cache=False))
+    engine = Engine(timer.executor, tokenizer, ScheduleConfig(prefix_cache=False))
     params = SamplingParams(max_tokens=_NUM_DECODE_STEPS + 1, temperature=0.0, ignore_eos=True)
     number, num_tokens = batch
-    vocab_size = executor.spec.vocab_size
+    vocab_size = timer.executor.spec.vocab_size
     prompts = [[(7919 * i + j) % vocab_size for i in range(num_tokens)] for j in range(number)]
     for kept in (seconds[0], *[seconds[1]] * _NUM_DECODE_STEPS):
-        executor.seconds = 0.0
+        timer.seconds = 0.0
         started = time.perf_counter()
         while prompts:
             engine.submit(prompts.pop(), params)
         engine.step()
         all_s = time.perf_counter() - started
-        kept.executor.append(executor.seconds)
-        kept.engine.append(all_s - executor.seconds)
+        kept.executor.append(timer.seconds)
+        kept.engine.append(all_s - timer.seconds)
 
 
 def _measured(

@@ -85,7 +85,7 @@ class LoadBenchmark:
     ) -> None:
         self._executor = executor
         self._meter = Meter(executor)
-        self.engine = Engine(self._meter, tokenizer, config, speculator)
+        self.engine = Engine(self._meter.executor, tokenizer, config, speculator)
         self._peak_per_s = peak_per_s
         self._slo = slo
         self._seed = seed

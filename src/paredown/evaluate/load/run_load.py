@@ -95,9 +95,9 @@ def run_load(
     seed: tuple[int, int] = (0, 0),
     on_progress: OnCount | None = None,
 ) -> LoadRun:
-    """`engine` is idle, runs on `meter` and lets all of the requests wait; prompts are those that
-    `seed` gives. Answers are greedy and as long as asked. Raises what the engine refuses a
-    request with."""
+    """`engine` is idle, runs on the executor of `meter` and lets all of the requests wait; prompts
+    are those that `seed` gives. Answers are greedy and as long as asked. Raises what the engine
+    refuses a request with."""
     counts, num_before = _speculation_counts(engine), engine.scheduler.num_preemptions
     meter.reset()
     driver = _Driver(engine, arrivals, seed)
