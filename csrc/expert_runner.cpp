@@ -65,21 +65,9 @@ int64_t ExpertRunner::num_bytes() const {
          shares_.num_bytes();
 }
 
-template <class Body>
-void ExpertRunner::for_rows(int64_t num_rows, Body&& body) {
-  if (num_rows < kMinParallelRows) {
-    for (int64_t row = 0; row < num_rows; ++row) body(row);
-    return;
-  }
-  pool_.run([&](int share, int num_shares) {
-    const Range range = static_share(num_rows, share, num_shares);
-    for (int64_t row = range.begin; row < range.end; ++row) body(row);
-  });
-}
-
 void ExpertRunner::norm_rows(const NormView& norm, const OutputRows& hidden, int64_t num_tokens) {
   const int64_t size = mlp_.hidden_size;
-  for_rows(num_tokens, [&](int64_t t) {
+  for_rows(pool_, num_tokens, [&](int64_t t) {
     float* row = normed_.as<float>() + t * hidden_stride_;
     kernels_.norm(norm, hidden.values + t * hidden.row_stride, row, size);
     std::fill(row + size, row + round_up(size, kBlockColumns), 0.0f);
@@ -147,7 +135,7 @@ void ExpertRunner::run_mlp(const ExpertLinears& linears, int64_t size, const Sen
   } else {
     linears_.run(linears.up, num_rows, normed,
                  {wide_.as<float>(), wide_stride_, false, false, false, activation});
-    for_rows(num_rows, [&](int64_t i) {
+    for_rows(pool_, num_rows, [&](int64_t i) {
       const float* gate = wide_.as<float>() + i * wide_stride_;
       kernels_.activate(activation, gate, mlp_.gated ? gate + size : nullptr,
                         activated_.as<float>() + i * activated_stride_, size);
@@ -158,7 +146,7 @@ void ExpertRunner::run_mlp(const ExpertLinears& linears, int64_t size, const Sen
 }
 
 void ExpertRunner::add_outputs(const OutputRows& hidden, const Sent* sent, int64_t num_rows) {
-  for_rows(num_rows, [&](int64_t i) {
+  for_rows(pool_, num_rows, [&](int64_t i) {
     const float* output = outputs_.as<float>() + i * hidden_stride_;
     float* row = hidden.values + sent[i].token * hidden.row_stride;
     for (int64_t c = 0; c < mlp_.hidden_size; ++c) row[c] += sent[i].weight * output[c];
@@ -171,7 +159,7 @@ void ExpertRunner::run(const SparseMlp& layer, const NormView& norm, OutputRows 
   auto normed = [&](int64_t t, float*) { return normed_.as<float>() + t * hidden_stride_; };
   const OutputRows shares{shares_.as<float>(), share_stride_, false, false, false, mlp_.activation};
   linears_.run(layer.router, num_tokens, normed, shares);
-  for_rows(num_tokens, [&](int64_t t) { choose(t); });
+  for_rows(pool_, num_tokens, [&](int64_t t) { choose(t); });
   group_by_expert(num_tokens);
   for (size_t e = 0; e < layer.experts.size(); ++e) {
     const int64_t num_rows = begins_[e + 1] - begins_[e];

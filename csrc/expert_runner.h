@@ -75,8 +75,6 @@ class ExpertRunner {
   // outputs_[i] = the MLP's output for the normed row of sent[i].
   void run_mlp(const ExpertLinears& linears, int64_t size, const Sent* sent, int64_t num_rows);
   void add_outputs(const OutputRows& hidden, const Sent* sent, int64_t num_rows);
-  template <class Body>
-  void for_rows(int64_t num_rows, Body&& body);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;

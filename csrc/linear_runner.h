@@ -13,6 +13,19 @@ namespace paredown {
 // Fewer rows than this are not worth waking the helpers for elementwise work.
 inline constexpr int64_t kMinParallelRows = 8;
 
+// body(row) for each row, on the threads where there are enough of them.
+template <class Body>
+void for_rows(ThreadPool& pool, int64_t num_rows, Body&& body) {
+  if (num_rows < kMinParallelRows) {
+    for (int64_t row = 0; row < num_rows; ++row) body(row);
+    return;
+  }
+  pool.run([&](int share, int num_shares) {
+    const Range range = static_share(num_rows, share, num_shares);
+    for (int64_t row = range.begin; row < range.end; ++row) body(row);
+  });
+}
+
 // Linear layers that read the same input and write side by side: q, k, v or gate, up. Parts of one
 // weight format are merged by the loader; several parts remain when their formats differ.
 struct LinearGroup {

@@ -266,14 +266,7 @@ int64_t Model::step_bytes() const {
 
 template <class Body>
 void Model::for_rows(int64_t num_rows, Body&& body) {
-  if (num_rows < kMinParallelRows) {
-    for (int64_t row = 0; row < num_rows; ++row) body(row);
-    return;
-  }
-  pool_.run([&](int share, int num_shares) {
-    const Range range = static_share(num_rows, share, num_shares);
-    for (int64_t row = range.begin; row < range.end; ++row) body(row);
-  });
+  paredown::for_rows(pool_, num_rows, body);
 }
 
 NormView Model::norm_view(const Norm& norm) const {
