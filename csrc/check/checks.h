@@ -30,6 +30,9 @@ void check_packed(Outcome& outcome);
 // is the draw from the distribution that verification gets.
 void check_sampler(Outcome& outcome);
 
+// Drafts that are written in one call are those of a step and a draw for each token.
+void check_written_drafts(Outcome& outcome);
+
 // A step like the one before it allocates nothing.
 void check_allocations(Outcome& outcome);
 

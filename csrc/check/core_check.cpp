@@ -16,6 +16,7 @@ int main() {
   check_packed(outcome);
   check_sampler(outcome);
   check_batches(outcome);
+  check_written_drafts(outcome);
   check_attention(outcome);
   check_sets_agree(outcome);
   check_allocations(outcome);
