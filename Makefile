@@ -15,8 +15,11 @@ DEMO := runs/demo
 BENCH := runs/bench
 # Text to measure quality on; without it, text sampled from the model itself is used.
 export PAREDOWN_DATA ?= $(abspath ../shared/data)
+# All compiling, that which pip starts too; it knows nothing of this make's own jobs.
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+unexport MAKEFLAGS
 
-.PHONY: demo test bench parity cross-check
+.PHONY: demo test style sanitized bench parity cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -25,18 +28,25 @@ demo: .venv/demo.stamp
 	$(BIN)/paredown generate --model $(DEMO)/model --echo --max-tokens 60 --seed 1 \
 		"It was late in the evening when"
 
-test: .venv/test.stamp
+# Tests of a file follow each other in one worker, so that most fixtures of a file are made once.
+test: style sanitized
+	build/check/core_check
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal \
+		--durations 15
+
+style: .venv/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Needs nothing but cmake: with two jobs it is compiled while packages are on their way.
+sanitized: .venv/cmake.stamp
 	$(BIN)/cmake $(CHECK) -B build/sanitize -DCMAKE_BUILD_TYPE=Debug \
 		-DPAREDOWN_SANITIZE=address,undefined -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
-	$(BIN)/cmake --build build/sanitize --parallel 2 >/dev/null
+	$(BIN)/cmake --build build/sanitize >/dev/null
 	build/sanitize/core_check
-	build/check/core_check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \
@@ -45,11 +55,11 @@ bench: .venv/bench.stamp
 parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp .venv-gptqmodel/stamp
 	$(BIN)/python -m pytest parity
 
-cross-check: .venv/test.stamp
+cross-check: .venv/cmake.stamp
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \
 		{ echo "cross-check did not run: $$tool is not installed" >&2; exit 1; }; done
 	$(BIN)/cmake $(CHECK) -B build/aarch64 --toolchain cmake/aarch64-linux-gnu.cmake >/dev/null
-	$(BIN)/cmake --build build/aarch64 --parallel 2 >/dev/null
+	$(BIN)/cmake --build build/aarch64 >/dev/null
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/core_check
 
 .venv/bin/python:
@@ -59,7 +69,11 @@ cross-check: .venv/test.stamp
 	$(PIP) --editable '.[compress]'
 	touch $@
 
-.venv/test.stamp: .venv/bin/python $(SOURCES)
+.venv/cmake.stamp: .venv/bin/python
+	$(PIP) cmake
+	touch $@
+
+.venv/test.stamp: .venv/cmake.stamp $(SOURCES)
 	$(PIP) --editable '.[dev]' --config-settings=build-dir=build/check \
 		--config-settings=cmake.define.PAREDOWN_CHECK=ON
 	touch $@
