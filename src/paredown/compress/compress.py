@@ -177,6 +177,7 @@ def _require_room(
         num_sequences=calibration.num_sequences,
         num_tokens=calibration.num_tokens,
         hidden_size=source.spec.hidden_size,
+        heads_size=source.spec.num_heads * source.spec.head_dim,
     )
     disk.require(workspace_path(output))
     return memory.total, disk.total

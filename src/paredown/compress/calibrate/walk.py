@@ -17,6 +17,7 @@ from paredown.compress.calibrate.block import LayerBlock, batch_size, load_block
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.expert_inputs import FewTokens, expert_statistics
 from paredown.compress.calibrate.input_statistics import InputStatistics
+from paredown.compress.calibrate.passes import Passes
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.quantize.kv_cache import KVRange
 from paredown.compress.quantize.method import Target, Transform
@@ -35,7 +36,6 @@ from paredown.models.decoder import (
     INPUT_POINTS,
     embed_tokens,
     input_point,
-    last_point,
     make_norm,
     present,
 )
@@ -75,6 +75,10 @@ class Plan:
     def head(self) -> Scheme | None:
         return self.schemes.get(self.source.names.output)
 
+    @property
+    def head_needs_inputs(self) -> bool:
+        return self.head is not None and self.head.needs_inputs
+
 
 def walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
     """Finishes every layer that `workspace` has not finished, and the output layer last. Raises
@@ -98,9 +102,12 @@ def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
 
         block = load_block(plan.source, index, workspace.inputs(index, shape))
         plan.source.release()
-        tensors, notes = _LayerWork(plan, block, index, report).run()
-        report("passing on", 0.85)
-        workspace.inputs(index + 1, shape).write(block.outputs())
+        passes = Passes(block, workspace)
+        tensors, notes = _LayerWork(plan, block, passes, report).run()
+        if index + 1 < spec.num_layers or plan.head_needs_inputs:
+            report("passing on", 0.85)
+            workspace.inputs(index + 1, shape).write(passes.outputs())
+        passes.close()
         workspace.finish(tensors, notes)
     if workspace.num_finished == spec.num_layers:
         on_progress("the output layer", spec.num_layers / num_steps)
@@ -112,12 +119,13 @@ def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
 class _LayerWork:
     """What is done to one layer."""
 
-    def __init__(self, plan: Plan, block: LayerBlock, index: int, report: OnProgress) -> None:
+    def __init__(self, plan: Plan, block: LayerBlock, passes: Passes, report: OnProgress) -> None:
         self._plan = plan
         self._block = block
-        self._index = index
+        self._passes = passes
+        self._index = block.layer.index
         self._report = report
-        self._schemes = plan.role_schemes(index)
+        self._schemes = plan.role_schemes(self._index)
         self._tensors: dict[str, StoredTensor] = {}
         self._notes: list[str] = []
         self._few = FewTokens()
@@ -196,7 +204,7 @@ class _LayerWork:
             return x
 
         if watched:
-            self._block.run(tap, stop_after=last_point(watched))
+            self._passes.observe(tap, watched)
         return watched
 
     def _keep_floats(self) -> None:
