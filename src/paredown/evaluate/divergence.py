@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from paredown.evaluate.perplexity import Logits, Predictions
+from paredown.evaluate.perplexity import Predictions
 from paredown.evaluate.rows import over_rows
 
 
@@ -43,7 +43,6 @@ def kl_divergences(reference: Predictions, model: Predictions) -> npt.NDArray[np
     return sums_T
 
 
-def num_agreeing(reference_TV: Logits, model_TV: Logits) -> int:
+def num_agreeing(reference: Predictions, model: Predictions) -> int:
     """Rows whose largest logit stands at the same token; ties go to the lower one."""
-    same = reference_TV.argmax(axis=1) == model_TV.argmax(axis=1)
-    return int(np.count_nonzero(same))
+    return int(np.count_nonzero(reference.most_likely == model.most_likely))

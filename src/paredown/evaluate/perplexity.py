@@ -7,6 +7,7 @@ perplexity = exp(NLL / N), bits per byte = NLL / (B ln 2).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,12 @@ class Predictions:
     @classmethod
     def of(cls, logits_TV: Logits) -> "Predictions":
         return cls(logits_TV, log_normalizers(logits_TV))
+
+    @cached_property
+    def most_likely(self) -> npt.NDArray[np.intp]:
+        """The token of each row's largest logit; of equal ones the first."""
+        tokens_T: npt.NDArray[np.intp] = self.logits_TV.argmax(axis=1)
+        return tokens_T
 
 
 def negative_log_likelihoods(

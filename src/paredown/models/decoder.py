@@ -81,13 +81,6 @@ def last_point(points: Iterable[str]) -> str:
     )
 
 
-def first_point(points: Iterable[str]) -> str:
-    """The first that a pass meets of these; what an expert reads comes after "mlp_input"."""
-    return min(
-        ("mlp_input" if "." in point else point for point in points), key=LAYER_POINTS.index
-    )
-
-
 def untouched(point: str, x: Tensor) -> Tensor:
     """The tap of a model that nobody watches."""
     return x
@@ -175,8 +168,7 @@ class Layer(nn.Module):
 
     def add_mlp(self, x_BTD: Tensor) -> Tensor:
         """The sum after attention to what leaves the layer."""
-        mlp_BTD = self.tap("mlp_output", self.mlp(self.mlp_norm(x_BTD)))
-        return self.tap("mlp_sum", x_BTD + mlp_BTD)
+        return self.tap("mlp_sum", x_BTD + self.tap("mlp_output", self.mlp(self.mlp_norm(x_BTD))))
 
     def attention(
         self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor

@@ -1,7 +1,7 @@
 """How much disk the activations of a calibration will take at their peak, before it begins.
 
-While a layer is at work, three files are there: what enters it, what it has made of that so far, and
-what is made next (passes.py): one of them may hold attention's heads, the others hidden states.
+While a layer is at work, three files are there: what enters it, what it has made of that so far,
+and what is made next (passes.py): one of them may hold attention's heads, the others hidden states.
 Codes of finished layers are small beside them and come to what the checkpoint itself will take.
 """
 

@@ -8,7 +8,7 @@ The same numbers go through the same operations as in one pass from the beginnin
 Shapes: B sequences, T tokens, D hidden size, O columns of all heads.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch import Tensor
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.block import LayerBlock, StopForwardError, stopping
 from paredown.compress.calibrate.workspace import Workspace
-from paredown.models.decoder import LAYER_POINTS, Tap, first_point, last_point
+from paredown.models.decoder import LAYER_POINTS, Tap, last_point
 
 _MIXED = "o_input"
 _SUM = "attention_sum"
@@ -34,7 +34,7 @@ class Passes:
     def observe(self, tap: Tap, points: Collection[str]) -> None:
         """Lets `tap` see the values at `points`, inputs of linear layers. What comes before the
         first of them is finished; after the pass it may be kept."""
-        first, last = first_point(points), last_point(points)
+        first, last = _first_point(points), last_point(points)
         if self._sum is not None:
             self._run(tap, last)
         elif _is_after(first, _SUM):
@@ -109,6 +109,11 @@ class Passes:
         if self._mixed is not None:
             self._mixed.path.unlink()
             self._mixed = None
+
+
+def _first_point(points: Iterable[str]) -> str:
+    """The first that a pass meets of these; what an expert reads comes after "mlp_input"."""
+    return min(("mlp_input" if "." in point else point for point in points), key=LAYER_POINTS.index)
 
 
 def _is_after(point: str, other: str) -> bool:

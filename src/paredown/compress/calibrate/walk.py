@@ -19,6 +19,7 @@ from paredown.compress.calibrate.expert_inputs import FewTokens, expert_statisti
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.calibrate.passes import Passes
 from paredown.compress.calibrate.workspace import Workspace
+from paredown.compress.grid import Grid
 from paredown.compress.quantize.kv_cache import KVRange
 from paredown.compress.quantize.method import Target, Transform
 from paredown.compress.schemes import Scheme
@@ -129,6 +130,8 @@ class _LayerWork:
         self._tensors: dict[str, StoredTensor] = {}
         self._notes: list[str] = []
         self._few = FewTokens()
+        # Those of the last transform: each changes the weights that the one before looked at.
+        self._grids: Mapping[str, Grid] = {}
 
     def run(self) -> tuple[dict[str, StoredTensor], list[str]]:
         """The finished tensors by their names in the checkpoint, and the notes."""
@@ -137,7 +140,8 @@ class _LayerWork:
             self._report(name, 0.4 * number / len(self._plan.transforms))
             with naming(f"layer {self._index}"):
                 found = transform.apply(self._block, self._targets())
-            self._notes += [f"layer {self._index}: {name}: {note}" for note in found]
+            self._notes += [f"layer {self._index}: {name}: {note}" for note in found.notes]
+            self._grids = found.grids
         if self._plan.transforms:
             self._keep_floats()
         groups = list(_groups(self._schemes, self._plan.calibration.true_sequential))
@@ -179,7 +183,8 @@ class _LayerWork:
                     scheme.without_inputs,
                     has_static_scale=scheme.spec.activations == "int8_static",
                 )
-            weight, notes = _quantize(name, module.weight.data, scheme, seen, self._plan)
+            target = replace(self._plan.target(scheme), grid=self._grids.get(role))
+            weight, notes = _quantize(name, module.weight.data, scheme, seen, target)
             module.weight.data = values_at_work(weight)
             if scheme.spec.activations in _ROUNDED:
                 assert isinstance(weight, Weight)
@@ -254,16 +259,16 @@ def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tu
 
 
 def _quantize(
-    name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, plan: Plan
+    name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, target: Target
 ) -> tuple[Weight | AdditiveWeight, list[str]]:
     with naming(name):
         moments = None if seen is None else seen.moments()
-        done = scheme.quantizer.quantize(weight_OI, plan.target(scheme), moments)
+        done = scheme.quantizer.quantize(weight_OI, target, moments)
     weight = done.weight
     if scheme.spec.activations == "int8_static":
         assert seen is not None
         assert isinstance(weight, Weight)
-        weight = replace(weight, input_scale=seen.static_scale(plan.float_dtype))
+        weight = replace(weight, input_scale=seen.static_scale(target.scale_dtype))
     return weight, [f"{name}: {note}" for note in done.notes]
 
 
@@ -299,5 +304,5 @@ def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTe
             for batch_BTD in inputs.batches(batch_size(source.spec, inputs.num_tokens)):
                 seen.add(norm(batch_BTD))
     weight_OI = torch.from_numpy(dequantize(source.output()))
-    weight, notes = _quantize(name, weight_OI, plan.head, seen, plan)
+    weight, notes = _quantize(name, weight_OI, plan.head, seen, plan.target(plan.head))
     return _named(name, weight), notes
