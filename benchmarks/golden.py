@@ -30,7 +30,7 @@ from paredown.evaluate.golden import (
     make_golden,
     run_golden,
 )
-from paredown.evaluate.perplexity import Logits
+from paredown.evaluate.rows import Logits
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model

@@ -59,6 +59,8 @@ LINES = (
     Line(recipe="w4a8-g32-qoq", baseline="w4a8-g32"),
     Line(recipe="w4a8-g128-qoq", baseline="w4a8-g128"),
     Line(recipe="w4a8-g32-asym-qoq", baseline="w4a8-g32-qoq"),
+    Line(recipe="awq-w4a8-g32-qoq", baseline="w4a8-g32-qoq", bar=0.15),
+    Line(recipe="awq-w4a8-g128-qoq", baseline="w4a8-g128-qoq", bar=0.15),
     # Integer steps beside any scales: how much wider the gap may become.
     Line(recipe="gptq-w4a8-g32-qoq", baseline="gptq-w4a8-g32", bar=-0.1),
     Line(recipe="gptq-w4a8-g128-qoq", baseline="gptq-w4a8-g128", bar=-0.1),

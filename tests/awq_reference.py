@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 
 from paredown.compress.fit_grid import fit_grid
+from paredown.compress.grid import Grid, grid_of_range
+from paredown.compress.progressive_groups import most_steps, short_scales
 from paredown.compress.quantize.method import Target
 
 
@@ -47,4 +49,38 @@ def clip_group(group_C: Tensor, x_SC: Tensor, target: Target) -> Tensor:
         error = float((x_SC @ (rounded - group_C)).square().sum())
         if error < best:
             best, result = error, narrow
+    return result
+
+
+def search_row(row_I: Tensor, x_SI: Tensor, target: Target) -> Tensor:
+    """[G]: the scales of a row's groups, of integer steps, that move its outputs the least."""
+    groups_GC = row_I.view(-1, target.spec.group_size or len(row_I))
+    inputs_SGC = x_SI.view(len(x_SI), *groups_GC.shape)
+    lowest_G, highest_G = groups_GC.amin(1).clamp(max=0), groups_GC.amax(1).clamp(min=0)
+    whole = grid_of_range(lowest_G, highest_G, target.spec, target.scale_dtype)
+    most_G = most_steps(whole.zeros_OG)
+    least_row = (whole.scales_OG / most_G).max()
+    best, result = torch.inf, whole.scales_OG
+    for share in (0.9, 1.0, 1.1, 1.2):
+        row_scale = short_scales(least_row * share, target.scale_dtype)
+        losses, scales = [], []
+        for group, values_C in enumerate(groups_GC):
+            below = float(whole.scales_OG[group] / row_scale) // 1
+            found = []
+            for near in (0, 1, -1, -2, -3, -4, -5, -6):
+                step = min(max(below + near, 1), float(most_G[group]))
+                scale = step * row_scale
+                grid = Grid(
+                    spec=target.spec,
+                    scale_dtype=target.scale_dtype,
+                    scales_OG=scale.view(1),
+                    zeros_OG=whole.zeros_OG[group].view(1),
+                )
+                moved_C = grid.values(grid.codes(values_C[None]))[0] - values_C
+                error = float((inputs_SGC[:, group] @ moved_C).square().sum())
+                found.append((error, len(found), scale))
+            losses.append(min(found)[0])
+            scales.append(min(found)[2])
+        if sum(losses) < best:
+            best, result = sum(losses), torch.stack(scales)
     return result

@@ -1,26 +1,32 @@
 """AWQ against a naive one in float64, and what it must and must not change."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from awq_reference import clip_group, round_groups, scales_of
+from awq_reference import clip_group, round_groups, scales_of, search_row
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.input_sample import observe
 from paredown.compress.compress import compress
+from paredown.compress.fit_grid import fit_grid
 from paredown.compress.quantize.awq import (
     AWQ,
     candidate_scales,
     clipped,
     pseudo_quantized,
+    search_steps,
     weight_means,
 )
-from paredown.compress.quantize.method import Target
+from paredown.compress.quantize.gptq import GPTQ
+from paredown.compress.quantize.method import Moments, Target, Transformed
 from paredown.compress.quantize.rescale import linear_weight, replaced
+from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
-from paredown.formats.table import FORMATS
+from paredown.formats.table import FORMATS, STEP_FORMATS
+from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder import INPUT_POINTS, Decoder
 from paredown.models.roles import linear_roles
@@ -59,7 +65,7 @@ def test_scales_keep_the_function_and_lose_less(variant: str, tmp_path: Path) ->
     make_uneven(block)
     expected = block.outputs()
     before = rounding_error(block, expected, INT3)
-    notes = AWQ(clip=False).apply(block, all_targets(block))
+    notes = AWQ(clip=False).apply(block, all_targets(block)).notes
     torch.testing.assert_close(block.outputs(), expected, rtol=1e-6, atol=1e-6)
     assert rounding_error(block, expected, INT3) < 0.9 * before
     assert (variant == "opt-gelu") == any("gelu" in note for note in notes)
@@ -131,6 +137,43 @@ def test_clipping_takes_every_nth_token() -> None:
     assert torch.equal(clipped(weight_OI, x_SI, INT3), clipped(weight_OI, x_SI[::3], INT3))
 
 
+@pytest.mark.parametrize("name", ["w4a8-g32-qoq", "w4a8-g32-asym-qoq"])
+def test_integer_steps_are_those_of_a_naive_search(name: str) -> None:
+    target = Target(spec=STEP_FORMATS[name], scale_dtype="bf16")
+    generator = torch.Generator().manual_seed(2)
+    weight_OI = torch.randn(5, 96, generator=generator, dtype=torch.float64) ** 3
+    x_SI = torch.randn(100, 96, generator=generator, dtype=torch.float64) ** 3
+    grid = search_steps(weight_OI, x_SI, target)
+    for row in range(5):
+        naive = search_row(weight_OI[row], x_SI, target)
+        assert torch.equal(grid.scales_OG[row], naive)
+    plain = fit_grid(weight_OI.view(5, 3, 32), target.spec, "bf16")
+    assert not torch.equal(grid.scales_OG, plain.scales_OG)
+
+
+def test_without_inputs_hardly_any_range_is_cut() -> None:
+    target = Target(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
+    weight_OI = torch.randn(4, 64, generator=torch.Generator().manual_seed(3))
+    grid = search_steps(weight_OI, torch.zeros(20, 64), target)
+    whole_OG = weight_OI.view(4, 2, 32).abs().amax(-1) / 7.5
+    assert bool((grid.scales_OG > 0.85 * whole_OG).all())
+
+
+def test_steps_that_were_searched_are_the_ones_that_are_rounded_on(tmp_path: Path) -> None:
+    block = tiny_block("llama-gqa", tmp_path)
+    target = Target(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
+    done = AWQ().apply(block, all_targets(block, target))
+    assert set(done.grids) == {"v", "o", "gate", "up", "down"}
+    moments = Moments(hessian_II=torch.eye(64), num_rows=100)
+    for role in ("v", "o"):
+        grid, weight_OI = done.grids[role], linear_weight(block.layer, role)
+        for quantizer in (RTN(), GPTQ()):
+            found = quantizer.quantize(weight_OI, replace(target, grid=grid), moments).weight
+            assert isinstance(found, Weight)
+            assert np.array_equal(found.scales_OG, grid.scales_OG.numpy())
+    assert AWQ(clip=False).apply(block, all_targets(block, target)).grids == {}
+
+
 def test_queries_and_keys_are_not_clipped(tmp_path: Path) -> None:
     block = tiny_block("llama-gqa", tmp_path)
     plain = tiny_block("llama-gqa", tmp_path)
@@ -154,7 +197,7 @@ def test_only_pairs_with_targets_are_touched(tmp_path: Path) -> None:
     }
     assert changed <= {"up.weight", "down.weight"}
     floats = Target(spec=WeightSpec(dtype="bf16"), scale_dtype="bf16")
-    assert AWQ().apply(block, {"up": floats}) == ()
+    assert AWQ().apply(block, {"up": floats}) == Transformed()
 
 
 def test_no_scaling_is_kept_where_none_is_better(tmp_path: Path) -> None:
@@ -165,7 +208,7 @@ def test_no_scaling_is_kept_where_none_is_better(tmp_path: Path) -> None:
         weight = linear_weight(block.layer, role)
         weight.copy_(pseudo_quantized(weight, target))
     before = {name: values.clone() for name, values in block.layer.state_dict().items()}
-    notes = AWQ().apply(block, all_targets(block, target))
+    notes = AWQ().apply(block, all_targets(block, target)).notes
     assert len(notes) == len(smoothing_pairs(block.spec))
     for name, values in block.layer.state_dict().items():
         torch.testing.assert_close(values, before[name], rtol=1e-12, atol=1e-12)

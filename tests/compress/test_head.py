@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from paredown.compress.compress import compress
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.compress import MadeLayers, compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.size import weight_bytes
@@ -148,3 +149,36 @@ def test_names_say_what_a_recipe_is() -> None:
         assert (recipe.linear, recipe.head) == (FORMATS[linear], FORMATS["int8"])
         assert not recipe.needs_calibration
         assert find_recipe(name).name == name
+
+
+def test_layers_are_taken_from_a_recipe_with_an_output_layer_bit_for_bit(tmp_path: Path) -> None:
+    source = write_source(tmp_path / "in", "llama-tied")
+    windows_NT = np.random.default_rng(5).integers(0, VOCAB_SIZE, (4, 24))
+    calibration = Calibration(windows_NT=windows_NT, source="random tokens")
+    with_head, plain = (find_recipe(f"gptq-int4-g32{end}") for end in ("-head-int8", ""))
+    assert plain.has_layers_of(with_head)
+    made = compress(source, tmp_path / "made", with_head, calibration=calibration)
+    notes = (*made.notes, "lm_head: damp grew", "model.layers.0.mlp.up_proj: damp grew")
+    layers = MadeLayers(checkpoint=Checkpoint.open(made.path), notes=notes)
+    taken = compress(source, tmp_path / "taken", plain, calibration=calibration, layers=layers)
+    alone = compress(source, tmp_path / "alone", plain, calibration=calibration)
+    for name in ("model.safetensors", "config.json"):
+        assert (taken.path / name).read_bytes() == (alone.path / name).read_bytes()
+    assert taken.notes == (*alone.notes, "model.layers.0.mlp.up_proj: damp grew")
+    assert taken.kept == alone.kept
+    assert taken.schemes == alone.schemes
+    assert taken.calibration == "random tokens"
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("gptq-int4-g32", "gptq-int4-g64-head-int8"),
+        ("gptq-int4-g32", "hqq-int4-g32-head-int8"),
+        ("gptq-int4-g32", "gptq-int4-g32"),
+        ("gptq-int4-g32-head-int8", "gptq-int4-g32"),
+        ("awq-int4-g32", "awq-int4-g32-head-int8"),
+    ],
+)
+def test_recipes_that_make_other_layers(name: str, other: str) -> None:
+    assert not find_recipe(name).has_layers_of(find_recipe(other))

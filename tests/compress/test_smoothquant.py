@@ -10,7 +10,7 @@ from paredown.compress.activations import round_input
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.quantize.int8_attention import use_int8_attention
-from paredown.compress.quantize.method import Target
+from paredown.compress.quantize.method import Target, Transformed
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulated, smoothing_scales
@@ -87,7 +87,7 @@ def test_a_fixed_alpha_is_equation_four(tmp_path: Path) -> None:
     old_norm = block.layer.mlp_norm.weight.data.clone()
     columns = torch.cat([linear_weight(block.layer, role) for role in ("gate", "up")])
     expected, largest = block.outputs(), largest_inputs(block)["mlp_input"]
-    notes = SmoothQuant(alpha=0.6).apply(block, targets_of(block, w8a8()))
+    notes = SmoothQuant(alpha=0.6).apply(block, targets_of(block, w8a8())).notes
     assert notes == ("alpha 0.60",)
     for channel in range(block.spec.hidden_size):
         x_max = float(largest[channel])
@@ -125,7 +125,7 @@ def test_the_search_finds_the_best_of_its_alphas(tmp_path: Path) -> None:
         SmoothQuant(alpha=alpha).apply(block, targets_of(block, target))
         errors[alpha] = float((rounded_outputs(block, target) - expected).square().mean())
     block = outlier_block("llama-gqa", tmp_path / "searched", factor=8)
-    notes = SmoothQuant().apply(block, targets_of(block, target))
+    notes = SmoothQuant().apply(block, targets_of(block, target)).notes
     assert notes == (f"alpha {min(errors, key=errors.__getitem__):.2f}",)
 
 
@@ -135,7 +135,7 @@ def test_no_smoothing_is_kept_where_none_is_better(tmp_path: Path) -> None:
     for role in linear_roles(block.spec):
         linear_weight(block.layer, role).zero_()
     before = {name: values.clone() for name, values in block.layer.state_dict().items()}
-    notes = SmoothQuant().apply(block, targets_of(block, w8a8()))
+    notes = SmoothQuant().apply(block, targets_of(block, w8a8())).notes
     assert notes == ("unsmoothed, no alpha lost less",)
     assert all(torch.equal(v, before[name]) for name, v in block.layer.state_dict().items())
 
@@ -162,7 +162,7 @@ def test_only_norms_with_targets_are_smoothed(tmp_path: Path) -> None:
         name for name, v in block.layer.state_dict().items() if not torch.equal(v, before[name])
     }
     assert changed == {"mlp_norm.weight", "gate.weight", "up.weight"}
-    assert SmoothQuant().apply(block, {}) == ()
+    assert SmoothQuant().apply(block, {}) == Transformed()
 
 
 def tiny_decoder(variant: str, folder: Path) -> Decoder:

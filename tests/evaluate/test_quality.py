@@ -163,7 +163,7 @@ def test_rows_equal_float64_and_divergence_is_never_negative(rows: np.ndarray) -
         largest = float(p[t].max())
         exact_lse = largest + math.log(np.exp(p[t].astype(np.float64) - largest).sum())
         assert log_normalizers(p)[t] == pytest.approx(exact_lse, rel=1e-6, abs=1e-6)
-    assert num_agreeing(p, p) == len(p)
+    assert num_agreeing(Predictions.of(p), Predictions.of(p)) == len(p)
 
 
 def test_small_divergences_are_resolved() -> None:

@@ -14,6 +14,7 @@ from paredown.cli import bench as bench_verb
 from paredown.cli import compress as compress_verb
 from paredown.cli import eval as eval_verb
 from paredown.cli import optimize as optimize_verb
+from paredown.compress.calibrate.walk import walk
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.memory.memory_plan import plan_memory
@@ -183,6 +184,24 @@ def test_what_does_not_fit_together_is_measured_in_turns(
     result = optimize(model, options, lambda what, share: None)
     assert calls == [1, 1]
     assert [one.name for one in result.candidates] == ["bf16", "int8"]
+
+
+def test_layers_that_two_recipes_share_are_calibrated_once(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = []
+
+    def counted(plan, *args):
+        walks.append(plan.head is not None)
+        return walk(plan, *args)
+
+    monkeypatch.setattr("paredown.compress.compress.walk", counted)
+    names = ("gptq-int4-g32", "gptq-int4-g32-head-int8")
+    calibration = CalibrationConfig(text=text, num_samples=2, num_tokens=32)
+    options = config(tmp_path, text, formats=names, max_quality_loss=9.0, calibration=calibration)
+    result = optimize(model, options, lambda what, share: None)
+    assert walks == [True]
+    assert tuple(one.name for one in result.candidates) == names
 
 
 def run_verb(verb, *arguments: str) -> int:

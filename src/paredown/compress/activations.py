@@ -181,13 +181,19 @@ class StaticScale:
 @dataclass(frozen=True, kw_only=True)
 class Rounded:
     """`values` and `codes` have the input's shape; `scales` and `zeros` are [.., G, 1] of the
-    input's rows, or [1] for a whole tensor. `num_clamped` values lay beyond the range."""
+    input's rows, or [1] for a whole tensor; `scaled` is what was rounded to codes of `grid`."""
 
     values: Tensor
     codes: Tensor
     scales: Tensor
     zeros: Tensor
-    num_clamped: int
+    scaled: Tensor
+    grid: ActivationGrid
+
+    @property
+    def num_clamped(self) -> int:
+        """How many values lay beyond the range."""
+        return int(self.grid.is_beyond(self.scaled).sum())
 
 
 def round_activations(
@@ -198,8 +204,15 @@ def round_activations(
     assert static is None or (grid.granularity == "tensor" and grid.has_scales), grid
     if not grid.has_scales:
         one = torch.ones(1, dtype=x.dtype)
-        codes, beyond = grid.to_number(x), grid.is_beyond(x)
-        return _rounded(x, grid, (codes, beyond, codes), one, torch.zeros_like(one))
+        codes = grid.to_number(x)
+        return Rounded(
+            values=codes,
+            codes=codes,
+            scales=one,
+            zeros=torch.zeros_like(one),
+            scaled=x,
+            grid=grid,
+        )
     shared = _shared(x, grid)
     if static is not None:
         scales = torch.tensor([static.scale], dtype=x.dtype)
@@ -210,8 +223,14 @@ def round_activations(
     # compressed-tensors.
     scaled = shared * inverses if grid.symmetric else shared / scales + zeros
     codes = grid.to_number(scaled)
-    parts = (codes, grid.is_beyond(scaled), (codes - zeros) * scales)
-    return _rounded(x, grid, parts, scales, zeros)
+    return Rounded(
+        values=_unshared((codes - zeros) * scales, x, grid),
+        codes=_unshared(codes, x, grid),
+        scales=scales,
+        zeros=zeros,
+        scaled=scaled,
+        grid=grid,
+    )
 
 
 def round_input(
@@ -295,25 +314,8 @@ def _find_scales(shared: Tensor, grid: ActivationGrid) -> tuple[Tensor, Tensor, 
     return scales, scales.reciprocal(), (low - lowest / scales).clamp(low, high).round()
 
 
-def _rounded(
-    x: Tensor,
-    grid: ActivationGrid,
-    parts: tuple[Tensor, Tensor, Tensor],
-    scales: Tensor,
-    zeros: Tensor,
-) -> Rounded:
-    """Codes, which were clamped, and values, back in the input's shape."""
-
-    def unshared(part: Tensor) -> Tensor:
-        if grid.has_scales and grid.granularity == "group":
-            return part.flatten(-2)[..., : x.shape[-1]]
-        return part.reshape(x.shape)
-
-    codes, beyond, values = map(unshared, parts)
-    return Rounded(
-        values=values,
-        codes=codes,
-        scales=scales,
-        zeros=zeros,
-        num_clamped=int(beyond.sum()),
-    )
+def _unshared(part: Tensor, x: Tensor, grid: ActivationGrid) -> Tensor:
+    """Codes, which were clamped, or values, back in the shape of `x`."""
+    if grid.granularity == "group":
+        return part.flatten(-2)[..., : x.shape[-1]]
+    return part.reshape(x.shape)

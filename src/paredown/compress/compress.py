@@ -86,6 +86,15 @@ class CompressResult:
     predicted_disk_bytes: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class MadeLayers:
+    """A checkpoint that was made of the same source with the same calibration, by a recipe whose
+    layers are wanted again (Recipe.has_layers_of), and the notes of that."""
+
+    checkpoint: Checkpoint
+    notes: tuple[str, ...]
+
+
 def compress(
     source: Checkpoint,
     output: Path,
@@ -93,6 +102,7 @@ def compress(
     *,
     overwrite: bool = False,
     calibration: Calibration | None = None,
+    layers: MadeLayers | None = None,
     on_progress: OnProgress | None = None,
     finish: FinishCompress | None = None,
 ) -> CompressResult:
@@ -100,7 +110,8 @@ def compress(
     whole or not at all; what was written is opened and checked before it appears. `finish`, given
     the folder and the result's notes, may add to it, and what it raises leaves no folder behind.
 
-    A calibrated run that was killed goes on where it was when it is started again. Raises
+    A calibrated run that was killed goes on where it was when it is started again; with `layers`
+    nothing is calibrated: they are those, bit for bit. Raises
     ConfigError for an unknown recipe or a missing calibration, UnsupportedError for a recipe that
     this model cannot have (the groups do not divide its columns, ...), CapacityError when it would
     not fit in memory or on the disk, OutputError when `output` cannot be written.
@@ -113,6 +124,9 @@ def compress(
     if not recipe.needs_calibration:
         return job.write(output, overwrite, report)
     calibration = _required(calibration, recipe)
+    if layers is not None:
+        job.take_layers(layers)
+        return replace(job.write(output, overwrite, report), calibration=calibration.source)
     check_output_folder(output, overwrite)
     memory_bytes, disk_bytes = _require_room(source, recipe, schemes, calibration, output)
     check_values(source)
@@ -177,6 +191,7 @@ def _require_room(
         num_sequences=calibration.num_sequences,
         num_tokens=calibration.num_tokens,
         hidden_size=source.spec.hidden_size,
+        heads_size=source.spec.num_heads * source.spec.head_dim,
     )
     disk.require(workspace_path(output))
     return memory.total, disk.total
@@ -218,6 +233,14 @@ class _Job:
         self._finished = finished
         for name, tensor in finished.items():
             self._made.setdefault(_module_of(name), {})[name] = tensor
+
+    def take_layers(self, layers: MadeLayers) -> None:
+        """Each module's tensors in the order in which a calibration makes them."""
+        made = layers.checkpoint.tensors
+        names = sorted(name for name in made if _module_of(name) in self._schemes)
+        self.take({name: made[name] for name in names})
+        ending = f"{self._source.names.output}: "
+        self.notes = [note for note in layers.notes if not note.startswith(ending)]
 
     @property
     def _unties(self) -> bool:

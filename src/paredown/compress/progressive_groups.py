@@ -10,7 +10,7 @@ row scale has so few significant bits that its product with a step is exact in e
 Shapes: O output rows, G groups of columns, C columns of a group.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -34,14 +34,24 @@ NEIGHBOURS_AND_CUTS = (-2, -1, 0, 1)
 _CHUNK_VALUES = 1 << 18
 
 
+# What the changes of values [O, G, C] cost, of each group [O, G]; it may overwrite the changes.
+GroupLoss = Callable[[Tensor], Tensor]
+
+
+def squares(moved_OGC: Tensor) -> Tensor:
+    """How far the weights themselves move."""
+    return moved_OGC.square_().sum(-1)
+
+
 def fit_progressive_groups(
     values_OGC: Tensor,
     wanted: Grid,
     near_steps: Sequence[int],
     row_scales_O1: Tensor | None = None,
+    loss: GroupLoss = squares,
 ) -> Grid:
-    """The grid of integer steps with the least squared error. `wanted` is what each group alone
-    would have, and gives the zero points; row scales are searched unless they are given."""
+    """The grid of integer steps with the least `loss`. `wanted` is what each group alone would
+    have, and gives the zero points; row scales are searched unless they are given."""
     if row_scales_O1 is None:
         least_O1 = (wanted.scales_OG / most_steps(wanted.zeros_OG)).amax(1, keepdim=True)
         tried = [short_scales(least_O1 * share, wanted.scale_dtype) for share in _ROW_SHARES]
@@ -55,7 +65,7 @@ def fit_progressive_groups(
         rows = slice(start, start + num_rows)
         stretch = replace(wanted, scales_OG=wanted.scales_OG[rows], zeros_OG=wanted.zeros_OG[rows])
         best_O1[rows], scales_OG[rows] = _best(
-            values_OGC[rows], stretch, row_scales_KO1[:, rows], near_steps
+            values_OGC[rows], stretch, row_scales_KO1[:, rows], near_steps, loss
         )
     return replace(wanted, scales_OG=scales_OG, row_scales_O1=best_O1)
 
@@ -85,14 +95,18 @@ def short_scales(scales: Tensor, dtype: ScaleDType) -> Tensor:
 
 
 def _best(
-    values_OGC: Tensor, wanted: Grid, row_scales_KO1: Tensor, near_steps: Sequence[int]
+    values_OGC: Tensor,
+    wanted: Grid,
+    row_scales_KO1: Tensor,
+    near_steps: Sequence[int],
+    loss: GroupLoss,
 ) -> tuple[Tensor, Tensor]:
     """Of K row scales for each row the best, and the scales of its groups."""
     best_O1 = row_scales_KO1[0]
     scales_OG = nearest_steps(wanted.scales_OG, wanted.zeros_OG, best_O1)
     least_O1 = torch.full_like(best_O1, torch.inf)
     for row_scales_O1 in row_scales_KO1:
-        tried_OG, errors_OG = _best_steps(values_OGC, wanted, row_scales_O1, near_steps)
+        tried_OG, errors_OG = _best_steps(values_OGC, wanted, row_scales_O1, near_steps, loss)
         errors_O1 = errors_OG.sum(1, keepdim=True)
         better_O1 = errors_O1 < least_O1
         least_O1 = torch.where(better_O1, errors_O1, least_O1)
@@ -102,9 +116,13 @@ def _best(
 
 
 def _best_steps(
-    values_OGC: Tensor, wanted: Grid, row_scales_O1: Tensor, near_steps: Sequence[int]
+    values_OGC: Tensor,
+    wanted: Grid,
+    row_scales_O1: Tensor,
+    near_steps: Sequence[int],
+    loss: GroupLoss,
 ) -> tuple[Tensor, Tensor]:
-    """The groups' scales with the least squared errors, and these."""
+    """The groups' scales with the least loss, and this."""
     most_OG = most_steps(wanted.zeros_OG)
     below_OG = (wanted.scales_OG / row_scales_O1).floor()
     # Stays where errors are too large for a float.
@@ -113,7 +131,7 @@ def _best_steps(
     for near in near_steps:
         tried_OG = torch.minimum((below_OG + near).clamp(min=1), most_OG) * row_scales_O1
         grid = replace(wanted, scales_OG=tried_OG)
-        errors_OG = grid.values(grid.codes(values_OGC)).sub_(values_OGC).square_().sum(-1)
+        errors_OG = loss(grid.values(grid.codes(values_OGC)).sub_(values_OGC))
         better_OG = errors_OG < least_OG
         least_OG = torch.where(better_OG, errors_OG, least_OG)
         best_OG = torch.where(better_OG, tried_OG, best_OG)

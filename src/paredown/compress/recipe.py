@@ -4,7 +4,7 @@ A transform step changes the layers without changing what they compute; a quanti
 its targets become. Where two quantize steps name the same module the later one has it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.errors import ConfigError
@@ -102,6 +102,17 @@ class Recipe:
     def has_static_kv(self) -> bool:
         """Whether scales of keys and values are stored, one of each per layer."""
         return self.kv_cache is not None and self.kv_cache.endswith("-static")
+
+    def has_layers_of(self, other: "Recipe") -> bool:
+        """Whether `other` is this recipe and a step for the output layer, where nothing but weights
+        is made: then the layers that it makes are those of this one."""
+        head_step = [step for step in other.quantize_steps if step.targets == (HEAD,)]
+        return (
+            bool(head_step)
+            and replace(other, name=self.name, steps=other.steps[: -len(head_step)]) == self
+            and not self.transforms
+            and not self.has_static_kv
+        )
 
     @property
     def needs_calibration(self) -> bool:

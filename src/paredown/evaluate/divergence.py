@@ -4,10 +4,13 @@ KL(reference || model) = sum over the vocabulary of p (ln p - ln q), in nats per
 agreement is the share of tokens where both find the same token most likely.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from paredown.evaluate.perplexity import Logits, Predictions
+from paredown.evaluate.perplexity import Predictions
+from paredown.evaluate.rows import over_rows
 
 
 def kl_divergences(reference: Predictions, model: Predictions) -> npt.NDArray[np.float64]:
@@ -15,31 +18,31 @@ def kl_divergences(reference: Predictions, model: Predictions) -> npt.NDArray[np
 
     Summed as p (ln p - ln q) - p + q: equal, because both sum to 1, but no term is negative, so
     that small divergences are not lost among terms that cancel. In float64, where a term keeps its
-    first digits down to differences of 1e-7 between logits, and a row at a time, which stays in
-    the cache.
+    first digits down to differences of 1e-7 between logits.
     """
     sums_T = np.empty(len(reference.normalizers_T))
-    rows = zip(
-        reference.logits_TV,
-        reference.normalizers_T,
-        model.logits_TV,
-        model.normalizers_T,
-        strict=True,
-    )
-    for row, (reference_V, reference_normalizer, model_V, model_normalizer) in enumerate(rows):
-        terms_V = reference_V - reference_normalizer
-        log_q_V = model_V - model_normalizer
-        p_V = np.exp(terms_V)
-        terms_V -= log_q_V
-        terms_V *= p_V
-        terms_V -= p_V
-        terms_V += np.exp(log_q_V)
-        # What rounding leaves of nothing may be below it.
-        sums_T[row] = max(0.0, terms_V.sum())
+
+    def add_up(stretches: Sequence[slice], shape: tuple[int, int]) -> None:
+        terms_TV, log_q_TV, p_TV = np.empty((3, *shape))
+        for rows in stretches:
+            count = rows.stop - rows.start
+            terms, log_q, p = terms_TV[:count], log_q_TV[:count], p_TV[:count]
+            np.copyto(terms, reference.logits_TV[rows])
+            terms -= reference.normalizers_T[rows, None]
+            np.copyto(log_q, model.logits_TV[rows])
+            log_q -= model.normalizers_T[rows, None]
+            np.exp(terms, out=p)
+            terms -= log_q
+            terms *= p
+            terms -= p
+            terms += np.exp(log_q, out=log_q)
+            # What rounding leaves of nothing may be below it.
+            sums_T[rows] = np.maximum(0.0, terms.sum(axis=1))
+
+    over_rows(add_up, reference.logits_TV)
     return sums_T
 
 
-def num_agreeing(reference_TV: Logits, model_TV: Logits) -> int:
+def num_agreeing(reference: Predictions, model: Predictions) -> int:
     """Rows whose largest logit stands at the same token; ties go to the lower one."""
-    same = reference_TV.argmax(axis=1) == model_TV.argmax(axis=1)
-    return int(np.count_nonzero(same))
+    return int(np.count_nonzero(reference.most_likely == model.most_likely))

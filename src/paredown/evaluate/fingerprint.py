@@ -20,7 +20,7 @@ from paredown.evaluate.golden import (
     make_golden,
     run_golden,
 )
-from paredown.evaluate.perplexity import Logits
+from paredown.evaluate.rows import Logits
 from paredown.kernels.arithmetic import arithmetic
 from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint

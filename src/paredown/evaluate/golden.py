@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.executor import Executor, SequenceSlice
-from paredown.evaluate.perplexity import Logits, log_normalizers
+from paredown.evaluate.perplexity import log_normalizers
+from paredown.evaluate.rows import Logits
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 

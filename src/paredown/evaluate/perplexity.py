@@ -5,21 +5,32 @@ perplexity = exp(NLL / N), bits per byte = NLL / (B ln 2).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-Logits = npt.NDArray[np.float32]
+from paredown.evaluate.rows import Logits, over_rows
 
 
 def log_normalizers(logits_TV: Logits) -> npt.NDArray[np.float64]:
     """ln of the sum of exp over each row. Exponentials are float32 after the row's largest logit is
     taken off, sums are float64: exact to about 1e-7."""
-    largest_T = logits_TV.max(axis=1)
-    exponentials = np.exp(logits_TV - largest_T[:, None])
-    sums_T: npt.NDArray[np.float64] = exponentials.sum(axis=1, dtype=np.float64)
-    normalizers_T: npt.NDArray[np.float64] = largest_T.astype(np.float64) + np.log(sums_T)
+    normalizers_T = np.empty(len(logits_TV))
+
+    def add_up(stretches: Sequence[slice], shape: tuple[int, int]) -> None:
+        exponentials_TV = np.empty(shape, np.float32)
+        for rows in stretches:
+            exponentials = exponentials_TV[: rows.stop - rows.start]
+            largest_T = logits_TV[rows].max(axis=1)
+            np.subtract(logits_TV[rows], largest_T[:, None], out=exponentials)
+            np.exp(exponentials, out=exponentials)
+            sums_T = exponentials.sum(axis=1, dtype=np.float64)
+            normalizers_T[rows] = largest_T.astype(np.float64) + np.log(sums_T)
+
+    over_rows(add_up, logits_TV)
     return normalizers_T
 
 
@@ -33,6 +44,12 @@ class Predictions:
     @classmethod
     def of(cls, logits_TV: Logits) -> "Predictions":
         return cls(logits_TV, log_normalizers(logits_TV))
+
+    @cached_property
+    def most_likely(self) -> npt.NDArray[np.intp]:
+        """The token of each row's largest logit; of equal ones the first."""
+        tokens_T: npt.NDArray[np.intp] = self.logits_TV.argmax(axis=1)
+        return tokens_T
 
 
 def negative_log_likelihoods(

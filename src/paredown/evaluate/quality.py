@@ -59,7 +59,7 @@ class QualitySums:
         self.nll += float(np.sum(negative_log_likelihoods(predictions, targets)))
         if reference is not None:
             self.kl += float(np.sum(kl_divergences(reference, predictions)))
-            self.agreeing += num_agreeing(reference.logits_TV, predictions.logits_TV)
+            self.agreeing += num_agreeing(reference, predictions)
 
     def quality(self, text: EvalText, compared: bool) -> Quality:
         return Quality(

@@ -32,6 +32,8 @@ DECODE_TOKENS = 64
 # A round of a slow model ends after this long.
 _MAX_DECODE_S = 1.0
 _MIN_DECODE_TOKENS = 2
+# Rounds that measure the bandwidth too, which takes as long as the rest of a round.
+_BANDWIDTH_ROUNDS = 3
 
 
 class MeasuredExecutor(Executor, Protocol):
@@ -59,7 +61,7 @@ class Speed:
 
 @dataclass
 class Trial:
-    """One model under measurement: rates of the rounds so far, and the bandwidth in each."""
+    """One model under measurement: rates of the rounds so far, and the bandwidth in the first."""
 
     executor: MeasuredExecutor
     weights: WeightSpec
@@ -85,7 +87,8 @@ class Trial:
             if done >= _MIN_DECODE_TOKENS and elapsed > _MAX_DECODE_S:
                 break
         self.decode.append(done / elapsed)
-        self.bandwidth.append(measure_bandwidth(self.executor.num_threads, self.step_bytes))
+        if len(self.bandwidth) < _BANDWIDTH_ROUNDS:
+            self.bandwidth.append(measure_bandwidth(self.executor.num_threads, self.step_bytes))
 
     @property
     def step_bytes(self) -> int:
@@ -100,7 +103,7 @@ class Trial:
             rates.clear()
 
     def speed(self, machine: Machine) -> Speed:
-        """Medians of all rounds; the bandwidth, being a limit, is the highest of all rounds."""
+        """Medians of all rounds; the bandwidth, being a limit, is the highest of its rounds."""
         decode, prefill = statistics.median(self.decode), statistics.median(self.prefill)
         spec = self.executor.spec
         num_prefill = min(PREFILL_TOKENS, spec.max_positions)

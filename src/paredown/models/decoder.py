@@ -158,14 +158,30 @@ class Layer(nn.Module):
     def forward(
         self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor
     ) -> Tensor:
-        attention_BTD = self.attention(self.attention_norm(x_BTD), table, mask_TT)
-        x_BTD = self.tap("attention_sum", x_BTD + self.tap("attention_output", attention_BTD))
-        mlp_BTD = self.mlp(self.mlp_norm(x_BTD))
-        return self.tap("mlp_sum", x_BTD + self.tap("mlp_output", mlp_BTD))
+        mixed_BTO = self.mix_heads(self.attention_norm(x_BTD), table, mask_TT)
+        return self.add_mlp(self.add_attention(x_BTD, mixed_BTO))
+
+    def add_attention(self, x_BTD: Tensor, mixed_BTO: Tensor) -> Tensor:
+        """What enters the layer and what `mix_heads` makes of it, to the sum after attention."""
+        attention_BTD = self.tap("attention_output", self.project(mixed_BTO))
+        return self.tap("attention_sum", x_BTD + attention_BTD)
+
+    def add_mlp(self, x_BTD: Tensor) -> Tensor:
+        """The sum after attention to what leaves the layer."""
+        return self.tap("mlp_sum", x_BTD + self.tap("mlp_output", self.mlp(self.mlp_norm(x_BTD))))
 
     def attention(
         self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor
     ) -> Tensor:
+        return self.project(self.mix_heads(x_BTD, table, mask_TT))
+
+    def project(self, mixed_BTO: Tensor) -> Tensor:
+        return self.apply_linear("o", self.tap("o_input", mixed_BTO))
+
+    def mix_heads(
+        self, x_BTD: Tensor, table: tuple[Tensor, Tensor] | None, mask_TT: Tensor
+    ) -> Tensor:
+        """Attention up to the point "o_input", all heads of a token side by side."""
         spec, tap = self.spec, self.tap
         x_BTD = tap("attention_input", x_BTD)
         num_groups = spec.num_heads // spec.num_kv_heads
@@ -194,7 +210,7 @@ class Layer(nn.Module):
             scores_BHTT = tap("scores", scores_BHTT)
             weights_BHTT = scores_BHTT.masked_fill(~mask_TT, -torch.inf).softmax(dim=-1)
             mixed_BHTC = tap("probabilities", weights_BHTT) @ v_BHTC
-        return self.apply_linear("o", tap("o_input", mixed_BHTC.transpose(1, 2).flatten(2)))
+        return mixed_BHTC.transpose(1, 2).flatten(2)
 
     def visible(self, mask_TT: Tensor) -> Tensor:
         """The mask less what lies before the window and is no sink."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.compress import compress
+from paredown.compress.compress import MadeLayers, compress
 from paredown.compress.recipe import Recipe
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
@@ -103,14 +103,16 @@ def _measure_batch(
     plan: Plan, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
 ) -> None:
     """Compressing, predicting and timing take about 35, 50 and 15 of 100 parts of the time."""
-    built: list[tuple[str, Checkpoint, NativeExecutor]] = []
-    for done, recipe in enumerate(recipes):
+    found: dict[str, tuple[Checkpoint, NativeExecutor]] = {}
+    # Those with an output layer of their own first: the others may take their layers.
+    for done, recipe in enumerate(sorted(recipes, key=lambda recipe: recipe.head is None)):
         on_progress(f"compressing {recipe.name}", 0.35 * done / len(recipes))
-        with _built(plan, recipe, result) as candidate:
+        with _built(plan, recipe, recipes, result) as candidate:
             if candidate is not None:
-                built.append((recipe.name, *candidate))
-    if not built:
+                found[recipe.name] = candidate
+    if not found:
         return
+    built = [(recipe.name, *found[recipe.name]) for recipe in recipes if recipe.name in found]
     qualities, own = measure_quality(
         [executor for _, _, executor in built],
         plan.text,
@@ -137,7 +139,7 @@ def _measure_batch(
 
 @contextmanager
 def _built(
-    plan: Plan, recipe: Recipe, result: Candidates
+    plan: Plan, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
 ) -> Iterator[tuple[Checkpoint, NativeExecutor] | None]:
     """The source compressed and loaded; None, and a line in `skipped`, when it cannot have the
     format or does not fit. What is made quickly is gone afterwards; what is mapped stays readable.
@@ -146,7 +148,13 @@ def _built(
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         place = plan.folder if recipe.needs_calibration else Path(folder)
         try:
-            written = compress(plan.source, place / name, recipe, calibration=plan.calibration)
+            written = compress(
+                plan.source,
+                place / name,
+                recipe,
+                calibration=plan.calibration,
+                layers=_made_layers(plan, recipe, recipes, result),
+            )
             checkpoint = Checkpoint.open(written.path)
             executor = _load(plan, checkpoint)
         except (UnsupportedError, CapacityError) as error:
@@ -158,6 +166,18 @@ def _built(
         if written.clamped:
             result.clamped[name] = written.clamped
         yield checkpoint, executor
+
+
+def _made_layers(
+    plan: Plan, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
+) -> MadeLayers | None:
+    """Of the recipe, where another one that is made already has the same."""
+    for other in recipes:
+        folder = plan.folder / other.name
+        if recipe.needs_calibration and recipe.has_layers_of(other) and folder.is_dir():
+            notes = result.notes.get(other.name, ())
+            return MadeLayers(checkpoint=Checkpoint.open(folder), notes=notes)
+    return None
 
 
 def _load(plan: Plan, checkpoint: Checkpoint) -> NativeExecutor:

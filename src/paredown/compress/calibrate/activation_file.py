@@ -46,15 +46,17 @@ class ActivationFile:
             assert values.size == count, self.path
             yield torch.from_numpy(values.reshape(shape))
 
-    def write(self, batches: Iterable[Tensor]) -> None:
-        """The file appears whole or not at all. Raises OutputError when the disk takes no more."""
+    def write(self, batches: Iterable[Tensor], *, lasting: bool = True) -> None:
+        """The file appears whole or not at all; one that is not `lasting` need not outlive the
+        machine's next crash. Raises OutputError when the disk takes no more."""
         partial = self.path.with_suffix(".partial")
         try:
             with partial.open("wb") as file:
                 for batch in batches:
                     file.write(batch.contiguous().numpy().data)
                 file.flush()
-                os.fsync(file.fileno())
+                if lasting:
+                    os.fsync(file.fileno())
             partial.replace(self.path)
         except OSError as error:
             partial.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from paredown.spec.model import ModelSpec
 _SCORES_BYTES = 24 << 20
 
 
-class _StopForwardError(Exception):
+class StopForwardError(Exception):
     """Ends a forward pass at the point where all that was wanted has been seen."""
 
 
@@ -35,31 +35,32 @@ class LayerBlock:
         return self.activations.batches(self.batch_size)
 
     def run(self, tap: Tap, stop_after: str | None = None) -> None:
-        def watched(point: str, x: Tensor) -> Tensor:
-            changed = tap(point, x)
-            if point == stop_after:
-                raise _StopForwardError
-            return changed
-
-        with self._tapped(watched):
+        with self.tapped(stopping(tap, stop_after)):
             for batch_BTD in self.inputs():
                 try:
                     self.layer(batch_BTD, self.table, self.mask)
-                except _StopForwardError:
+                except StopForwardError:
                     continue
 
-    def outputs(self) -> Iterator[Tensor]:
-        """What leaves the layer as it is now, [B, T, D] each."""
-        for batch_BTD in self.inputs():
-            yield self.layer(batch_BTD, self.table, self.mask)
-
     @contextmanager
-    def _tapped(self, tap: Tap) -> Iterator[None]:
+    def tapped(self, tap: Tap) -> Iterator[None]:
         before, self.layer.tap = self.layer.tap, tap
         try:
             yield
         finally:
             self.layer.tap = before
+
+
+def stopping(tap: Tap, stop_after: str | None) -> Tap:
+    """The tap, and StopForwardError after a point."""
+
+    def watched(point: str, x: Tensor) -> Tensor:
+        changed = tap(point, x)
+        if point == stop_after:
+            raise StopForwardError
+        return changed
+
+    return watched
 
 
 def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> LayerBlock:

@@ -17,7 +17,9 @@ from paredown.compress.calibrate.block import LayerBlock, batch_size, load_block
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.expert_inputs import FewTokens, expert_statistics
 from paredown.compress.calibrate.input_statistics import InputStatistics
+from paredown.compress.calibrate.passes import Passes
 from paredown.compress.calibrate.workspace import Workspace
+from paredown.compress.grid import Grid
 from paredown.compress.quantize.kv_cache import KVRange
 from paredown.compress.quantize.method import Target, Transform
 from paredown.compress.schemes import Scheme
@@ -35,7 +37,6 @@ from paredown.models.decoder import (
     INPUT_POINTS,
     embed_tokens,
     input_point,
-    last_point,
     make_norm,
     present,
 )
@@ -75,6 +76,10 @@ class Plan:
     def head(self) -> Scheme | None:
         return self.schemes.get(self.source.names.output)
 
+    @property
+    def head_needs_inputs(self) -> bool:
+        return self.head is not None and self.head.needs_inputs
+
 
 def walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
     """Finishes every layer that `workspace` has not finished, and the output layer last. Raises
@@ -98,9 +103,12 @@ def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
 
         block = load_block(plan.source, index, workspace.inputs(index, shape))
         plan.source.release()
-        tensors, notes = _LayerWork(plan, block, index, report).run()
-        report("passing on", 0.85)
-        workspace.inputs(index + 1, shape).write(block.outputs())
+        passes = Passes(block, workspace)
+        tensors, notes = _LayerWork(plan, block, passes, report).run()
+        if index + 1 < spec.num_layers or plan.head_needs_inputs:
+            report("passing on", 0.85)
+            workspace.inputs(index + 1, shape).write(passes.outputs())
+        passes.close()
         workspace.finish(tensors, notes)
     if workspace.num_finished == spec.num_layers:
         on_progress("the output layer", spec.num_layers / num_steps)
@@ -112,15 +120,18 @@ def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
 class _LayerWork:
     """What is done to one layer."""
 
-    def __init__(self, plan: Plan, block: LayerBlock, index: int, report: OnProgress) -> None:
+    def __init__(self, plan: Plan, block: LayerBlock, passes: Passes, report: OnProgress) -> None:
         self._plan = plan
         self._block = block
-        self._index = index
+        self._passes = passes
+        self._index = block.layer.index
         self._report = report
-        self._schemes = plan.role_schemes(index)
+        self._schemes = plan.role_schemes(self._index)
         self._tensors: dict[str, StoredTensor] = {}
         self._notes: list[str] = []
         self._few = FewTokens()
+        # Those of the last transform: each changes the weights that the one before looked at.
+        self._grids: Mapping[str, Grid] = {}
 
     def run(self) -> tuple[dict[str, StoredTensor], list[str]]:
         """The finished tensors by their names in the checkpoint, and the notes."""
@@ -129,7 +140,8 @@ class _LayerWork:
             self._report(name, 0.4 * number / len(self._plan.transforms))
             with naming(f"layer {self._index}"):
                 found = transform.apply(self._block, self._targets())
-            self._notes += [f"layer {self._index}: {name}: {note}" for note in found]
+            self._notes += [f"layer {self._index}: {name}: {note}" for note in found.notes]
+            self._grids = found.grids
         if self._plan.transforms:
             self._keep_floats()
         groups = list(_groups(self._schemes, self._plan.calibration.true_sequential))
@@ -171,7 +183,8 @@ class _LayerWork:
                     scheme.without_inputs,
                     has_static_scale=scheme.spec.activations == "int8_static",
                 )
-            weight, notes = _quantize(name, module.weight.data, scheme, seen, self._plan)
+            target = replace(self._plan.target(scheme), grid=self._grids.get(role))
+            weight, notes = _quantize(name, module.weight.data, scheme, seen, target)
             module.weight.data = values_at_work(weight)
             if scheme.spec.activations in _ROUNDED:
                 assert isinstance(weight, Weight)
@@ -196,7 +209,7 @@ class _LayerWork:
             return x
 
         if watched:
-            self._block.run(tap, stop_after=last_point(watched))
+            self._passes.observe(tap, watched)
         return watched
 
     def _keep_floats(self) -> None:
@@ -246,16 +259,16 @@ def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tu
 
 
 def _quantize(
-    name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, plan: Plan
+    name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, target: Target
 ) -> tuple[Weight | AdditiveWeight, list[str]]:
     with naming(name):
         moments = None if seen is None else seen.moments()
-        done = scheme.quantizer.quantize(weight_OI, plan.target(scheme), moments)
+        done = scheme.quantizer.quantize(weight_OI, target, moments)
     weight = done.weight
     if scheme.spec.activations == "int8_static":
         assert seen is not None
         assert isinstance(weight, Weight)
-        weight = replace(weight, input_scale=seen.static_scale(plan.float_dtype))
+        weight = replace(weight, input_scale=seen.static_scale(target.scale_dtype))
     return weight, [f"{name}: {note}" for note in done.notes]
 
 
@@ -291,5 +304,5 @@ def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTe
             for batch_BTD in inputs.batches(batch_size(source.spec, inputs.num_tokens)):
                 seen.add(norm(batch_BTD))
     weight_OI = torch.from_numpy(dequantize(source.output()))
-    weight, notes = _quantize(name, weight_OI, plan.head, seen, plan)
+    weight, notes = _quantize(name, weight_OI, plan.head, seen, plan.target(plan.head))
     return _named(name, weight), notes

@@ -2,6 +2,7 @@
 
     state.json           the fingerprint of the run, the number of finished layers, their notes
     inputs-00003.f32     what enters layer 3 (activation_file.py)
+    inputs-00003-o_input.f32  what flows in the layer at work, as far as that is known (passes.py)
     layer-00002.safetensors   the finished tensors of layer 2, as they will stand in the checkpoint
     lock                 held by the process at work
 
@@ -47,8 +48,15 @@ class Workspace:
 
     def inputs(self, layer: int, shape: tuple[int, int, int]) -> ActivationFile:
         """What enters `layer`; `shape` is (sequences, tokens, columns)."""
+        return self._activations(f"{layer:05d}", shape)
+
+    def inside(self, layer: int, point: str, shape: tuple[int, int, int]) -> ActivationFile:
+        """What passes that point of `layer`."""
+        return self._activations(f"{layer:05d}-{point}", shape)
+
+    def _activations(self, place: str, shape: tuple[int, int, int]) -> ActivationFile:
         return ActivationFile(
-            path=self.path / f"{INPUTS}{layer:05d}.f32",
+            path=self.path / f"{INPUTS}{place}.f32",
             num_sequences=shape[0],
             num_tokens=shape[1],
             num_columns=shape[2],

@@ -14,8 +14,9 @@ from torch import Tensor
 from paredown.compress.calibrate.expert_inputs import unseen_experts
 from paredown.compress.calibrate.input_sample import Observation, check_sample, observe, positions
 from paredown.compress.fit_grid import fit_grid
-from paredown.compress.grid import grouped
-from paredown.compress.quantize.method import Block, Target
+from paredown.compress.grid import Grid, grid_of_range, grouped
+from paredown.compress.progressive_groups import fit_progressive_groups
+from paredown.compress.quantize.method import Block, Target, Transformed
 from paredown.compress.quantize.rescale import (
     columns_of_channels,
     fitting,
@@ -38,6 +39,9 @@ _CLIP_STEPS = 20
 _CLIP_TRIED = 10
 _CLIP_TOKENS = 512
 _NOT_CLIPPED = ("q", "k")
+# Of integer steps, around the one at or just below the whole range: cuts to some six tenths of it.
+# The whole range comes first, which stays where no input tells them apart.
+_NEAR_STEPS = (0, 1, -1, -2, -3, -4, -5, -6)
 # Weights times sampled tokens that the clipping search holds at once.
 _CHUNK_VALUES = 1 << 24
 
@@ -60,15 +64,16 @@ class AWQ:
         check_sample(self.num_tokens)
 
     @torch.no_grad()
-    def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
+    def apply(self, block: Block, targets: Mapping[str, Target]) -> Transformed:
         """Scales, then clips, the layer in place, for the grids of `targets` (`Target.searched`).
+        Integer steps are searched instead of clipping (`search_steps`), and their grids returned.
         Notes name pairs that were left out and those for which no scaling was better than none."""
         layer = block.layer
         rounded = {
             role: target.searched for role, target in targets.items() if target.spec.is_quantized
         }
         if not rounded:
-            return ()
+            return Transformed()
         pairs = smoothing_pairs(block.spec, layer.index)
         points = {input_point(role) for role in rounded} | {pair_input(pair) for pair in pairs}
         seen = observe(block, points, self.num_tokens)
@@ -87,13 +92,18 @@ class AWQ:
             scales_I = to_columns(pair, rescale(layer, pair, scales_P, stored))
             for read in {point, *map(input_point, pair.consumers)} & set(samples):
                 samples[read] = samples[read] / scales_I
-        if self.clip:
-            for role in rounded:
-                if role not in _NOT_CLIPPED and input_point(role) in samples:
-                    x_SI = samples[input_point(role)].flatten(0, 1)
-                    weight_OI = linear_weight(layer, role)
-                    weight_OI.copy_(clipped(weight_OI, x_SI, rounded[role]))
-        return (*notes, *unseen_experts(rounded, seen, "neither scaled nor clipped"))
+        grids: dict[str, Grid] = {}
+        for role in rounded if self.clip else ():
+            if role in _NOT_CLIPPED or input_point(role) not in samples:
+                continue
+            x_SI = samples[input_point(role)].flatten(0, 1)
+            weight_OI = linear_weight(layer, role)
+            if targets[role].spec.integer_steps:
+                grids[role] = search_steps(weight_OI, x_SI, targets[role])
+            else:
+                weight_OI.copy_(clipped(weight_OI, x_SI, rounded[role]))
+        notes += unseen_experts(rounded, seen, "neither scaled nor clipped")
+        return Transformed(notes=tuple(notes), grids=grids)
 
 
 def pseudo_quantized(weight_OI: Tensor, target: Target) -> Tensor:
@@ -126,14 +136,36 @@ def clipped(weight_OI: Tensor, x_SI: Tensor, target: Target) -> Tensor:
     """The weight with each row's group limited to the range [-a, a] whose rounding changes
     sum over the group of w x the least, for the inputs `x_SI`; a falls to half the group's largest
     weight in steps."""
-    step = -(-x_SI.shape[0] // _CLIP_TOKENS)
     values_OGC = grouped(weight_OI, target.spec.group_size)
-    x_GCS = x_SI[::step].reshape(-1, *values_OGC.shape[1:]).permute(1, 2, 0)
+    x_GCS = _sampled(x_SI, values_OGC)
     chunk_rows = max(1, _CHUNK_VALUES // (x_GCS.shape[0] * x_GCS.shape[2]))
     parts = [
         _clip_rows(rows_OGC, x_GCS, target) for rows_OGC in torch.split(values_OGC, chunk_rows)
     ]
     return torch.cat(parts).reshape(weight_OI.shape)
+
+
+def search_steps(weight_OI: Tensor, x_SI: Tensor, target: Target) -> Grid:
+    """The grid of integer steps that changes sum over the group of w x the least, for the inputs
+    `x_SI`: row scales and steps are searched together, by that instead of by the weights' own
+    squared error. Smaller steps cut ranges, as clipping does."""
+    values_OGC = grouped(weight_OI, target.spec.group_size)
+    x_GCS = _sampled(x_SI, values_OGC)
+    products_GCC = x_GCS @ x_GCS.mT
+
+    def loss(moved_OGC: Tensor) -> Tensor:
+        outputs_OGC = (moved_OGC.transpose(0, 1) @ products_GCC).transpose(0, 1)
+        return (outputs_OGC * moved_OGC).sum(-1)
+
+    lowest, highest = values_OGC.amin(-1).clamp(max=0), values_OGC.amax(-1).clamp(min=0)
+    whole = grid_of_range(lowest, highest, target.spec, target.scale_dtype)
+    return fit_progressive_groups(values_OGC, whole, _NEAR_STEPS, loss=loss)
+
+
+def _sampled(x_SI: Tensor, values_OGC: Tensor) -> Tensor:
+    """[G, C, S]: what each group of columns reads, of at most `_CLIP_TOKENS` tokens."""
+    step = -(-x_SI.shape[0] // _CLIP_TOKENS)
+    return x_SI[::step].reshape(-1, *values_OGC.shape[1:]).permute(1, 2, 0)
 
 
 def _clip_rows(values_OGC: Tensor, x_GCS: Tensor, target: Target) -> Tensor:

@@ -99,7 +99,7 @@ class GPTQ:
             notes.append(f"{int(dead_I.sum())} columns with no input but zeros became 0")
             weight_OI = weight_OI.masked_fill(dead_I, 0)
         static = self.static_groups or group_size == weight_OI.shape[1]
-        grid = fit_grid(
+        grid = target.grid or fit_grid(
             grouped(weight_OI, target.spec.group_size), target.spec, target.scale_dtype, self.range
         )
         columns = _Columns(weight_OI, order_I, factor, grid, None if static else self.range)

@@ -5,11 +5,12 @@ transformer layer before that, without changing what it computes, so that less i
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from paredown.compress.grid import Grid
 from paredown.errors import ConfigError
 from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.weight import Weight
@@ -20,10 +21,12 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What one linear layer is to become. Scales have the dtype of the checkpoint's floats."""
+    """What one linear layer is to become. Scales have the dtype of the checkpoint's floats. `grid`
+    is what a transform has found for the weight (Transformed); None leaves it to the quantizer."""
 
     spec: WeightSpec
     scale_dtype: ScaleDType
+    grid: Grid | None = None
 
     @property
     def searched(self) -> "Target":
@@ -109,10 +112,20 @@ class Block(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Transformed:
+    """What a transform tells beside what it did to the layer: `notes`, and by role `grids` on which
+    the changed weights are meant to be rounded, of those whose spec has integer steps. RTN and
+    GPTQ take them; HQQ fits its own."""
+
+    notes: tuple[str, ...] = ()
+    grids: Mapping[str, Grid] = field(default_factory=dict)
+
+
 class Transform(Protocol):
     """A frozen dataclass of a method's options with its one function."""
 
-    def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
+    def apply(self, block: Block, targets: Mapping[str, Target]) -> Transformed:
         """Changes the weights of `block.layer` in place; `targets` says by role what its linear
-        layers will become (a role that stays in floats is not in it). Returns notes."""
+        layers will become (a role that stays in floats is not in it)."""
         ...

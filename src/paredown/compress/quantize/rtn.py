@@ -32,7 +32,9 @@ class RTN:
             # The same codes, a stretch of rows at a time.
             return Quantized(weight=quantize(weight_OI.float().numpy(), spec, target.scale_dtype))
         values_OGC = grouped(weight_OI, spec.group_size)
-        if self.per_tensor:
+        if target.grid is not None:
+            grid = target.grid
+        elif self.per_tensor:
             grid = fit_shared_grid(weight_OI, spec, target.scale_dtype, None, self.range)
         else:
             grid = fit_grid(values_OGC, spec, target.scale_dtype, self.range)

@@ -15,7 +15,7 @@ from paredown.compress.activations import round_inputs
 from paredown.compress.calibrate.expert_inputs import largest_input
 from paredown.compress.calibrate.input_sample import check_sample, observe, positions, sample_inputs
 from paredown.compress.calibrate.input_statistics import static_input_scale
-from paredown.compress.quantize.method import Block, Target
+from paredown.compress.quantize.method import Block, Target, Transformed
 from paredown.compress.quantize.rescale import (
     fitting,
     linear_weight,
@@ -57,26 +57,26 @@ class SmoothQuant:
         check_sample(self.num_tokens)
 
     @torch.no_grad()
-    def apply(self, block: Block, targets: Mapping[str, Target]) -> tuple[str, ...]:
+    def apply(self, block: Block, targets: Mapping[str, Target]) -> Transformed:
         """Smooths the layer in place. The error of an alpha is that of the layer's output when the
         weights and inputs of all `targets` are rounded as they will be. A note names the alpha."""
         rounded = {
             role: target.searched for role, target in targets.items() if target.spec.is_quantized
         }
         if not rounded:
-            return ()
+            return Transformed()
         pairs = norm_pairs(block.spec, block.layer.index)
         points = {input_point(role) for role in targets} | {pair_input(pair) for pair in pairs}
         seen = observe(block, points, num_tokens=1)
         absmax = {point: one.absmax_I for point, one in seen.items()}
         if self.alpha is not None:
             smooth(block, rounded, absmax, self.alpha)
-            return (f"alpha {self.alpha:.2f}",)
+            return Transformed(notes=(f"alpha {self.alpha:.2f}",))
         alpha = self._search(block, rounded, absmax)
         if alpha is None:
-            return ("unsmoothed, no alpha lost less",)
+            return Transformed(notes=("unsmoothed, no alpha lost less",))
         smooth(block, rounded, absmax, alpha)
-        return (f"alpha {alpha:.2f}",)
+        return Transformed(notes=(f"alpha {alpha:.2f}",))
 
     def _search(
         self, block: Block, targets: Mapping[str, Target], absmax: Mapping[str, Tensor]

@@ -1,0 +1,120 @@
+"""Passes over a layer whose linear layers are finished one group after the other: what lies before
+the first unfinished one is kept on disk and not computed again.
+
+    o_input          what attention made, once q, k and v are finished
+    attention_sum    the sum after attention, once o is finished too
+
+The same numbers go through the same operations as in one pass from the beginning, bit for bit.
+Shapes: B sequences, T tokens, D hidden size, O columns of all heads.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+
+from torch import Tensor
+
+from paredown.compress.calibrate.activation_file import ActivationFile
+from paredown.compress.calibrate.block import LayerBlock, StopForwardError, stopping
+from paredown.compress.calibrate.workspace import Workspace
+from paredown.models.decoder import LAYER_POINTS, Tap, last_point
+
+_MIXED = "o_input"
+_SUM = "attention_sum"
+
+
+class Passes:
+    """Of one layer's block. Its files lie in the workspace until the layer is finished."""
+
+    def __init__(self, block: LayerBlock, workspace: Workspace) -> None:
+        self._block = block
+        self._workspace = workspace
+        self._mixed: ActivationFile | None = None
+        self._sum: ActivationFile | None = None
+
+    def observe(self, tap: Tap, points: Collection[str]) -> None:
+        """Lets `tap` see the values at `points`, inputs of linear layers. What comes before the
+        first of them is finished; after the pass it may be kept."""
+        first, last = _first_point(points), last_point(points)
+        if self._sum is not None:
+            self._run(tap, last)
+        elif _is_after(first, _SUM):
+            kept = self._kept(_SUM, self._block.spec.hidden_size)
+            kept.write(self._sums(tap, last), lasting=False)
+            self._drop_mixed()
+            self._sum = kept
+        elif first == _MIXED:
+            spec = self._block.spec
+            kept = self._kept(_MIXED, spec.num_heads * spec.head_dim)
+            kept.write(self._mixtures(tap, last), lasting=False)
+            self._mixed = kept
+        else:
+            self._block.run(tap, stop_after=last)
+
+    def outputs(self) -> Iterator[Tensor]:
+        """What leaves the layer as it is now, [B, T, D] each."""
+        for sum_BTD in self._known_sums():
+            yield self._block.layer.add_mlp(sum_BTD)
+
+    def close(self) -> None:
+        """Removes what was kept."""
+        self._drop_mixed()
+        if self._sum is not None:
+            self._sum.path.unlink()
+            self._sum = None
+
+    def _run(self, tap: Tap, last: str) -> None:
+        with self._block.tapped(stopping(tap, last)):
+            for sum_BTD in self._known_sums():
+                with suppress(StopForwardError):
+                    self._block.layer.add_mlp(sum_BTD)
+
+    def _sums(self, tap: Tap, last: str) -> Iterator[Tensor]:
+        """The sums after attention; `tap` sees them go on to `last`."""
+        for sum_BTD in self._known_sums():
+            with self._block.tapped(stopping(tap, last)), suppress(StopForwardError):
+                self._block.layer.add_mlp(sum_BTD)
+            yield sum_BTD
+
+    def _mixtures(self, tap: Tap, last: str) -> Iterator[Tensor]:
+        """What attention makes; `tap` sees it go on to `last`."""
+        block = self._block
+        for x_BTD in block.inputs():
+            mixed_BTO = self._mix(x_BTD)
+            with block.tapped(stopping(tap, last)), suppress(StopForwardError):
+                block.layer.add_mlp(block.layer.add_attention(x_BTD, mixed_BTO))
+            yield mixed_BTO
+
+    def _known_sums(self) -> Iterator[Tensor]:
+        block = self._block
+        if self._sum is not None:
+            yield from self._sum.batches(block.batch_size)
+        elif self._mixed is not None:
+            mixtures = self._mixed.batches(block.batch_size)
+            for x_BTD, mixed_BTO in zip(block.inputs(), mixtures, strict=True):
+                yield block.layer.add_attention(x_BTD, mixed_BTO)
+        else:
+            for x_BTD in block.inputs():
+                yield block.layer.add_attention(x_BTD, self._mix(x_BTD))
+
+    def _mix(self, x_BTD: Tensor) -> Tensor:
+        block = self._block
+        return block.layer.mix_heads(block.layer.attention_norm(x_BTD), block.table, block.mask)
+
+    def _kept(self, point: str, num_columns: int) -> ActivationFile:
+        inputs = self._block.activations
+        shape = (inputs.num_sequences, inputs.num_tokens, num_columns)
+        return self._workspace.inside(self._block.layer.index, point, shape)
+
+    def _drop_mixed(self) -> None:
+        if self._mixed is not None:
+            self._mixed.path.unlink()
+            self._mixed = None
+
+
+def _first_point(points: Iterable[str]) -> str:
+    """The first that a pass meets of these; what an expert reads comes after "mlp_input"."""
+    return min(("mlp_input" if "." in point else point for point in points), key=LAYER_POINTS.index)
+
+
+def _is_after(point: str, other: str) -> bool:
+    return LAYER_POINTS.index(point) > LAYER_POINTS.index(other)
