@@ -6,7 +6,7 @@ a step only ever adds to its time, so the lower quartile of the rounds counts. T
 up; what is fitted to them (cost/calibrate.py) is used for others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -88,7 +88,7 @@ def sweep_machine(
     format."""
     config = config or SweepConfig()
     num_rounds, num_done = config.num_rounds + 1, 0
-    total = len(config.bandwidth_bytes) + (1 + len(config.kv_dtypes)) * num_rounds
+    total = 2 * len(config.bandwidth_bytes) + (1 + len(config.kv_dtypes)) * num_rounds
     total += len(config.vocab_sizes) * (1 + config.num_engine_models)
 
     def tell() -> None:
@@ -144,10 +144,8 @@ class StepSweep:
         self._config = config
         self._machine = machine
         self._tell = tell
-        self._bandwidths = []
-        for size in config.bandwidth_bytes:
-            self._bandwidths.append((float(size), measure_bandwidth(machine.num_threads, size)))
-            tell()
+        self._bandwidths = dict.fromkeys(config.bandwidth_bytes, 0.0)
+        self._measure_bandwidths()
         self._weights = SweepPart(self._weight_models)
         self._attention = {
             dtype: SweepPart(partial(self._attention_models, dtype)) for dtype in config.kv_dtypes
@@ -155,9 +153,10 @@ class StepSweep:
         self.parts = (self._weights, *self._attention.values())
 
     def calibration(self) -> Calibration:
-        """Closes the parts, measures the engine, and fits."""
+        """Closes the parts, measures the engine and the bandwidths once more, and fits."""
         for part in self.parts:
             part.close()
+        self._measure_bandwidths()
         config, threads = self._config, self._machine.num_threads
         steps = [list(found.values()) for found in self._weights.steps]
         num_small, each = len(config.small), len(config.models)
@@ -166,7 +165,9 @@ class StepSweep:
             name: [step for found in steps[first : first + each] for step in found]
             for name, first in zip(config.formats, firsts, strict=True)
         }
-        attention = {dtype: self._pairs(part) for dtype, part in self._attention.items()}
+        attention: dict[str, list[tuple[MeasuredStep, MeasuredStep]]] = {
+            dtype: self._pairs(part) for dtype, part in self._attention.items()
+        }
         beside = (config.small[0], *config.models[: config.num_engine_models])
         sweep = Sweep(
             small=[step for found in steps[:num_small] for step in found],
@@ -179,8 +180,15 @@ class StepSweep:
             roofs=Roofs.of(self._machine),
             isa=self._machine.isa,
             num_threads=threads,
-            bandwidths=self._bandwidths,
+            bandwidths=never_rising(self._bandwidths),
         )
+
+    def _measure_bandwidths(self) -> None:
+        """The better of all times."""
+        for size, before in self._bandwidths.items():
+            found = measure_bandwidth(self._machine.num_threads, size)
+            self._bandwidths[size] = max(before, found)
+            self._tell()
 
     def _weight_models(self) -> list[SweptModel]:
         """Small ones, then those of each format. One chunk from the beginning, of each number of
@@ -232,3 +240,13 @@ class StepSweep:
             found += measure_engine_steps(executor, tokenizer, formats, self._config.num_rounds)
             self._tell()
         return found
+
+
+def never_rising(bandwidths: Mapping[int, float]) -> list[tuple[float, float]]:
+    """By size: a buffer is read at least as fast as a larger one, and where it seems slower
+    something else held it up."""
+    found, highest = list[tuple[float, float]](), 0.0
+    for size in sorted(bandwidths, reverse=True):
+        highest = max(highest, bandwidths[size])
+        found.append((float(size), highest))
+    return found[::-1]
