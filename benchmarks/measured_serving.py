@@ -1,16 +1,17 @@
-"""TTFT, TPOT and peak memory of a checkpoint on our engine, measured in a process of its own."""
+"""TTFT, TPOT and peak memory of a checkpoint on our engine, measured in a process of its own that
+stays until all rounds are done, so that many checkpoints can take turns."""
 
 import multiprocessing
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from paredown.cost.serving import MAX_STEP_TOKENS
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.evaluate.engine_steps import StepTimer
@@ -22,8 +23,9 @@ from paredown.spec.kv import PAGE_SIZE
 Task = Literal["ttft", "tpot"]
 # Steps after prompts that do not count.
 NUM_WARMING = 3
-# Prompts do not count before this time: the first ones of a process are slower.
-_WARMING_S = 0.3
+# Short prompts for this time before one that counts: what ran before was another process.
+_WARMING_S = 0.05
+_WARMING_TOKENS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +43,12 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A checkpoint's points: `num_rounds` of each, or as many as begin within `point_s` seconds and
-    one at least; some rounds before do not count."""
+    """A checkpoint's points; `num_steps` steps of decoding in a round."""
 
     folder: Path
     points: tuple[Point, ...]
     num_threads: int
-    num_rounds: int
     num_steps: int
-    point_s: float
 
     def max_tokens(self, point: Point) -> int:
         """Enough for the first sequence to go on while the prompts of the others are computed."""
@@ -84,19 +83,84 @@ class Measured:
     peak_bytes: int = 0
 
 
-def measure_apart(job: Job) -> Measured:
-    """In a fresh process."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(measure, (job,))
+class Serving:
+    """A job's model, loaded; its points are measured in rounds."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        checkpoint = Checkpoint.open(job.folder)
+        self._tokenizer = Tokenizer.open(job.folder)
+        self._base_bytes = own_bytes()
+        self._executor = load_executor(
+            checkpoint, num_pages=job.num_pages, num_threads=job.num_threads
+        )
+        self._found: dict[Point, list[Seconds]] = {point: [] for point in job.points}
+
+    def run_round(self, point: Point) -> None:
+        timer = StepTimer(self._executor)
+        engine_of = partial(
+            Engine, timer.executor, self._tokenizer, ScheduleConfig(prefix_cache=False)
+        )
+        if point.task == "ttft":
+            warming = replace(point, num_tokens=min(_WARMING_TOKENS, point.num_tokens))
+            warm_s = time.perf_counter() + _WARMING_S
+            while time.perf_counter() < warm_s:
+                _first_token(engine_of(), timer, warming)
+            self._found[point].append(_first_token(engine_of(), timer, point))
+        else:
+            self._found[point] += _decode_steps(engine_of(), timer, point, self._job)
+
+    def measured(self) -> Measured:
+        seconds = {
+            point: Seconds(
+                lower_quartile([one.whole for one in found]),
+                lower_quartile([one.executor for one in found]),
+            )
+            for point, found in self._found.items()
+        }
+        return Measured(seconds=seconds, base_bytes=self._base_bytes, peak_bytes=own_bytes())
 
 
-def measure(job: Job) -> Measured:
-    checkpoint = Checkpoint.open(job.folder)
-    tokenizer = Tokenizer.open(job.folder)
-    base = own_bytes()
-    executor = load_executor(checkpoint, num_pages=job.num_pages, num_threads=job.num_threads)
-    seconds = {point: _measure_point(executor, tokenizer, point, job) for point in job.points}
-    return Measured(seconds=seconds, base_bytes=base, peak_bytes=own_bytes())
+class ServingProcess:
+    """A Serving in a fresh process, to be used in a `with`. `spent_s` is how long the rounds of
+    each point have taken."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.spent_s = dict.fromkeys(job.points, 0.0)
+        self._pool = multiprocessing.get_context("spawn").Pool(1)
+
+    def __enter__(self) -> Self:
+        self._pool.apply(_open, (self.job,))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.terminate()
+        self._pool.join()
+
+    def run_round(self, point: Point) -> None:
+        started = time.perf_counter()
+        self._pool.apply(_run_round, (point,))
+        self.spent_s[point] += time.perf_counter() - started
+
+    def measured(self) -> Measured:
+        return self._pool.apply(_measured)
+
+
+# Of a process that a ServingProcess has begun.
+_servings = list[Serving]()
+
+
+def _open(job: Job) -> None:
+    _servings.append(Serving(job))
+
+
+def _run_round(point: Point) -> None:
+    _servings[0].run_round(point)
+
+
+def _measured() -> Measured:
+    return _servings[0].measured()
 
 
 def own_bytes() -> int:
@@ -105,30 +169,6 @@ def own_bytes() -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     raise AssertionError("no RssAnon in /proc/self/status")
-
-
-def _measure_point(
-    executor: NativeExecutor, tokenizer: Tokenizer, point: Point, job: Job
-) -> Seconds:
-    timer = StepTimer(executor)
-    engine_of = partial(Engine, timer.executor, tokenizer, ScheduleConfig(prefix_cache=False))
-    if point.task == "ttft":
-        warm_s = time.perf_counter() + _WARMING_S
-        while time.perf_counter() < warm_s:
-            _first_token(engine_of(), timer, point)
-    ends_s = time.perf_counter() + job.point_s
-    found = list[Seconds]()
-    for number in range(job.num_rounds):
-        if number > 0 and time.perf_counter() > ends_s:
-            break
-        if point.task == "ttft":
-            found.append(_first_token(engine_of(), timer, point))
-        else:
-            found += _decode_steps(engine_of(), timer, point, job)
-    return Seconds(
-        lower_quartile([one.whole for one in found]),
-        lower_quartile([one.executor for one in found]),
-    )
 
 
 def _first_token(engine: Engine, timer: StepTimer, point: Point) -> Seconds:

@@ -3,26 +3,37 @@
     python -m benchmarks.prediction [--quick] [--kept] [--models MODEL ...] [--json OUT]
 
 Models: the packaged one and random weights of the shapes of Qwen2.5-0.5B and Llama-3.2-1B, in bf16,
-int8 and int4-g32 (the output layer in bf16, int8 and int8). First `paredown doctor --sweep`'s
-measurement (`--kept`: as it was kept, not anew), then each model in a process of its own, on the
-engine that serves, greedy, one round after another, so many as `--point-seconds` allow; a figure is
-the lower quartile of its rounds. Nothing is fitted to these models. "executor" is the same error of
-the executor's steps alone: what is off there is off in kernels, the rest in the engine around them.
-Memory: what the process has taken itself after all (not the mapped checkpoint), beyond what it had
-before loading. Exit code 1 where a mean error is above its bar.
+int8 and int4-g32 (the output layer in bf16, int8 and int8), each in a process of its own, on the
+engine that serves, greedy. A shared machine is not as fast in one minute as in the next, so all
+points take turns, round after round (of each as many as begin in `--point-seconds`), and so do
+they with the rounds of `paredown doctor --sweep`'s measurement (`--kept`: as it was kept, not
+anew): one after each 20 seconds. Figures of both are lower quartiles. Nothing is fitted to these
+models. "executor" is the same error of the executor's steps alone: what is off there is off in
+kernels, the rest in the engine around them. Memory: what the process has taken itself after all
+(not the mapped checkpoint), beyond what it had before loading. Exit code 1 where a mean error is
+above its bar.
 """
 
 import argparse
 import json
 import statistics
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks.checkpoints.cache import PACKAGED, Variant, paredown_folder
 from benchmarks.cpu_peers import BENCH_FOLDER
-from benchmarks.measured_serving import NUM_WARMING, Job, Measured, Point, Seconds, measure_apart
+from benchmarks.measured_serving import (
+    NUM_WARMING,
+    Job,
+    Measured,
+    Point,
+    Seconds,
+    ServingProcess,
+)
 from paredown.cost.calibration import Calibration
 from paredown.cost.machine_file import need_calibration
 from paredown.cost.memory import model_memory, working_bytes
@@ -31,11 +42,12 @@ from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import MAX_STEP_TOKENS, ttft_s
 from paredown.cost.step_cost import decode_load
 from paredown.evaluate.measurement import linear_format
-from paredown.evaluate.step_sweep import SweepConfig, sweep_machine
+from paredown.evaluate.step_sweep import StepSweep, SweepConfig
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_machine, processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.machine import Machine
 from paredown.units import MEGA
 
 MODELS = (PACKAGED, "qwen2.5-0.5b", "llama-3.2-1b")
@@ -55,6 +67,8 @@ QUICK_POINTS = (
     Point(task="tpot", num_tokens=64),
     Point(task="tpot", num_tokens=64, batch=8),
 )
+# Seconds of measuring between rounds of the sweep.
+SWEEP_EVERY_S = 20.0
 MAX_TIME_ERROR = 0.15
 MAX_MEMORY_ERROR = 0.10
 
@@ -183,21 +197,71 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def calibrated(args: argparse.Namespace) -> Calibration:
-    if args.kept:
-        return need_calibration(processor_name(), chosen_isa(), args.threads)
+def sweep_config(args: argparse.Namespace) -> SweepConfig:
     config = SweepConfig(formats=FORMATS, kv_dtypes=("bf16",))
-    if args.quick:
-        config = SweepConfig(
-            formats=FORMATS,
-            kv_dtypes=("bf16",),
-            num_tokens=(1, 4, 16, 64, 256),
-            models=config.models[:2],
-            contexts=(256,),
-            chunk_tokens=(64,),
-            num_engine_models=1,
-        )
-    return sweep_machine(measure_machine(args.threads), config)
+    if not args.quick:
+        return config
+    return replace(
+        config,
+        num_tokens=(1, 4, 16, 64, 256),
+        models=config.models[:2],
+        contexts=(256,),
+        chunk_tokens=(64,),
+        num_engine_models=1,
+    )
+
+
+class InterleavedSweep:
+    """Rounds of a sweep between other measurements, so that both see the same machine."""
+
+    def __init__(self, machine: Machine, config: SweepConfig) -> None:
+        self._sweep = StepSweep(machine, config)
+        self._num_left = config.num_rounds
+        self._run_round()  # does not count
+        self._next_s = time.monotonic()
+
+    def keep_up(self) -> None:
+        """A round, where one is due."""
+        if time.monotonic() >= self._next_s:
+            self._run_round()
+            self._num_left -= 1
+            self._next_s = time.monotonic() + SWEEP_EVERY_S
+
+    def calibration(self) -> Calibration:
+        """After as many rounds as a sweep has, or more."""
+        for _ in range(self._num_left):
+            self._run_round()
+        return self._sweep.calibration()
+
+    def _run_round(self) -> None:
+        for part in self._sweep.parts:
+            part.run_round()
+
+
+def measure_in_turn(processes: Sequence[ServingProcess], args: argparse.Namespace) -> Calibration:
+    """All points in rounds, the sweep between them."""
+    sweep = None
+    if not args.kept:
+        sweep = InterleavedSweep(measure_machine(args.threads), sweep_config(args))
+    for _ in range(args.rounds):
+        for process in processes:
+            for point in process.job.points:
+                if sweep is not None:
+                    sweep.keep_up()
+                if process.spent_s[point] < args.point_seconds:
+                    process.run_round(point)
+    if sweep is not None:
+        return sweep.calibration()
+    return need_calibration(processor_name(), chosen_isa(), args.threads)
+
+
+def job_of(folder: Path, args: argparse.Namespace) -> Job:
+    return Job(
+        folder=folder,
+        points=QUICK_POINTS if args.quick else POINTS,
+        num_threads=args.threads,
+        num_steps=12 if args.quick else 24,
+    )
 
 
 def main() -> int:
@@ -208,25 +272,22 @@ def main() -> int:
         for model in models
         for name in FORMATS
     }
-    calibration = calibrated(args)
+    with ExitStack() as stack:
+        processes = {
+            key: stack.enter_context(ServingProcess(job_of(folder, args)))
+            for key, folder in folders.items()
+        }
+        calibration = measure_in_turn(list(processes.values()), args)
+        measured = {key: process.measured() for key, process in processes.items()}
     print(
         f"{'model':>14} {'format':>9} {'':>14} {'predicted':>11} {'measured':>11} {'error':>7} "
-        f"{'executor':>8}",
-        flush=True,
+        f"{'executor':>8}"
     )
     rows = []
-    for (model, name), folder in folders.items():
-        job = Job(
-            folder=folder,
-            points=QUICK_POINTS if args.quick else POINTS,
-            num_threads=args.threads,
-            num_rounds=args.rounds,
-            num_steps=12 if args.quick else 24,
-            point_s=args.point_seconds,
-        )
-        found = rows_of(model, name, measure_apart(job), predict(folder, job, calibration))
-        show(found)
-        rows += found
+    for (model, name), found in measured.items():
+        job = processes[model, name].job
+        rows += rows_of(model, name, found, predict(job.folder, job, calibration))
+    show(rows)
     errors = mean_errors(rows)
     for name, error in errors.items():
         print(f"mean absolute error, {name}: {error:.1%}")

@@ -6,9 +6,11 @@
 A server runs in this process; a client in another sends prompts at random times or at those of a
 slice of a trace, over HTTP, and notes when the first and the last token of each answer come.
 
-steps          seconds of a step are fitted to those of a first run, on other requests: to the
-               number of tokens (on a line between a few numbers of them), of requests, of those
-               that get their first token, of keys that are read and of query-key pairs
+steps          seconds of a step are fitted to those of a run of a quarter of the time before and of
+               one after, on other requests (a shared machine is not as fast in one minute as in the
+               next): to the number of tokens (on a line between a few numbers of them), of
+               requests, of those that get their first token, of keys that are read and of
+               query-key pairs
 HTTP           what it adds to the first and the last token, of requests that come alone
 simulation     the requests of each further run, at the times at which they were really sent,
                through the simulator with the same scheduler settings and pages
@@ -26,7 +28,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.recorded_server import Exchange, RecordedStep, exchange, recorded_server
+from benchmarks.recorded_server import (
+    Exchange,
+    RecordedStep,
+    RecordingEngine,
+    exchange,
+    recorded_server,
+)
 from paredown.cost.least_squares import least_squares
 from paredown.cost.step_cost import StepLoad
 from paredown.engine.native.native_executor import load_executor
@@ -57,6 +65,14 @@ class FittedStep:
 
     def step_s(self, step: StepLoad) -> float:
         return sum(a * b for a, b in zip(self.coefficients, features(step), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extra:
+    """Seconds that HTTP adds to the first and the last token."""
+
+    ttft_s: float
+    e2e_s: float
 
 
 def features(step: StepLoad) -> tuple[float, ...]:
@@ -117,6 +133,13 @@ def poisson(trace: Trace, rate: float, seconds: float, seed: int) -> list[Arriva
     ]
 
 
+def fitted_run(
+    url: str, engine: RecordingEngine, trace: Trace, load: tuple[float, float], seed: int
+) -> list[RecordedStep]:
+    """Steps of a run at a rate for some seconds."""
+    return exchange(url, engine, poisson(trace, *load, seed=seed), seed=seed).steps
+
+
 def one_by_one() -> list[Arrival]:
     return [
         Arrival(at_s=ALONE_S * number, num_input_tokens=64, num_output_tokens=8)
@@ -145,22 +168,23 @@ def compare(
     name: str,
     arrivals: Sequence[Arrival],
     seen: Exchange,
-    model: tuple[FittedStep, float, float],
+    model: tuple[FittedStep, Extra],
     fleet: Fleet,
 ) -> dict[str, object]:
-    cost, extra_ttft_s, extra_e2e_s = model
+    cost, extra = model
     ttfts_s, e2es_s = simulated(arrivals, seen, cost, fleet)
     row: dict[str, object] = {
         "load": name,
         "requests": len(arrivals),
         "requests_per_s": len(arrivals) / (max(seen.sent_s) - min(seen.sent_s)),
+        "coefficients": cost.coefficients,
         "step_error": statistics.median(
             abs(cost.step_s(one.load) / one.seconds - 1) for one in seen.steps
         ),
     }
     for what, measured, predicted, extra_s in (
-        ("ttft", seen.ttfts_s, ttfts_s, extra_ttft_s),
-        ("e2e", seen.e2es_s, e2es_s, extra_e2e_s),
+        ("ttft", seen.ttfts_s, ttfts_s, extra.ttft_s),
+        ("e2e", seen.e2es_s, e2es_s, extra.e2e_s),
     ):
         for label, share in (("p50", 0.5), ("p95", 0.95)):
             real = Distribution(measured).quantile(share)
@@ -196,30 +220,34 @@ def main() -> None:
     with recorded_server(executor, tokenizer, config) as (url, engine):
         exchange(url, engine, poisson(trace, max(rates), 2, seed=9), seed=9)  # not counted
         alone = exchange(url, engine, one_by_one(), seed=8)
-        first = exchange(url, engine, poisson(trace, max(rates), seconds, seed=0), seed=0)
-        model = (
-            fit(first.steps),
-            statistics.median(alone.extra_ttfts_s),
-            statistics.median(alone.extra_e2es_s),
+        extra = Extra(
+            ttft_s=statistics.median(alone.extra_ttfts_s),
+            e2e_s=statistics.median(alone.extra_e2es_s),
         )
+        loads = []
         for number, rate in enumerate(rates, start=1):
             arrivals = poisson(trace, rate, seconds, seed=number)
-            seen = exchange(url, engine, arrivals, seed=number)
-            rows.append(compare("Poisson", arrivals, seen, model, fleet))
+            loads.append(("Poisson", arrivals, number))
             part = trace.first(len(arrivals)).at_rate(rate)
-            seen = exchange(url, engine, part.requests, seed=100 + number)
-            rows.append(compare(trace.name, part.requests, seen, model, fleet))
-    report(rows, model, as_json=args.json)
+            loads.append((trace.name, list(part.requests), 100 + number))
+        before = fitted_run(url, engine, trace, (max(rates), seconds / 4), seed=200)
+        for name, arrivals, seed in loads:
+            seen = exchange(url, engine, arrivals, seed=seed)
+            after = fitted_run(url, engine, trace, (max(rates), seconds / 4), seed=200 + seed)
+            rows.append(compare(name, arrivals, seen, (fit([*before, *after]), extra), fleet))
+            before = after
+    report(rows, extra, as_json=args.json)
 
 
-def report(
-    rows: list[dict[str, object]], model: tuple[FittedStep, float, float], *, as_json: bool
-) -> None:
+def report(rows: list[dict[str, object]], extra: Extra, *, as_json: bool) -> None:
     if as_json:
-        extra = {"http_ttft_s": model[1], "http_e2e_s": model[2]}
-        print(json.dumps({"coefficients": model[0].coefficients, **extra, "runs": rows}, indent=2))
+        http = {"http_ttft_s": extra.ttft_s, "http_e2e_s": extra.e2e_s}
+        print(json.dumps({**http, "runs": rows}, indent=2))
         return
-    print(f"HTTP adds {1e3 * model[1]:.1f} ms to the first token, {1e3 * model[2]:.1f} to the last")
+    print(
+        f"HTTP adds {1e3 * extra.ttft_s:.1f} ms to the first token, {1e3 * extra.e2e_s:.1f} to the "
+        "last"
+    )
     for row in rows:
         print(
             f"{row['load']}: {row['requests']} requests, {row['requests_per_s']:.1f}/s; a single "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.measured_serving import Job, Measured, Point, Seconds, measure
+from benchmarks.measured_serving import Job, Measured, Point, Seconds, Serving
 from benchmarks.prediction import POINTS, mean_errors, predict, predict_bytes, rows_of
 from cost.test_calibrate import TRUTH
 from paredown.models.checkpoint import Checkpoint
@@ -14,13 +14,16 @@ TTFT, TPOT = Point(task="ttft", num_tokens=20), Point(task="tpot", num_tokens=5,
 
 
 def job(*points: Point) -> Job:
-    return Job(folder=FOLDER, points=points, num_threads=1, num_rounds=2, num_steps=3, point_s=60.0)
+    return Job(folder=FOLDER, points=points, num_threads=1, num_steps=3)
 
 
 def test_points_are_measured_and_predicted() -> None:
     """On the packaged model, with a made-up calibration: everything is above 0, and named alike."""
     both = job(TTFT, TPOT)
-    measured = measure(both)
+    serving = Serving(both)
+    for point in (TTFT, TPOT, TTFT):
+        serving.run_round(point)
+    measured = serving.measured()
     seconds, num_bytes = predict(FOLDER, both, TRUTH)
     assert set(measured.seconds) == set(seconds) == {TTFT, TPOT}
     for one in (*measured.seconds.values(), *seconds.values()):

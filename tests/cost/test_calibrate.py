@@ -1,6 +1,7 @@
 """A sweep that was made by known coefficients gives them back."""
 
 from dataclasses import asdict, replace
+from functools import partial
 
 import pytest
 
@@ -71,20 +72,23 @@ TRUTH = Calibration(
 )
 
 
-def measured(spec: ModelSpec, weights: WeightSpec, load: StepLoad) -> MeasuredStep:
+def step_of(
+    truth: Calibration, spec: ModelSpec, weights: WeightSpec, load: StepLoad
+) -> MeasuredStep:
     formats = ModelFormats(linear=weights, output=weights)
-    truth = PredictedStep(spec=spec, formats=formats, calibration=TRUTH, with_engine=False)
-    return MeasuredStep(spec=spec, formats=formats, load=load, seconds=truth.step_s(load))
+    step = PredictedStep(spec=spec, formats=formats, calibration=truth, with_engine=False)
+    return MeasuredStep(spec=spec, formats=formats, load=load, seconds=step.step_s(load))
 
 
-def beside(spec: ModelSpec, load: StepLoad, rates: EngineRates) -> MeasuredEngineStep:
-    return MeasuredEngineStep(
-        executor=measured(spec, BF16, load), engine_s=rates.seconds(load, spec.vocab_size)
-    )
+def calibrated(truth: Calibration) -> Calibration:
+    """From a sweep of a machine of which `truth` holds."""
+    measured = partial(step_of, truth)
 
+    def beside(spec: ModelSpec, load: StepLoad, rates: EngineRates) -> MeasuredEngineStep:
+        return MeasuredEngineStep(
+            executor=measured(spec, BF16, load), engine_s=rates.seconds(load, spec.vocab_size)
+        )
 
-@pytest.fixture(scope="module")
-def found() -> Calibration:
     models = [model(256, 4), model(768, 4), model(2048, 3)]
     sweep = Sweep(
         small=[measured(model(64, n), BF16, prefill_load(t)) for n in (1, 12) for t in SIZES],
@@ -117,8 +121,21 @@ def found() -> Calibration:
         ],
     )
     return calibrate(
-        sweep, roofs=TRUTH.roofs, isa="amx", num_threads=2, bandwidths=TRUTH.bandwidths
+        sweep, roofs=truth.roofs, isa="amx", num_threads=2, bandwidths=truth.bandwidths
     )
+
+
+@pytest.fixture(scope="module")
+def found() -> Calibration:
+    return calibrated(TRUTH)
+
+
+def test_no_weights_are_read_faster_than_memory_gives_them() -> None:
+    """Where the swept models lie in a cache that the probe of the bandwidth did not find."""
+    cached = replace(TRUTH.linear["int4-g32"], memory_efficiency=4.0)
+    found = calibrated(replace(TRUTH, linear={**TRUTH.linear, "int4-g32": cached}))
+    assert found.linear["int4-g32"].memory_efficiency <= 1.01
+    assert found.linear["bf16"].memory_efficiency == pytest.approx(0.92, rel=0.1)
 
 
 def test_what_the_engine_adds_is_found(found: Calibration) -> None:

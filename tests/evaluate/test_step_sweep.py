@@ -10,7 +10,8 @@ from paredown.cost.step_cost import decode_load, prefill_load
 from paredown.errors import ConfigError
 from paredown.evaluate.hidden_sweep import fit_group, sweep_hidden
 from paredown.evaluate.random_model import random_model
-from paredown.evaluate.step_sweep import Load, SweepConfig, sweep_machine
+from paredown.evaluate.step_sweep import SweepConfig, never_rising, sweep_machine
+from paredown.evaluate.swept_model import Load
 from paredown.formats.table import FORMATS
 from paredown.kernels.probe import measure_machine
 from paredown.spec.kv import KVSpec
@@ -68,6 +69,11 @@ def test_loads_as_the_executor_and_as_the_model_take_them() -> None:
     assert [one.pages for one in load.slices()] == [[0, 1], [2, 3], [4, 5]]
     assert load.step_load() == decode_load(3, 21)
     assert Load(1, 20, 7).step_load() == prefill_load(7, 20)
+
+
+def test_a_small_buffer_is_read_as_fast_as_a_large_one() -> None:
+    found = never_rising({8: 5.0, 2: 20.0, 32: 4.0, 64: 7.0, 128: 3.0})
+    assert found == [(2.0, 20.0), (8.0, 7.0), (32.0, 7.0), (64.0, 7.0), (128.0, 3.0)]
 
 
 def test_hidden_sizes_are_swept_and_fitted() -> None:

@@ -20,9 +20,10 @@ from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
 _ROUNDS = 4
-# What is tried for the share of the bandwidth that a format's kernels reach: above 1 too, since the
-# probe of the bandwidth may have had a neighbour that the steps had not.
-_EFFICIENCIES = tuple(0.5 * 1.06**i for i in range(24))
+# What is tried for the share of the bandwidth that a format's kernels reach: up to 1, since the
+# probe's best of several is what memory gives. The sweep's models of few bits lie in the caches and
+# do not tell: without a limit they take any bandwidth, and large ones are predicted with it.
+_EFFICIENCIES = tuple(0.5 * 1.06**i for i in range(13))
 # A rate is looked for from this share of the slowest that would explain one model alone.
 _LOWEST_SHARE = 0.02
 _NUM_RATES = 80

@@ -1,41 +1,34 @@
 """A short sweep of this machine's kernels: steps of small models of several sizes, timed.
 
-What is in the way of a step only ever adds to its time, so the lower quartile of the rounds counts.
-The models are made up; what is fitted to them (cost/calibrate.py) is used for others.
+A shared machine is fast for a second and slow for the next, and what is measured in one go is of
+one moment: all models whose weights are swept take turns, round after round. What is in the way of
+a step only ever adds to its time, so the lower quartile of the rounds counts. The models are made
+up; what is fitted to them (cost/calibrate.py) is used for others.
 """
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
 from paredown.cost.calibration import Calibration
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
-from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.evaluate.engine_steps import measure_engine_steps, num_engine_pages
-from paredown.evaluate.quartile import lower_quartile
 from paredown.evaluate.random_model import random_model
+from paredown.evaluate.swept_model import Load, SweptModel
 from paredown.formats.table import FORMATS
 from paredown.kernels.probe import measure_bandwidth
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
 from paredown.progress import OnCount
-from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType, KVSpec
+from paredown.spec.kv import KV_DTYPES, KVDType, KVSpec
 from paredown.spec.machine import Machine
 from paredown.spec.model import ModelSpec, Rotary
-from paredown.spec.weight import WeightSpec
 from paredown.units import MEBI
 
 BANDWIDTH_BYTES = tuple(size * MEBI for size in (2, 8, 32, 64, 128, 256, 512, 1024))
 _MAX_CONTEXT = 4096
-# Times in a row for which a step is run at most, and seconds after which it is not run again.
-_NUM_REPEATS = 8
-_ROW_S = 0.03
-# The first of them find in the caches what another step has left there.
-_NUM_WARMING = 3
 
 
 def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, int]) -> ModelSpec:
@@ -84,7 +77,7 @@ class SweepConfig:
     num_sequences: tuple[int, ...] = (1, 4, 16)
     chunk_tokens: tuple[int, ...] = (64, 512)
     vocab_sizes: tuple[int, ...] = (8192, 65536)
-    num_rounds: int = 5
+    num_rounds: int = 8
     bandwidth_bytes: tuple[int, ...] = BANDWIDTH_BYTES
 
 
@@ -93,85 +86,150 @@ def sweep_machine(
 ) -> Calibration:
     """Measures and fits; takes a few minutes on two cores. Raises ConfigError for an unknown
     format."""
-    return _Sweeper(machine, config or SweepConfig(), on_progress).run()
+    config = config or SweepConfig()
+    num_rounds, num_done = config.num_rounds + 1, 0
+    total = 2 * len(config.bandwidth_bytes) + (1 + len(config.kv_dtypes)) * num_rounds
+    total += len(config.vocab_sizes) * (1 + config.num_engine_models)
+
+    def tell() -> None:
+        nonlocal num_done
+        num_done += 1
+        if on_progress is not None:
+            on_progress(num_done, total)
+
+    sweep = StepSweep(machine, config, tell)
+    for part in sweep.parts:
+        for _ in range(num_rounds):
+            part.run_round()
+            tell()
+        part.close()
+    return sweep.calibration()
 
 
-class _Sweeper:
-    def __init__(self, machine: Machine, config: SweepConfig, on_progress: OnCount | None) -> None:
-        self._machine = machine
+class SweepPart:
+    """Models that take turns. They are made for the first round, which does not count, and let go
+    by `close`."""
+
+    def __init__(self, make: Callable[[], list[SweptModel]]) -> None:
+        self._make = make
+        self._models: list[SweptModel] = []
+        self._steps: list[dict[Load, MeasuredStep]] = []
+
+    @property
+    def steps(self) -> Sequence[dict[Load, MeasuredStep]]:
+        """Of each model, what was measured until `close`."""
+        assert self._steps, "not closed yet"
+        return self._steps
+
+    def run_round(self) -> None:
+        self._models = self._models or self._make()
+        for model in self._models:
+            model.run_round()
+
+    def close(self) -> None:
+        if self._models:
+            self._steps = [model.measured() for model in self._models]
+            self._models = []
+
+
+class StepSweep:
+    """`parts` are the models whose weights are swept, and those of each format of keys and values:
+    to be run for two rounds or more, one part after the other (which takes less memory), or
+    together. `tell` is called after each measurement that is no round. Raises ConfigError for an
+    unknown format."""
+
+    def __init__(
+        self, machine: Machine, config: SweepConfig, tell: Callable[[], None] = lambda: None
+    ) -> None:
         self._config = config
-        self._on_progress = on_progress
-        self._num_done = 0
+        self._machine = machine
+        self._tell = tell
+        self._bandwidths = dict.fromkeys(config.bandwidth_bytes, 0.0)
+        self._measure_bandwidths()
+        self._weights = SweepPart(self._weight_models)
+        self._attention = {
+            dtype: SweepPart(partial(self._attention_models, dtype)) for dtype in config.kv_dtypes
+        }
+        self.parts = (self._weights, *self._attention.values())
 
-    def run(self) -> Calibration:
+    def calibration(self) -> Calibration:
+        """Closes the parts, measures the engine and the bandwidths once more, and fits."""
+        for part in self.parts:
+            part.close()
+        self._measure_bandwidths()
         config, threads = self._config, self._machine.num_threads
-        bandwidths = []
-        for size in config.bandwidth_bytes:
-            bandwidths.append((float(size), measure_bandwidth(threads, size)))
-            self._tell()
-        small = [step for spec in config.small for step in self._linear_steps(spec, "bf16")]
+        steps = [list(found.values()) for found in self._weights.steps]
+        num_small, each = len(config.small), len(config.models)
+        firsts = range(num_small, len(steps), each)
         linear = {
-            name: [step for spec in config.models for step in self._linear_steps(spec, name)]
-            for name in config.formats
+            name: [step for found in steps[first : first + each] for step in found]
+            for name, first in zip(config.formats, firsts, strict=True)
         }
         attention: dict[str, list[tuple[MeasuredStep, MeasuredStep]]] = {
-            dtype: self._attention_steps(dtype) for dtype in config.kv_dtypes
+            dtype: self._pairs(part) for dtype, part in self._attention.items()
         }
         beside = (config.small[0], *config.models[: config.num_engine_models])
-        engine = [self._engine_steps(spec) for spec in beside]
-        sweep = Sweep(small=small, linear=linear, attention=attention, engine=engine)
+        sweep = Sweep(
+            small=[step for found in steps[:num_small] for step in found],
+            linear=linear,
+            attention=attention,
+            engine=[self._engine_steps(spec) for spec in beside],
+        )
         return calibrate(
             sweep,
             roofs=Roofs.of(self._machine),
             isa=self._machine.isa,
             num_threads=threads,
-            bandwidths=bandwidths,
+            bandwidths=never_rising(self._bandwidths),
         )
 
-    def _tell(self) -> None:
-        config = self._config
-        total = (
-            len(config.bandwidth_bytes)
-            + len(config.small)
-            + len(config.formats) * len(config.models)
-            + len(config.kv_dtypes) * config.num_attention_models
-            + len(config.vocab_sizes) * (1 + config.num_engine_models)
-        )
-        self._num_done += 1
-        if self._on_progress is not None:
-            self._on_progress(self._num_done, total)
-
-    def _linear_steps(self, spec: ModelSpec, name: str) -> list[MeasuredStep]:
-        """One chunk from the beginning, of each number of tokens."""
-        loads = [Load(1, 0, num_tokens) for num_tokens in self._config.num_tokens]
-        executor = self._executor(spec, FORMATS[name], loads)
-        formats = ModelFormats(linear=FORMATS[name], output=FORMATS[name])
-        found = self._measured(executor, formats, loads)
-        self._tell()
-        return found
-
-    def _attention_steps(self, dtype: KVDType) -> list[tuple[MeasuredStep, MeasuredStep]]:
-        """The same tokens, after nothing and after contexts."""
-        config, pairs = self._config, []
-        for spec in config.models[: config.num_attention_models]:
-            contexts = [
-                (Load(number, 0, 1), Load(number, context - 1, 1))
-                for number in config.num_sequences
-                for context in config.contexts
-            ] + [
-                (Load(1, 0, num_tokens), Load(1, context - num_tokens, num_tokens))
-                for num_tokens in config.chunk_tokens
-                for context in config.contexts
-                if context > num_tokens
-            ]
-            loads = list(dict.fromkeys(load for pair in contexts for load in pair))
-            weights = FORMATS[config.formats[0]]
-            executor = self._executor(spec, weights, loads, dtype)
-            formats = ModelFormats(linear=weights, output=weights, kv_dtype=dtype)
-            found = dict(zip(loads, self._measured(executor, formats, loads), strict=True))
-            pairs += [(found[short], found[long]) for short, long in contexts]
+    def _measure_bandwidths(self) -> None:
+        """The better of all times."""
+        for size, before in self._bandwidths.items():
+            found = measure_bandwidth(self._machine.num_threads, size)
+            self._bandwidths[size] = max(before, found)
             self._tell()
-        return pairs
+
+    def _weight_models(self) -> list[SweptModel]:
+        """Small ones, then those of each format. One chunk from the beginning, of each number of
+        tokens."""
+        config = self._config
+        loads = [Load(1, 0, num_tokens) for num_tokens in config.num_tokens]
+        models = [(spec, "bf16") for spec in config.small]
+        models += [(spec, name) for name in config.formats for spec in config.models]
+        return [
+            self._swept(spec, ModelFormats(linear=FORMATS[name]), loads) for spec, name in models
+        ]
+
+    def _contexts(self) -> list[tuple[Load, Load]]:
+        """The same tokens, after nothing and after contexts."""
+        config = self._config
+        return [
+            (Load(number, 0, 1), Load(number, context - 1, 1))
+            for number in config.num_sequences
+            for context in config.contexts
+        ] + [
+            (Load(1, 0, num_tokens), Load(1, context - num_tokens, num_tokens))
+            for num_tokens in config.chunk_tokens
+            for context in config.contexts
+            if context > num_tokens
+        ]
+
+    def _attention_models(self, dtype: KVDType) -> list[SweptModel]:
+        config = self._config
+        loads = list(dict.fromkeys(load for pair in self._contexts() for load in pair))
+        formats = ModelFormats(linear=FORMATS[config.formats[0]], kv_dtype=dtype)
+        models = config.models[: config.num_attention_models]
+        return [self._swept(spec, formats, loads) for spec in models]
+
+    def _pairs(self, part: SweepPart) -> list[tuple[MeasuredStep, MeasuredStep]]:
+        return [
+            (found[short], found[long]) for found in part.steps for short, long in self._contexts()
+        ]
+
+    def _swept(self, spec: ModelSpec, formats: ModelFormats, loads: Sequence[Load]) -> SweptModel:
+        alike = replace(formats, output=formats.linear)
+        return SweptModel(spec, alike, loads, self._machine.num_threads)
 
     def _engine_steps(self, spec: ModelSpec) -> list[MeasuredEngineStep]:
         tokenizer, weights = Tokenizer.open(resolve_model(None)), FORMATS["bf16"]
@@ -183,79 +241,12 @@ class _Sweeper:
             self._tell()
         return found
 
-    def _executor(
-        self,
-        spec: ModelSpec,
-        weights: WeightSpec,
-        loads: Sequence["Load"],
-        dtype: KVDType = "bf16",
-    ) -> NativeExecutor:
-        kv = KVSpec(num_pages=max(load.num_pages for load in loads), dtype=dtype)
-        return random_model(spec, weights, kv, self._machine.num_threads)
 
-    def _measured(
-        self, executor: NativeExecutor, formats: ModelFormats, loads: Sequence["Load"]
-    ) -> list[MeasuredStep]:
-        """All loads in turn, in rounds; one more does not count. A short step comes several times
-        in a row, as in decoding: what the caches hold is then its own."""
-        seconds: dict[Load, list[float]] = {load: [] for load in loads}
-        for number in range(self._config.num_rounds + 1):
-            for load, found in seconds.items():
-                row = _row(executor, load.slices())
-                if number > 0:
-                    found += row[_NUM_WARMING:] or row[-1:]
-        return [
-            MeasuredStep(
-                spec=executor.spec,
-                formats=formats,
-                load=load.step_load(),
-                seconds=lower_quartile(seconds[load]),
-            )
-            for load in loads
-        ]
-
-
-def _row(executor: NativeExecutor, slices: list[SequenceSlice]) -> list[float]:
-    """Seconds of a step, again and again."""
-    found = list[float]()
-    while len(found) < _NUM_REPEATS and sum(found) < _ROW_S:
-        started = time.perf_counter()
-        executor.step(slices)
-        found.append(time.perf_counter() - started)
-    return found
-
-
-@dataclass(frozen=True)
-class Load:
-    """`num_tokens` tokens from position `start` on, in each of `num_sequences`."""
-
-    num_sequences: int
-    start: int
-    num_tokens: int
-
-    @property
-    def _pages_each(self) -> int:
-        return -(-(self.start + self.num_tokens) // PAGE_SIZE)
-
-    @property
-    def num_pages(self) -> int:
-        return self.num_sequences * self._pages_each
-
-    def slices(self) -> list[SequenceSlice]:
-        """As the executor takes it, with a row of logits for each."""
-        each = self._pages_each
-        return [
-            SequenceSlice(
-                token_ids=[i % 1000 for i in range(self.num_tokens)],
-                start=self.start,
-                pages=list(range(number * each, (number + 1) * each)),
-                num_logits=1,
-            )
-            for number in range(self.num_sequences)
-        ]
-
-    def step_load(self) -> StepLoad:
-        if self.num_tokens == 1:
-            return decode_load(self.num_sequences, self.start + 1)
-        assert self.num_sequences == 1
-        return prefill_load(self.num_tokens, self.start)
+def never_rising(bandwidths: Mapping[int, float]) -> list[tuple[float, float]]:
+    """By size: a buffer is read at least as fast as a larger one, and where it seems slower
+    something else held it up."""
+    found, highest = list[tuple[float, float]](), 0.0
+    for size in sorted(bandwidths, reverse=True):
+        highest = max(highest, bandwidths[size])
+        found.append((float(size), highest))
+    return found[::-1]
