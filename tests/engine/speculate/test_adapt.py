@@ -200,6 +200,14 @@ def test_where_nothing_pays_not_even_that_is_asked_for_a_while():
     assert not paying.rests()
 
 
+def test_prompts_and_last_tokens_are_no_reason_to_rest():
+    adapter = Adapter(cost=make_cost(flat))
+    assert not any(adapter.choose({1: 0}, 1).values())
+    assert not any(adapter.choose({}, 32).values())
+    assert not adapter.rests()
+    assert adapter.choose({2: 8}, 1)[2]
+
+
 def test_a_request_without_room_gets_nothing():
     adapter = Adapter(cost=make_cost(flat))
     assert adapter.choose({1: 0, 2: 3}, 2) == {1: 0, 2: 3}

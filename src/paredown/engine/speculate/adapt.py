@@ -116,6 +116,8 @@ class Adapter:
     ) -> dict[int, int]:
         """K by request id, at most its limit, and 0 where it is left out; `num_tokens` is the step
         without guesses, `is_queued` whether others wait for a place."""
+        if not any(limits.values()):  # prompts and last tokens: nothing that does not pay
+            return limits
         if self._num_since_none >= PROBE_STEPS:
             self._num_plain_probes = _NUM_PROBES
         if self._num_plain_probes or not self.cost.is_within(num_tokens):
