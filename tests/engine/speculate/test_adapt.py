@@ -220,8 +220,8 @@ def test_guesses_after_a_rejected_one_were_not_tested():
     acceptance.observe(8, 2)
     assert (acceptance.accepted, acceptance.tested) == (2, 3)
     acceptance.observe(2, 2)
-    assert acceptance.accepted == pytest.approx(2 * 0.9 + 2)
-    assert acceptance.tested == pytest.approx(3 * 0.9 + 2)
+    assert acceptance.accepted == pytest.approx(2 * 0.95 + 2)
+    assert acceptance.tested == pytest.approx(3 * 0.95 + 2)
 
 
 @given(

@@ -67,20 +67,19 @@ _PRIOR_WEIGHT = 4.0
 class Acceptance:
     """How often guesses come true. Old counts fade, so that it follows the text."""
 
-    fading: float = 0.9
+    fading: float = 0.95
     accepted: float = 0.0
     tested: float = 0.0
 
     def observe(self, num_proposed: int, num_accepted: int) -> None:
         """A guess after a rejected one was not tested."""
-        self.fade()
-        self.accepted += num_accepted
-        self.tested += min(num_accepted + 1, num_proposed)
+        self.accepted = self.fading * self.accepted + num_accepted
+        self.tested = self.fading * self.tested + min(num_accepted + 1, num_proposed)
 
-    def fade(self) -> None:
+    def halve(self) -> None:
         """What was seen counts less: the rate moves towards the prior."""
-        self.accepted *= self.fading
-        self.tested *= self.fading
+        self.accepted /= 2
+        self.tested /= 2
 
     def rate(self, prior: float, weight: float) -> float:
         """The share of tested guesses that came true, with `weight` guesses of `prior` added."""
@@ -166,7 +165,7 @@ class Adapter:
                 self._rest()
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
-                    self._requests[one].fade()
+                    self._requests[one].halve()
             # A size that is tried for the first time is not kept.
             is_known = self.cost.is_known(num_tokens + sum(self._chosen.values()))
             self._num_tokens, self._age = num_tokens, 0 if is_known else _KEEP_STEPS

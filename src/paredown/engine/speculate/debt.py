@@ -14,7 +14,7 @@ with the middle of both.
 
 import statistics
 
-SHARE = 0.005
+SHARE = 0.01
 # In steps without guesses, of one request and of many: chance evens out among many.
 _LIMIT_STEPS = 4.0
 _LIMIT_STEPS_ALONE = 8.0

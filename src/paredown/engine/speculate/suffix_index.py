@@ -54,7 +54,9 @@ class SuffixIndex:
         start, end = self._num_indexed.get(sequence, width), len(token_ids)
         self._sequences[sequence] = token_ids
         known, max_places = self._places, self._max_places
-        runs = zip(*(token_ids[start - width + i : end - width + i] for i in range(width)))
+        runs = zip(
+            *(token_ids[start - width + i : end - width + i] for i in range(width)), strict=True
+        )
         for position, run in enumerate(runs, start):
             places = known.get(run)
             if places is None:
