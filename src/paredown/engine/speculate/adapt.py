@@ -61,6 +61,10 @@ _MIN_GAIN_ON = 1.01
 _FIRST_RATE = 0.7
 _FIRST_WEIGHT = 8.0
 _PRIOR_WEIGHT = 4.0
+# What is left of what was seen of a request's guesses when none pays for it, but for others, and
+# when none does for anyone and a rest follows.
+_KEPT_AMONG_OTHERS = 0.9
+_KEPT_IN_REST = 0.5
 
 
 @dataclass(kw_only=True)
@@ -76,10 +80,10 @@ class Acceptance:
         self.accepted = self.fading * self.accepted + num_accepted
         self.tested = self.fading * self.tested + min(num_accepted + 1, num_proposed)
 
-    def halve(self) -> None:
-        """What was seen counts less: the rate moves towards the prior."""
-        self.accepted /= 2
-        self.tested /= 2
+    def fade(self, share: float) -> None:
+        """Only so much is left of what was seen: the rate moves towards the prior."""
+        self.accepted *= share
+        self.tested *= share
 
     def rate(self, prior: float, weight: float) -> float:
         """The share of tested guesses that came true, with `weight` guesses of `prior` added."""
@@ -159,13 +163,15 @@ class Adapter:
             longest = max(limits.values(), default=0)
             rounds_s = self.rounds.estimates(longest)
             self._chosen = self._best(limits, num_tokens, rounds_s, is_queued)
+            share_kept = _KEPT_AMONG_OTHERS
             if any(self._chosen.values()):
                 self._probe_steps = PROBE_STEPS
             else:
+                share_kept = _KEPT_IN_REST
                 self._rest()
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
-                    self._requests[one].halve()
+                    self._requests[one].fade(share_kept)
             # A size that is tried for the first time is not kept.
             is_known = self.cost.is_known(num_tokens + sum(self._chosen.values()))
             self._num_tokens, self._age = num_tokens, 0 if is_known else _KEEP_STEPS
