@@ -30,7 +30,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -186,19 +186,16 @@ class Bench:
         self, section: str, config: SpeculationConfig, workload: Workload, costs: Costs | None
     ) -> SpeculationSpeed:
         speed = compare_speculation(self.executors, self.tokenizer, self.make(config), workload)
-        fixed = self.best_fixed(config, workload) if self.with_fixed and costs else None
+        fixed = None
+        if self.with_fixed and costs:
+            fixed = best_fixed(
+                config,
+                lambda always: compare_speculation(
+                    self.executors, self.tokenizer, self.make(always), workload
+                ),
+            )
         self.add(section, speed, costs, fixed)
         return speed
-
-    def best_fixed(self, config: SpeculationConfig, workload: Workload) -> tuple[float, int]:
-        """The best gain of one number of guesses for all, and that number."""
-        gains = []
-        for k in FIXED:
-            always = replace(config, max_draft_tokens=k, is_adaptive=False)
-            speculator = self.make(always)
-            speed = compare_speculation(self.executors, self.tokenizer, speculator, workload)
-            gains.append((speed.gain, k))
-        return max(gains)
 
     def compare_scripted(
         self,
@@ -226,6 +223,14 @@ class Bench:
 
     def costs(self, draft: NativeExecutor | None = None) -> Costs:
         return costs_of(self.executors[0], draft)
+
+
+def best_fixed(
+    config: SpeculationConfig, speed_with: Callable[[SpeculationConfig], SpeculationSpeed]
+) -> tuple[float, int]:
+    """The best gain of one number of guesses for all, and that number."""
+    always = [replace(config, max_draft_tokens=k, is_adaptive=False) for k in FIXED]
+    return max((speed_with(one).gain, one.max_draft_tokens) for one in always)
 
 
 def costs_of(target: NativeExecutor, draft: NativeExecutor | None) -> Costs:
@@ -302,16 +307,21 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
         bench.piece(number, PROMPT_TOKENS + REPLAY_TOKENS) for number in range(bench.num_rounds + 1)
     ]
     executors = (scripted(target[0], scripts), scripted(target[1], scripts))
-    proposer = DraftModelProposer(draft)
-    config = SpeculationConfig(kind="draft", max_draft_tokens=MAX_DRAFT)
-    speculator = Speculator(ReplayProposer(proposer, scripts, rate), config)
     workload = Workload(
         name=f"{TARGET_1B.model} {TARGET_1B.name}, acceptance {rate:.0%}",
         rounds=[[one[:PROMPT_TOKENS]] for one in scripts],
         params=replace(GREEDY, max_tokens=REPLAY_TOKENS),
     )
-    speed = compare_speculation(executors, bench.tokenizer, speculator, workload)
-    bench.add("replay", speed, costs)
+
+    def speed_with(config: SpeculationConfig) -> SpeculationSpeed:
+        proposer = ReplayProposer(DraftModelProposer(draft), scripts, rate)
+        speculator = Speculator(proposer, config)
+        return compare_speculation(executors, bench.tokenizer, speculator, workload)
+
+    config = SpeculationConfig(kind="draft", max_draft_tokens=MAX_DRAFT)
+    speed = speed_with(config)
+    fixed = best_fixed(config, speed_with) if bench.with_fixed else None
+    bench.add("replay", speed, costs, fixed)
 
 
 def print_rows(rows: Sequence[Row]) -> None:

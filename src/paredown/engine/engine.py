@@ -129,9 +129,11 @@ class Engine:
         """Runs one step. A failure of the executor ends the requests of this step with "error";
         the engine and all other requests live on."""
         outputs, self._ended = self._ended, []
-        if self.speculator is not None:
+        speculator = self.speculator
+        is_resting = speculator is not None and speculator.rests()
+        if speculator is not None and not is_resting:
             max_step_tokens = self.scheduler.config.max_step_tokens
-            self.speculator.propose(
+            speculator.propose(
                 self.scheduler.running,
                 self._state_of,
                 max_step_tokens,
@@ -159,9 +161,12 @@ class Engine:
             return outputs + [self._end(one, "error", message) for one in replies]
         turns = self._advance(chunks, replies, logits, outputs)
         outputs += self._take_tokens(turns, logits)
-        if self.speculator is not None:
+        if speculator is not None:
             seconds = time.perf_counter() - start_s
-            self.speculator.observe_step(plan.num_tokens, seconds)
+            if is_resting:
+                speculator.observe_rest(seconds)
+            else:
+                speculator.observe_step(plan.num_tokens, seconds)
         return outputs
 
     def check_integrity(self) -> None:
@@ -196,17 +201,19 @@ class Engine:
     ) -> list[RequestOutput]:
         """Draws the next token of every request, then another where it was the one guessed, as if
         there had been a step for each."""
-        going = turns
+        going, num_tokens = turns, 0
         while going := [
             reply for reply in going if reply.token_filter is None or self._filter_tokens(reply)
         ]:
             chosen = logits if len(going) == len(logits) else logits[[one.row for one in going]]
             drawn = self.executor.sampler.sample(chosen, [one.sampling for one in going])
+            num_tokens += len(going)
             rows, going = zip(going, *drawn, strict=True), []
             for reply, token_id, logprobs, failure in rows:
                 if failure is not None:
                     is_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
                     self._end(reply, "error", failure).is_request_fault = is_fault
+                    num_tokens -= 1
                     continue
                 reason = reply.add_token(token_id, logprobs)
                 if reply.drafts and reply.accept(token_id):  # it is computed, too
@@ -220,7 +227,6 @@ class Engine:
             for reply in turns:
                 if reply.drafts:
                     self.speculator.observe(reply.request, len(reply.drafts), reply.num_accepted)
-            num_tokens = sum(len(one.token_ids) for one in outputs)
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return outputs
 

@@ -25,6 +25,7 @@ machine. So what guessing really cost is kept count of (debt.py), and it ends wh
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
+from itertools import islice
 
 from paredown.engine.speculate.debt import Debt
 from paredown.engine.speculate.evenness import Evenness
@@ -36,10 +37,15 @@ from paredown.engine.speculate.step_cost import StepCost
 PROBE_STEPS = 128
 MAX_PROBE_STEPS = 1024
 _NUM_PROBES = 4
+# Of so many requests: for all of a batch a draft model has much to catch up with.
+_NUM_PROBED = 4
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
-# Where no guess pays, for so many steps not even that is asked.
-_REST_STEPS = 12
+# Where no guess pays, for so many steps nothing is asked, looked up or measured; for more of them
+# where something was looked up in vain, so that it takes no more than a share of the time.
+_REST_STEPS = 16
+_MAX_REST_STEPS = 128
+_SHARE_IN_VAIN = 0.01
 # Guesses that may follow the best number before the search ends: a step is as long for the first
 # token of a kernel's tile as for the last.
 _LOOKAHEAD = 16
@@ -55,26 +61,29 @@ _MIN_GAIN_ON = 1.01
 _FIRST_RATE = 0.7
 _FIRST_WEIGHT = 8.0
 _PRIOR_WEIGHT = 4.0
+# What is left of what was seen of a request's guesses when none pays for it, but for others, and
+# when none does for anyone and a rest follows.
+_KEPT_AMONG_OTHERS = 0.9
+_KEPT_IN_REST = 0.5
 
 
 @dataclass(kw_only=True)
 class Acceptance:
     """How often guesses come true. Old counts fade, so that it follows the text."""
 
-    fading: float = 0.9
+    fading: float = 0.95
     accepted: float = 0.0
     tested: float = 0.0
 
     def observe(self, num_proposed: int, num_accepted: int) -> None:
         """A guess after a rejected one was not tested."""
-        self.fade()
-        self.accepted += num_accepted
-        self.tested += min(num_accepted + 1, num_proposed)
+        self.accepted = self.fading * self.accepted + num_accepted
+        self.tested = self.fading * self.tested + min(num_accepted + 1, num_proposed)
 
-    def fade(self) -> None:
-        """What was seen counts less: the rate moves towards the prior."""
-        self.accepted *= self.fading
-        self.tested *= self.fading
+    def fade(self, share: float) -> None:
+        """Only so much is left of what was seen: the rate moves towards the prior."""
+        self.accepted *= share
+        self.tested *= share
 
     def rate(self, prior: float, weight: float) -> float:
         """The share of tested guesses that came true, with `weight` guesses of `prior` added."""
@@ -102,20 +111,35 @@ class Adapter:
     _num_since_guess: int = 0
     _num_since_none: int = 0
     _num_probes: int = 0
+    _is_probing: bool = False
     _num_plain_probes: int = 0
+    # Steps of a rest that are left, and what those behind took together.
     _num_rest_steps: int = 0
+    _num_rested: int = 0
+    _rested_s: float = 0.0
     _probe_steps: int = PROBE_STEPS
 
     def rests(self) -> bool:
-        """Whether there is nothing to choose in this step. To be asked once a step."""
-        self._num_rest_steps = max(self._num_rest_steps - 1, 0)
-        return self._num_rest_steps > 0
+        """Whether there is nothing to choose in this step. To be asked once a step; one that rests
+        is told to `observe_rest` alone."""
+        if not self._num_rest_steps:
+            return False
+        self._num_rest_steps -= 1
+        return True
+
+    def observe_rest(self, seconds: float) -> None:
+        """A step of a rest took `seconds`."""
+        self._num_rested += 1
+        self._rested_s += seconds
 
     def choose(
         self, limits: dict[int, int], num_tokens: int, *, is_queued: bool = False
     ) -> dict[int, int]:
         """K by request id, at most its limit, and 0 where it is left out; `num_tokens` is the step
         without guesses, `is_queued` whether others wait for a place."""
+        self._end_rest()
+        if not any(limits.values()):  # prompts and last tokens: nothing that does not pay
+            return limits
         if self._num_since_none >= PROBE_STEPS:
             self._num_plain_probes = _NUM_PROBES
         if self._num_plain_probes or not self.cost.is_within(num_tokens):
@@ -123,26 +147,31 @@ class Adapter:
             return {}
         if self.debt.is_due:
             self._num_probes = 0
+            if self.debt.is_reckoned:
+                self._rest()
             return {}
         if self._num_since_guess >= self._probe_steps:
-            self._num_probes = _NUM_PROBES
+            self._num_probes, self._num_since_guess = _NUM_PROBES, 0
             self._probe_steps = min(2 * self._probe_steps, MAX_PROBE_STEPS)
-        if self._num_probes:
+        self._is_probing = self._num_probes > 0
+        if self._is_probing:
             self._num_probes -= 1
-            return {one: min(limit, 1) for one, limit in limits.items()}
+            return {one: min(limit, 1) for one, limit in islice(limits.items(), _NUM_PROBED)}
         self._age += 1
         is_same = num_tokens == self._num_tokens and self._chosen.keys() == limits.keys()
         if not is_same or self._age >= _KEEP_STEPS:
             longest = max(limits.values(), default=0)
             rounds_s = self.rounds.estimates(longest)
             self._chosen = self._best(limits, num_tokens, rounds_s, is_queued)
+            share_kept = _KEPT_AMONG_OTHERS
             if any(self._chosen.values()):
                 self._probe_steps = PROBE_STEPS
             else:
-                self._num_rest_steps = _REST_STEPS
+                share_kept = _KEPT_IN_REST
+                self._rest()
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
-                    self._requests[one].fade()
+                    self._requests[one].fade(share_kept)
             # A size that is tried for the first time is not kept.
             is_known = self.cost.is_known(num_tokens + sum(self._chosen.values()))
             self._num_tokens, self._age = num_tokens, 0 if is_known else _KEEP_STEPS
@@ -155,12 +184,27 @@ class Adapter:
         none is missing. What it took to guess them is spent."""
         for one, count in found.items():
             self.evenness.observe(one, count > 0)
-        if len(found) < 2 or all(found[one] == self._chosen.get(one) for one in found):
+        if (
+            self._is_probing
+            or len(found) < 2
+            or all(found[one] == self._chosen.get(one) for one in found)
+        ):
             return found
         counts = self._best(found, num_tokens, [], is_queued)
         if not any(counts.values()):
-            self._num_rest_steps = _REST_STEPS
+            self._rest()
         return counts
+
+    def _rest(self) -> None:
+        self._num_rest_steps = _REST_STEPS
+
+    def _end_rest(self) -> None:
+        if self._num_rested:
+            self.debt.pay_for(self._rested_s)
+            self._num_since_guess += self._num_rested
+            self._num_since_none = self._num_rested = 0
+            self._rested_s = 0.0
+            self._age = _KEEP_STEPS
 
     def _best(
         self, limits: dict[int, int], num_tokens: int, rounds_s: Sequence[float], is_queued: bool
@@ -197,6 +241,9 @@ class Adapter:
         num_plain = num_tokens - num_guesses
         if not num_guesses:
             self.debt.pay(seconds, proposal_s)
+            if self._num_rest_steps:
+                num_steps = min(int(proposal_s / (_SHARE_IN_VAIN * seconds)), _MAX_REST_STEPS)
+                self._num_rest_steps = max(self._num_rest_steps, num_steps)
         elif self.cost.is_within(num_plain):
             plain_s = self.cost.typical(num_plain)
             # An interrupted step tells nothing.
@@ -234,25 +281,27 @@ def best_counts(
 ) -> list[int]:
     """The K_i of the highest tokens per second (see the top of this file); `num_tokens` is the step
     without guesses, `rounds_s[k - 1]` is D(k), all 0 where there are none, `worth` is s."""
-    steps_s = list(cost.estimates(num_tokens, sum(limits)))
     counts = [0] * len(rates)
-    if not steps_s:
+    plain_s = next(cost.estimates(num_tokens, 0), 0.0)
+    if not plain_s:
         return counts
-    best, best_order = len(rates) / steps_s[0] * min_gain, list[int]()
+    best, best_order = len(rates) / plain_s * min_gain, list[int]()
     # A round of guessing for one request is free for the others: then all first guesses come before
     # all second ones.
     for by_rounds in (False, True) if any(rounds_s) and len(rates) > 1 else (False,):
         num_gained, num_rounds, num_best = float(len(rates)), 0, 0
         order: list[int] = []
-        for probability, k, i in _guesses(rates, limits, by_rounds):
-            num_behind = len(order) - num_best - by_rounds * len(rates)
-            if len(order) + 1 == len(steps_s) or num_behind > _LOOKAHEAD:
+        steps_s = islice(cost.estimates(num_tokens, sum(limits)), 1, None)
+        for step_s, (probability, k, i) in zip(
+            steps_s, _guesses(rates, limits, by_rounds), strict=False
+        ):
+            if len(order) - num_best - by_rounds * len(rates) > _LOOKAHEAD:
                 break
             order.append(i)
             num_gained += worth * probability
             num_rounds = max(num_rounds, k)
             guess_s = rounds_s[num_rounds - 1] if rounds_s else 0.0
-            tokens_per_s = num_gained / (steps_s[len(order)] + guess_s)
+            tokens_per_s = num_gained / (step_s + guess_s)
             if tokens_per_s > best:
                 best, num_best, best_order = tokens_per_s, len(order), order
         if best_order is order:

@@ -14,7 +14,7 @@ with the middle of both.
 
 import statistics
 
-SHARE = 0.005
+SHARE = 0.01
 # In steps without guesses, of one request and of many: chance evens out among many.
 _LIMIT_STEPS = 4.0
 _LIMIT_STEPS_ALONE = 8.0
@@ -55,11 +55,21 @@ class Debt:
     def pay(self, seconds: float, proposal_s: float) -> None:
         """A step without guesses took `seconds`, after they were looked for in vain for
         `proposal_s`."""
-        self.seconds = max(self.seconds + proposal_s - SHARE * seconds, 0.0)
-        self.is_due = self.is_due and self.seconds > 0
+        self.seconds += proposal_s
+        self.pay_for(seconds)
         self._after_s.append(seconds)
         if len(self._after_s) == _NUM_AFTER and self._num_before:
             self._reckon_anew(statistics.median(self._after_s))
+
+    def pay_for(self, seconds: float) -> None:
+        """So many seconds went by in steps without guesses."""
+        self.seconds = max(self.seconds - SHARE * seconds, 0.0)
+        self.is_due = self.is_due and self.seconds > 0
+
+    @property
+    def is_reckoned(self) -> bool:
+        """Whether enough steps without guesses were seen since there were guesses."""
+        return not self._num_before
 
     def _reckon_anew(self, after_s: float) -> None:
         if after_s > _SLOWER * self._before_s:

@@ -31,6 +31,13 @@ class Speculator:
         self._num_guesses = self._num_accepted = 0
         self._proposal_s = 0.0
 
+    def rests(self) -> bool:
+        """Whether the step to come is left alone: there is nothing to `propose`, and its time is
+        for `observe_rest`. To be asked once a step."""
+        if self.stats.failure is not None:
+            return True
+        return self.config.is_adaptive and self.adapter.rests()
+
     def propose(
         self,
         running: Sequence[Request],
@@ -45,8 +52,6 @@ class Speculator:
         start_s = time.perf_counter()
         self._num_guesses = self._num_accepted = 0
         self._proposal_s = 0.0
-        if self.stats.failure is not None or (self.config.is_adaptive and self.adapter.rests()):
-            return
         wanted, limits, longest = 0, {}, self.config.num_draft_tokens
         for one in running:
             if one.draft_token_ids:  # it had no place in the last step
@@ -103,6 +108,10 @@ class Speculator:
         self.stats.observe(num_proposed, num_accepted)
         if request.finish_reason is None:
             self.adapter.observe_acceptance(request.id, num_proposed, num_accepted)
+
+    def observe_rest(self, seconds: float) -> None:
+        """A step that was left alone took `seconds`."""
+        self.adapter.observe_rest(seconds)
 
     def observe_step(self, num_tokens: int, seconds: float) -> None:
         """The step computed `num_tokens` tokens, guesses among them, in `seconds`."""

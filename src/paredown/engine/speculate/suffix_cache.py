@@ -76,8 +76,8 @@ class SuffixCacheProposer:
             and earlier is not None
             and (own is None or earlier.length > own.length)
         ):
-            for place in earlier.places:
-                self._answers.move_to_end(place.sequence)
+            for number, _ in earlier.places:
+                self._answers.move_to_end(number)
             return index.continue_from(earlier, ask.max_tokens, own=None)
         if own is None:
             return []

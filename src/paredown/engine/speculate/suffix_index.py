@@ -12,11 +12,8 @@ MAX_MATCH = 32
 MAX_PLACES = 8
 
 
-class Place(NamedTuple):
-    """Token `position` of a sequence: the one after a run of tokens."""
-
-    sequence: int
-    position: int
+# The number of a sequence, and the position in it of the token after a run.
+Place = tuple[int, int]
 
 
 class Match(NamedTuple):
@@ -54,15 +51,21 @@ class SuffixIndex:
         """Adds a sequence, or what it has grown by since. A run at its end counts once there is a
         token after it."""
         width = self._min_match
-        start = self._num_indexed.get(sequence, width)
+        start, end = self._num_indexed.get(sequence, width), len(token_ids)
         self._sequences[sequence] = token_ids
-        for position in range(start, len(token_ids)):
-            run = tuple(token_ids[position - width : position])
-            places = self._places.setdefault(run, [])
-            places.append(Place(sequence, position))
-            if len(places) > self._max_places:
+        known, max_places = self._places, self._max_places
+        runs = zip(
+            *(token_ids[start - width + i : end - width + i] for i in range(width)), strict=True
+        )
+        for position, run in enumerate(runs, start):
+            places = known.get(run)
+            if places is None:
+                known[run] = [(sequence, position)]
+                continue
+            places.append((sequence, position))
+            if len(places) > max_places:
                 del places[0]
-        self._num_indexed[sequence] = max(start, len(token_ids))
+        self._num_indexed[sequence] = max(start, end)
 
     def remove(self, sequence: int) -> None:
         """Forgets a sequence, with all its places."""
@@ -73,7 +76,7 @@ class SuffixIndex:
             places = self._places.get(run)
             if places is None:
                 continue
-            kept = [place for place in places if place.sequence != sequence]
+            kept = [place for place in places if place[0] != sequence]
             if kept:
                 self._places[run] = kept
             else:
@@ -118,15 +121,19 @@ class SuffixIndex:
         return guess
 
     def _match_length(self, tail: list[int], place: Place) -> int:
-        token_ids, position = self._sequences[place.sequence], place.position
+        sequence, position = place
+        token_ids = self._sequences[sequence]
         length, limit = self._min_match, min(len(tail), position)
+        if tail[-limit:] == token_ids[position - limit : position]:  # as in a loop
+            return limit
         while length < limit and tail[-1 - length] == token_ids[position - 1 - length]:
             length += 1
         return length
 
     def _token_after(self, place: Place, guess: list[int], own: int | None) -> int | None:
-        token_ids = self._sequences[place.sequence]
-        index = place.position + len(guess)
+        sequence, position = place
+        token_ids = self._sequences[sequence]
+        index = position + len(guess)
         if index < len(token_ids):
             return token_ids[index]
-        return guess[index - len(token_ids)] if place.sequence == own else None
+        return guess[index - len(token_ids)] if sequence == own else None
