@@ -46,7 +46,8 @@ inline F32x16 apply_row_scales(const LinearView& w, const InputRows& in, F32x16 
 struct CodeSource {
   const uint8_t* codes;
   int64_t panel_bytes;
-  // Bytes ahead to fetch into the second cache: what is read after these panels. 0: nothing.
+  // Bytes ahead to fetch into the second cache, where codes are fetched: what is read after these
+  // panels.
   int64_t ahead_bytes;
 };
 
@@ -72,8 +73,26 @@ struct SteppedCodes {
   }
 };
 
-// Adds the products of `num_columns` columns.
-template <bool kSmall, class Codes, int kTokens, int kPanels>
+// Bytes ahead of those being multiplied that are fetched from the second cache into the first: a
+// load that misses the first would wait behind the fetches from memory.
+constexpr int64_t kNearBytes = 2048;
+
+// Fetches the lines of the block at `block` that are the due of quad kQuad, at an even pace: all at
+// once they would hold up the loads after them. What is kNearBytes on comes into the first cache,
+// what is read after these panels into the second.
+template <int kQuad, int64_t kBytes, int kPanels>
+inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, CodeSource source) {
+  constexpr int64_t kLines = kBytes / 64 * kPanels;
+  for (int64_t line = kQuad * kLines / kQuads; line < (kQuad + 1) * kLines / kQuads; ++line) {
+    const uint8_t* here =
+        block + line / (kBytes / 64) * source.panel_bytes + line % (kBytes / 64) * 64;
+    __builtin_prefetch(here + kNearBytes, 0, 3);
+    __builtin_prefetch(here + source.ahead_bytes, 0, 2);
+  }
+}
+
+// Adds the products of `num_columns` columns. kFetches: what comes after them is fetched meanwhile.
+template <bool kSmall, bool kFetches, class Codes, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void add_products(const Codes& read, CodeSource source,
                                                         int64_t num_columns, const int8_t* x,
                                                         int64_t row_stride,
@@ -81,13 +100,8 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * Codes::kBits;
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
-    if (source.ahead_bytes > 0) {
-      for (int p = 0; p < kPanels; ++p) {
-        const uint8_t* ahead = block + p * source.panel_bytes + source.ahead_bytes;
-        for (int64_t line = 0; line < kBytes; line += 64) __builtin_prefetch(ahead + line, 0, 2);
-      }
-    }
     unroll<kQuads>([&](auto quad) {
+      if constexpr (kFetches) fetch_ahead<quad.value, kBytes, kPanels>(block, source);
       U8x64 codes[kPanels];
       for (int p = 0; p < kPanels; ++p) {
         codes[p] = read.template quad<quad.value>(block + p * source.panel_bytes, p);
@@ -104,7 +118,7 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
 
 // Groups [group, group_end) of a tile, added to `totals`. Its tokens never cross a multiple of 16,
 // so that what belongs to them lies side by side (input_index).
-template <int kBits, bool kSmall, int kTokens, int kPanels>
+template <int kBits, bool kSmall, bool kFetches, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void add_groups(const LinearView& w, const InputRows& in,
                                                       CodeSource source, int64_t token,
                                                       int64_t panel, int64_t group,
@@ -121,13 +135,13 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
       const int64_t weight_group = w.weight_groups == 1 ? 0 : group;
       const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
       scales[p] = load_scales(w, index);
-      if (source.ahead_bytes > 0 && w.weight_groups > 1) {
+      if (kFetches && w.weight_groups > 1) {
         fetch_scales(w, index + 2 * w.weight_groups * kLanes);
       }
       for (int t = 0; t < kTokens; ++t) sums[t][p] = correction(w, index, corrections + t);
     }
-    add_products<kSmall>(PlainCodes<kBits>{}, source, w.group_size, x + group * w.group_size,
-                         in.code_stride, sums);
+    add_products<kSmall, kFetches>(PlainCodes<kBits>{}, source, w.group_size,
+                                   x + group * w.group_size, in.code_stride, sums);
     source.codes += w.group_size * kLanes / 8 * kBits;
     for (int t = 0; t < kTokens; ++t) {
       const float x_scale = w.input_groups == 1 ? 1.0f : x_scales[t];
@@ -159,7 +173,7 @@ inline __attribute__((always_inline)) void add_steps(const LinearView& w, const 
       read.steps[p] = load_steps(w, index);
       __builtin_prefetch(w.steps + index + 2 * w.num_steps * kLanes, 0, 2);
     }
-    add_products<false>(read, source, w.step_size, x, in.code_stride, sums);
+    add_products<false, true>(read, source, w.step_size, x, in.code_stride, sums);
     source.codes += w.step_size * kLanes / 2;
   }
   for (int t = 0; t < kTokens; ++t) {
@@ -197,8 +211,8 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
           for (auto& row : part) {
             for (F32x16& total : row) total = zero_f();
           }
-          add_groups<kBits, is_small(kBits)>(w, in, source, token, panel + p, 0, w.num_groups,
-                                             part);
+          add_groups<kBits, is_small(kBits), true>(w, in, source, token, panel + p, 0, w.num_groups,
+                                                   part);
         }
         for (int t = 0; t < tokens.value; ++t) {
           for (int i = 0; i < kTogether; ++i) totals[t][p + i] = part[t][i];

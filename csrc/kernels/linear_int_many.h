@@ -59,7 +59,8 @@ inline void row_tile(const LinearView& w, const InputRows& in, const OutputRows&
                                : load_i(waiting + i * kLanes);
   }
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
-  add_products<kSmall>(PlainCodes<8>{}, source, stretch.num_columns, x, in.code_stride, sums);
+  add_products<kSmall, false>(PlainCodes<8>{}, source, stretch.num_columns, x, in.code_stride,
+                              sums);
   if (!stretch.is_last) {
     for (int i = 0; i < kTokens * kPanels; ++i) {
       store_i(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);
@@ -83,8 +84,8 @@ inline void group_tile(const LinearView& w, const InputRows& in, const OutputRow
     totals[i / kPanels][i % kPanels] = stretch.first == 0 ? zero_f() : load_f(waiting + i * kLanes);
   }
   const int64_t group = stretch.first / w.group_size;
-  add_groups<8, kSmall, kTokens, kPanels>(w, in, source, token, panel, group,
-                                          group + stretch.num_columns / w.group_size, totals);
+  add_groups<8, kSmall, false, kTokens, kPanels>(
+      w, in, source, token, panel, group, group + stretch.num_columns / w.group_size, totals);
   if (stretch.is_last) return finish_tile<kTokens, kPanels>(w, in, out, token, panel, totals);
   for (int i = 0; i < kTokens * kPanels; ++i) {
     store_f(waiting + i * kLanes, totals[i / kPanels][i % kPanels]);
