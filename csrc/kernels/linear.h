@@ -4,6 +4,7 @@
 #pragma once
 
 #include "linear_tile_groups.h"
+#include "linear_tile_rows.h"
 #include "linear_tile_steps.h"
 
 namespace paredown {

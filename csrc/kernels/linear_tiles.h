@@ -51,6 +51,21 @@ inline void multiply() {
   }
 }
 
+// 16 or 32 tokens times two panels, one column step. All loads come first: each before its first
+// product is some 4 % slower where inputs come from the second cache (LOG.md 2026-11-22).
+template <bool kInt8, int kHalves>
+inline __attribute__((always_inline)) void tile_step(const uint8_t* first, const uint8_t* second,
+                                                     const uint8_t* x, int64_t half_bytes) {
+  tile_load<6>(first, 64);
+  tile_load<4>(x, 64);
+  tile_load<7>(second, 64);
+  if constexpr (kHalves == 2) tile_load<5>(x + half_bytes, 64);
+  multiply<kInt8, 0, 4, 6>();
+  multiply<kInt8, 1, 4, 7>();
+  if constexpr (kHalves == 2) multiply<kInt8, 2, 5, 6>();
+  if constexpr (kHalves == 2) multiply<kInt8, 3, 5, 7>();
+}
+
 // Where the sums of a stretch of columns begin: at zero, in memory, or in the tiles, where they
 // stayed while no other tokens came between.
 enum class SumsFrom { kZero, kMemory, kTiles };
@@ -70,6 +85,18 @@ inline SumsWay sums_way(int64_t num_tokens, bool is_first, bool is_last) {
   return {is_first ? SumsFrom::kZero : before, is_last || !one_pass};
 }
 
+// Sums of tokens and two panels: int32 or float [tokens][2 panels][16].
+constexpr int64_t kSumsRowBytes = 2 * kLanes * sizeof(float);
+
+template <int kHalves>
+inline void store_sums(float* sums) {
+  float* second = sums + kLanes * 2 * kLanes;
+  tile_store<0>(sums, kSumsRowBytes);
+  tile_store<1>(sums + kLanes, kSumsRowBytes);
+  if constexpr (kHalves == 2) tile_store<2>(second, kSumsRowBytes);
+  if constexpr (kHalves == 2) tile_store<3>(second + kLanes, kSumsRowBytes);
+}
+
 // 16 or 32 tokens times two panels over num_steps column steps, each followed by between(). x: A
 // tiles, half_bytes from one 16 tokens to the next. The sums are int32 or float [tokens][2 panels]
 // [16].
@@ -78,7 +105,7 @@ inline __attribute__((always_inline)) void tile_product(const uint8_t* const (&p
                                                         int64_t num_steps, const uint8_t* x,
                                                         int64_t half_bytes, float* sums,
                                                         SumsWay way, Between&& between) {
-  constexpr int64_t kRow = 2 * kLanes * sizeof(float);
+  constexpr int64_t kRow = kSumsRowBytes;
   float* second = sums + kLanes * 2 * kLanes;
   if (way.from == SumsFrom::kZero) {
     unroll<4>([](auto tile) { tile_zero<tile.value>(); });
@@ -89,23 +116,12 @@ inline __attribute__((always_inline)) void tile_product(const uint8_t* const (&p
     if constexpr (kHalves == 2) tile_load<3>(second + kLanes, kRow);
   }
   for (int64_t step = 0; step < num_steps; ++step, x += kTileBytes) {
-    tile_load<6>(panels[0] + step * kTileBytes, 64);
-    tile_load<4>(x, 64);
-    multiply<kInt8, 0, 4, 6>();
-    tile_load<7>(panels[1] + step * kTileBytes, 64);
-    multiply<kInt8, 1, 4, 7>();
-    if constexpr (kHalves == 2) {
-      tile_load<5>(x + half_bytes, 64);
-      multiply<kInt8, 2, 5, 6>();
-      multiply<kInt8, 3, 5, 7>();
-    }
+    tile_step<kInt8, kHalves>(panels[0] + step * kTileBytes, panels[1] + step * kTileBytes, x,
+                              half_bytes);
     between();
   }
   if (!way.stored) return;
-  tile_store<0>(sums, kRow);
-  tile_store<1>(sums + kLanes, kRow);
-  if constexpr (kHalves == 2) tile_store<2>(second, kRow);
-  if constexpr (kHalves == 2) tile_store<3>(second + kLanes, kRow);
+  store_sums<kHalves>(sums);
 }
 
 // All tokens, 32 at a time. x: A tiles, row_bytes from one token to the next.
@@ -209,56 +225,6 @@ inline TilePair tile_pair(const LinearView& w, int64_t panel, bool single, int64
   pair.next[0] = packed_columns(w, ends ? panel + 2 : panel, next);
   pair.next[1] = packed_columns(w, ends ? last + 2 : last, next);
   return pair;
-}
-
-// Weights without groups: bf16 and fp8 times bf16, or one int32 sum over the whole row.
-template <bool kInt8>
-void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& out,
-                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
-  constexpr int64_t kStep = kInt8 ? 64 : 32;
-  constexpr int64_t kStretch = kStretchSteps * kStep;
-  auto* decoded = static_cast<uint8_t*>(scratch);
-  auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
-  const auto* x = static_cast<const uint8_t*>(in.codes);
-  const TileScope scope;
-  // Each pass fetches its share of what comes next.
-  const int64_t passes = num_passes(num_tokens);
-  const int64_t lines_per_step = (kTileBytes / 64 + passes - 1) / passes;
-  for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
-    const bool single = panel + 1 == panel_end;
-    for (int64_t first = 0; first < w.num_columns; first += kStretch) {
-      const int64_t left = w.num_columns - first;
-      const int64_t columns = left < kStretch ? left : kStretch;
-      const TilePair pair = tile_pair(w, panel, single, first, columns, decoded);
-      int64_t fetched = 0;
-      auto fetch = [&] {
-        for (int64_t line = 0; line < lines_per_step; ++line, fetched += 64) {
-          __builtin_prefetch(pair.next[0] + fetched, 0, 2);
-          __builtin_prefetch(pair.next[1] + fetched, 0, 2);
-        }
-      };
-      tile_products<kInt8>(pair.panels, columns / kStep, x + first / kStep * kTileBytes,
-                           in.code_stride, num_tokens, sums,
-                           sums_way(num_tokens, first == 0, columns == left), fetch);
-    }
-    if (single) {
-      finish_pair<1>(w, in, out, num_tokens, panel, sums, 2 * kLanes);
-    } else {
-      finish_pair<2>(w, in, out, num_tokens, panel, sums, 2 * kLanes);
-    }
-  }
-}
-
-void row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
-               int64_t panel_begin, int64_t panel_end, void* scratch) {
-  token_blocks(w, in, out, num_tokens,
-               [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
-                 if (w.input == InputKind::kInt8) {
-                   row_tiles_of<true>(w, rows, outputs, count, panel_begin, panel_end, scratch);
-                 } else {
-                   row_tiles_of<false>(w, rows, outputs, count, panel_begin, panel_end, scratch);
-                 }
-               });
 }
 
 #endif

@@ -22,10 +22,19 @@ inline int64_t code_offset(const InputRows& in, int64_t i) {
   return in.tiled ? i / 64 * 64 * kLanes + i % 64 : i;
 }
 
+// In four chains: one would wait for its own last comparison.
 inline float largest_magnitude(const float* x, int64_t size) {
-  F32x16 largest = zero_f();
-  for (int64_t i = 0; i < size; i += kLanes) largest = max(largest, abs(load_f(x + i)));
-  return max_lanes(largest);
+  constexpr int kChains = 4;
+  F32x16 largest[kChains];
+  for (F32x16& chain : largest) chain = zero_f();
+  int64_t i = 0;
+  for (; i + kChains * kLanes <= size; i += kChains * kLanes) {
+    for (int j = 0; j < kChains; ++j) {
+      largest[j] = max(largest[j], abs(load_f(x + i + j * kLanes)));
+    }
+  }
+  for (; i < size; i += kLanes) largest[0] = max(largest[0], abs(load_f(x + i)));
+  return max_lanes(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
 }
 
 // code = round(x * inverse), within [-128, 127], for columns [first, first + size); returns the sum

@@ -1,0 +1,163 @@
+// Weights without groups on AMX tiles: bf16 and fp8 times bf16, or one int32 sum over the whole
+// row.
+#pragma once
+
+#include "linear_tiles.h"
+
+namespace paredown {
+namespace {
+
+#if defined(PAREDOWN_HAS_TILES)
+
+// fp8 weights, decoded a stretch of columns at a time, and rows too wide for whole_row_tiles.
+template <bool kInt8>
+void stretched_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
+                     int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+  constexpr int64_t kStep = kInt8 ? 64 : 32;
+  constexpr int64_t kStretch = kStretchSteps * kStep;
+  auto* decoded = static_cast<uint8_t*>(scratch);
+  auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
+  const auto* x = static_cast<const uint8_t*>(in.codes);
+  const TileScope scope;
+  // Each pass fetches its share of what comes next.
+  const int64_t passes = num_passes(num_tokens);
+  const int64_t lines_per_step = (kTileBytes / 64 + passes - 1) / passes;
+  for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
+    const bool single = panel + 1 == panel_end;
+    for (int64_t first = 0; first < w.num_columns; first += kStretch) {
+      const int64_t left = w.num_columns - first;
+      const int64_t columns = left < kStretch ? left : kStretch;
+      const TilePair pair = tile_pair(w, panel, single, first, columns, decoded);
+      int64_t fetched = 0;
+      auto fetch = [&] {
+        for (int64_t line = 0; line < lines_per_step; ++line, fetched += 64) {
+          __builtin_prefetch(pair.next[0] + fetched, 0, 2);
+          __builtin_prefetch(pair.next[1] + fetched, 0, 2);
+        }
+      };
+      tile_products<kInt8>(pair.panels, columns / kStep, x + first / kStep * kTileBytes,
+                           in.code_stride, num_tokens, sums,
+                           sums_way(num_tokens, first == 0, columns == left), fetch);
+    }
+    if (single) {
+      finish_pair<1>(w, in, out, num_tokens, panel, sums, 2 * kLanes);
+    } else {
+      finish_pair<2>(w, in, out, num_tokens, panel, sums, 2 * kLanes);
+    }
+  }
+}
+
+// Sums of a pass that wait to be finished: [tokens][2 panels][16] of tokens [token, token_end).
+struct WaitingSums {
+  const float* sums;
+  int64_t token;
+  int64_t token_end;
+  int64_t panel;
+  bool single;
+  PanelEnd ends[2];
+};
+
+// Finishes the next `count` tokens, or those that are left.
+__attribute__((noinline)) void finish_some(const LinearView& w, const InputRows& in,
+                                           const OutputRows& out, int64_t count,
+                                           WaitingSums& waiting) {
+  const int64_t left = waiting.token_end - waiting.token;
+  for (const int64_t end = waiting.token + (count < left ? count : left); waiting.token < end;
+       ++waiting.token, waiting.sums += 2 * kLanes) {
+    F32x16 first[1] = {finished_sum(w, in, waiting.token, waiting.ends[0], waiting.sums)};
+    if (waiting.single) {
+      finish<1>(w, out, waiting.token, waiting.panel, first);
+      continue;
+    }
+    F32x16 both[2] = {first[0],
+                      finished_sum(w, in, waiting.token, waiting.ends[1], waiting.sums + kLanes)};
+    finish<2>(w, out, waiting.token, waiting.panel, both);
+  }
+}
+
+// Weights that are B tiles as they lie. The sums of a pass stay in the tiles over the whole row and
+// are finished during the next pass. Integer passes go to and fro, as what was read last is still
+// in the first cache; floats have one order.
+template <bool kInt8>
+void whole_row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
+                     int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+  constexpr int64_t kStep = kInt8 ? 64 : 32;
+  const int64_t num_steps = w.num_columns / kStep;
+  const int64_t panel_bytes = num_steps * kTileBytes;
+  const int64_t passes = num_passes(num_tokens);
+  // Each pass fetches its share of the next panels, and each step finishes its share of the pass.
+  const int64_t lines_per_step = (kTileBytes / 64 + passes - 1) / passes;
+  const int64_t tokens_per_step = (kPassTokens + num_steps - 1) / num_steps;
+  auto* sums = static_cast<float*>(scratch);
+  WaitingSums waiting{};
+  const TileScope scope;
+  for (int64_t panel = panel_begin; panel < panel_end; panel += 2) {
+    const bool single = panel + 1 == panel_end;
+    const uint8_t* const first = packed_columns(w, panel, 0);
+    const uint8_t* const second = single ? first : first + panel_bytes;
+    const uint8_t* next = first + 2 * panel_bytes;
+    for (int64_t pass = 0; pass < passes; ++pass) {
+      const int64_t token = pass * kPassTokens;
+      const int64_t left = num_tokens - token;
+      const bool backward = kInt8 && pass % 2 != 0;
+      int64_t place = backward ? panel_bytes - kTileBytes : 0;
+      const uint8_t* x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
+      unroll<4>([](auto tile) { tile_zero<tile.value>(); });
+      auto steps = [&](auto halves) {
+        for (int64_t step = 0; step < num_steps; ++step) {
+          tile_step<kInt8, halves.value>(first + place, second + place, x + place,
+                                         kLanes * in.code_stride);
+          place += backward ? -kTileBytes : kTileBytes;
+          for (int64_t line = 0; line < lines_per_step; ++line, next += 64) {
+            __builtin_prefetch(next, 0, 2);
+            __builtin_prefetch(next + panel_bytes, 0, 2);
+          }
+          finish_some(w, in, out, tokens_per_step, waiting);
+        }
+        store_sums<halves.value>(sums);
+      };
+      if (left > kLanes) {
+        steps(Index<2>{});
+      } else {
+        steps(Index<1>{});
+      }
+      waiting = {
+          sums,  token,  token + (left < kPassTokens ? left : kPassTokens),
+          panel, single, {panel_end_of(w, panel), panel_end_of(w, single ? panel : panel + 1)}};
+      sums = static_cast<float*>(scratch) + (sums == scratch ? kPassTokens * 2 * kLanes : 0);
+    }
+  }
+  finish_some(w, in, out, kPassTokens, waiting);
+}
+
+// Bytes of a row of inputs up to which whole rows are faster than stretches (int8, 32 and 512
+// tokens: 1.25 and 1.05 times with 2,048 columns, 0.93 and 0.97 with 8,192; LOG.md 2026-11-22).
+constexpr int64_t kWholeRowBytes = 4096;
+
+template <bool kInt8>
+inline void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& out,
+                         int64_t num_tokens, int64_t panel_begin, int64_t panel_end,
+                         void* scratch) {
+  if (w.kind == WeightKind::kFp8 || in.code_stride > kWholeRowBytes) {
+    stretched_tiles<kInt8>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  } else {
+    whole_row_tiles<kInt8>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  }
+}
+
+void row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
+               int64_t panel_begin, int64_t panel_end, void* scratch) {
+  token_blocks(w, in, out, num_tokens,
+               [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
+                 if (w.input == InputKind::kInt8) {
+                   row_tiles_of<true>(w, rows, outputs, count, panel_begin, panel_end, scratch);
+                 } else {
+                   row_tiles_of<false>(w, rows, outputs, count, panel_begin, panel_end, scratch);
+                 }
+               });
+}
+
+#endif
+
+}  // namespace
+}  // namespace paredown
