@@ -229,8 +229,9 @@ def best_fixed(
     config: SpeculationConfig, speed_with: Callable[[SpeculationConfig], SpeculationSpeed]
 ) -> tuple[float, int]:
     """The best gain of one number of guesses for all, and that number."""
-    always = [replace(config, max_draft_tokens=k, is_adaptive=False) for k in FIXED]
-    return max((speed_with(one).gain, one.max_draft_tokens) for one in always)
+    return max(
+        (speed_with(replace(config, max_draft_tokens=k, is_adaptive=False)).gain, k) for k in FIXED
+    )
 
 
 def costs_of(target: NativeExecutor, draft: NativeExecutor | None) -> Costs:

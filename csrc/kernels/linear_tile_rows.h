@@ -9,7 +9,7 @@ namespace {
 
 #if defined(PAREDOWN_HAS_TILES)
 
-// fp8 weights, decoded a stretch of columns at a time, and rows too wide for whole_row_tiles.
+// Codes that are decoded a stretch of columns at a time, and rows too wide for whole_row_tiles.
 template <bool kInt8>
 void stretched_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
                      int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
@@ -138,10 +138,11 @@ template <bool kInt8>
 inline void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& out,
                          int64_t num_tokens, int64_t panel_begin, int64_t panel_end,
                          void* scratch) {
-  if (w.kind == WeightKind::kFp8 || in.code_stride > kWholeRowBytes) {
-    stretched_tiles<kInt8>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
-  } else {
+  const bool as_they_lie = w.kind == WeightKind::kBf16 || w.kind == WeightKind::kInt8;
+  if (as_they_lie && in.code_stride <= kWholeRowBytes) {
     whole_row_tiles<kInt8>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  } else {
+    stretched_tiles<kInt8>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
   }
 }
 

@@ -51,7 +51,8 @@ class SuffixIndex:
         """Adds a sequence, or what it has grown by since. A run at its end counts once there is a
         token after it."""
         width = self._min_match
-        start, end = self._num_indexed.get(sequence, width), len(token_ids)
+        start = self._num_indexed.get(sequence, width)
+        end = max(start, len(token_ids))
         self._sequences[sequence] = token_ids
         known, max_places = self._places, self._max_places
         runs = zip(
@@ -65,7 +66,7 @@ class SuffixIndex:
             places.append((sequence, position))
             if len(places) > max_places:
                 del places[0]
-        self._num_indexed[sequence] = max(start, end)
+        self._num_indexed[sequence] = end
 
     def remove(self, sequence: int) -> None:
         """Forgets a sequence, with all its places."""
