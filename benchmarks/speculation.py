@@ -54,7 +54,7 @@ from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
-from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.kv import PAGE_SIZE
 
 SECTIONS = ("draft", "lookup", "batch", "replay")
 NUM_PAGES = 512
@@ -156,15 +156,14 @@ class Bench:
         self.num_threads = num_threads
         path = resolve_model(None)
         self.tokenizer = Tokenizer.open(path)
-        self.executors = self.twice(Checkpoint.open(path))
+        self.executor = self.load(Checkpoint.open(path))
         text = (data / "text" / "classic-books" / "test.txt").read_text("utf-8")
         self.token_ids = encode_prompt(self.tokenizer, text[:2_000_000])
         self.console = Console(stderr=True)
         self.rows: list[Row] = []
 
-    def twice(self, checkpoint: Checkpoint) -> tuple[NativeExecutor, NativeExecutor]:
-        loaded = load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=self.num_threads)
-        return loaded, loaded.sharing_weights(KVSpec(num_pages=NUM_PAGES, dtype=loaded.kv_dtype))
+    def load(self, checkpoint: Checkpoint) -> NativeExecutor:
+        return load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=self.num_threads)
 
     def piece(self, number: int, num_tokens: int) -> list[int]:
         """Tokens of another place of the text for each number."""
@@ -178,20 +177,18 @@ class Bench:
         ]
 
     def make(self, config: SpeculationConfig) -> Speculator:
-        return make_speculator(
-            config, self.executors[1], self.tokenizer, num_threads=self.num_threads
-        )
+        return make_speculator(config, self.executor, self.tokenizer, num_threads=self.num_threads)
 
     def compare(
         self, section: str, config: SpeculationConfig, workload: Workload, costs: Costs | None
     ) -> SpeculationSpeed:
-        speed = compare_speculation(self.executors, self.tokenizer, self.make(config), workload)
+        speed = compare_speculation(self.executor, self.tokenizer, self.make(config), workload)
         fixed = None
         if self.with_fixed and costs:
             fixed = best_fixed(
                 config,
                 lambda always: compare_speculation(
-                    self.executors, self.tokenizer, self.make(always), workload
+                    self.executor, self.tokenizer, self.make(always), workload
                 ),
             )
         self.add(section, speed, costs, fixed)
@@ -204,10 +201,10 @@ class Bench:
         rounds: list[list[list[int]]],
         costs: Costs,
     ) -> None:
-        plain, guessing = (scripted(one, scripts) for one in self.executors)
         workload = Workload(name=f"{config.kind}, copied text", rounds=rounds, params=GREEDY)
         speculator = self.make(config)
-        speed = compare_speculation((plain, guessing), self.tokenizer, speculator, workload)
+        executor = scripted(self.executor, scripts)
+        speed = compare_speculation(executor, self.tokenizer, speculator, workload)
         self.add("lookup", speed, costs)
 
     def add(
@@ -222,7 +219,7 @@ class Bench:
         self.console.print(f"{section}: {speed.name}: {speed.gain:.2f}x")
 
     def costs(self, draft: NativeExecutor | None = None) -> Costs:
-        return costs_of(self.executors[0], draft)
+        return costs_of(self.executor, draft)
 
 
 def best_fixed(
@@ -297,17 +294,13 @@ def run_batch(bench: Bench) -> None:
 
 def run_replay(bench: Bench, root: Path, rate: float) -> None:
     """A round is one answer; a model of this size takes seconds for it."""
-    target = bench.twice(Checkpoint.open(paredown_folder(root, TARGET_1B)))
-    draft = load_executor(
-        Checkpoint.open(paredown_folder(root, DRAFT_1B)),
-        num_pages=NUM_PAGES,
-        num_threads=bench.num_threads,
-    )
-    costs = costs_of(target[0], draft)
+    target = bench.load(Checkpoint.open(paredown_folder(root, TARGET_1B)))
+    draft = bench.load(Checkpoint.open(paredown_folder(root, DRAFT_1B)))
+    costs = costs_of(target, draft)
     scripts = [
         bench.piece(number, PROMPT_TOKENS + REPLAY_TOKENS) for number in range(bench.num_rounds + 1)
     ]
-    executors = (scripted(target[0], scripts), scripted(target[1], scripts))
+    executor = scripted(target, scripts)
     workload = Workload(
         name=f"{TARGET_1B.model} {TARGET_1B.name}, acceptance {rate:.0%}",
         rounds=[[one[:PROMPT_TOKENS]] for one in scripts],
@@ -317,7 +310,7 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
     def speed_with(config: SpeculationConfig) -> SpeculationSpeed:
         proposer = ReplayProposer(DraftModelProposer(draft), scripts, rate)
         speculator = Speculator(proposer, config)
-        return compare_speculation(executors, bench.tokenizer, speculator, workload)
+        return compare_speculation(executor, bench.tokenizer, speculator, workload)
 
     config = SpeculationConfig(kind="draft", max_draft_tokens=MAX_DRAFT)
     speed = speed_with(config)
@@ -390,7 +383,7 @@ def main() -> None:
     if "replay" in args.only:
         run_replay(bench, args.root, rate)
     print_rows(bench.rows)
-    print(f"{processor_name()}, {bench.executors[0].num_threads} threads, {args.rounds} rounds")
+    print(f"{processor_name()}, {bench.executor.num_threads} threads, {args.rounds} rounds")
     if args.json is not None:
         rows = [asdict(row) | {"gain": row.speed.gain} for row in bench.rows]
         args.json.write_text(json.dumps(rows, indent=2) + "\n")

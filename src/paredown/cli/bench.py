@@ -268,16 +268,14 @@ def _measure_speculation(
     """One sequence at a time, each way of drawing in turn."""
     prompts = [encode_prompt(tokenizer, text) for text in PROMPTS]
     kv = KVSpec(num_pages=_NUM_PAGES, dtype=executor.kv_dtype)
-    executors = (executor.sharing_weights(kv), executor.sharing_weights(kv))
+    answering = executor.sharing_weights(kv)
     gains = []
     for name, temperature in DRAWS.items():
-        speculator = make_speculator(
-            config, executors[1], tokenizer, num_threads=executor.num_threads
-        )
+        speculator = make_speculator(config, answering, tokenizer, num_threads=executor.num_threads)
         params = SamplingParams(
             temperature=temperature, seed=1, max_tokens=MAX_TOKENS, ignore_eos=True
         )
         rounds = [[prompts[i % len(prompts)]] for i in range(num_rounds + 1)]
         workload = Workload(name=name, rounds=rounds, params=params)
-        gains.append(compare_speculation(executors, tokenizer, speculator, workload))
+        gains.append(compare_speculation(answering, tokenizer, speculator, workload))
     return gains

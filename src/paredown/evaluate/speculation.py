@@ -1,8 +1,8 @@
 """What speculation gains: the same requests with and without it, in turn, in one process.
 
-Both engines run over the same weights, each with pages of its own. Figures are medians over rounds;
-`spread` is the distance between the quartiles over the median. That both gave the same tokens is
-checked in every round.
+Both engines run on one executor, its pages too: two of the same weights differ by a hundredth, by
+where they lie in memory. Figures are medians over rounds; `spread` is the distance between the
+quartiles over the median. That both gave the same tokens is checked in every round.
 """
 
 import statistics
@@ -64,15 +64,15 @@ class SpeculationSpeed:
 
 
 def compare_speculation(
-    executors: tuple[Executor, Executor],
+    executor: Executor,
     tokenizer: EngineTokenizer,
     speculator: Speculator,
     workload: Workload,
     on_progress: OnCount | None = None,
 ) -> SpeculationSpeed:
-    """`executors` without and with speculation, of the same weights. Round 0 does not count."""
-    plain = Engine(executors[0], tokenizer, _CONFIG)
-    guessing = Engine(executors[1], tokenizer, _CONFIG, speculator)
+    """The executor's answers without and with speculation. Round 0 does not count."""
+    plain = Engine(executor, tokenizer, _CONFIG)
+    guessing = Engine(executor, tokenizer, _CONFIG, speculator)
     speed = SpeculationSpeed(name=workload.name)
     for number, prompts in enumerate(workload.rounds):
         expected, without = _answer(plain, prompts, workload.params)

@@ -33,19 +33,21 @@ from paredown.engine.speculate.round_cost import RoundCost
 from paredown.engine.speculate.step_cost import StepCost
 
 # What is not taken for so many steps, guesses or none, is taken a few times, to be measured anew;
-# guesses that did not pay then, after twice as many steps the next time, up to the last number.
+# guesses that did not pay then, after twice as many steps the next time, up to the last number. Of
+# several requests guesses are tried less often, as each step tells more.
 PROBE_STEPS = 128
 MAX_PROBE_STEPS = 1024
 _NUM_PROBES = 4
+_MIN_PROBES = 2
 # Of so many requests: for all of a batch a draft model has much to catch up with.
 _NUM_PROBED = 4
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
 # Where no guess pays, for so many steps nothing is asked, looked up or measured; for more of them
-# where something was looked up in vain, so that it takes no more than a share of the time.
+# where asking and looking in vain would take more than a share of the time.
 _REST_STEPS = 16
 _MAX_REST_STEPS = 128
-_SHARE_IN_VAIN = 0.01
+_SHARE_IN_VAIN = 0.005
 # Guesses that may follow the best number before the search ends: a step is as long for the first
 # token of a kernel's tile as for the last.
 _LOOKAHEAD = 16
@@ -151,7 +153,8 @@ class Adapter:
                 self._rest()
             return {}
         if self._num_since_guess >= self._probe_steps:
-            self._num_probes, self._num_since_guess = _NUM_PROBES, 0
+            self._num_probes = max(_NUM_PROBES // len(limits), _MIN_PROBES)
+            self._num_since_guess = 0
             self._probe_steps = min(2 * self._probe_steps, MAX_PROBE_STEPS)
         self._is_probing = self._num_probes > 0
         if self._is_probing:

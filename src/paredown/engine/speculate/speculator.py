@@ -68,6 +68,7 @@ class Speculator:
             limits = self.adapter.choose(limits, wanted, is_queued=is_queued)
         asks = [Ask(one, limits[one.id], state_of(one)) for one in running if limits.get(one.id)]
         if not asks:
+            self._proposal_s = time.perf_counter() - start_s
             return
         drafts = self._drafts(asks)
         self._proposal_s = time.perf_counter() - start_s
