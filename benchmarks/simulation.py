@@ -11,7 +11,8 @@ steps          seconds of a step are fitted to those of a run of a quarter of th
                next): to the number of tokens (on a line between a few numbers of them), of
                requests, of those that get their first token, of keys that are read and of
                query-key pairs
-HTTP           what it adds to the first and the last token, of requests that come alone
+HTTP           what it adds to the first and the last token, of requests that come alone, before and
+               after each run
 simulation     the requests of each further run, at the times at which they were really sent,
                through the simulator with the same scheduler settings and pages
 error          of the median and the 95th percentile of TTFT and of the time to the last token
@@ -133,11 +134,34 @@ def poisson(trace: Trace, rate: float, seconds: float, seed: int) -> list[Arriva
     ]
 
 
-def fitted_run(
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Steps of a run at some rate, and what HTTP added to requests that came alone."""
+
+    steps: list[RecordedStep]
+    extra_ttfts_s: list[float]
+    extra_e2es_s: list[float]
+
+
+def calibrate(
     url: str, engine: RecordingEngine, trace: Trace, load: tuple[float, float], seed: int
-) -> list[RecordedStep]:
-    """Steps of a run at a rate for some seconds."""
-    return exchange(url, engine, poisson(trace, *load, seed=seed), seed=seed).steps
+) -> Calibration:
+    """`load`: requests per second, and seconds."""
+    alone = exchange(url, engine, one_by_one(), seed=1000 + seed)
+    run = exchange(url, engine, poisson(trace, *load, seed=seed), seed=seed)
+    return Calibration(
+        steps=run.steps,
+        extra_ttfts_s=list(alone.extra_ttfts_s),
+        extra_e2es_s=list(alone.extra_e2es_s),
+    )
+
+
+def calibrated(before: Calibration, after: Calibration) -> tuple[FittedStep, Extra]:
+    extra = Extra(
+        ttft_s=statistics.median([*before.extra_ttfts_s, *after.extra_ttfts_s]),
+        e2e_s=statistics.median([*before.extra_e2es_s, *after.extra_e2es_s]),
+    )
+    return fit([*before.steps, *after.steps]), extra
 
 
 def one_by_one() -> list[Arrival]:
@@ -177,6 +201,8 @@ def compare(
         "load": name,
         "requests": len(arrivals),
         "requests_per_s": len(arrivals) / (max(seen.sent_s) - min(seen.sent_s)),
+        "http_ttft_ms": 1e3 * extra.ttft_s,
+        "http_e2e_ms": 1e3 * extra.e2e_s,
         "coefficients": cost.coefficients,
         "step_error": statistics.median(
             abs(cost.step_s(one.load) / one.seconds - 1) for one in seen.steps
@@ -219,39 +245,30 @@ def main() -> None:
     rows = []
     with recorded_server(executor, tokenizer, config) as (url, engine):
         exchange(url, engine, poisson(trace, max(rates), 2, seed=9), seed=9)  # not counted
-        alone = exchange(url, engine, one_by_one(), seed=8)
-        extra = Extra(
-            ttft_s=statistics.median(alone.extra_ttfts_s),
-            e2e_s=statistics.median(alone.extra_e2es_s),
-        )
         loads = []
         for number, rate in enumerate(rates, start=1):
             arrivals = poisson(trace, rate, seconds, seed=number)
             loads.append(("Poisson", arrivals, number))
             part = trace.first(len(arrivals)).at_rate(rate)
             loads.append((trace.name, list(part.requests), 100 + number))
-        before = fitted_run(url, engine, trace, (max(rates), seconds / 4), seed=200)
+        before = calibrate(url, engine, trace, (max(rates), seconds / 4), seed=200)
         for name, arrivals, seed in loads:
             seen = exchange(url, engine, arrivals, seed=seed)
-            after = fitted_run(url, engine, trace, (max(rates), seconds / 4), seed=200 + seed)
-            rows.append(compare(name, arrivals, seen, (fit([*before, *after]), extra), fleet))
+            after = calibrate(url, engine, trace, (max(rates), seconds / 4), seed=200 + seed)
+            rows.append(compare(name, arrivals, seen, calibrated(before, after), fleet))
             before = after
-    report(rows, extra, as_json=args.json)
+    report(rows, as_json=args.json)
 
 
-def report(rows: list[dict[str, object]], extra: Extra, *, as_json: bool) -> None:
+def report(rows: list[dict[str, object]], *, as_json: bool) -> None:
     if as_json:
-        http = {"http_ttft_s": extra.ttft_s, "http_e2e_s": extra.e2e_s}
-        print(json.dumps({**http, "runs": rows}, indent=2))
+        print(json.dumps({"runs": rows}, indent=2))
         return
-    print(
-        f"HTTP adds {1e3 * extra.ttft_s:.1f} ms to the first token, {1e3 * extra.e2e_s:.1f} to the "
-        "last"
-    )
     for row in rows:
         print(
             f"{row['load']}: {row['requests']} requests, {row['requests_per_s']:.1f}/s; a single "
-            f"step is off by {row['step_error']:.0%}"
+            f"step is off by {row['step_error']:.0%}; HTTP adds {row['http_ttft_ms']:.1f} ms to "
+            f"the first token, {row['http_e2e_ms']:.1f} to the last"
         )
         for name, one in row.items():
             if isinstance(one, dict):
