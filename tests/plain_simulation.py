@@ -130,11 +130,7 @@ def idle_chains(scheduler: Scheduler) -> list[int]:
     """How many pages stand before each idle page in its chain, the next to be evicted first: pages
     have other numbers in another run, and their places in chains have not."""
     cache, pool = scheduler.cache, scheduler.pool
-    by_node = {cache.node(page): page for page in range(pool.num_pages)}
     depths = []
     for page in pool._idle:
-        depth, key = 0, cache._keys[page]
-        while key is not None and not isinstance(key[0], str):
-            depth, key = depth + 1, cache._keys[by_node[key[0]]]
-        depths.append(depth)
+        depths.append(len(cache.chain(page)))
     return depths

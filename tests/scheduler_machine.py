@@ -108,10 +108,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         if self.driver.executor.spec.kept_window is not None:
             return
         # A chain is given up from its end.
-        idle = {cache.node(page): place for place, page in enumerate(pool._idle)}
+        idle = {page: place for place, page in enumerate(pool._idle)}
         for page in pool._idle:
-            parent = cache._keys[page][0]
-            assert parent not in idle or idle[cache.node(page)] < idle[parent]
+            *before, _ = cache.chain(page)
+            assert all(idle[page] < idle.get(one, 1 << 30) for one in before)
 
     @invariant()
     def only_what_was_computed_under_the_same_salt_is_found(self):

@@ -15,8 +15,8 @@ def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
     """Against a model: who holds what, which pages are kept, in which order they became idle."""
     evicted: list[int] = []
 
-    def note(page: int) -> list[int]:
-        evicted.append(page)
+    def note(pages: list[int]) -> list[int]:
+        evicted.extend(pages)
         return []
 
     pool = PagePool(num_pages, on_evict=note)
@@ -48,9 +48,9 @@ def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
             others = {page for one in held for page in one}
             idle += [page for page in pages if page in kept and page not in others]
         elif operation == "keep" and held:
-            for page in held[number % len(held)][:number]:
-                pool.keep(page)
-                kept.add(page)
+            pages = held[number % len(held)][:number]
+            pool.keep(pages)
+            kept.update(pages)
         pool.check_integrity(held)
         owners = [page for pages in held for page in pages]
         assert pool.num_free == num_pages - len(set(owners))
@@ -60,10 +60,9 @@ def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
 
 
 def test_pages_that_are_worth_nothing_without_an_evicted_one_are_dropped_held_or_idle():
-    pool = PagePool(4, on_evict=lambda page: [1, 2] if page == 0 else [])
+    pool = PagePool(4, on_evict=lambda pages: [1, 2] if 0 in pages else [])
     pages = pool.allocate(4)
-    for page in (0, 1, 2):
-        pool.keep(page)
+    pool.keep([0, 1, 2])
     pool.release([0, 1])
     assert (pool.num_idle, pool.num_free) == (2, 2)
     assert sorted(pool.allocate(1)) == [0] or pool.num_idle == 0

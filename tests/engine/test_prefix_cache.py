@@ -20,16 +20,15 @@ class Colliding:
 
 def fill(cache: PrefixCache, pool: PagePool, salt: str, contents: list[object]) -> list[int]:
     """A sequence's pages as the scheduler keeps them: known ones shared, the others its own."""
-    pages = cache.find(salt, contents.__getitem__, len(contents))
+    pages, node = cache.find(salt, contents, len(contents))
     pool.hold(pages)
-    parent: object = cache.node(pages[-1]) if pages else salt
     for content in contents[len(pages) :]:
         fresh = pool.allocate(1)
         assert fresh is not None
-        assert cache.add(parent, content, fresh[0]) == fresh[0]
-        pool.keep(fresh[0])
-        pages.append(fresh[0])
-        parent = cache.node(fresh[0])
+        known, node = cache.add(salt if node is None else node, [content], fresh)
+        assert known == fresh
+        pool.keep(fresh)
+        pages += fresh
     return pages
 
 
@@ -39,7 +38,7 @@ def make(num_pages: int = 16) -> tuple[PrefixCache, PagePool]:
 
 
 def find(cache: PrefixCache, salt: str, contents: list[object]) -> list[int]:
-    return cache.find(salt, contents.__getitem__, len(contents))
+    return cache.find(salt, contents, len(contents))[0]
 
 
 def test_the_longest_known_prefix_is_found():
@@ -48,7 +47,7 @@ def test_the_longest_known_prefix_is_found():
     assert find(cache, "", ["a", "b", "c"]) == pages
     assert find(cache, "", ["a", "b", "x", "c"]) == pages[:2]
     assert find(cache, "", ["b", "c"]) == []
-    assert cache.find("", ["a", "b"].__getitem__, 1) == pages[:1]
+    assert cache.find("", ["a", "b"], 1)[0] == pages[:1]
     assert find(cache, "other", ["a"]) == []
 
 
@@ -77,7 +76,7 @@ def test_a_page_that_is_evicted_and_filled_again_does_not_bring_back_its_childre
     assert find(cache, "", ["a", "b"]) == parent[:1], "the end of the chain goes first"
     (other,) = pool.allocate(1)
     assert find(cache, "", ["a"]) == []
-    cache.add("", "a", other)
+    cache.add("", ["a"], [other])
     assert find(cache, "", ["a", "b"]) == [other]
     assert page != other
 
@@ -85,11 +84,12 @@ def test_a_page_that_is_evicted_and_filled_again_does_not_bring_back_its_childre
 def test_whoever_computed_it_first_is_known_for_it():
     cache, pool = make()
     first, second = pool.allocate(2)
-    assert cache.add("", "a", first) == first
-    assert cache.add("", "a", second) == first
-    assert cache.node(second) is None
+    known, node = cache.add("", ["a"], [first])
+    assert known == [first]
+    assert cache.add("", ["a"], [second]) == ([first], node)
+    assert cache.page(node) == first
     with pytest.raises(AssertionError, match="holds something else"):
-        cache.add("", "b", first)
+        cache.add("", ["b"], [first])
 
 
 SEQUENCES = st.lists(st.sampled_from("ab"), min_size=1, max_size=5)

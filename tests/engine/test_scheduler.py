@@ -175,8 +175,20 @@ def test_drafts_that_are_right_are_taken_over():
     driver.step()
     assert one.token_ids[: len(tokens)] == tokens
     assert one.num_tokens == len(tokens) + 1
-    assert one.num_sealed_pages == 2
+    assert one.num_computed_tokens == len(tokens)
     driver.run_to_end()
+
+
+def test_pages_of_generated_tokens_are_found_when_their_request_has_ended():
+    driver = SchedulerDriver(num_pages=32, config=ScheduleConfig())
+    one = driver.submit([5] * 20, 30)
+    while one.num_computed_tokens < 48:
+        driver.step()
+    assert one.num_sealed_pages == 1, "its prompt's: nobody else has the others' tokens yet"
+    driver.run_to_end()
+    again = driver.submit(one.token_ids)
+    driver.run_to_end()
+    assert again.num_cached_tokens == 48
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ are the tokens that are certain (`token_ids`) and those that somebody proposes t
 """
 
 from array import array
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from paredown.engine.memory.packed_pages import PackedPages, packed
+from paredown.engine.memory.prefix_cache import PageContents
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
 from paredown.spec.kv import PAGE_SIZE
@@ -55,6 +56,11 @@ class Request:
     first_step_s: float | None = None
     first_token_s: float | None = None
     finish_s: float | None = None
+    # Made while its numbers are at hand: later each of them comes from somewhere in memory.
+    _packed_prompt: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._packed_prompt = packed(self.token_ids)
 
     @property
     def num_tokens(self) -> int:
@@ -69,12 +75,17 @@ class Request:
         return len(self.token_ids) - self.num_prompt_tokens
 
     @property
+    def num_prompt_pages(self) -> int:
+        """That its prompt fills."""
+        return self.num_prompt_tokens // PAGE_SIZE
+
+    @property
     def needs_every_row(self) -> bool:
         """Whether all its tokens must be computed, for the logits that score them."""
         return self.params.prompt_logprobs is not None
 
-    def page_content(self, index: int) -> Hashable:
-        """What the page of this number holds once it is full. As bytes: Python's hashes of those
-        are salted, so nobody can choose prompts whose pages collide."""
-        start = index * PAGE_SIZE
-        return array("i", self.token_ids[start : start + PAGE_SIZE]).tobytes()
+    def contents(self, start: int, end: int) -> PageContents:
+        """What the pages from `start` up to `end` hold once they are full."""
+        if end <= self.num_prompt_pages:
+            return PackedPages(self._packed_prompt, start)
+        return PackedPages(packed(self.token_ids[start * PAGE_SIZE : end * PAGE_SIZE]))

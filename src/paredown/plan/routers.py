@@ -48,7 +48,7 @@ def prefix_affinity(request: CountedRequest, replicas: Sequence[Replica], loads:
     for number, (replica, load) in enumerate(zip(replicas, loads, strict=True)):
         if load > BUSY_FACTOR * least + BUSY_REQUESTS:
             continue
-        found = replica.scheduler.cache.find(salt, request.page_content, max_pages)
+        found, _ = replica.scheduler.cache.find(salt, request.contents(0, max_pages), max_pages)
         key = (len(found), -load)
         if best < 0 or key > best_key:
             best, best_key = number, key

@@ -9,18 +9,22 @@ with more of them a writer takes a copy first.
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
+# Of a large pool this part is evicted at a time: a call for each page costs more than what they
+# hold is worth.
+_EVICTED_SHARE = 64
+
 
 class PagePool:
     """`num_pages` pages, numbered from 0. Everything is O(1) per page that is asked for.
 
-    `on_evict` is told of each idle page whose content is lost, and says of which others, held or
-    idle, the content is worth nothing without it.
+    `on_evict` is told of idle pages whose content is lost, and says of which others, held or idle,
+    the content is worth nothing without it.
     """
 
     __slots__ = ("_counts", "_empty", "_idle", "_is_kept", "_on_evict", "num_pages")
 
     def __init__(
-        self, num_pages: int, on_evict: Callable[[int], Iterable[int]] | None = None
+        self, num_pages: int, on_evict: Callable[[list[int]], Iterable[int]] | None = None
     ) -> None:
         assert num_pages >= 1
         self.num_pages = num_pages
@@ -52,7 +56,8 @@ class PagePool:
         if num_pages > len(empty):
             if num_pages > self.num_free:
                 return None
-            self._evict(num_pages)
+            num_evicted = max(num_pages - len(empty), self.num_pages // _EVICTED_SHARE)
+            self._evict(min(num_evicted, len(self._idle)))
         pages = [empty.pop() for _ in range(num_pages)]
         for page in pages:
             self._counts[page] = 1
@@ -79,10 +84,12 @@ class PagePool:
                 else:
                     self._empty.append(page)
 
-    def keep(self, page: int) -> None:
-        """The content of this held page is to be kept when nobody holds it."""
-        assert self._counts[page]
-        self._is_kept[page] = 1
+    def keep(self, pages: Iterable[int]) -> None:
+        """The content of these held pages is to be kept when nobody holds them."""
+        counts, is_kept = self._counts, self._is_kept
+        for page in pages:
+            assert counts[page]
+            is_kept[page] = 1
 
     def check_integrity(self, holders: Iterable[Sequence[int]] | None = None) -> None:
         """Asserts that every page is in one state; and that `holders`, the pages of each sequence,
@@ -101,14 +108,15 @@ class PagePool:
                     counts[page] += 1
             assert counts == self._counts
 
-    def _evict(self, num_empty: int) -> None:
-        while len(self._empty) < num_empty:
-            page, _ = self._idle.popitem(last=False)
+    def _evict(self, num_pages: int) -> None:
+        pop = self._idle.popitem
+        pages = [pop(last=False)[0] for _ in range(num_pages)]
+        for page in pages:
             self._is_kept[page] = 0
-            self._empty.append(page)
-            if self._on_evict is not None:
-                for other in self._on_evict(page):
-                    self._drop(other)
+        self._empty += pages
+        if self._on_evict is not None:
+            for other in self._on_evict(pages):
+                self._drop(other)
 
     def _drop(self, page: int) -> None:
         """The content of this page is not to be kept any more."""

@@ -1,18 +1,31 @@
 """PrefixCache: which page holds which tokens, so that a prefix computed once is computed once.
 
-Full pages form a chain: a page's key is (the node before it, the tokens in it), and the first
-one's is (the salt, its tokens). A node is a number that is never used again, so a key stands for
-the whole sequence from its start. It is the keys that are compared on a hit, not their hashes:
+Full pages form a chain. Those that became full together are a run. A run is looked up by the node
+before it, or the salt where nothing is, and by the tokens in its first page; the others lie behind
+that one. A node stands for a page and all before it and is never used again, so whoever is found
+has the same sequence from its start. It is tokens that are compared on a hit, not their hashes:
 sequences whose hashes collide are told apart. (vLLM's automatic prefix caching, but exact.)
 
 Whoever holds a page of a chain holds those before it, and gives them back last to first. So the
 pool evicts the end of a chain, and every node that is left can be reached. Where requests give up
 pages behind their window it may evict one in the middle: what follows it is forgotten, too.
+
+Between two steps the model takes the processor's caches, and whatever is touched comes from memory:
+runs are few where pages are many (benchmarks/prefix_cache.py).
 """
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+# Of a run: what separates the nodes of two.
+_MAX_PAGES: Final = 1 << 32
+
+
+class PageContents(Protocol):
+    """What consecutive pages of a sequence hold."""
+
+    def __getitem__(self, index: int, /) -> Hashable: ...
 
 
 @dataclass(slots=True)
@@ -33,92 +46,188 @@ class PrefixCacheStats:
         self.num_hit_tokens += num_hit_tokens
 
 
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Pages one after the other. The i-th holds `contents[num_skipped + i]`, and its node is
+    `first_node + i`."""
+
+    first_node: int
+    parent: int | str
+    pages: list[int]
+    contents: PageContents
+    num_skipped: int
+    # By node of this run, the runs that follow it; not its own pages.
+    branches: dict[int, set["_Run"]] = field(default_factory=dict)
+
+
 class PrefixCache:
     """An index over the pages of a PagePool, whose `on_evict` must be `forget`."""
 
-    __slots__ = ("_children", "_keys", "_nodes", "_numbers", "_pages", "stats")
+    __slots__ = ("_first_runs", "_num_cached", "_num_runs", "_page_runs", "_runs", "stats")
 
     def __init__(self, num_pages: int) -> None:
-        self._pages: dict[tuple[Hashable, Hashable], int] = {}
         # By page; None where a page is not in the cache.
-        self._keys: list[tuple[Hashable, Hashable] | None] = [None] * num_pages
-        self._nodes: list[int | None] = [None] * num_pages
-        # The pages whose keys begin with a node; every node has an entry.
-        self._children: dict[int, set[int]] = {}
-        self._numbers = count()
+        self._page_runs: list[_Run | None] = [None] * num_pages
+        # By number, which is their first node over _MAX_PAGES.
+        self._runs: dict[int, _Run] = {}
+        # By the node or salt before them and what their first page holds.
+        self._first_runs: dict[tuple[int | str, Hashable], _Run] = {}
+        self._num_runs = self._num_cached = 0
         self.stats = PrefixCacheStats()
 
     @property
     def num_cached_pages(self) -> int:
-        return len(self._pages)
-
-    def node(self, page: int) -> int | None:
-        """What the key of the page after this one begins with."""
-        return self._nodes[page]
+        return self._num_cached
 
     def has(self, node: int | None) -> bool:
         """Whether a node's page is still in the cache, and so all before it."""
-        return node in self._children
+        if node is None:
+            return False
+        run = self._runs.get(node // _MAX_PAGES)
+        return run is not None and node % _MAX_PAGES < len(run.pages)
 
-    def child(self, parent: Hashable, content: Hashable) -> int | None:
-        """The page with this content after `parent`, a node or a salt."""
-        return self._pages.get((parent, content))
+    def page(self, node: int) -> int:
+        """Of a node that the cache has."""
+        return self._runs[node // _MAX_PAGES].pages[node % _MAX_PAGES]
 
-    def find(self, salt: str, content: Callable[[int], Hashable], max_pages: int) -> list[int]:
-        """The pages of the longest known prefix, at most `max_pages`; `content(i)` is what the
-        i-th page of the sequence holds. They are not held yet."""
-        found: list[int] = []
-        get, nodes, parent = self._pages.get, self._nodes, None
+    def child(self, parent: int | str, content: Hashable) -> int | None:
+        """The node of the page with this content after `parent`, a node or a salt."""
+        if isinstance(parent, int):
+            run, place = self._runs.get(parent // _MAX_PAGES), parent % _MAX_PAGES + 1
+            if run is None or place > len(run.pages):
+                return None
+            if place < len(run.pages) and run.contents[run.num_skipped + place] == content:
+                return parent + 1
+            if not run.branches:
+                return None
+        found = self._first_runs.get((parent, content))
+        return None if found is None else found.first_node
+
+    def find(
+        self, salt: str, contents: PageContents, max_pages: int
+    ) -> tuple[list[int], int | None]:
+        """The pages of the longest known prefix, at most `max_pages`, and the node of the last one;
+        `contents[i]` is what the i-th page of the sequence holds. They are not held yet."""
+        pages: list[int] = []
+        node: int | None = None
         for index in range(max_pages):
-            page = get((salt if parent is None else parent, content(index)))
-            if page is None:
+            found = self.child(salt if node is None else node, contents[index])
+            if found is None:
                 break
-            found.append(page)
-            parent = nodes[page]
-        return found
+            pages.append(self.page(found))
+            node = found
+        return pages, node
 
-    def add(self, parent: Hashable, content: Hashable, page: int) -> int:
-        """Notes what a full page holds, after `parent`. Returns the page that is known to hold it:
-        another one where somebody else has computed the same."""
-        key = (parent, content)
-        known = self._pages.setdefault(key, page)
-        if known == page:
-            assert self._keys[page] is None, f"page {page} holds something else"
-            self._keys[page] = key
-            node = self._nodes[page] = next(self._numbers)
-            self._children[node] = set()
-            if isinstance(parent, int):
-                self._children[parent].add(page)
-        return known
+    def add(
+        self, parent: int | str, contents: PageContents, pages: list[int]
+    ) -> tuple[list[int], int]:
+        """Notes what full pages hold, the first after `parent` and each after the one before it.
+        Returns the pages that are known to hold it, others where somebody has computed the same,
+        and the node of the last one."""
+        known: list[int] = []
+        for index in range(len(pages)):
+            found = self.child(parent, contents[index])
+            if found is None:
+                break
+            known.append(self.page(found))
+            parent = found
+        new = pages[len(known) :]
+        if new:
+            parent = self._add_run(parent, contents, len(known), new)
+        assert isinstance(parent, int)
+        return known + new, parent
 
-    def forget(self, page: int) -> list[int]:
-        """The page's content is lost. Returns the pages after it, which cannot be found any more
-        and are forgotten with it."""
-        key = self._keys[page]
-        assert key is not None
-        if isinstance(key[0], int):
-            self._children[key[0]].remove(page)
-        lost = list(self._take_out(page))
-        for child in lost:
-            lost += self._take_out(child)
-        self.stats.num_evictions += 1 + len(lost)
+    def forget(self, pages: Sequence[int]) -> set[int]:
+        """The content of these pages is lost. Returns the others that come after them, which cannot
+        be found any more and are forgotten, too."""
+        page_runs, lost = self._page_runs, set[int]()
+        for page in pages:
+            run = page_runs[page]
+            if run is None:
+                continue  # it came after one that is forgotten
+            if run.pages[-1] == page and not run.branches:
+                page_runs[page] = None
+                run.pages.pop()
+                if not run.pages:
+                    self._drop(run)
+            else:
+                lost |= self._cut(run, run.pages.index(page))
+        lost.difference_update(pages)
+        num_evicted = len(pages) + len(lost)
+        self._num_cached -= num_evicted
+        self.stats.num_evictions += num_evicted
         return lost
 
-    def _take_out(self, page: int) -> set[int]:
-        key, node = self._keys[page], self._nodes[page]
-        assert key is not None
-        assert node is not None
-        del self._pages[key]
-        self._keys[page] = self._nodes[page] = None
-        return self._children.pop(node)
+    def _add_run(
+        self, parent: int | str, contents: PageContents, num_skipped: int, pages: list[int]
+    ) -> int:
+        """The node of its last page."""
+        self._num_runs += 1
+        first_node = self._num_runs * _MAX_PAGES
+        run = _Run(first_node, parent, pages, contents, num_skipped)
+        self._runs[self._num_runs] = self._first_runs[parent, contents[num_skipped]] = run
+        if isinstance(parent, int):
+            branches = self._runs[parent // _MAX_PAGES].branches
+            branches.setdefault(parent, set()).add(run)
+        for page in pages:
+            assert self._page_runs[page] is None, f"page {page} holds something else"
+            self._page_runs[page] = run
+        self._num_cached += len(pages)
+        return first_node + len(pages) - 1
+
+    def _cut(self, run: _Run, place: int) -> set[int]:
+        """Forgets a run's pages from this one on, and all that come after them."""
+        lost, ends = set[int](), [(run, place)]
+        while ends:
+            run, place = ends.pop()
+            lost.update(run.pages[place:])
+            for page in run.pages[place:]:
+                self._page_runs[page] = None
+            del run.pages[place:]
+            for node in [one for one in run.branches if one - run.first_node >= place]:
+                ends += [(branch, 0) for branch in run.branches.pop(node)]
+            if not run.pages:
+                self._drop(run)
+        return lost
+
+    def _drop(self, run: _Run) -> None:
+        """Forgets a run of which no page is left."""
+        del self._runs[run.first_node // _MAX_PAGES]
+        del self._first_runs[run.parent, run.contents[run.num_skipped]]
+        if isinstance(run.parent, str):
+            return
+        before = self._runs.get(run.parent // _MAX_PAGES)
+        if before is not None and (branches := before.branches.get(run.parent)):
+            branches.remove(run)
+            if not branches:
+                del before.branches[run.parent]
+
+    def chain(self, page: int) -> list[int]:
+        """All pages from the start of a cached page's sequence up to it."""
+        run, pages = self._page_runs[page], list[int]()
+        assert run is not None
+        node: int | str = run.first_node + run.pages.index(page)
+        while isinstance(node, int):
+            run = self._runs[node // _MAX_PAGES]
+            pages[:0] = run.pages[: node % _MAX_PAGES + 1]
+            node = run.parent
+        return pages
 
     def check_integrity(self) -> None:
-        """Asserts that both directions agree and that every page can be reached from a salt."""
-        assert len(self._pages) == sum(key is not None for key in self._keys)
-        alive = {node for node in self._nodes if node is not None}
-        assert len(alive) == len(self._pages)
-        for key, page in self._pages.items():
-            assert self._keys[page] == key
-            assert isinstance(key[0], str) or key[0] in alive
-            assert isinstance(key[0], str) or page in self._children[key[0]]
-        assert self._children.keys() == alive
+        """Asserts that tables agree and that every page can be reached from a salt."""
+        places: list[tuple[int, _Run]] = []
+        for number, run in self._runs.items():
+            assert run.pages
+            assert run.first_node == number * _MAX_PAGES
+            assert self._first_runs[run.parent, run.contents[run.num_skipped]] is run
+            assert isinstance(run.parent, str) or self.has(run.parent)
+            assert all(map(self.has, run.branches))
+            places += [(page, run) for page in run.pages]
+        by_page = dict(places)
+        assert len(by_page) == len(places) == self._num_cached
+        assert self._page_runs == [by_page.get(page) for page in range(len(self._page_runs))]
+        assert len(self._first_runs) == len(self._runs)
+        followers = [one for run in self._runs.values() for one in run.branches.items()]
+        assert all(one.parent == node for node, runs in followers for one in runs)
+        num_first = sum(isinstance(run.parent, str) for run in self._runs.values())
+        assert sum(len(runs) for _, runs in followers) == len(self._runs) - num_first

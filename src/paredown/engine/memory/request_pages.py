@@ -1,6 +1,9 @@
 """RequestPages: the pages of the requests that run, taken, shared, filled and given back."""
 
+from array import array
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Final
 
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.memory.pages import PagePool
@@ -8,7 +11,20 @@ from paredown.engine.memory.prefix_cache import PrefixCache
 from paredown.engine.request import Request
 from paredown.spec.kv import PAGE_SIZE
 
-_Key = tuple[Hashable, Hashable]
+_Key = tuple[int | str, Hashable]
+
+
+@dataclass(slots=True)
+class FoundPrefix:
+    """The pages that hold a request's first tokens, the node of the last one, and by what the next
+    one would be found: None where it is not full."""
+
+    pages: list[int]
+    node: int | None
+    next_key: _Key | None
+
+
+_NOTHING_FOUND: Final = FoundPrefix([], None, None)
 
 
 class RequestPages:
@@ -33,24 +49,34 @@ class RequestPages:
         self._filled_by: dict[_Key, int] = {}
         self._fills: dict[int, _Key] = {}
 
-    def is_awaited(self, request: Request) -> bool:
-        """Whether a running request is about to fill the first page that this one lacks."""
-        if not self._filled_by or not self._finds(request):
-            return False
-        found = self._find(request)
-        node = self.cache.node(found[-1]) if found else None
-        key = self._next_key(request, len(found), node)
-        return key is not None and key in self._filled_by
+    def find(self, request: Request) -> FoundPrefix:
+        """What is known of a request that waits. The last token is computed in any case, for its
+        logits."""
+        if not self._uses_cache:
+            return _NOTHING_FOUND
+        salt, num_full = request.service.salt, len(request.token_ids) // PAGE_SIZE
+        contents = request.contents(0, num_full)
+        pages, node = list[int](), None
+        if not request.needs_every_row:
+            max_pages = (request.num_tokens - 1) // PAGE_SIZE
+            pages, node = self.cache.find(salt, contents, max_pages)
+        if len(pages) == num_full:
+            return FoundPrefix(pages, node, None)
+        return FoundPrefix(pages, node, (salt if node is None else node, contents[len(pages)]))
 
-    def start(self, request: Request) -> bool:
-        """Gives a request its pages, those with its first tokens in them first. The last token is
-        computed in any case, for its logits. False, and nothing done, when too few are free."""
-        found = self._find(request) if self._finds(request) else []
+    def is_awaited(self, request: Request, prefix: FoundPrefix) -> bool:
+        """Whether a running request is about to fill the first page that this one lacks."""
+        return prefix.next_key in self._filled_by and not request.needs_every_row
+
+    def start(self, request: Request, prefix: FoundPrefix) -> bool:
+        """Gives a request its pages, those with its first tokens in them first. False, and nothing
+        done, when too few are free."""
+        found = prefix.pages
         self.pool.hold(found)
         request.pages.extend(found)
         request.num_computed_tokens = len(found) * PAGE_SIZE
         request.num_sealed_pages = len(found)
-        request.sealed_node = self.cache.node(found[-1]) if found else None
+        request.sealed_node = prefix.node
         self.drop_unseen(request)
         fresh = self.pool.allocate(self._num_missing(request, request.num_tokens))
         if fresh is None:
@@ -58,16 +84,17 @@ class RequestPages:
             request.num_computed_tokens = 0
             return False
         self._add(request, fresh)
-        if self._finds(request):
+        if self._uses_cache and not request.needs_every_row:
             self.cache.stats.note(request.num_tokens, request.num_computed_tokens)
         if not request.num_preemptions:
             request.num_cached_tokens = request.num_computed_tokens
-        self._note_next(request)
+        self._note_next(request, prefix.next_key)
         return True
 
     def share(self, parent: Request, child: Request) -> None:
         """Gives a request the pages with the computed tokens of another. Neither has a place for
         more until it has asked for one, and got a copy of the last page if that is half full."""
+        self.seal(parent)
         end = -(-parent.num_computed_tokens // PAGE_SIZE) - parent.num_released_pages
         child.pages.extend(parent.pages[:end])
         child.num_released_pages = parent.num_released_pages
@@ -96,39 +123,43 @@ class RequestPages:
 
     def seal(self, request: Request) -> None:
         """Puts the pages that are full now into the cache; where it has the same already, from
-        another request, that page takes the place of this one's."""
-        start, pages = request.num_sealed_pages, request.pages
+        another request, that page takes the place of this one's. Done when the prompt's pages are
+        full; with those of generated tokens, which others hardly ever have at once, when the
+        request ends, is preempted or shared, or gives pages up."""
+        start = request.num_sealed_pages
         request.num_sealed_pages = end = request.num_computed_tokens // PAGE_SIZE
-        if not self._uses_cache:
+        if not self._uses_cache or start == end:
             return
-        cache, pool = self.cache, self.pool
-        if start and not cache.has(request.sealed_node):
+        node = request.sealed_node
+        if start and not self.cache.has(node):
             return  # what is before them was evicted: nobody could find them
-        for index in range(start, end):
-            place = index - request.num_released_pages
-            page, parent = pages[place], request.sealed_node if index else request.service.salt
-            pages[place] = known = cache.add(parent, request.page_content(index), page)
-            if known == page:
-                pool.keep(page)
-            else:
-                pool.hold([known])
-                pool.release([page])
-            request.sealed_node = cache.node(known)
+        place = slice(start - request.num_released_pages, end - request.num_released_pages)
+        own = request.pages[place].tolist()
+        parent = request.service.salt if node is None else node
+        known, request.sealed_node = self.cache.add(parent, request.contents(start, end), own)
+        if known != own:
+            others = [pair for pair in zip(known, own, strict=True) if pair[0] != pair[1]]
+            self.pool.hold(page for page, _ in others)
+            self.pool.release(page for _, page in others)
+            request.pages[place] = array("i", known)
+        self.pool.keep(known)
         if self._fills:
             self._forget_next(request)
-            self._note_next(request)
+            self._note_next(request, self._next_key(request))
 
     def drop_unseen(self, request: Request) -> None:
         """Gives up the pages that its next token does not see, nor any later one."""
         num_pages = self._kept.num_released(request.num_computed_tokens)
         num_pages -= request.num_released_pages
         if num_pages > 0:
+            self.seal(request)
             first = self._kept.num_sink_pages
             self.pool.release(reversed(request.pages[first : first + num_pages]))
             del request.pages[first : first + num_pages]
             request.num_released_pages += num_pages
 
     def release(self, request: Request) -> None:
+        self.seal(request)
         self._forget_next(request)
         self._give_back(request)
 
@@ -150,23 +181,18 @@ class RequestPages:
             assert len(request.pages) <= self.max_pages
             num_released = self._kept.num_released(request.num_computed_tokens)
             assert request.num_released_pages == num_released
-            assert request.num_sealed_pages == request.num_computed_tokens // PAGE_SIZE
+            num_full = request.num_computed_tokens // PAGE_SIZE
+            assert min(num_full, request.num_prompt_pages) <= request.num_sealed_pages <= num_full
             if self.cache.has(request.sealed_node):
-                content, num_sealed = request.page_content, request.num_sealed_pages
-                known = self.cache.find(request.service.salt, content, num_sealed)
+                num_sealed = request.num_sealed_pages
+                contents = request.contents(0, num_sealed)
+                known, _ = self.cache.find(request.service.salt, contents, num_sealed)
                 assert len(known) == num_sealed
                 first = self._kept.num_sink_pages
                 del known[first : first + num_released]
                 assert known == request.pages[: len(known)].tolist()
             else:
                 assert num_released or not (self._uses_cache and request.num_sealed_pages)
-
-    def _finds(self, request: Request) -> bool:
-        return self._uses_cache and not request.needs_every_row
-
-    def _find(self, request: Request) -> list[int]:
-        max_pages = (request.num_tokens - 1) // PAGE_SIZE
-        return self.cache.find(request.service.salt, request.page_content, max_pages)
 
     def _add(self, request: Request, pages: list[int]) -> None:
         request.pages.extend(pages)
@@ -184,16 +210,17 @@ class RequestPages:
         num_more = min(-(-num_tokens // PAGE_SIZE) - request.num_released_pages, self.max_pages)
         return num_more - len(request.pages)
 
-    def _next_key(self, request: Request, num_sealed: int, node: int | None) -> _Key | None:
+    def _next_key(self, request: Request) -> _Key | None:
         """Of the page after the sealed ones, where others of the same tokens could use it."""
-        if (num_sealed + 1) * PAGE_SIZE > len(request.token_ids) or not self._uses_cache:
+        index, node = request.num_sealed_pages, request.sealed_node
+        if (index + 1) * PAGE_SIZE > len(request.token_ids):
             return None
-        if num_sealed and not self.cache.has(node):
+        if index and not self.cache.has(node):
             return None
-        return node if num_sealed else request.service.salt, request.page_content(num_sealed)
+        content = request.contents(index, index + 1)[0]
+        return request.service.salt if node is None else node, content
 
-    def _note_next(self, request: Request) -> None:
-        key = self._next_key(request, request.num_sealed_pages, request.sealed_node)
+    def _note_next(self, request: Request, key: _Key | None) -> None:
         if key is not None and key not in self._filled_by:
             self._filled_by[key] = request.id
             self._fills[request.id] = key

@@ -7,6 +7,7 @@ simulated request has a count in place of a list, and numbers in place of what i
 from collections.abc import Sequence
 from typing import Final
 
+from paredown.engine.memory.prefix_cache import PageContents
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
@@ -70,6 +71,20 @@ class CountedRequest(Request):
         """As many tokens more were generated."""
         self._tokens.length += num_tokens
 
-    def page_content(self, index: int) -> int:
-        contents = self.page_contents
-        return contents[index] if index < len(contents) else -1 - self.id * _MAX_PAGES - index
+    def contents(self, start: int, end: int) -> PageContents:
+        return _NumberedPages(self.page_contents, self.id, start)
+
+
+class _NumberedPages:
+    """Implements PageContents."""
+
+    __slots__ = ("_own", "_shared", "_start")
+
+    def __init__(self, shared: Sequence[int], request_id: int, start: int) -> None:
+        self._shared = shared
+        self._own = -1 - request_id * _MAX_PAGES
+        self._start = start
+
+    def __getitem__(self, index: int, /) -> int:
+        index += self._start
+        return self._shared[index] if index < len(self._shared) else self._own - index

@@ -219,7 +219,7 @@ class Scheduler:
         assert num_computed <= len(request.token_ids)
         if self._shares is not None:
             self._shares.charge(request, num_tokens)
-        if num_computed // PAGE_SIZE > request.num_sealed_pages:
+        if num_computed // PAGE_SIZE > request.num_sealed_pages < request.num_prompt_pages:
             self._pages.seal(request)
         if self._gives_pages_back:
             self._pages.drop_unseen(request)
@@ -260,10 +260,11 @@ class Scheduler:
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
                 return
             request = self.waiting.first()
-            if self._pages.is_awaited(request):
+            prefix = self._pages.find(request)
+            if self._pages.is_awaited(request, prefix):
                 return
             has_place = len(self.running) < self._num_places
-            if has_place and self._pages.start(request):
+            if has_place and self._pages.start(request, prefix):
                 self.waiting.remove(request)
                 self.running.append(request)
                 num_ready = min(request.num_tokens, request.num_covered_tokens)

@@ -22,8 +22,7 @@ class _Match:
     """The prefix that was found when it was last looked for, and the content of the next page."""
 
     num_pages: int
-    page: int
-    parent: Hashable
+    parent: int | str
     content: Hashable
 
 
@@ -59,15 +58,15 @@ class LongestPrefixQueue:
 
     def _num_matched_pages(self, request: Request) -> int:
         match = self._matches.get(request.id)
-        if match is None or (match.num_pages and self._cache.node(match.page) != match.parent):
-            match = _Match(0, -1, request.service.salt, request.page_content(0))
+        if match is None or (isinstance(match.parent, int) and not self._cache.has(match.parent)):
+            match = _Match(0, request.service.salt, request.contents(0, 1)[0])
             self._matches[request.id] = match
         max_pages = (len(request.token_ids) - 1) // PAGE_SIZE
         while match.num_pages < max_pages:
-            page = self._cache.child(match.parent, match.content)
-            if page is None:
+            node = self._cache.child(match.parent, match.content)
+            if node is None:
                 break
             match.num_pages += 1
-            match.page, match.parent = page, self._cache.node(page)
-            match.content = request.page_content(match.num_pages)
+            match.parent = node
+            match.content = request.contents(match.num_pages, match.num_pages + 1)[0]
         return match.num_pages

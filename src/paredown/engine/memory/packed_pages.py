@@ -1,0 +1,29 @@
+"""PackedPages: the token ids of full pages, as the prefix cache compares them."""
+
+from array import array
+
+from paredown.spec.kv import PAGE_SIZE
+
+_PAGE_BYTES = PAGE_SIZE * array("i").itemsize
+
+
+def packed(token_ids: list[int]) -> bytes:
+    return array("i", token_ids).tobytes()
+
+
+class PackedPages:
+    """Those from `start` on of the pages in `tokens`. Implements PageContents.
+
+    What a page holds are bytes: Python's hashes of those are salted, so nobody can choose prompts
+    whose pages collide. They are cut out when they are compared, which most never are.
+    """
+
+    __slots__ = ("_start", "_tokens")
+
+    def __init__(self, tokens: bytes, start: int = 0) -> None:
+        self._tokens = tokens
+        self._start = start
+
+    def __getitem__(self, index: int, /) -> bytes:
+        at = (self._start + index) * _PAGE_BYTES
+        return self._tokens[at : at + _PAGE_BYTES]
