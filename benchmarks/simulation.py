@@ -6,15 +6,16 @@
 A server runs in this process; a client in another sends prompts at random times or at those of a
 slice of a trace, over HTTP, and notes when the first and the last token of each answer come.
 
-steps          seconds of a step are fitted to those of a run of a quarter of the time before and of
-               one after, on other requests (a shared machine is not as fast in one minute as in the
-               next): to the number of tokens (on a line between a few numbers of them), of
-               requests, of those that get their first token, of keys that are read and of
-               query-key pairs
-HTTP           what it adds to the first and the last token, of the same runs before and after: the
-               median of their requests
-simulation     the requests of each further run, at the times at which they were really sent,
-               through the simulator with the same scheduler settings and pages
+slices         a run is sent in slices of a few seconds, each when the one before is answered, with
+               other requests for half as long between them: a shared machine is not as fast in one
+               moment as in the next
+steps          seconds of a step are fitted to those of all the other requests: to the number of
+               tokens (on a line between a few numbers of them), of requests, of those that get
+               their first token, of keys that are read and of query-key pairs; and for each slice
+               multiplied by how much slower than that the steps just before and after it were
+HTTP           what it adds to the first and the last token, of those before and after: the median
+simulation     the requests of each slice, at the times at which they were really sent, through the
+               simulator with the same scheduler settings and pages
 error          of the median and the 95th percentile of TTFT and of the time to the last token
                (asked: 20 % at most, else the command fails); beside it what the fit is off for a
                single step
@@ -28,7 +29,8 @@ import os
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.recorded_server import (
@@ -57,6 +59,7 @@ SHRINK = 8
 KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 NUM_PAGES = 2048
 MOST_ERROR = 0.2
+SLICE_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,11 @@ def fit(steps: Sequence[RecordedStep]) -> FittedStep:
             )
         )
         kept = [one for one in steps if one.seconds < 3 * fitted.step_s(one.load)]
-    # Means, not medians: what holds up a step now and then holds up answers too.
+    return fitted
+
+
+def scaled(fitted: FittedStep, steps: Sequence[RecordedStep]) -> FittedStep:
+    """To the speed of these. Means, not medians: what holds up a step holds up answers, too."""
     factor = sum(one.seconds for one in steps) / sum(fitted.step_s(one.load) for one in steps)
     return FittedStep([factor * one for one in fitted.coefficients])
 
@@ -156,12 +163,14 @@ def calibrate(
     )
 
 
-def calibrated(before: Calibration, after: Calibration) -> tuple[FittedStep, Extra]:
+def calibrated(
+    fitted: FittedStep, before: Calibration, after: Calibration
+) -> tuple[FittedStep, Extra]:
     extra = Extra(
         ttft_s=statistics.median([*before.extra_ttfts_s, *after.extra_ttfts_s]),
         e2e_s=statistics.median([*before.extra_e2es_s, *after.extra_e2es_s]),
     )
-    return fit([*before.steps, *after.steps]), extra
+    return scaled(fitted, [*before.steps, *after.steps]), extra
 
 
 def simulated(
@@ -181,39 +190,67 @@ def simulated(
     return list(found.ttfts_s), list(found.e2es_s)
 
 
-def compare(
-    name: str,
-    arrivals: Sequence[Arrival],
-    seen: Exchange,
-    model: tuple[FittedStep, Extra],
-    fleet: Fleet,
-) -> dict[str, object]:
-    cost, extra = model
-    ttfts_s, e2es_s = simulated(arrivals, seen, cost, fleet)
-    row: dict[str, object] = {
-        "load": name,
-        "requests": len(arrivals),
-        "requests_per_s": len(arrivals) / (max(seen.sent_s) - min(seen.sent_s)),
-        "http_ttft_ms": 1e3 * extra.ttft_s,
-        "http_e2e_ms": 1e3 * extra.e2e_s,
-        "coefficients": cost.coefficients,
-        "step_error": statistics.median(
-            abs(cost.step_s(one.load) / one.seconds - 1) for one in seen.steps
-        ),
-    }
-    for what, measured, predicted, extra_s in (
-        ("ttft", seen.ttfts_s, ttfts_s, extra.ttft_s),
-        ("e2e", seen.e2es_s, e2es_s, extra.e2e_s),
-    ):
-        for label, share in (("p50", 0.5), ("p95", 0.95)):
-            real = Distribution(measured).quantile(share)
-            guess = Distribution([one + extra_s for one in predicted]).quantile(share)
-            row[f"{what}_{label}"] = {
-                "real_s": real,
-                "simulated_s": guess,
-                "error": guess / real - 1,
-            }
-    return row
+def slices(arrivals: Sequence[Arrival]) -> list[list[Arrival]]:
+    """Of SLICE_S each, whose times begin at 0."""
+    found: dict[int, list[Arrival]] = {}
+    for one in arrivals:
+        number = int(one.at_s // SLICE_S)
+        found.setdefault(number, []).append(replace(one, at_s=one.at_s - SLICE_S * number))
+    return list(found.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    load: str
+    arrivals: list[Arrival]
+    seen: Exchange
+
+
+@dataclass
+class Comparison:
+    """Of all slices of a run: seconds, and by how much each single step was off."""
+
+    real_ttfts_s: list[float] = field(default_factory=list)
+    real_e2es_s: list[float] = field(default_factory=list)
+    simulated_ttfts_s: list[float] = field(default_factory=list)
+    simulated_e2es_s: list[float] = field(default_factory=list)
+    step_errors: list[float] = field(default_factory=list)
+    extra_ttfts_s: list[float] = field(default_factory=list)
+    sent_for_s: float = 0.0
+
+    def add(self, one: Slice, model: tuple[FittedStep, Extra], fleet: Fleet) -> None:
+        (cost, extra), seen = model, one.seen
+        ttfts_s, e2es_s = simulated(one.arrivals, seen, cost, fleet)
+        self.real_ttfts_s += seen.ttfts_s
+        self.real_e2es_s += seen.e2es_s
+        self.simulated_ttfts_s += [ttft_s + extra.ttft_s for ttft_s in ttfts_s]
+        self.simulated_e2es_s += [e2e_s + extra.e2e_s for e2e_s in e2es_s]
+        self.step_errors += [abs(cost.step_s(it.load) / it.seconds - 1) for it in seen.steps]
+        self.extra_ttfts_s.append(extra.ttft_s)
+        self.sent_for_s += max(seen.sent_s) - min(seen.sent_s)
+
+    def row(self, name: str) -> dict[str, object]:
+        num_requests = len(self.real_ttfts_s)
+        row: dict[str, object] = {
+            "load": name,
+            "requests": num_requests,
+            "requests_per_s": num_requests / self.sent_for_s,
+            "http_ttft_ms": 1e3 * statistics.median(self.extra_ttfts_s),
+            "step_error": statistics.median(self.step_errors),
+        }
+        for what, measured, predicted in (
+            ("ttft", self.real_ttfts_s, self.simulated_ttfts_s),
+            ("e2e", self.real_e2es_s, self.simulated_e2es_s),
+        ):
+            for label, share in (("p50", 0.5), ("p95", 0.95)):
+                real = Distribution(measured).quantile(share)
+                guess = Distribution(predicted).quantile(share)
+                row[f"{what}_{label}"] = {
+                    "real_s": real,
+                    "simulated_s": guess,
+                    "error": guess / real - 1,
+                }
+        return row
 
 
 def main() -> None:
@@ -235,21 +272,28 @@ def main() -> None:
     trace = shrunken(open_trace(args.trace or data / TRACE), spec.max_positions)
     config = ScheduleConfig()
     fleet = Fleet(num_pages=NUM_PAGES, max_positions=spec.max_positions, schedule=config)
-    rows = []
     with recorded_server(executor, tokenizer, config) as (url, engine):
         exchange(url, engine, poisson(trace, max(rates), 2, seed=9), seed=9)  # not counted
         loads = []
         for number, rate in enumerate(rates, start=1):
             arrivals = poisson(trace, rate, seconds, seed=number)
-            loads.append(("Poisson", arrivals, number))
+            loads.append((f"Poisson {rate:g}/s", arrivals, number))
             part = trace.first(len(arrivals)).at_rate(rate)
-            loads.append((trace.name, list(part.requests), 100 + number))
-        before = calibrate(url, engine, trace, (max(rates), seconds / 4), seed=200)
+            loads.append((f"{trace.name} {rate:g}/s", list(part.requests), 100 + number))
+        other = (max(rates), SLICE_S / 2)
+        between = [calibrate(url, engine, trace, other, seed=200)]
+        sent: list[Slice] = []
         for name, arrivals, seed in loads:
-            seen = exchange(url, engine, arrivals, seed=seed)
-            after = calibrate(url, engine, trace, (max(rates), seconds / 4), seed=200 + seed)
-            rows.append(compare(name, arrivals, seen, calibrated(before, after), fleet))
-            before = after
+            for number, piece in enumerate(slices(arrivals)):
+                seen = exchange(url, engine, piece, seed=1000 * seed + number)
+                sent.append(Slice(load=name, arrivals=piece, seen=seen))
+                between.append(calibrate(url, engine, trace, other, seed=200_000 + len(sent)))
+    fitted = fit([step for one in between for step in one.steps])
+    comparisons: dict[str, Comparison] = {}
+    for one, (before, after) in zip(sent, pairwise(between), strict=True):
+        comparison = comparisons.setdefault(one.load, Comparison())
+        comparison.add(one, calibrated(fitted, before, after), fleet)
+    rows = [comparison.row(name) for name, comparison in comparisons.items()]
     report(rows, as_json=args.json)
     missed = [row for row in rows if any(abs(error) > MOST_ERROR for error in errors(row))]
     sys.exit(1 if missed and not args.quick else 0)
@@ -267,7 +311,7 @@ def report(rows: list[dict[str, object]], *, as_json: bool) -> None:
         print(
             f"{row['load']}: {row['requests']} requests, {row['requests_per_s']:.1f}/s; a single "
             f"step is off by {row['step_error']:.0%}; HTTP adds {row['http_ttft_ms']:.1f} ms to "
-            f"the first token, {row['http_e2e_ms']:.1f} to the last"
+            "the first token"
         )
         for name, one in row.items():
             if isinstance(one, dict):
