@@ -110,8 +110,9 @@ Point = Mapping[str, Hashable]
 
 @dataclass
 class Outcome:
-    """`answers[i]` are those of the pieces of work, one after the other, in each pass over it.
-    `num_cached_tokens` are of the first answers to their prompts, `num_shared_tokens` of the others."""
+    """`answers[i]` are those of the pieces of work, one after the other, in each pass over it. What
+    the first answers to their prompts found is `num_cached_tokens`, the others `num_shared_tokens`.
+    """
 
     answers: list[list[Answer]] = field(default_factory=list)
     num_preemptions: int = 0

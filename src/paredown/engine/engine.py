@@ -206,7 +206,8 @@ class Engine:
         logits: npt.NDArray[np.float32],
         outputs: list[RequestOutput],
     ) -> list[Reply]:
-        """Notes what is computed; returns those that may have their next token, forks among them."""
+        """Notes what is computed; returns those that may have their next token, also those who were
+        forked for it now."""
         advance, turns = self.scheduler.advance, list[Reply]()
         for reply, (request, num_tokens) in zip(replies, chunks, strict=True):
             advance(request, num_tokens - len(reply.drafts))
