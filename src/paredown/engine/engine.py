@@ -67,10 +67,7 @@ class Engine:
         """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
         was queued and no output will come."""
         self.check(prompt_token_ids, params)
-        request = self._request(prompt_token_ids, params, service)
-        self.scheduler.submit(request)
-        self._note(request)
-        return request
+        return self._queue([self._reply(prompt_token_ids, params, service)])[0]
 
     def submit_many(
         self,
@@ -83,21 +80,18 @@ class Engine:
         queued."""
         self.check(prompt_token_ids, params)
         choices = [params.choice(i) for i in range(params.n)]
-        requests = [self._request(prompt_token_ids, one, service) for one in choices]
-        self.scheduler.submit(*requests)
-        for request in requests:
-            self._note(request)
-        return requests
+        return self._queue([self._reply(prompt_token_ids, one, service) for one in choices])
 
     def fork(self, parent: Request, token_id: int) -> Request:
         """A request that asks what `parent` asked, after its computed tokens and this one. The
         parent has come to its own end and `keeps_pages`, which this one then does, too; call
         `scheduler.drop` when it is to have no more children."""
         token_ids = [*parent.token_ids[: parent.num_computed_tokens], token_id]
-        request = self._request(token_ids, parent.params, parent.service)
+        reply = self._reply(token_ids, parent.params, parent.service)
+        request = reply.request
         request.keeps_pages = True
         self.scheduler.fork(parent, request)
-        self._note(request)
+        self._replies[request.id] = reply
         return request
 
     def check(self, prompt_token_ids: list[int], params: SamplingParams) -> None:
@@ -176,16 +170,16 @@ class Engine:
         alive = {one.id for leader in leaders for one in (leader, *leader.followers)}
         assert alive == set(self._replies)
 
-    def _request(
+    def _reply(
         self, prompt_token_ids: list[int], params: SamplingParams, service: Service | None
-    ) -> Request:
+    ) -> Reply:
+        """To a request that nobody knows of yet."""
         num_prompt_tokens = len(prompt_token_ids)
         max_tokens = (
             self.scheduler.max_positions if params.max_tokens is None else params.max_tokens
         )
-        self._num_submitted += 1
-        return Request(
-            id=self._num_submitted - 1,
+        request = Request(
+            id=self._num_submitted,
             params=params,
             num_prompt_tokens=num_prompt_tokens,
             token_ids=list(prompt_token_ids),
@@ -194,10 +188,15 @@ class Engine:
             service=Service() if service is None else service,
             arrival_s=time.monotonic(),
         )
+        self._num_submitted += 1
+        return Reply.to(request, self.tokenizer, self.executor.spec.vocab_size)
 
-    def _note(self, request: Request) -> None:
-        vocab_size = self.executor.spec.vocab_size
-        self._replies[request.id] = Reply.to(request, self.tokenizer, vocab_size)
+    def _queue(self, replies: list[Reply]) -> list[Request]:
+        """The first leads, the others follow it."""
+        requests = [one.request for one in replies]
+        self.scheduler.submit(*requests)
+        self._replies |= {one.request.id: one for one in replies}
+        return requests
 
     def _advance(
         self,

@@ -195,6 +195,7 @@ class Scheduler:
         assert num_computed <= child.num_tokens
         assert child.token_ids[:num_computed] == parent.token_ids[:num_computed]
         child.rank = parent.rank
+        child.max_total_tokens = min(child.max_total_tokens, self.max_tokens_per_request)
         if not num_computed or not parent.pages or len(self.running) >= self._num_places:
             self._push(child)
             return
