@@ -264,6 +264,7 @@ class Scheduler:
         elif request.pages:
             self.running.remove(request)
             if request.keeps_pages and reason in ("stop", "length"):
+                self._pages.park(request)
                 self.parked.append(request)
             else:
                 self._pages.release(request)
