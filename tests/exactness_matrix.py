@@ -7,7 +7,7 @@ bit of it. `Matrix.answer` gives the answers of an engine that has never seen an
 
 import random
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +68,8 @@ QUESTION = {
 }
 RUNNING = {
     "batch": (1, 2, 9, 33),
+    # Answers to each prompt, which is computed once for them; number i draws with seed + i.
+    "answers": (1, 3),
     "step": (4096, 64, 7, 1),
     "prefix": ("cold", "warm", "off"),
     "preemption": ("none", "pages", "random"),
@@ -108,12 +110,15 @@ Point = Mapping[str, Hashable]
 
 @dataclass
 class Outcome:
-    """`answers[i]` is that of the i-th piece of work, in each pass over it."""
+    """`answers[i]` are those of the pieces of work, one after the other, in each pass over it. What
+    the first answers to their prompts found is `num_cached_tokens`, the others `num_shared_tokens`.
+    """
 
     answers: list[list[Answer]] = field(default_factory=list)
     num_preemptions: int = 0
     num_steps: int = 0
     num_cached_tokens: int = 0
+    num_shared_tokens: int = 0
     most_running: int = 0
     speculation: SpeculationStats | None = None
 
@@ -127,28 +132,33 @@ class Matrix:
         text = encode_prompt(self.tokenizer, TEXT)
         self.prompts = [text[start : start + length] for start, length in PROMPTS]
         self._executors: dict[tuple[str, int], NativeExecutor] = {}
-        self._answers: dict[tuple[Hashable, Hashable, str], list[Answer]] = {}
+        self._answers: dict[tuple[Hashable, Hashable, str, int], list[Answer]] = {}
 
     def executor(self, point: Point, num_pages: int = NUM_PAGES) -> NativeExecutor:
         """With pages of its own."""
         loaded = self._loaded(str(point["weights"]), int(point["threads"]))
         return loaded.sharing_weights(KVSpec(num_pages=num_pages, dtype=point["kv"]))
 
-    def answer(self, point: Point, prompt: int, draw: str) -> Answer:
+    def answer(self, point: Point, prompt: int, draw: str, choice: int = 0) -> Answer:
         """Alone, whole, cold, on one thread, of an engine of its own."""
-        key = (point["weights"], point["kv"], draw)
+        key = (point["weights"], point["kv"], draw, choice)
         if key not in self._answers:
             base = {**BASE, "weights": point["weights"], "kv": point["kv"], "prefix": "off"}
             executor = self.executor(base)
             found = []
             for number in range(len(self.prompts)):
                 engine = make_engine(base, executor, self.tokenizer)
-                found += self._pass(engine, [(number, draw)], 1, Outcome())
+                request = engine.submit(self.prompts[number], DRAWS[draw].choice(choice))
+                found += run_to_end(engine, [request], Outcome())
             self._answers[key] = found
         return self._answers[key][prompt]
 
     def expected(self, point: Point, work: Work) -> list[Answer]:
-        return [self.answer(point, prompt, draw) for prompt, draw in work]
+        return [
+            self.answer(point, prompt, draw, choice)
+            for prompt, draw in work
+            for choice in range(int(point["answers"]))
+        ]
 
     def work(self, point: Point) -> Work:
         """As many requests as the batch has; a few one after the other where they are alone."""
@@ -170,20 +180,22 @@ class Matrix:
         outcome = Outcome(speculation=None if speculator is None else speculator.stats)
         for _ in range(2 if point["prefix"] == "warm" else 1):
             outcome.num_cached_tokens = 0
-            outcome.answers.append(self._pass(engine, work, int(point["batch"]), outcome))
+            outcome.answers.append(self._pass(engine, work, point, outcome))
         outcome.num_preemptions = engine.scheduler.num_preemptions
         assert speculator is None or speculator.stats.failure is None
         return outcome
 
-    def _pass(self, engine: Engine, work: Work, batch: int, outcome: Outcome) -> list[Answer]:
-        answers = []
+    def _pass(self, engine: Engine, work: Work, point: Point, outcome: Outcome) -> list[Answer]:
+        answers, batch, num_answers = [], int(point["batch"]), int(point["answers"])
         for start in range(0, len(work), batch):
-            requests = [
-                engine.submit(self.prompts[prompt], DRAWS[draw])
+            groups = [
+                engine.submit_many(self.prompts[prompt], replace(DRAWS[draw], n=num_answers))
                 for prompt, draw in work[start : start + batch]
             ]
-            answers += run_to_end(engine, requests, outcome)
-            outcome.num_cached_tokens += sum(one.num_cached_tokens for one in requests)
+            answers += run_to_end(engine, [one for group in groups for one in group], outcome)
+            for first, *others in groups:
+                outcome.num_cached_tokens += first.num_cached_tokens
+                outcome.num_shared_tokens += sum(one.num_cached_tokens for one in others)
         return answers
 
     def _loaded(self, weights: str, num_threads: int) -> NativeExecutor:

@@ -47,16 +47,22 @@ class SchedulerDriver:
         )
 
     def submit(
-        self, token_ids: list[int], max_tokens: int = 4, service: Service | None = None
+        self,
+        token_ids: list[int],
+        max_tokens: int = 4,
+        service: Service | None = None,
+        num_followers: int = 0,
     ) -> Request:
-        request = self.make(token_ids, max_tokens, Service() if service is None else service)
-        self.scheduler.submit(request)
-        self.alive[request.id] = request
-        return request
+        service = Service() if service is None else service
+        requests = [self.make(token_ids, max_tokens, service) for _ in range(1 + num_followers)]
+        self.scheduler.submit(*requests)
+        self.alive |= {one.id: one for one in requests}
+        return requests[0]
 
     def fork(self, parent: Request, token_id: int) -> Request:
-        child = self.make(parent.token_ids[: parent.num_computed_tokens], 0, parent.service)
-        child.token_ids.append(token_id)
+        token_ids = [*parent.token_ids[: parent.num_computed_tokens], token_id]
+        num_left = self.scheduler.max_tokens_per_request - len(token_ids)
+        child = self.make(token_ids, min(num_left, 9), parent.service)
         self.scheduler.fork(parent, child)
         self.alive[child.id] = child
         return child
@@ -96,6 +102,9 @@ class SchedulerDriver:
     def _take(self, one: Request, num_tokens: int, rows: list[np.ndarray]) -> None:
         drafts = one.draft_token_ids
         self.scheduler.advance(one, num_tokens - len(drafts))
+        if rows:
+            for follower in self.scheduler.fork_followers(one):
+                self._take(follower, 0, rows)
         for row in rows:
             assert np.array_equal(row, self.expected(one.token_ids))
             token_id = int(np.argmax(row) + one.id) % VOCAB_SIZE

@@ -54,10 +54,16 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_tokens=st.integers(1, 30),
         service=SERVICES,
         wait_s=st.sampled_from([0.0, 0.1, 20.0]),
+        num_followers=st.sampled_from([0, 0, 1, 4]),
+        keeps_pages=st.booleans(),
     )
-    def submit(self, prefix, num_shared, own, max_tokens, service, wait_s):
+    def submit(
+        self, prefix, num_shared, own, max_tokens, service, wait_s, num_followers, keeps_pages
+    ):
         self.driver.now_s += wait_s
-        self.driver.submit(prefix[:num_shared] + own or [3], max_tokens, service)
+        token_ids = prefix[:num_shared] + own or [3]
+        request = self.driver.submit(token_ids, max_tokens, service, num_followers)
+        request.keeps_pages = keeps_pages
 
     @rule(number=st.integers(1, 6))
     def step(self, number):
@@ -79,6 +85,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         parents = self.forkable
         self.driver.fork(parents[number % len(parents)], token_id)
 
+    @precondition(lambda self: self.scheduler.parked)
+    @rule(number=st.integers(0, 50))
+    def drop(self, number):
+        parked = self.scheduler.parked
+        self.scheduler.drop(parked[number % len(parked)])
+
     @precondition(lambda self: self.scheduler.running)
     @rule(number=st.integers(0, 50), is_right=st.booleans(), length=st.integers(1, 20))
     def draft(self, number, is_right, length):
@@ -92,7 +104,10 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @property
     def forkable(self):
-        return [one for one in self.scheduler.running if one.num_computed_tokens]
+        """Those that have not ended with the last token that there is room for."""
+        known = [*self.scheduler.running, *self.scheduler.parked]
+        most = self.scheduler.max_tokens_per_request
+        return [one for one in known if 0 < one.num_computed_tokens < most - 1]
 
     def note(self):
         for one in self.driver.alive.values():
@@ -127,4 +142,6 @@ class SchedulerMachine(RuleBasedStateMachine):
     def teardown(self):
         if hasattr(self, "driver"):
             self.driver.run_to_end()
+            for one in tuple(self.scheduler.parked):
+                self.scheduler.drop(one)
             assert self.scheduler.pool.num_free == self.scheduler.pool.num_pages

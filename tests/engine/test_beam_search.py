@@ -18,9 +18,9 @@ from sampling_reference import reference_logprobs
 from toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 
-def make_engine(*, vocab_size=512, failing_steps=frozenset(), **limits):
+def make_engine(*, vocab_size=512, failing_steps=frozenset(), num_pages=64, **limits):
     spec = toy_spec(vocab_size=vocab_size, max_positions=96)
-    executor = ToyExecutor(spec=spec, failing_steps=failing_steps)
+    executor = ToyExecutor(spec=spec, num_pages=num_pages, failing_steps=failing_steps)
     return Engine(executor, ToyTokenizer(), ScheduleConfig(**limits))
 
 
@@ -84,6 +84,61 @@ def test_wide_beams_find_the_best_of_all_sequences(prompt, length_penalty):
     found = beam_search(make_engine(vocab_size=4), prompt, params)
     assert [one.token_ids for one in found] == [tokens for _, tokens in every[:10]]
     assert [one.score for one in found] == pytest.approx([score for score, _ in every[:10]])
+
+
+@pytest.mark.parametrize("prefix_cache", [True, False])
+def test_a_beam_computes_its_last_token_only(prefix_cache):
+    engine = make_engine(prefix_cache=prefix_cache)
+    step, num_tokens = engine.executor.step, []
+
+    def counted(slices):
+        num_tokens.append(sum(len(one.token_ids) for one in slices))
+        return step(slices)
+
+    engine.executor.step = counted
+    params = BeamSearchParams(num_beams=8, max_tokens=30, ignore_eos=True, length_penalty=0.0)
+    beam_search(engine, [5, 6] * 30, params)
+    assert num_tokens == [60, *[8] * (len(num_tokens) - 1)]
+    assert len(num_tokens) > 1
+    assert engine.scheduler.pool.num_free == engine.scheduler.pool.num_pages
+    engine.check_integrity()
+
+
+@pytest.mark.parametrize("prefix_cache", [True, False])
+@pytest.mark.parametrize("max_step_tokens", [3, 512])
+@pytest.mark.parametrize("num_pages", [3, 4, 7])
+def test_beams_that_find_few_pages_are_the_same(num_pages, max_step_tokens, prefix_cache):
+    params = BeamSearchParams(num_beams=5, max_tokens=14, ignore_eos=True)
+    prompt = [5, 6] * 14
+    engine = make_engine(
+        num_pages=num_pages, max_step_tokens=max_step_tokens, prefix_cache=prefix_cache
+    )
+    found = beam_search(engine, prompt, params)
+    assert found == beam_search(make_engine(), prompt, params)
+    if num_pages < 7:
+        assert engine.scheduler.num_preemptions or num_pages == 3
+    assert engine.scheduler.pool.num_free == num_pages
+    engine.check_integrity()
+
+
+def test_a_search_that_is_given_up_leaves_nothing_behind():
+    engine = make_engine()
+    step = engine.step
+    calls = []
+
+    def stopping():
+        calls.append(None)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return step()
+
+    engine.step = stopping
+    with pytest.raises(KeyboardInterrupt):
+        beam_search(engine, [5] * 20, BeamSearchParams())
+    assert not engine.has_work
+    assert not engine.scheduler.parked
+    assert engine.scheduler.pool.num_free == engine.scheduler.pool.num_pages
+    engine.check_integrity()
 
 
 def test_the_context_ends_the_search():

@@ -32,7 +32,8 @@ PARAMS = st.builds(
     min_tokens=st.sampled_from([0, 1]),
     min_p=st.sampled_from([0.0, 0.13]),
     bad_words=st.sampled_from([(), ((3,), (7, 9))]),
-    n=st.sampled_from([1, 2]),
+    n=st.sampled_from([1, 1, 3]),
+    prompt_logprobs=st.sampled_from([None, None, 0]),
 )
 PROMPTS = st.lists(st.integers(1, 511), min_size=1, max_size=50)
 CONFIGS = st.builds(
@@ -40,6 +41,7 @@ CONFIGS = st.builds(
     max_step_tokens=st.sampled_from([1, 3, 16, 64, 512]),
     max_running=st.sampled_from([1, 2, 8]),
     max_waiting=st.just(100),
+    prefix_cache=st.booleans(),
 )
 
 
@@ -68,14 +70,18 @@ def answer(outputs):
     return tokens, "".join(one.text for one in outputs), outputs[-1].finish_reason, logprobs
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.lists(st.tuples(PROMPTS, PARAMS), min_size=1, max_size=6), CONFIGS, st.integers(4, 20))
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(PROMPTS, PARAMS), min_size=1, max_size=5), CONFIGS, st.integers(4, 20))
 def test_every_batch_chunk_and_preemption_gives_the_plain_loops_answer(work, config, num_pages):
     engine = make_engine(num_pages=num_pages, config=config)
-    requests = [engine.submit(prompt, params) for prompt, params in work]
+    choices = [
+        (prompt, params.choice(i), request)
+        for prompt, params in work
+        for i, request in enumerate(engine.submit_many(prompt, params))
+    ]
     outputs = run_to_end(engine)
     assert engine.scheduler.pool.num_free == num_pages
-    for (prompt, params), request in zip(work, requests, strict=True):
+    for prompt, params, request in choices:
         tokens, text, reason, logprobs = answer(outputs[request.id])
         expected = plain_loop(
             prompt,
@@ -86,6 +92,9 @@ def test_every_batch_chunk_and_preemption_gives_the_plain_loops_answer(work, con
         assert (tokens, text, reason) == expected[:3]
         if params.logprobs is not None:
             assert logprobs == pytest.approx(expected[3])
+        if params.prompt_logprobs is not None:
+            scores = [row for one in outputs[request.id] for row in one.prompt_logprobs]
+            assert [one.chosen.token_id for one in scores] == prompt[1:]
         assert request.token_ids == prompt + tokens
         assert request.arrival_s <= request.first_step_s <= request.first_token_s
         assert request.first_token_s <= request.finish_s

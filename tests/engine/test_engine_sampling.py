@@ -6,7 +6,9 @@ import pytest
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.engine.schedule.policies.fair_shares import GENERATED_WEIGHT
+from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig, StepPlan
+from paredown.engine.schedule.service import Service
 from sampling_reference import reference_logprobs
 from toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
@@ -54,16 +56,137 @@ def test_n_answers_are_queued_together_or_not_at_all():
     assert len(engine.submit_many([1], SamplingParams(n=2, max_tokens=2))) == 2
 
 
-def test_n_answers_compute_their_prompt_once():
+@pytest.mark.parametrize("max_step_tokens", [7, 512])
+@pytest.mark.parametrize("prompt_logprobs", [None, 1])
+@pytest.mark.parametrize("prefix_cache", [True, False])
+def test_n_answers_compute_their_prompt_once(prefix_cache, prompt_logprobs, max_step_tokens):
     prompt = list(range(1, 51))
-    params = SamplingParams(n=4, seed=1, temperature=1.5, max_tokens=3, ignore_eos=True)
-    engine = make_engine()
+    params = SamplingParams(
+        n=4,
+        seed=1,
+        temperature=1.5,
+        max_tokens=3,
+        ignore_eos=True,
+        prompt_logprobs=prompt_logprobs,
+    )
+    engine = make_engine(prefix_cache=prefix_cache, max_step_tokens=max_step_tokens)
+    num_tokens = count_tokens(engine)
     requests = engine.submit_many(prompt, params)
     outputs = run_to_end(engine)
-    assert [one.num_cached_tokens for one in requests] == [0, 48, 48, 48]
+    assert sum(num_tokens) == 50 + 4 * 2
+    assert [one.num_cached_tokens for one in requests] == [0, 50, 50, 50]
     assert all(len(one.token_ids) == 53 for one in requests)
+    assert all(one.first_step_s <= one.first_token_s for one in requests)
     assert engine.scheduler.pool.num_free == 64
     assert len(outputs) == 4
+    scores = [[row for one in pieces for row in one.prompt_logprobs] for pieces in outputs.values()]
+    assert scores == [scores[0]] * 4
+    assert len(scores[0]) == (0 if prompt_logprobs is None else 49)
+
+
+def count_tokens(engine):
+    """The list to which each step adds how many tokens it computed."""
+    step, counts = engine.executor.step, []
+
+    def counted(slices):
+        counts.append(sum(len(one.token_ids) for one in slices))
+        return step(slices)
+
+    engine.executor.step = counted
+    return counts
+
+
+def test_n_answers_hold_the_pages_of_their_prompt_once():
+    engine = make_engine(prefix_cache=False)
+    pool = engine.scheduler.pool
+    requests = engine.submit_many([5] * 72, SamplingParams(n=8, seed=1, temperature=1.5))
+    engine.step()
+    assert pool.num_free == 64 - 5
+    assert len({one.token_ids[-1] for one in requests}) > 1, "each has its own first token"
+    engine.step()
+    assert pool.num_free == 64 - 4 - 8, "and a copy of the page that was half full"
+    assert len({tuple(one.pages[:4]) for one in requests}) == 1
+
+
+def test_answers_of_one_token_need_no_place():
+    engine = make_engine(num_pages=4, max_running=1)
+    params = SamplingParams(n=9, seed=1, temperature=1.5, max_tokens=1)
+    engine.submit_many([5] * 40, params)
+    outputs = engine.step()
+    assert [one.finish_reason for one in outputs] == ["length"] * 9
+    assert not engine.has_work
+    engine.check_integrity()
+
+
+def test_those_without_a_place_have_their_first_token_and_wait():
+    engine = make_engine(max_running=2)
+    params = SamplingParams(n=4, seed=1, temperature=1.5, max_tokens=5, ignore_eos=True)
+    requests = engine.submit_many([5] * 40, params)
+    assert len(engine.step()) == 4
+    assert engine.scheduler.running == requests[:2]
+    assert list(engine.scheduler.waiting) == requests[2:]
+    run_to_end(engine)
+    alone = [engine.submit([5] * 40, params.choice(i)) for i in range(4)]
+    run_to_end(engine)
+    assert [one.token_ids for one in requests] == [one.token_ids for one in alone]
+
+
+def test_nobody_takes_the_places_of_answers_whose_prompt_is_under_way():
+    engine = make_engine(max_running=4, max_step_tokens=64)
+    params = SamplingParams(n=3, seed=1, max_tokens=9, ignore_eos=True)
+    first, second, third = engine.submit_many([5] * 40, params)
+    later = [engine.submit([6 + i], SamplingParams(max_tokens=9)) for i in range(2)]
+    engine.step()
+    assert engine.scheduler.running == [first, later[0], second, third]
+    assert list(engine.scheduler.waiting) == [later[1]]
+    run_to_end(engine)
+
+
+def test_more_urgent_requests_do_take_them():
+    engine = make_engine(max_running=2, max_step_tokens=16, policy="priority")
+    first, *_ = engine.submit_many([5] * 40, SamplingParams(n=3, max_tokens=9))
+    engine.step()
+    urgent = engine.submit([6], SamplingParams(max_tokens=9), Service(priority=9))
+    later = engine.submit([6], SamplingParams(max_tokens=9), Service(priority=-9))
+    engine.step()
+    assert engine.scheduler.running == [first]
+    engine.step()
+    assert engine.scheduler.running == [first, urgent]
+    assert later in set(engine.scheduler.waiting)
+    run_to_end(engine)
+
+
+def test_answers_that_wait_for_a_prompt_are_waiting():
+    engine = make_engine(max_waiting=4, max_step_tokens=16)
+    engine.submit_many([5] * 40, SamplingParams(n=3, max_tokens=2))
+    assert engine.scheduler.num_waiting == engine.scheduler.num_unfinished == 3
+    engine.step()
+    assert engine.scheduler.num_waiting == 2
+    with pytest.raises(QueueFullError, match="2 waiting of at most 4"):
+        engine.submit_many([6], SamplingParams(n=3))
+    engine.submit_many([6], SamplingParams(n=2, max_tokens=2))
+    run_to_end(engine)
+    assert engine.scheduler.num_waiting == 0
+
+
+def test_a_prompt_of_n_answers_is_charged_once():
+    engine = make_engine(fair_shares=True, prefix_cache=False)
+    params = SamplingParams(n=4, max_tokens=3, ignore_eos=True)
+    engine.submit_many([5] * 40, params, Service(tenant="a"))
+    run_to_end(engine)
+    assert engine.scheduler.waiting.served("a") == 40 + GENERATED_WEIGHT * 4 * 2
+
+
+def test_a_scored_prompt_that_was_preempted_is_found_in_the_cache():
+    engine = make_engine()
+    request = engine.submit([5] * 40, SamplingParams(prompt_logprobs=0, max_tokens=4))
+    num_tokens = count_tokens(engine)
+    engine.step()
+    engine.scheduler._preempt(request, StepPlan())
+    engine.step()
+    assert num_tokens == [40, 41 - 32]
+    (pieces,) = run_to_end(engine).values()
+    assert not any(one.prompt_logprobs for one in pieces), "they came with the first token"
 
 
 @pytest.mark.parametrize("failing", [frozenset(), frozenset({1})])

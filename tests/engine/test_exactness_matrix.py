@@ -70,6 +70,8 @@ def assert_it_happened(point: Point, outcome: Outcome) -> None:
     # What scores its prompt computes all of it.
     if point["prefix"] == "warm" and point["preemption"] == "none" and point["draw"] != "scored":
         assert outcome.num_cached_tokens > 0
+    if point["answers"] > 1 and point["step"] > 1:  # no more run than a step has tokens
+        assert outcome.num_shared_tokens > 0
     if point["speculation"] != "off" and point["drafts"] == "fixed" and is_large:
         assert outcome.speculation is not None
         assert sum(outcome.speculation.num_proposed) > 0

@@ -67,25 +67,7 @@ class Engine:
         """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
         was queued and no output will come."""
         self.check(prompt_token_ids, params)
-        num_prompt_tokens = len(prompt_token_ids)
-        max_tokens = (
-            self.scheduler.max_positions if params.max_tokens is None else params.max_tokens
-        )
-        request = Request(
-            id=self._num_submitted,
-            params=params,
-            num_prompt_tokens=num_prompt_tokens,
-            token_ids=list(prompt_token_ids),
-            max_total_tokens=num_prompt_tokens + max_tokens,
-            seed=secrets.randbits(64) if params.seed is None else params.seed,
-            service=Service() if service is None else service,
-            arrival_s=time.monotonic(),
-        )
-        self.scheduler.submit(request)
-        self._num_submitted += 1
-        vocab_size = self.executor.spec.vocab_size
-        self._replies[request.id] = Reply.to(request, self.tokenizer, vocab_size)
-        return request
+        return self._queue([self._reply(prompt_token_ids, params, service)])[0]
 
     def submit_many(
         self,
@@ -94,11 +76,23 @@ class Engine:
         service: Service | None = None,
     ) -> list[Request]:
         """`params.n` requests for the same prompt; number i has seed + i. The first computes the
-        prompt, and the scheduler lets the others wait for its pages. Raises as `submit` does, and
-        then none was queued."""
+        prompt, and the others go on from its pages. Raises as `submit` does, and then none was
+        queued."""
         self.check(prompt_token_ids, params)
-        self.scheduler.check_room(params.n)
-        return [self.submit(prompt_token_ids, params.choice(i), service) for i in range(params.n)]
+        choices = [params.choice(i) for i in range(params.n)]
+        return self._queue([self._reply(prompt_token_ids, one, service) for one in choices])
+
+    def fork(self, parent: Request, token_id: int) -> Request:
+        """A request that asks what `parent` asked, after its computed tokens and this one. The
+        parent has come to its own end and `keeps_pages`, which this one then does, too; call
+        `scheduler.drop` when it is to have no more children."""
+        token_ids = [*parent.token_ids[: parent.num_computed_tokens], token_id]
+        reply = self._reply(token_ids, parent.params, parent.service)
+        request = reply.request
+        request.keeps_pages = True
+        self.scheduler.fork(parent, request)
+        self._replies[request.id] = reply
+        return request
 
     def check(self, prompt_token_ids: list[int], params: SamplingParams) -> None:
         """Raises RequestError or CapacityError for a request that can never be served."""
@@ -172,8 +166,37 @@ class Engine:
     def check_integrity(self) -> None:
         """Asserts that the engine and its scheduler agree on who is alive."""
         self.scheduler.check_integrity()
-        alive = {one.id for one in (*self.scheduler.running, *self.scheduler.waiting)}
+        leaders = (*self.scheduler.running, *self.scheduler.waiting)
+        alive = {one.id for leader in leaders for one in (leader, *leader.followers)}
         assert alive == set(self._replies)
+
+    def _reply(
+        self, prompt_token_ids: list[int], params: SamplingParams, service: Service | None
+    ) -> Reply:
+        """To a request that nobody knows of yet."""
+        num_prompt_tokens = len(prompt_token_ids)
+        max_tokens = (
+            self.scheduler.max_positions if params.max_tokens is None else params.max_tokens
+        )
+        request = Request(
+            id=self._num_submitted,
+            params=params,
+            num_prompt_tokens=num_prompt_tokens,
+            token_ids=list(prompt_token_ids),
+            max_total_tokens=num_prompt_tokens + max_tokens,
+            seed=secrets.randbits(64) if params.seed is None else params.seed,
+            service=Service() if service is None else service,
+            arrival_s=time.monotonic(),
+        )
+        self._num_submitted += 1
+        return Reply.to(request, self.tokenizer, self.executor.spec.vocab_size)
+
+    def _queue(self, replies: list[Reply]) -> list[Request]:
+        """The first leads, the others follow it."""
+        requests = [one.request for one in replies]
+        self.scheduler.submit(*requests)
+        self._replies |= {one.request.id: one for one in replies}
+        return requests
 
     def _advance(
         self,
@@ -182,11 +205,12 @@ class Engine:
         logits: npt.NDArray[np.float32],
         outputs: list[RequestOutput],
     ) -> list[Reply]:
-        """Notes what is computed; returns those that may have their next token."""
+        """Notes what is computed; returns those that may have their next token, also those who were
+        forked for it now."""
         advance, turns = self.scheduler.advance, list[Reply]()
         for reply, (request, num_tokens) in zip(replies, chunks, strict=True):
             advance(request, num_tokens - len(reply.drafts))
-            if reply.prompt_logprobs is not None:
+            if reply.prompt_logprobs is not None and not request.is_scored:
                 try:
                     reply.score_prompt(self.executor.sampler, logits)
                 except RowError as error:
@@ -194,7 +218,16 @@ class Engine:
                     continue
             if request.num_computed_tokens == len(request.token_ids):
                 turns.append(reply)
+                if request.followers:
+                    turns += self._fork_followers(reply)
         return turns
+
+    def _fork_followers(self, reply: Reply) -> list[Reply]:
+        followers = self.scheduler.fork_followers(reply.request)
+        replies = [self._replies[one.id] for one in followers]
+        for one in replies:
+            one.follow(reply)
+        return replies
 
     def _take_tokens(
         self, turns: list[Reply], logits: npt.NDArray[np.float32]
@@ -205,7 +238,8 @@ class Engine:
         while going := [
             reply for reply in going if reply.token_filter is None or self._filter_tokens(reply)
         ]:
-            chosen = logits if len(going) == len(logits) else logits[[one.row for one in going]]
+            places = [one.row for one in going]
+            chosen = logits if places == list(range(len(logits))) else logits[places]
             drawn = self.executor.sampler.sample(chosen, [one.sampling for one in going])
             num_tokens += len(going)
             rows, going = zip(going, *drawn, strict=True), []

@@ -204,12 +204,12 @@ class LLM:
         """Computes them all; each is given out when it has come to its end."""
         self._check_idle()
         pending, running = deque(groups), dict[int, Completion]()
-        engine, waiting = self.engine, self.engine.scheduler.waiting
-        max_waiting = engine.scheduler.config.max_waiting
+        engine, scheduler = self.engine, self.engine.scheduler
+        max_waiting = scheduler.config.max_waiting
         try:
             while pending or engine.has_work:
                 while pending and (
-                    len(waiting) + pending[0][1].n <= max_waiting or not engine.has_work
+                    scheduler.num_waiting + pending[0][1].n <= max_waiting or not engine.has_work
                 ):
                     group, params = pending.popleft()
                     requests = engine.submit_many(group[0].prompt_token_ids, params)

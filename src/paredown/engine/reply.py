@@ -105,6 +105,14 @@ class Reply:
             first = self.row + 1 + len(self.drafts) - self.part.num_logits
             rows_RV = logits_RV[first : first + len(following)]
             known += sampler.logprobs(rows_RV, following, num_top)
+        self.request.is_scored = len(known) == len(prompt) - 1
+
+    def follow(self, first: "Reply") -> None:
+        """Its prompt was computed, and scored, by another in the step under way: it draws from the
+        same row."""
+        self.row, self.prompt_logprobs = first.row, first.prompt_logprobs
+        self.request.first_step_s = first.request.first_step_s
+        self.request.is_scored = first.request.is_scored
 
     def add_token(self, token_id: int, logprobs: Logprobs | None) -> FinishReason | None:
         """The next token of the answer, which is told with this step; why it is the last one."""

@@ -50,6 +50,14 @@ class Request:
     sealed_node: int | None = None
     # Tokens that needed no computing when the request first started.
     num_cached_tokens: int = 0
+    # Others that ask for the same prompt and go on from it when it is computed, each of whom has
+    # this one as its `leader`.
+    followers: "list[Request]" = field(default_factory=list, repr=False)
+    leader: "Request | None" = field(default=None, repr=False)
+    # Whether its pages stay its own when it has ended, for others to go on from.
+    keeps_pages: bool = False
+    # Whether the log-probabilities of its prompt, where they were asked for, are known.
+    is_scored: bool = False
     finish_reason: FinishReason | None = None
     num_preemptions: int = 0
     arrival_s: float = 0.0
@@ -82,7 +90,7 @@ class Request:
     @property
     def needs_every_row(self) -> bool:
         """Whether all its tokens must be computed, for the logits that score them."""
-        return self.params.prompt_logprobs is not None
+        return self.params.prompt_logprobs is not None and not self.is_scored
 
     def contents(self, start: int, end: int) -> PageContents:
         """What the pages from `start` up to `end` hold once they are full."""

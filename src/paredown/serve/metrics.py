@@ -52,7 +52,7 @@ def engine_metrics(engine: Engine) -> list[Metric]:
     pool = scheduler.pool
     metrics = [
         gauge("requests_running", "Requests that have pages.", len(scheduler.running)),
-        gauge("requests_waiting", "Requests in the queue.", len(scheduler.waiting)),
+        gauge("requests_waiting", "Requests that wait to run.", scheduler.num_waiting),
         gauge("pages", "Pages of keys and values there are.", pool.num_pages),
         gauge("pages_used", "Pages that requests hold.", pool.num_pages - pool.num_free),
         gauge("pages_idle", "Pages that nobody holds and whose tokens are kept.", pool.num_idle),

@@ -158,9 +158,13 @@ class RequestPages:
             del request.pages[first : first + num_pages]
             request.num_released_pages += num_pages
 
-    def release(self, request: Request) -> None:
+    def park(self, request: Request) -> None:
+        """It fills no page any more, and holds those that it has."""
         self.seal(request)
         self._forget_next(request)
+
+    def release(self, request: Request) -> None:
+        self.park(request)
         self._give_back(request)
 
     def num_wanted_pages(self, request: Request) -> int:

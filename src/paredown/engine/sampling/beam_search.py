@@ -1,8 +1,8 @@
 """Beam search: the likeliest answers found by keeping the best few beginnings at every token.
 
 Each step asks the engine for the next token's best log-probabilities after every live beam, all in
-one batch. A beam is its parent's tokens and one more, so with the prefix cache only what is not in
-a whole page yet is computed again. A finished answer's score is its log-probability over
+one batch. A beam is its parent's tokens and one more: it is forked from the parent, whose pages it
+shares, and computes that one. A finished answer's score is its log-probability over
 length ** length_penalty (Wu et al., arXiv 1609.08144, eq. 14, without their constant 5).
 """
 
@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from paredown.engine.engine import Engine
-from paredown.engine.request import FinishReason
+from paredown.engine.request import FinishReason, Request
 from paredown.engine.sampling.field_rules import Flag, Integer, Number
 from paredown.engine.sampling.sampling_params import MAX_LOGPROBS, SamplingParams
 from paredown.errors import RequestError
@@ -49,6 +49,11 @@ class Beam:
     finish_reason: FinishReason
 
 
+# Log-probability, tokens, and the request that computes, or computed, what may follow all of them
+# (of a live beam) or all but the last (of its continuations).
+_Path = tuple[float, tuple[int, ...], Request]
+
+
 def beam_search(
     engine: Engine, prompt_token_ids: list[int], params: BeamSearchParams
 ) -> list[Beam]:
@@ -60,71 +65,74 @@ def beam_search(
     Raises RequestError or CapacityError for a prompt that can never be served, RequestError when
     the model fails.
     """
-    engine.check(prompt_token_ids, _ONE_TOKEN)
+    num_best = 2 * params.num_beams
+    one_token = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, logprobs=num_best)
+    request = engine.submit(prompt_token_ids, one_token)
+    request.keeps_pages = True
     room = engine.scheduler.max_tokens_per_request - len(prompt_token_ids)
     max_tokens = min(params.max_tokens, room)
     ending = frozenset() if params.ignore_eos else engine.tokenizer.eos_token_ids
-    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    live: list[_Path] = [(0.0, (), request)]
     finished: list[Beam] = []
-    for length in range(1, max_tokens + 1):
-        following = _next_tokens(engine, prompt_token_ids, live, 2 * params.num_beams)
-        best = heapq.nsmallest(2 * params.num_beams, following, key=lambda one: (-one[0], one[1]))
-        live = []
-        for logprob, token_ids in best:
-            is_end = token_ids[-1] in ending
-            if is_end or length == max_tokens:
-                score = logprob / length**params.length_penalty
-                reason: FinishReason = "stop" if is_end else "length"
-                finished.append(
-                    Beam(token_ids=token_ids, logprob=logprob, score=score, finish_reason=reason)
-                )
-            elif len(live) < params.num_beams:
-                live.append((logprob, token_ids))
-        finished.sort(key=lambda one: (-one.score, one.token_ids))
-        del finished[params.num_beams :]
-        if not live or _is_decided(live[0][0], length, max_tokens, finished, params):
-            break
+    try:
+        for length in range(1, max_tokens + 1):
+            following = _next_tokens(engine, live)
+            best = heapq.nsmallest(num_best, following, key=lambda one: (-one[0], one[1]))
+            going: list[_Path] = []
+            for path in best:
+                logprob, token_ids, _ = path
+                is_end = token_ids[-1] in ending
+                if is_end or length == max_tokens:
+                    score = logprob / length**params.length_penalty
+                    reason: FinishReason = "stop" if is_end else "length"
+                    finished.append(
+                        Beam(
+                            token_ids=token_ids, logprob=logprob, score=score, finish_reason=reason
+                        )
+                    )
+                elif len(going) < params.num_beams:
+                    going.append(path)
+            finished.sort(key=lambda one: (-one.score, one.token_ids))
+            del finished[params.num_beams :]
+            if not going or _is_decided(going[0][0], length, max_tokens, finished, params):
+                break
+            num_parents = len(live)
+            for logprob, token_ids, parent in going:
+                live.append((logprob, token_ids, engine.fork(parent, token_ids[-1])))
+            _leave(engine, live[:num_parents])
+            del live[:num_parents]
+    finally:
+        _leave(engine, live)
     return finished
 
 
-# A request that computes its tokens and draws one more.
-_ONE_TOKEN = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
-
-
-def _next_tokens(
-    engine: Engine,
-    prompt_token_ids: list[int],
-    live: list[tuple[float, tuple[int, ...]]],
-    num_best: int,
-) -> list[tuple[float, tuple[int, ...]]]:
-    """The beams each with one more token, the `num_best` likeliest."""
-    params = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, logprobs=num_best)
-    pending = list(reversed(live))
-    parents: dict[int, tuple[float, tuple[int, ...]]] = {}
-    found: list[tuple[float, tuple[int, ...]]] = []
-    scheduler = engine.scheduler
-    try:
-        while pending or parents:
-            while pending and len(scheduler.waiting) < scheduler.config.max_waiting:
-                beam = pending.pop()
-                request = engine.submit([*prompt_token_ids, *beam[1]], params)
-                parents[request.id] = beam
-            for output in engine.step():
-                if output.finish_reason is None:
-                    continue
-                logprob, token_ids = parents.pop(output.request.id)
-                if output.error is not None:
-                    raise RequestError(
-                        "beam search could not go on", seen=output.error, remedy="Try again."
-                    )
-                for one in output.logprobs[0].top:
-                    if one.logprob > -math.inf:
-                        found.append((logprob + one.logprob, (*token_ids, one.token_id)))
-    finally:
-        num_cancelled = sum(engine.cancel(request_id) for request_id in parents)
-        if num_cancelled:
-            engine.step()
+def _next_tokens(engine: Engine, live: list[_Path]) -> list[_Path]:
+    """The beams each with one more token, those that may be among the likeliest of all."""
+    parents = {path[2].id: path for path in live}
+    found: list[_Path] = []
+    while parents:
+        for output in engine.step():
+            if output.finish_reason is None:
+                continue
+            logprob, token_ids, request = parents.pop(output.request.id)
+            if output.error is not None:
+                raise RequestError(
+                    "beam search could not go on", seen=output.error, remedy="Try again."
+                )
+            for one in output.logprobs[0].top:
+                if one.logprob > -math.inf:
+                    found.append((logprob + one.logprob, (*token_ids, one.token_id), request))
     return found
+
+
+def _leave(engine: Engine, live: list[_Path]) -> None:
+    """Leaves nothing of them behind in the engine."""
+    num_cancelled = 0
+    for _, _, request in live:
+        num_cancelled += engine.cancel(request.id)
+        engine.scheduler.drop(request)
+    if num_cancelled:
+        engine.step()
 
 
 def _is_decided(

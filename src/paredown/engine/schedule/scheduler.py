@@ -13,7 +13,8 @@ queue with its generated tokens and is computed again later, as far as its pages
 cache any more. Ranks never change, so the running request of the best rank can always have every
 page, and each step moves it on.
 
-A request whose next page a running one is about to fill waits for that page.
+A request whose next page a running one is about to fill waits for that page. Several answers to one
+prompt are one request until the prompt is computed: then the others, its followers, are forked.
 """
 
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from typing import get_args
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import FinishReason, Request
+from paredown.engine.schedule.followers import Followers
 from paredown.engine.schedule.policies.fair_shares import FairShares
 from paredown.engine.schedule.policies.table import POLICIES, PolicyName
 from paredown.engine.schedule.waiting_queue import WaitingQueue
@@ -106,6 +108,9 @@ class Scheduler:
         if config.fair_shares:
             self.waiting = self._shares = FairShares(lambda: policy.make_queue(self.cache))
         self.running: list[Request] = []
+        # Ended, with pages from which others may be forked, as long as nobody else needs them.
+        self.parked: list[Request] = []
+        self._followers = Followers()
         self.num_preemptions = 0
         # Of a step and of the places to run in it, what is open to the requests in `running`.
         self._num_step_tokens, self._num_places = config.max_step_tokens, config.max_running
@@ -113,8 +118,13 @@ class Scheduler:
         self._too_few_pages: int | None = None
 
     @property
+    def num_waiting(self) -> int:
+        """In the queue, or for the prompt of one that waits or runs."""
+        return len(self.waiting) + self._followers.num_following
+
+    @property
     def num_unfinished(self) -> int:
-        return len(self.waiting) + len(self.running)
+        return self.num_waiting + len(self.running)
 
     @property
     def max_tokens_per_request(self) -> int:
@@ -150,34 +160,54 @@ class Scheduler:
 
     def check_room(self, num_requests: int) -> None:
         """Raises QueueFullError unless so many requests can be queued now."""
-        if len(self.waiting) + num_requests > self.config.max_waiting:
+        if self.num_waiting + num_requests > self.config.max_waiting:
             raise QueueFullError(
                 "too many requests are waiting",
-                seen=f"{len(self.waiting)} waiting of at most {self.config.max_waiting}",
+                seen=f"{self.num_waiting} waiting of at most {self.config.max_waiting}",
                 remedy="Send the request again later, or raise max_waiting.",
             )
 
-    def submit(self, request: Request) -> None:
-        """Queues it. Raises what `check_prompt` raises, and QueueFullError."""
+    def submit(self, request: Request, *followers: Request) -> None:
+        """Queues it, and with it others of the same prompt, for `fork_followers`. Raises what
+        `check_prompt` raises, and QueueFullError; then none is queued."""
         self.check_prompt(request.num_prompt_tokens)
-        self.check_room(1)
-        request.max_total_tokens = min(request.max_total_tokens, self.max_tokens_per_request)
-        request.rank = self._policy.rank(request)
+        self.check_room(1 + len(followers))
+        most = self.max_tokens_per_request
+        for one in (request, *followers):
+            one.max_total_tokens = min(one.max_total_tokens, most)
+            one.rank = self._policy.rank(one)
+        self._followers.add(request, followers)
         self._push(request)
 
+    def fork_followers(self, request: Request) -> list[Request]:
+        """Forks them, now that their prompt is computed."""
+        followers = self._followers.take(request)
+        for one in followers:
+            self.fork(request, one)
+        return followers
+
     def fork(self, parent: Request, child: Request) -> None:
-        """Adds a request that begins with the computed tokens of a running one and wants more: it
-        shares their pages, and whoever first writes into the last of them takes a copy. Where no
-        place is free it waits, beyond `max_waiting`, for it came in with its parent."""
+        """Adds a request that begins with the computed tokens of a running or parked one: it shares
+        their pages, and whoever first writes into the last of them takes a copy. It wants more than
+        these before the next step. Where no place is free, or the parent had to give up its pages,
+        it waits, beyond `max_waiting`, for it came in with its parent."""
         num_computed = parent.num_computed_tokens
-        assert num_computed < child.num_tokens
+        assert num_computed <= child.num_tokens
         assert child.token_ids[:num_computed] == parent.token_ids[:num_computed]
-        child.rank, child.max_total_tokens = parent.rank, parent.max_total_tokens
-        if not num_computed or len(self.running) >= self._num_places:
+        child.rank = parent.rank
+        child.max_total_tokens = min(child.max_total_tokens, self.max_tokens_per_request)
+        if not num_computed or not parent.pages or len(self.running) >= self._num_places:
             self._push(child)
             return
         self._pages.share(parent, child)
         self.running.append(child)
+
+    def drop(self, request: Request) -> None:
+        """Nobody is to be forked any more from this request, which has ended."""
+        if request in self.parked:
+            self.parked.remove(request)
+            self._pages.release(request)
+            self._too_few_pages = None
 
     def schedule(self) -> StepPlan:
         """The next step; without chunks only when nothing is left to do."""
@@ -225,21 +255,33 @@ class Scheduler:
             self._pages.drop_unseen(request)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
-        """Takes a live request out and frees its pages."""
+        """Takes a live request out and frees its pages. Of its followers the first computes their
+        prompt instead."""
         assert request.finish_reason is None
         request.finish_reason = reason
-        if request.pages:
+        if request.leader is not None:
+            self._followers.remove(request)
+        elif request.pages:
             self.running.remove(request)
-            self._pages.release(request)
+            if request.keeps_pages and reason in ("stop", "length"):
+                self._pages.park(request)
+                self.parked.append(request)
+            else:
+                self._pages.release(request)
         else:
             self.waiting.remove(request)
         self._too_few_pages = None
+        if request.followers:
+            first, *others = self._followers.take(request)
+            self._followers.add(first, others)
+            self._push(first)
 
     def check_integrity(self) -> None:
         """Asserts the invariants: pages are counted right and hold what the cache says, limits are
         kept, nobody is lost."""
-        self._pages.check_integrity(self.running)
+        self._pages.check_integrity([*self.running, *self.parked])
         alive = [*self.running, *self.waiting]
+        alive += self._followers.check_integrity(alive)
         assert len({request.id for request in alive}) == len(alive) == self.num_unfinished
         assert len(self.running) <= self.config.max_running
         for request in self.waiting:
@@ -260,6 +302,8 @@ class Scheduler:
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
                 return
             request = self.waiting.first()
+            if self._is_promised(request):
+                return
             prefix = self._pages.find(request)
             if self._pages.is_awaited(request, prefix):
                 return
@@ -271,16 +315,29 @@ class Scheduler:
                 num_tokens = min(num_ready - request.num_computed_tokens, budget)
                 plan.chunks.append((request, num_tokens))
                 budget -= num_tokens
+            elif has_place and self.parked:
+                self.drop(self.parked[-1])
             elif self._preempt_for(request, plan, has_place=has_place):
                 budget = self._num_step_tokens - plan.num_tokens
             else:
                 self._too_few_pages = self.pool.num_free if has_place else None
                 return
 
+    def _is_promised(self, request: Request) -> bool:
+        """Whether the places that are left will be those of followers of a better rank."""
+        num_left = self._num_places - len(self.running)
+        if not self._followers.num_following or num_left <= 0:
+            return False
+        better = [one for one in self.running if _rank(one) < _rank(request)]
+        return sum(len(one.followers) for one in better) >= num_left
+
     def _take_pages(self, request: Request, plan: StepPlan) -> bool:
         """Makes the pages of a running request cover its certain tokens and be its own where it
         will write; preempts requests of worse rank for that. False where there is none."""
         while not self._pages.grow(request, request.num_tokens, plan.page_copies):
+            if self.parked:
+                self.drop(self.parked[-1])
+                continue
             victim = max(self.running, key=_rank)
             if victim is request:
                 return False
@@ -289,8 +346,10 @@ class Scheduler:
 
     def _fit_drafts(self, request: Request, room: int, plan: StepPlan) -> int:
         """Drops the drafts that have no room in the step or no free page, from the last on; returns
-        how many are left. They take no page from anyone."""
+        how many are left. They take no page from anyone, and followers begin without them."""
         drafts, num_certain = request.draft_token_ids, request.num_tokens
+        if request.followers:
+            room = 0
         del drafts[max(room, 0) :]
         self._pages.grow(request, num_certain + len(drafts), plan.page_copies)
         del drafts[max(request.num_covered_tokens - num_certain, 0) :]

@@ -181,7 +181,7 @@ class _Driver:
         self.moments.append(
             Moment(
                 now_s,
-                len(scheduler.waiting),
+                scheduler.num_waiting,
                 len(scheduler.running),
                 num_held / scheduler.pool.num_pages,
             )

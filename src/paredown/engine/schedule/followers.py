@@ -1,0 +1,49 @@
+"""Followers: requests that wait for the prompt of another one, and go on from it."""
+
+from collections.abc import Iterable, Sequence
+
+from paredown.engine.request import Request
+
+
+class Followers:
+    """Of requests that ask for the same prompt one is the leader, which waits or runs as any other.
+    Those that follow it are in no queue until it has computed the prompt."""
+
+    def __init__(self) -> None:
+        self.num_following = 0
+
+    def add(self, leader: Request, followers: Sequence[Request]) -> None:
+        leader.followers = list(followers)
+        self.num_following += len(followers)
+        for one in followers:
+            one.leader = leader
+
+    def take(self, leader: Request) -> list[Request]:
+        """They follow nobody any more."""
+        followers, leader.followers = leader.followers, []
+        self.num_following -= len(followers)
+        for one in followers:
+            one.leader = None
+        return followers
+
+    def remove(self, follower: Request) -> None:
+        leader = follower.leader
+        assert leader is not None
+        leader.followers.remove(follower)
+        follower.leader = None
+        self.num_following -= 1
+
+    def check_integrity(self, leaders: Iterable[Request]) -> list[Request]:
+        """Asserts that each follows one of these, who are all that may lead; returns them all."""
+        followers = []
+        for leader in leaders:
+            assert leader.leader is None
+            assert not (leader.followers and leader.num_generated_tokens)
+            for one in leader.followers:
+                assert one.leader is leader
+                assert not one.followers
+                assert not one.pages
+                assert one.token_ids == leader.token_ids
+            followers += leader.followers
+        assert len(followers) == self.num_following
+        return followers
