@@ -88,11 +88,13 @@ def test_a_bad_request_is_refused_alone(llm: LLM) -> None:
             return await asyncio.gather(
                 text_of(served, "It was" * 2000),
                 text_of(served, "It was", SamplingParams(n=2)),
+                served.generate([1.5] * 20, SHORT),  # type: ignore[list-item]
                 text_of(served, PROMPTS[0]),
                 return_exceptions=True,
             )
 
-    too_long, two_answers, fine = asyncio.run(ask())
+    too_long, two_answers, no_ids, fine = asyncio.run(ask())
+    assert isinstance(no_ids, RequestError)
     assert isinstance(too_long, RequestError)
     assert "longer than the context" in str(too_long)
     assert isinstance(two_answers, RequestError)

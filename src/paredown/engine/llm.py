@@ -293,7 +293,7 @@ class LLM:
         """The completions of one prompt, all empty yet. Raises RequestError or CapacityError when
         it can never be served."""
         token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
-        self.engine.check(token_ids, params)
+        token_ids = self.engine.check(token_ids, params)
         return [
             Completion(prompt=prompt, prompt_token_ids=list(token_ids)) for _ in range(params.n)
         ]
