@@ -33,6 +33,26 @@ def test_more_answers_than_the_queue_holds_are_refused(llm: LLM) -> None:
     assert not llm.engine.has_work
 
 
+@pytest.mark.parametrize(
+    ("prompts", "seen"),
+    [
+        (["a", 5, "b"], "5"),
+        ([[5], 6], "6"),
+        ([5, 1.5], "5"),
+        ([1.5], "1.5"),
+        (["a", None], "None"),
+        (["a", b"b"], "b'b'"),
+        (5, "5"),
+    ],
+)
+def test_what_is_no_prompt_is_refused(llm: LLM, prompts: list[str], seen: str) -> None:
+    for ask in (llm.generate, llm.score_rolling):
+        with pytest.raises(RequestError, match="a prompt is a text or a list") as caught:
+            ask(prompts)
+        assert caught.value.seen == seen
+    assert not llm.engine.has_work
+
+
 def test_a_stream_has_one_answer(llm: LLM) -> None:
     with pytest.raises(RequestError, match="one answer"):
         next(llm.stream(PROMPTS[0], SamplingParams(n=2)))

@@ -1,7 +1,7 @@
 """LLM: offline generation from Python. A model and prompts go in, completions come out."""
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.memory.memory_plan import page_arithmetic, pages_in
 from paredown.engine.native.native_executor import start_loading
 from paredown.engine.native.packed_cache import CacheConfig
-from paredown.engine.prompt import encode_chat, encode_prompt
+from paredown.engine.prompt import encode_chat, encode_prompt, no_prompt
 from paredown.engine.request import FinishReason
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_search
@@ -320,13 +320,22 @@ class LLM:
 
 
 def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """A single text or a single list of token ids counts as one prompt."""
+    """A single text or a single list of token ids counts as one prompt. Raises RequestError for
+    what is no prompt."""
     if isinstance(prompts, str):
         return [prompts]
+    if not isinstance(prompts, Iterable):
+        raise no_prompt(prompts)
     listed = list(prompts)
-    if listed and all(isinstance(one, int) for one in listed):
-        return [[one for one in listed if isinstance(one, int)]]
-    return [one for one in listed if not isinstance(one, int)]
+    token_ids = [one for one in listed if isinstance(one, int)]
+    if listed and len(token_ids) == len(listed):
+        return [token_ids]
+    found: list[Prompt] = []
+    for one in listed:
+        if isinstance(one, int | bytes) or not isinstance(one, Iterable):
+            raise no_prompt(one)
+        found.append(one)
+    return found
 
 
 def _as_params(

@@ -41,11 +41,7 @@ def as_token_ids(prompt: Iterable[int], vocab_size: int) -> list[int]:
     """The ids as plain integers. Raises RequestError for anything else, and for ids that the model
     does not have."""
     if not isinstance(prompt, Iterable):
-        raise RequestError(
-            "a prompt is a text or a list of token ids",
-            seen=shown(prompt),
-            remedy="Put a single id in a list.",
-        )
+        raise no_prompt(prompt)
     listed = list(prompt)
     try:
         token_ids = array("i", listed)
@@ -54,6 +50,14 @@ def as_token_ids(prompt: Iterable[int], vocab_size: int) -> list[int]:
     if token_ids and not 0 <= min(token_ids) <= max(token_ids) < vocab_size:
         raise _no_token_id(listed, vocab_size)
     return token_ids.tolist()
+
+
+def no_prompt(seen: object) -> RequestError:
+    return RequestError(
+        "a prompt is a text or a list of token ids",
+        seen=shown(seen),
+        remedy="Give one, or a list of them; a single id stands in a list.",
+    )
 
 
 def _no_token_id(prompt: list[int], vocab_size: int) -> RequestError:
