@@ -3,6 +3,7 @@
 import pytest
 
 from paredown.engine.llm import LLM
+from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
 from paredown.errors import CapacityError, ConfigError, RequestError
@@ -27,9 +28,16 @@ def test_n_answers_stand_side_by_side_and_are_those_of_their_seeds(llm: LLM) -> 
     assert not llm.engine.has_work
 
 
-def test_more_answers_than_the_queue_holds_are_refused(llm: LLM) -> None:
-    with pytest.raises(QueueFullError):
-        llm.generate(PROMPTS, SamplingParams(n=5))
+def test_more_answers_than_the_queue_holds_are_refused(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step() -> list[RequestOutput]:
+        raise AssertionError("refused after something was computed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llm.engine, "step", step)
+        with pytest.raises(QueueFullError, match="n 5, max_waiting 4"):
+            llm.generate(PROMPTS, [SamplingParams(n=2), SamplingParams(n=5)])
     assert not llm.engine.has_work
 
 

@@ -17,7 +17,7 @@ from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_search
 from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
 from paredown.engine.score import (
     Score,
     Window,
@@ -292,6 +292,13 @@ class LLM:
     def prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
         """The completions of one prompt, all empty yet. Raises RequestError or CapacityError when
         it can never be served."""
+        max_waiting = self.engine.scheduler.config.max_waiting
+        if params.n > max_waiting:
+            raise QueueFullError(
+                "more answers to a prompt than may wait together",
+                seen=f"n {params.n}, max_waiting {max_waiting}",
+                remedy="Ask for fewer, or raise max_waiting.",
+            )
         token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
         token_ids = self.engine.check(token_ids, params)
         return [
