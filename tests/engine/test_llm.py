@@ -85,6 +85,12 @@ def test_pages_are_as_many_as_the_memory_given_holds():
 def test_memory_for_pages_that_makes_no_sense_is_refused():
     with pytest.raises(ConfigError, match="given twice"):
         LLM(None, kv_cache_bytes=1 << 20, num_pages=4)
+    for num_bytes in (float("nan"), 2e9, "2GB", True):
+        with pytest.raises(ConfigError, match="kv_cache_bytes must be an integer"):
+            LLM(None, kv_cache_bytes=num_bytes)
+    for num_pages in (1.5, float("nan"), "4", True, 0):
+        with pytest.raises(ConfigError, match="there must be KV pages"):
+            LLM(None, num_pages=num_pages)
     for num_bytes in (100, 0, -5):
         with pytest.raises(CapacityError, match="holds no page"):
             LLM(None, kv_cache_bytes=num_bytes)

@@ -110,6 +110,12 @@ class LLM:
                     seen=f"num_pages {num_pages}, kv_cache_bytes {kv_cache_bytes}",
                     remedy="Leave one of them out.",
                 )
+            if not isinstance(kv_cache_bytes, int) or isinstance(kv_cache_bytes, bool):
+                raise ConfigError(
+                    "kv_cache_bytes must be an integer",
+                    seen=kv_cache_bytes,
+                    remedy="Give whole bytes, as in 2 << 30.",
+                )
             choice = checkpoint.kv_dtype if kv_dtype is None else kv_dtype
             dtypes = resolve_kv_choice(choice, checkpoint.spec.num_layers)
             num_pages = pages_in(kv_cache_bytes, checkpoint.spec, dtypes)
