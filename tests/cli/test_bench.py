@@ -30,7 +30,18 @@ def test_batches_in_tables_of_100_columns_and_a_picture(capsys, tmp_path: Path) 
     assert code == 0
     assert max(map(len, out.splitlines())) <= 100
     assert "…" not in out
-    for word in ("TTFT", "TPOT", "ITL", "p99", "MBU", "MFU", "SLO", "accepted", "KV pages"):
+    for word in (
+        "TTFT",
+        "TPOT",
+        "ITL",
+        "p99",
+        "MBU",
+        "MFU",
+        "SLO",
+        "accepted",
+        "KV pages",
+        "step budget",
+    ):
         assert word in out
     rows = [line.split() for line in out.splitlines()]
     sizes = [tuple(row[:3]) for row in rows if len(row) > 8 and row[0] in "13" and row[2] == "4"]

@@ -13,8 +13,10 @@ import openai
 import pytest
 
 from paredown.cli.main import main
+from paredown.cli.schedule import step_budget_line
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.scheduler import ScheduleConfig
 
 COMMAND = [sys.executable, "-m", "paredown.cli.main", "serve", "--port", "0", "--json"]
 
@@ -70,6 +72,7 @@ def test_memory_policy_and_step_budget_are_chosen_and_told():
         process.send_signal(signal.SIGTERM)
         told = process.stderr.read()
     assert "KV pages: 732 of 16 tokens x 5 layers x" in told
+    assert "tokens (measured for --target-itl-ms); at most" in told
     assert "threads: 2 for prefill, 1 for decode (steps of at most 64 tokens)" in told
     assert "step budget" in told
     assert "for 40 ms between tokens" in told
@@ -111,6 +114,26 @@ def test_a_stop_signal_drains_and_exits(sent, code):
         assert replies[0].json()["usage"]["completion_tokens"] == 1500
         assert process.wait(30) == code
         assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("config", "chosen", "line"),
+    [
+        (ScheduleConfig(), None, "512 tokens (default); at most 64 requests run together"),
+        (
+            ScheduleConfig(max_step_tokens=40),
+            None,
+            "40 tokens (--max-step-tokens); at most 40 requests run together, not 64",
+        ),
+        (
+            ScheduleConfig(max_step_tokens=16, max_running=8),
+            "measured for --target-itl-ms",
+            "16 tokens (measured for --target-itl-ms); at most 8 requests run together",
+        ),
+    ],
+)
+def test_the_step_budget_and_how_it_was_chosen_are_told(config, chosen, line):
+    assert step_budget_line(config, chosen) == f"step budget: {line}"
 
 
 def test_bad_options_exit_with_2(capsys):

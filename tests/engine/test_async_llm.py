@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from paredown import LLM, AsyncLLM, SamplingParams
+from paredown.engine.request import Request
 from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
-from paredown.engine.worker import UnavailableError
+from paredown.engine.schedule.service import Service
+from paredown.engine.worker import Job, UnavailableError, Worker
 from paredown.errors import RequestError
 
 LONG = SamplingParams(max_tokens=1500, ignore_eos=True, seed=1)
@@ -88,11 +90,13 @@ def test_a_bad_request_is_refused_alone(llm: LLM) -> None:
             return await asyncio.gather(
                 text_of(served, "It was" * 2000),
                 text_of(served, "It was", SamplingParams(n=2)),
+                served.generate([1.5] * 20, SHORT),  # type: ignore[list-item]
                 text_of(served, PROMPTS[0]),
                 return_exceptions=True,
             )
 
-    too_long, two_answers, fine = asyncio.run(ask())
+    too_long, two_answers, no_ids, fine = asyncio.run(ask())
+    assert isinstance(no_ids, RequestError)
     assert isinstance(too_long, RequestError)
     assert "longer than the context" in str(too_long)
     assert isinstance(two_answers, RequestError)
@@ -155,6 +159,64 @@ def test_when_the_thread_dies_everyone_hears_why(kind: type[BaseException]) -> N
         assert isinstance(error.__cause__, kind)
     with pytest.raises(RequestError, match="under way"):
         llm.generate("It was", SHORT)
+
+
+def test_a_submit_that_fails_is_told_to_its_asker_alone(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    submit_many, params = llm.engine.submit_many, SamplingParams(max_tokens=5, seed=1)
+
+    def submit(
+        token_ids: list[int], params: SamplingParams, service: Service | None = None
+    ) -> list[Request]:
+        if params.max_tokens == 5:
+            raise ZeroDivisionError("a bug")
+        return submit_many(token_ids, params, service)
+
+    monkeypatch.setattr(llm.engine, "submit_many", submit)
+
+    async def ask() -> list[object]:
+        async with AsyncLLM(llm) as served, asyncio.timeout(20):
+            asked = (text_of(served, PROMPTS[0]), text_of(served, PROMPTS[1], params))
+            told = await asyncio.gather(*asked, return_exceptions=True)
+            return [*told, await text_of(served, PROMPTS[0])]
+
+    fine, failed, later = asyncio.run(ask())
+    assert isinstance(failed, ZeroDivisionError)
+    assert "a request could not be submitted" in caplog.text
+    assert fine == later == llm.generate(PROMPTS[0], SHORT)[0].text
+
+
+def test_jobs_are_submitted_together_or_not_at_all(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_many, jobs = llm.engine.submit_many, [Job([5], LONG), Job([6], LONG)]
+
+    def submit(
+        token_ids: list[int], params: SamplingParams, service: Service | None = None
+    ) -> list[Request]:
+        if token_ids == [6]:
+            raise ZeroDivisionError("a bug")
+        return submit_many(token_ids, params, service)
+
+    monkeypatch.setattr(llm.engine, "submit_many", submit)
+
+    async def ask() -> None:
+        worker, ready = Worker(lambda: llm.engine), asyncio.Event()
+        worker.start(ready.set)
+        try:
+            await ready.wait()
+            session = worker.open(jobs)
+            async with asyncio.timeout(20):
+                with pytest.raises(ZeroDivisionError):
+                    await session.start()
+                await until_idle(llm)
+            worker.close(session)
+            assert worker.status == "ready"
+        finally:
+            await asyncio.to_thread(worker.stop)
+
+    asyncio.run(ask())
 
 
 def test_closing_tells_those_who_still_wait(llm: LLM) -> None:

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -278,6 +279,50 @@ def test_what_can_never_be_served_is_refused_with_both_numbers():
     with pytest.raises(ParameterError, match="stop_token_ids"):
         engine.submit([3], SamplingParams(stop_token_ids=(512,)))
     assert not engine.has_work
+
+
+@pytest.mark.parametrize(
+    ("prompt", "seen"),
+    [
+        ([1.5] * 20, "1.5"),
+        ([1, float("nan")] * 20, "nan"),
+        ([3, None], "None"),
+        ([3, "4"], "'4'"),
+        ([3, [4]], "[4]"),
+        ([3, 10**5000], "an integer of 16610 bits"),
+        ([3, -(2**40)], str(-(2**40))),
+        (np.array([3.0, 4.0]), "3.0"),
+        (5, "5"),
+        (None, "None"),
+    ],
+)
+def test_what_is_no_token_id_is_refused_and_leaves_nothing_behind(prompt, seen):
+    engine = make_engine()
+    for submit in (engine.submit, engine.submit_many):
+        with pytest.raises(RequestError) as caught:
+            submit(prompt, GREEDY)
+        assert seen in str(caught.value.seen)
+    assert not engine.has_work
+    engine.check_integrity()
+    request = engine.submit(np.array([3, 4]), GREEDY)
+    assert len(answer(run_to_end(engine)[request.id])[0]) == 8
+    assert {type(one) for one in request.token_ids} == {int}
+
+
+def test_a_request_that_cannot_be_made_is_not_queued(monkeypatch):
+    engine = make_engine()
+
+    def fail(token_ids):
+        raise MemoryError("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.tokenizer, "decode", fail)
+        with pytest.raises(MemoryError):
+            engine.submit([3, 4], GREEDY)
+    assert not engine.has_work
+    engine.check_integrity()
+    request = engine.submit([3, 4], GREEDY)
+    assert len(answer(run_to_end(engine)[request.id])[0]) == 8
 
 
 def test_the_longest_prompt_gets_one_token():

@@ -1,5 +1,7 @@
 """What the engine adds to sampling: n answers, scored prompts, filters, stops after min_tokens."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -307,6 +309,7 @@ def failing(generated):
     ("token_filter", "message"),
     [
         (failing, "the token filter failed: KeyError"),
+        (lambda generated: sys.exit(3), "the token filter failed: SystemExit"),
         (lambda generated: [], "allows no token"),
         (lambda generated: np.zeros(SPEC.vocab_size, np.bool_), "allows no token"),
         (lambda generated: np.ones(3, np.bool_), "not token ids"),
@@ -331,6 +334,16 @@ def test_a_bad_token_filter_ends_its_own_request(token_filter, message):
         assert last.finish_reason == "error"
         assert message in last.error
     assert spared.num_generated_tokens == 3
+
+
+def test_ctrl_c_in_a_token_filter_is_nobodys_error():
+    def interrupted(generated):
+        raise KeyboardInterrupt
+
+    engine = make_engine()
+    engine.submit([9], SamplingParams(token_filter=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        engine.step()
 
 
 @pytest.mark.parametrize(

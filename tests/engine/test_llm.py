@@ -3,6 +3,7 @@
 import pytest
 
 from paredown.engine.llm import LLM
+from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
 from paredown.errors import CapacityError, ConfigError, RequestError
@@ -27,9 +28,36 @@ def test_n_answers_stand_side_by_side_and_are_those_of_their_seeds(llm: LLM) -> 
     assert not llm.engine.has_work
 
 
-def test_more_answers_than_the_queue_holds_are_refused(llm: LLM) -> None:
-    with pytest.raises(QueueFullError):
-        llm.generate(PROMPTS, SamplingParams(n=5))
+def test_more_answers_than_the_queue_holds_are_refused(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step() -> list[RequestOutput]:
+        raise AssertionError("refused after something was computed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llm.engine, "step", step)
+        with pytest.raises(QueueFullError, match="n 5, max_waiting 4"):
+            llm.generate(PROMPTS, [SamplingParams(n=2), SamplingParams(n=5)])
+    assert not llm.engine.has_work
+
+
+@pytest.mark.parametrize(
+    ("prompts", "seen"),
+    [
+        (["a", 5, "b"], "5"),
+        ([[5], 6], "6"),
+        ([5, 1.5], "5"),
+        ([1.5], "1.5"),
+        (["a", None], "None"),
+        (["a", b"b"], "b'b'"),
+        (5, "5"),
+    ],
+)
+def test_what_is_no_prompt_is_refused(llm: LLM, prompts: list[str], seen: str) -> None:
+    for ask in (llm.generate, llm.score_rolling):
+        with pytest.raises(RequestError, match="a prompt is a text or a list") as caught:
+            ask(prompts)
+        assert caught.value.seen == seen
     assert not llm.engine.has_work
 
 
@@ -57,6 +85,12 @@ def test_pages_are_as_many_as_the_memory_given_holds():
 def test_memory_for_pages_that_makes_no_sense_is_refused():
     with pytest.raises(ConfigError, match="given twice"):
         LLM(None, kv_cache_bytes=1 << 20, num_pages=4)
+    for num_bytes in (float("nan"), 2e9, "2GB", True):
+        with pytest.raises(ConfigError, match="kv_cache_bytes must be an integer"):
+            LLM(None, kv_cache_bytes=num_bytes)
+    for num_pages in (1.5, float("nan"), "4", True, 0):
+        with pytest.raises(ConfigError, match="there must be KV pages"):
+            LLM(None, num_pages=num_pages)
     for num_bytes in (100, 0, -5):
         with pytest.raises(CapacityError, match="holds no page"):
             LLM(None, kv_cache_bytes=num_bytes)

@@ -113,6 +113,42 @@ def test_an_urgent_request_takes_the_place_of_a_running_one(policy, urgent):
         assert driver.finished == [fast, slow]
 
 
+@pytest.mark.parametrize("max_step_tokens", [1, 4, 16])
+def test_an_urgent_request_takes_the_place_of_one_where_decodes_fill_the_step(max_step_tokens):
+    driver = make("priority", max_running=64, max_step_tokens=max_step_tokens)
+    slow = [driver.submit([3], 60, Service(priority=-10)) for _ in range(2 * max_step_tokens)]
+    for _ in range(max_step_tokens):
+        driver.step()
+    fast = driver.submit([4, 5], 2, Service(priority=10))
+    assert fast in driver.step()
+    driver.step()
+    driver.step()
+    assert driver.finished == [fast]
+    driver.run_to_end()
+    assert [one.num_preemptions for one in slow].count(1) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=12),
+    urgent=st.integers(0, 12),
+    max_step_tokens=st.integers(1, 8),
+    max_running=st.integers(1, 64),
+    policy=st.sampled_from(["first-come", "priority"]),
+)
+def test_who_runs_gets_a_token_of_every_step(lengths, urgent, max_step_tokens, max_running, policy):
+    driver = make(policy, max_running=max_running, max_step_tokens=max_step_tokens)
+    for number, length in enumerate(lengths):
+        driver.submit([number] * length, 9, Service(priority=3 if number >= urgent else 0))
+        for _ in range(3):
+            before = set(driver.scheduler.running)
+            computed = driver.step()
+            gone = {one for one in before if one.num_preemptions}
+            assert before - gone <= set(computed)
+            assert len(driver.scheduler.running) <= min(max_running, max_step_tokens)
+    driver.run_to_end()
+
+
 def test_nobody_is_preempted_for_a_request_that_would_not_fit_even_then():
     driver = make("priority", max_running=8, num_pages=6)
     first = driver.submit([3] * 40, 30, Service(priority=10))

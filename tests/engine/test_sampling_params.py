@@ -79,6 +79,19 @@ def test_refuses_and_names_the_field(field, value):
     assert caught.value.remedy
 
 
+def test_a_bias_that_is_changed_later_changes_nothing_or_is_refused():
+    bias = {2: 1.0}
+    params = SamplingParams(logit_bias=bias)
+    bias[-7] = 1.0
+    assert params.logit_bias == {2: 1.0}
+    for token_id, number in ((-7, 1.0), ("2", 1.0), (3, float("nan"))):
+        changed = SamplingParams(logit_bias={2: 1.0})
+        changed.logit_bias[token_id] = number
+        with pytest.raises(ParameterError) as caught:
+            changed.check_token_ids(512)
+        assert caught.value.field == "logit_bias"
+
+
 def test_an_unknown_field_is_refused():
     with pytest.raises(TypeError, match="temprature"):
         SamplingParams(temprature=1)

@@ -1,6 +1,8 @@
 """The tokenizer against Transformers' own on the same folder, and broken folders."""
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from transformers import PreTrainedTokenizerFast
 
 from paredown.errors import CheckpointError, RequestError
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.tokenizer import LONG_TEXT_CHARS, Tokenizer
 
 TEXT = ["It was the best of times, it was the worst of times.", "Call me Ishmael. <b>café</b>"]
 TEMPLATE = """
@@ -85,6 +87,43 @@ def test_ids_and_texts_equal_transformers(tmp_path: Path) -> None:
 def test_byte_level_texts_come_back_whole(folder: Path, text: str) -> None:
     tokenizer = Tokenizer.open(folder)
     assert tokenizer.decode(tokenizer.encode(text), skip_special_tokens=False) == text
+
+
+@settings(fuzz, max_examples=30)
+@given(
+    pieces=st.lists(
+        st.sampled_from(["<s>", "</s>", "<|user|>", "it", " ", "\n"])
+        | st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+        min_size=1,
+    )
+)
+def test_a_long_text_has_the_ids_of_its_short_form(folder: Path, pieces: list[str]) -> None:
+    text = "".join(pieces)
+    long_text = text * (LONG_TEXT_CHARS // len(text) + 1)
+    library = LibraryTokenizer.from_file(str(folder / "tokenizer.json"))
+    library.no_truncation()
+    expected = library.encode(long_text, add_special_tokens=False).ids
+    assert Tokenizer.open(folder).encode(long_text) == expected
+
+
+def test_a_long_text_does_not_stop_other_threads(folder: Path) -> None:
+    tokenizer, begins, is_done = Tokenizer.open(folder), threading.Event(), False
+
+    def encode() -> None:
+        nonlocal is_done
+        begins.set()
+        tokenizer.encode("a" * 1_000_000)
+        is_done = True
+
+    thread = threading.Thread(target=encode)
+    thread.start()
+    begins.wait()
+    num_turns = 0
+    while not is_done:
+        time.sleep(0.001)
+        num_turns += 1
+    thread.join()
+    assert num_turns > 50
 
 
 def test_a_lone_surrogate_is_a_request_error(folder: Path) -> None:

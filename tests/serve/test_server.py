@@ -1,9 +1,12 @@
 import socket
+import threading
 
 import pytest
 
 from paredown.errors import ConfigError
 from paredown.serve.server import Listen
+from running_server import running_server
+from toy_executor import ToyTokenizer
 
 
 def test_the_socket_names_tcp_so_that_asyncio_does_not_delay_small_writes():
@@ -28,3 +31,24 @@ def test_a_port_in_use_is_a_clear_error():
         port = sock.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port}"):
             Listen(port=port).open_socket()
+
+
+class NotingTokenizer(ToyTokenizer):
+    def __init__(self):
+        super().__init__()
+        self.threads = []
+
+    def encode(self, text):
+        self.threads.append(threading.get_ident())
+        return super().encode(text)
+
+
+def test_the_texts_of_a_request_that_are_long_together_are_encoded_beside_the_event_loop():
+    tokenizer = NotingTokenizer()
+    with running_server(tokenizer=tokenizer) as server:
+        for prompt in ("x", ["x" * 200] * 64):
+            body = {"model": "toy", "prompt": prompt, "max_tokens": 1}
+            assert server.client.post("/v1/completions", json=body).status_code == 200
+    event_loop, *others = tokenizer.threads
+    assert len(others) == 64
+    assert event_loop not in others

@@ -29,6 +29,7 @@ from paredown.cli.bench_tables import (
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.notes import tell_notes
+from paredown.cli.schedule import step_budget_line
 from paredown.cli.speculation import add_speculation_arguments, speculation_config
 from paredown.cli.threads import add_threads_arguments
 from paredown.engine.memory.memory_plan import page_arithmetic
@@ -226,6 +227,7 @@ class _Bench:
 
     def _print_rest(self, console: Console, machine: Machine) -> None:
         console.print(page_arithmetic(self._executor.spec, self._executor.kv), style="dim")
+        console.print(step_budget_line(self._config), style="dim")
         console.print(f"threads: {self._executor.threads.explained()}", style="dim")
         print_machine(console, machine)
         if self._load.plot is not None:

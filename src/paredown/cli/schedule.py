@@ -66,9 +66,25 @@ def schedule_config(args: argparse.Namespace) -> ScheduleConfig:
 def keeping_target(
     args: argparse.Namespace, config: ScheduleConfig, executor: Executor
 ) -> ScheduleConfig:
-    """With the step budget that the target asks for, measured now on the idle executor."""
+    """With the step budget that the target asks for, measured now on the idle executor. Prints what
+    it is and how it was chosen."""
     if args.target_itl_ms is None:
+        print(step_budget_line(config), file=sys.stderr)
         return config
     budget = choose_step_budget(executor, args.target_itl_ms / 1e3)
     print(budget.arithmetic(), file=sys.stderr)
-    return dataclasses.replace(config, max_step_tokens=budget.max_step_tokens)
+    config = dataclasses.replace(config, max_step_tokens=budget.max_step_tokens)
+    print(step_budget_line(config, "measured for --target-itl-ms"), file=sys.stderr)
+    return config
+
+
+def step_budget_line(config: ScheduleConfig, chosen: str | None = None) -> str:
+    """One line: the budget, how it was chosen, and how many requests can run in it."""
+    if chosen is None:
+        is_default = config.max_step_tokens == ScheduleConfig.max_step_tokens
+        chosen = "default" if is_default else "--max-step-tokens"
+    cut = "" if config.num_places == config.max_running else f", not {config.max_running}"
+    return (
+        f"step budget: {config.max_step_tokens} tokens ({chosen}); at most {config.num_places} "
+        f"requests run together{cut}"
+    )

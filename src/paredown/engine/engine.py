@@ -6,12 +6,14 @@ finish reason, whatever happens to it.
 
 import secrets
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
+from paredown.engine.prompt import as_token_ids
 from paredown.engine.reply import EngineTokenizer, Reply
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
@@ -21,7 +23,6 @@ from paredown.engine.sampling.token_filter import TokenFilterError, allowed_toke
 from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.engine.speculate.speculator import Speculator
-from paredown.errors import RequestError
 from paredown.kernels.native_sampler import RowStatus, SamplingState
 
 
@@ -66,8 +67,8 @@ class Engine:
     ) -> Request:
         """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
         was queued and no output will come."""
-        self.check(prompt_token_ids, params)
-        return self._queue([self._reply(prompt_token_ids, params, service)])[0]
+        token_ids = self.check(prompt_token_ids, params)
+        return self._queue([self._reply(token_ids, params, service)])[0]
 
     def submit_many(
         self,
@@ -78,9 +79,9 @@ class Engine:
         """`params.n` requests for the same prompt; number i has seed + i. The first computes the
         prompt, and the others go on from its pages. Raises as `submit` does, and then none was
         queued."""
-        self.check(prompt_token_ids, params)
+        token_ids = self.check(prompt_token_ids, params)
         choices = [params.choice(i) for i in range(params.n)]
-        return self._queue([self._reply(prompt_token_ids, one, service) for one in choices])
+        return self._queue([self._reply(token_ids, one, service) for one in choices])
 
     def fork(self, parent: Request, token_id: int) -> Request:
         """A request that asks what `parent` asked, after its computed tokens and this one. The
@@ -94,20 +95,14 @@ class Engine:
         self._replies[request.id] = reply
         return request
 
-    def check(self, prompt_token_ids: list[int], params: SamplingParams) -> None:
-        """Raises RequestError or CapacityError for a request that can never be served."""
-        self.scheduler.check_prompt(len(prompt_token_ids))
+    def check(self, prompt_token_ids: Iterable[int], params: SamplingParams) -> list[int]:
+        """The prompt as plain integers. Raises RequestError or CapacityError for a request that
+        can never be served."""
         vocab_size = self.executor.spec.vocab_size
-        if (
-            prompt_token_ids
-            and not 0 <= min(prompt_token_ids) <= max(prompt_token_ids) < vocab_size
-        ):
-            raise RequestError(
-                "the prompt holds a token id that the model does not have",
-                seen=next(one for one in prompt_token_ids if not 0 <= one < vocab_size),
-                remedy=f"Token ids go from 0 to {vocab_size - 1}.",
-            )
+        token_ids = as_token_ids(prompt_token_ids, vocab_size)
+        self.scheduler.check_prompt(len(token_ids))
         params.check_token_ids(vocab_size)
+        return token_ids
 
     def cancel(self, request_id: int) -> bool:
         """Ends a live request and frees its pages at once; its last output comes with the next

@@ -1,7 +1,7 @@
 """LLM: offline generation from Python. A model and prompts go in, completions come out."""
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +11,13 @@ from paredown.engine.engine import Engine
 from paredown.engine.memory.memory_plan import page_arithmetic, pages_in
 from paredown.engine.native.native_executor import start_loading
 from paredown.engine.native.packed_cache import CacheConfig
-from paredown.engine.prompt import encode_chat, encode_prompt
+from paredown.engine.prompt import encode_chat, encode_prompt, no_prompt
 from paredown.engine.request import FinishReason
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_search
 from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
 from paredown.engine.score import (
     Score,
     Window,
@@ -109,6 +109,12 @@ class LLM:
                     "the memory for keys and values was given twice",
                     seen=f"num_pages {num_pages}, kv_cache_bytes {kv_cache_bytes}",
                     remedy="Leave one of them out.",
+                )
+            if not isinstance(kv_cache_bytes, int) or isinstance(kv_cache_bytes, bool):
+                raise ConfigError(
+                    "kv_cache_bytes must be an integer",
+                    seen=kv_cache_bytes,
+                    remedy="Give whole bytes, as in 2 << 30.",
                 )
             choice = checkpoint.kv_dtype if kv_dtype is None else kv_dtype
             dtypes = resolve_kv_choice(choice, checkpoint.spec.num_layers)
@@ -292,8 +298,15 @@ class LLM:
     def prepare(self, prompt: Prompt, params: SamplingParams) -> list[Completion]:
         """The completions of one prompt, all empty yet. Raises RequestError or CapacityError when
         it can never be served."""
+        max_waiting = self.engine.scheduler.config.max_waiting
+        if params.n > max_waiting:
+            raise QueueFullError(
+                "more answers to a prompt than may wait together",
+                seen=f"n {params.n}, max_waiting {max_waiting}",
+                remedy="Ask for fewer, or raise max_waiting.",
+            )
         token_ids = encode_prompt(self.tokenizer, prompt) if isinstance(prompt, str) else prompt
-        self.engine.check(token_ids, params)
+        token_ids = self.engine.check(token_ids, params)
         return [
             Completion(prompt=prompt, prompt_token_ids=list(token_ids)) for _ in range(params.n)
         ]
@@ -320,13 +333,22 @@ class LLM:
 
 
 def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """A single text or a single list of token ids counts as one prompt."""
+    """A single text or a single list of token ids counts as one prompt. Raises RequestError for
+    what is no prompt."""
     if isinstance(prompts, str):
         return [prompts]
+    if not isinstance(prompts, Iterable):
+        raise no_prompt(prompts)
     listed = list(prompts)
-    if listed and all(isinstance(one, int) for one in listed):
-        return [[one for one in listed if isinstance(one, int)]]
-    return [one for one in listed if not isinstance(one, int)]
+    token_ids = [one for one in listed if isinstance(one, int)]
+    if listed and len(token_ids) == len(listed):
+        return [token_ids]
+    found: list[Prompt] = []
+    for one in listed:
+        if isinstance(one, int | bytes) or not isinstance(one, Iterable):
+            raise no_prompt(one)
+        found.append(one)
+    return found
 
 
 def _as_params(

@@ -1,6 +1,13 @@
-"""Prompts become tokens here and nowhere else: the rule for the beginning-of-sequence token."""
+"""Prompts become tokens here and nowhere else: the rule for the beginning-of-sequence token, and
+what counts as a token id."""
 
+from array import array
+from collections.abc import Iterable
+from operator import index
 from typing import Protocol
+
+from paredown.engine.sampling.field_rules import shown
+from paredown.errors import RequestError
 
 
 class PromptTokenizer(Protocol):
@@ -28,3 +35,41 @@ def encode_prompt(tokenizer: PromptTokenizer, text: str) -> list[int]:
 def encode_chat(tokenizer: PromptTokenizer, messages: list[dict[str, object]]) -> list[int]:
     """Tokens of a conversation. The chat template alone decides whether it begins with bos."""
     return tokenizer.encode(tokenizer.render_chat(messages))
+
+
+def as_token_ids(prompt: Iterable[int], vocab_size: int) -> list[int]:
+    """The ids as plain integers. Raises RequestError for anything else, and for ids that the model
+    does not have."""
+    if not isinstance(prompt, Iterable):
+        raise no_prompt(prompt)
+    listed = list(prompt)
+    try:
+        token_ids = array("i", listed)
+    except (TypeError, OverflowError) as error:
+        raise _no_token_id(listed, vocab_size) from error
+    if token_ids and not 0 <= min(token_ids) <= max(token_ids) < vocab_size:
+        raise _no_token_id(listed, vocab_size)
+    return token_ids.tolist()
+
+
+def no_prompt(seen: object) -> RequestError:
+    return RequestError(
+        "a prompt is a text or a list of token ids",
+        seen=shown(seen),
+        remedy="Give one, or a list of them; a single id stands in a list.",
+    )
+
+
+def _no_token_id(prompt: list[int], vocab_size: int) -> RequestError:
+    return RequestError(
+        "the prompt holds a token id that the model does not have",
+        seen=shown(next(one for one in prompt if not _is_token_id(one, vocab_size))),
+        remedy=f"Token ids are integers from 0 to {vocab_size - 1}.",
+    )
+
+
+def _is_token_id(one: int, vocab_size: int) -> bool:
+    try:
+        return 0 <= index(one) < vocab_size
+    except TypeError:
+        return False

@@ -221,7 +221,9 @@ class Worker:
             try:
                 for job in session.jobs:
                     requests += engine.submit_many(job.prompt_token_ids, job.params, job.service)
-            except ParedownError as error:
+            except Exception as error:  # a bug of ours, too, ends the session that met it alone
+                if not isinstance(error, ParedownError):
+                    LOGGER.exception("a request could not be submitted")
                 for request in requests:
                     engine.cancel(request.id)
                 self._post([(session, error)])

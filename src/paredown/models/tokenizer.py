@@ -25,6 +25,8 @@ TEMPLATE_ERRORS = (
     TypeError,
     ValueError,
 )
+# From so many characters on, which take 2 ms, a text is encoded without holding other threads up.
+LONG_TEXT_CHARS = 4_000
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 
 
@@ -130,7 +132,13 @@ class Tokenizer:
                 seen=f"a lone surrogate at character {error.start}",
                 remedy="Send whole characters.",
             ) from error
-        ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
+        if len(text) < LONG_TEXT_CHARS:
+            encoding = self._library.encode(text, add_special_tokens=False)
+        else:
+            # The same ids, computed without Python's lock, in the library's own threads: a short
+            # text would queue there behind the long ones.
+            encoding = self._library.encode_batch_fast([text], add_special_tokens=False)[0]
+        ids: list[int] = encoding.ids
         return ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paredown.engine.prompt import encode_prompt
+from paredown.engine.prompt import PromptTokenizer, encode_prompt
 from paredown.serve.answer import Answer, Body, Piece
 from paredown.serve.body import read_json
 from paredown.serve.logprobs import json_logprob
@@ -19,12 +19,9 @@ async def complete(request: Request) -> Response:
     asked = parse(CompletionRequest, await read_json(request))
     state.check_model(asked.model)
     params = asked.params()
-    prompts = [
-        await tokenize(partial(encode_prompt, state.tokenizer, prompt), len(prompt))
-        if isinstance(prompt, str)
-        else prompt
-        for prompt in asked.prompts
-    ]
+    given = asked.prompts
+    num_chars = sum(len(prompt) for prompt in given if isinstance(prompt, str))
+    prompts = await tokenize(partial(_encode, state.tokenizer, given), num_chars)
     answer = Answer(
         state,
         CompletionFormat(state.tokenizer.decode),
@@ -32,6 +29,10 @@ async def complete(request: Request) -> Response:
         num_prompt_tokens=sum(map(len, prompts)),
     )
     return await answer.respond(request, stream=bool(asked.stream), usage=asked.includes_usage)
+
+
+def _encode(tokenizer: PromptTokenizer, prompts: list[str | list[int]]) -> list[list[int]]:
+    return [encode_prompt(tokenizer, one) if isinstance(one, str) else one for one in prompts]
 
 
 class CompletionFormat:

@@ -4,17 +4,17 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from paredown.engine.prompt import PromptTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Job, Worker
+from paredown.models.tokenizer import LONG_TEXT_CHARS
 from paredown.serve.errors import HttpError
 
 MAX_JOBS = 128
-# Longer text is turned into tokens in another thread, so that the event loop goes on.
-LONG_TEXT_CHARS = 20_000
+T = TypeVar("T")
 
 
 class ServerTokenizer(PromptTokenizer, Protocol):
@@ -45,8 +45,9 @@ class ServerState:
             )
 
 
-async def tokenize(encode: Callable[[], list[int]], num_chars: int) -> list[int]:
-    """What `encode` gives, without holding up the event loop over a long text."""
+async def tokenize(encode: Callable[[], T], num_chars: int) -> T:
+    """What `encode` gives for all the texts of a request. Where these are long it is called in
+    another thread, so that the event loop goes on."""
     return encode() if num_chars < LONG_TEXT_CHARS else await asyncio.to_thread(encode)
 
 

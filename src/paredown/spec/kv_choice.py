@@ -26,11 +26,12 @@ def resolve_kv_choice(choice: KVChoice, num_layers: int) -> KVDTypes:
     that is unknown and for layers that are not there."""
     parts = check_kv_choice(choice)
     plain = [part for part in parts if "=" not in part]
-    if len(plain) > 1:
-        if len(plain) != num_layers:
+    is_listed = not isinstance(choice, str)
+    if is_listed or len(plain) > 1:
+        if not num_layers == len(plain) == len(parts):
             raise ConfigError(
                 "each layer has one format of keys and values",
-                seen=f"{len(plain)} formats, {num_layers} layers",
+                seen=f"{len(parts)} formats, {num_layers} layers",
                 remedy=_SYNTAX,
             )
         dtypes = plain

@@ -202,7 +202,7 @@ def start_loading(
         checkpoint.kv_dtype if kv_dtype is None else kv_dtype, spec.num_layers
     )
     pages = default_num_pages(spec, available, kv_dtypes) if num_pages is None else num_pages
-    if pages < 1:
+    if not isinstance(pages, int) or isinstance(pages, bool) or pages < 1:
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
     kv = KVSpec(num_pages=pages, dtype=kv_dtypes)
     plan = plan_memory(checkpoint, kv, threads.most)

@@ -108,6 +108,8 @@ class SamplingParams:
     def __post_init__(self) -> None:
         for name, rule in RULES.items():
             rule.check(name, getattr(self, name))
+        # What the caller does to its own dict later is no business of this.
+        object.__setattr__(self, "logit_bias", dict(self.logit_bias))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ParameterError(
                 "min_tokens",
@@ -128,6 +130,8 @@ class SamplingParams:
 
     def check_token_ids(self, vocab_size: int) -> None:
         """Raises ParameterError for a token id that the model does not have."""
+        # A dict can be changed after it was checked.
+        RULES["logit_bias"].check("logit_bias", self.logit_bias)
         named = {
             "stop_token_ids": self.stop_token_ids,
             "logit_bias": self.logit_bias,

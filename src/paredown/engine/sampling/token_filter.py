@@ -19,7 +19,9 @@ def allowed_tokens(
         if found is None:
             return None
         array = np.asarray(found if isinstance(found, np.ndarray) else list(found))
-    except Exception as error:  # somebody else's code: whatever it does ends its own request only
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # others' code: whatever it does ends its own request only
         raise TokenFilterError(
             f"the token filter failed: {type(error).__name__}: {error}"
         ) from error

@@ -50,8 +50,7 @@ class CoastingScheduler(Scheduler):
         super().__init__(num_pages=num_pages, max_positions=max_positions, config=config, kept=kept)
         assert not config.fair_shares, "shares are of tokens as they come"
         assert not coasts or kept is None or kept.window is None, "a window gives pages back"
-        # A budget below the places to run is shared out in order.
-        self._may_coast = coasts and config.max_running <= config.max_step_tokens
+        self._may_coast = coasts
         self._coasting: dict[int, _Coast] = {}  # in the order of `running`
         # (step after which it has all its tokens, place in that order, id)
         self._ends: list[tuple[int, int, int]] = []

@@ -3,7 +3,8 @@
 One rule for prompts, generated tokens and drafts alike: a step has a budget of tokens; running
 requests, in the order in which they started, then waiting ones, in the order of the policy, take
 from it as many of their uncomputed tokens as are left. A long prompt is thereby cut into chunks,
-and a decode is a chunk of one.
+and a decode is a chunk of one. No more requests run than a step has tokens, and each running one
+gets at least one of them.
 
 A request that starts finds what it can of its tokens in the prefix cache and takes pages for all
 the others, one more whenever it grows into a new page. Where every layer has a window it gives the
@@ -37,7 +38,8 @@ class QueueFullError(CapacityError):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """`max_step_tokens`: tokens computed in one step. A waiting request is not running yet.
+    """`max_step_tokens`: tokens computed in one step. A waiting request is not running yet; at
+    most `num_places` run.
 
     `fair_shares`: tenants are served alike, and the policy orders the requests of each.
     """
@@ -62,6 +64,11 @@ class ScheduleConfig:
                 seen=repr(self.policy),
                 remedy=f"Use one of {', '.join(get_args(PolicyName))}.",
             )
+
+    @property
+    def num_places(self) -> int:
+        """Requests that run together: each has a token in every step."""
+        return min(self.max_running, self.max_step_tokens)
 
 
 # So many tokens of a request from its `num_computed_tokens` on, drafts included.
@@ -113,7 +120,7 @@ class Scheduler:
         self._followers = Followers()
         self.num_preemptions = 0
         # Of a step and of the places to run in it, what is open to the requests in `running`.
-        self._num_step_tokens, self._num_places = config.max_step_tokens, config.max_running
+        self._num_step_tokens, self._num_places = config.max_step_tokens, config.num_places
         # Free pages that were too few for the first of the queue; None when that is not known.
         self._too_few_pages: int | None = None
 
@@ -215,8 +222,6 @@ class Scheduler:
         budget, num_preemptions = self._num_step_tokens, self.num_preemptions
         num_behind, is_short = len(self.running), False
         for request in tuple(self.running):
-            if budget <= 0:
-                break
             num_behind -= 1
             num_certain = len(request.token_ids)
             if num_certain > request.num_covered_tokens:
@@ -230,10 +235,10 @@ class Scheduler:
                     continue
                 num_certain = min(num_certain, request.num_covered_tokens)
             num_tokens = num_certain - request.num_computed_tokens
-            if num_tokens > budget:
-                num_tokens = budget
+            # Each request behind this one gets a token before this one gets a second, or a draft.
+            if num_tokens > budget - num_behind:
+                num_tokens = budget - num_behind
             if request.draft_token_ids:
-                # Each request behind this one gets a token before this one gets a draft.
                 num_tokens += self._fit_drafts(request, budget - num_tokens - num_behind, plan)
             plan.chunks.append((request, num_tokens))
             budget -= num_tokens
@@ -283,7 +288,7 @@ class Scheduler:
         alive = [*self.running, *self.waiting]
         alive += self._followers.check_integrity(alive)
         assert len({request.id for request in alive}) == len(alive) == self.num_unfinished
-        assert len(self.running) <= self.config.max_running
+        assert len(self.running) <= self.config.num_places
         for request in self.waiting:
             assert not request.pages
             assert not request.num_released_pages
@@ -298,7 +303,11 @@ class Scheduler:
         self._too_few_pages = None
 
     def _admit(self, plan: StepPlan, budget: int) -> None:
-        while budget > 0 and self.waiting:
+        while self.waiting:
+            has_place = len(self.running) < self._num_places
+            # A step without a token left has one again when the place of another is taken.
+            if budget <= 0 and (has_place or not self._policy.preempts):
+                return
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
                 return
             request = self.waiting.first()
@@ -307,7 +316,6 @@ class Scheduler:
             prefix = self._pages.find(request)
             if self._pages.is_awaited(request, prefix):
                 return
-            has_place = len(self.running) < self._num_places
             if has_place and self._pages.start(request, prefix):
                 self.waiting.remove(request)
                 self.running.append(request)
