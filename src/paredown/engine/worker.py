@@ -153,7 +153,7 @@ class Worker:
         if self._engine is None:
             raise self._unavailable()
         config = self._engine.scheduler.config
-        max_jobs = config.max_running + config.max_waiting
+        max_jobs = config.num_places + config.max_waiting
         session = Session(jobs)
         with self._door:
             if self._status != "ready":
