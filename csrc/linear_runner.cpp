@@ -8,6 +8,10 @@ namespace {
 constexpr int64_t kCacheLine = 64;
 // Outputs beyond this are written past the caches: they would only push the inputs out of them.
 constexpr int64_t kStreamedBytes = int64_t{1} << 20;
+// Tiled rows longer than this are multiplied in parts, and then every 16 of them lie a share of the
+// second cache's sets further on than a power of two: parts fill all sets and not a few.
+constexpr int64_t kMaxWholeRowBytes = 4096;
+constexpr int64_t kTiledGapBytes = 1024;
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -49,10 +53,12 @@ InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) c
   const int64_t code_bytes = round_up(view.num_columns * element_bytes, kCacheLine);
   const bool tiled = kernels_.takes_tiles(view, num_tokens);
   // A cache line more than a power of two: rows side by side do not share their cache sets.
+  int64_t gap_bytes = kCacheLine;
+  if (tiled) gap_bytes = code_bytes > kMaxWholeRowBytes ? kTiledGapBytes : 0;
   return {values_.as<float>(),
           view.num_columns + kCacheLine / 4,
           codes_.get(),
-          tiled ? code_bytes : code_bytes + kCacheLine,
+          code_bytes + gap_bytes,
           tiled,
           scales_.as<float>(),
           corrections_.as<int32_t>()};

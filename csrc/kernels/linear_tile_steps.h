@@ -22,11 +22,10 @@ struct StepStretch {
   int64_t num_columns;
 };
 
-// At most `limit` columns from `first` on.
-inline StepStretch step_stretch(const LinearView& w, int64_t panel, int64_t panel_end,
-                                int64_t first, int64_t limit) {
-  const int64_t left = w.num_columns - first;
-  const int64_t num_panels = panel_end - panel < 2 ? panel_end - panel : 2;
+// At most `limit` columns of a part from `first` on.
+inline StepStretch step_stretch(const RowPart& part, int64_t panel, int64_t first, int64_t limit) {
+  const int64_t left = part.first + part.num_columns - first;
+  const int64_t num_panels = part.panel_end - panel < 2 ? part.panel_end - panel : 2;
   return {panel, num_panels, first, left < limit ? left : limit};
 }
 
@@ -93,22 +92,24 @@ class StepDecoder {
 };
 
 void step_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& out,
-                   int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+                   int64_t num_tokens, const RowPart& part, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
   const int64_t limit = 64 * (num_passes(num_tokens) == 1 ? kOnePassSteps : kStretchSteps);
   const int64_t panel_bytes = limit * kLanes;
   // Two panels of one stretch and of the next.
   uint8_t* buffers[2] = {decoded, decoded + 2 * panel_bytes};
-  auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
+  auto* pair_sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
   const auto* x = static_cast<const uint8_t*>(in.codes);
   const TileScope scope;
-  StepStretch stretch = step_stretch(w, panel_begin, panel_end, 0, limit);
+  StepStretch stretch = step_stretch(part, part.panel_begin, part.first, limit);
   StepDecoder first_blocks(w, stretch, buffers[0], panel_bytes);
   while (first_blocks.num_blocks() > 0) first_blocks.decode_block();
   while (stretch.num_panels > 0) {
-    const bool is_last = stretch.first + stretch.num_columns == w.num_columns;
-    const StepStretch next = step_stretch(w, is_last ? stretch.panel + 2 : stretch.panel, panel_end,
-                                          is_last ? 0 : stretch.first + stretch.num_columns, limit);
+    const int64_t end = stretch.first + stretch.num_columns;
+    const bool ends_part = end == part.first + part.num_columns;
+    const bool is_last = end == w.num_columns;
+    const StepStretch next = step_stretch(part, ends_part ? stretch.panel + 2 : stretch.panel,
+                                          ends_part ? part.first : end, limit);
     StepDecoder decoder(w, next, buffers[1], panel_bytes);
     const int64_t num_steps = (stretch.num_columns + 63) / 64;
     const int64_t num_products = num_passes(num_tokens) * num_steps;
@@ -119,6 +120,7 @@ void step_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& o
     };
     const bool single = stretch.num_panels == 1;
     const uint8_t* const panels[2] = {buffers[0], buffers[0] + (single ? 0 : panel_bytes)};
+    float* const sums = part.sums == nullptr ? pair_sums : part.sums_of(stretch.panel, 0);
     tile_products<true>(panels, num_steps, x + stretch.first / 64 * kTileBytes, in.code_stride,
                         num_tokens, sums, sums_way(num_tokens, stretch.first == 0, is_last),
                         decode);
@@ -136,10 +138,10 @@ void step_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& o
 
 void step_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
                 int64_t panel_begin, int64_t panel_end, void* scratch) {
-  token_blocks(w, in, out, num_tokens,
-               [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
-                 step_tiles_of(w, rows, outputs, count, panel_begin, panel_end, scratch);
-               });
+  auto* part_sums = static_cast<float*>(scratch) + kLanes * kDecodedColumns + kMinSums * kLanes;
+  row_blocks(w, in, out, num_tokens, whole_rows(w, panel_begin, panel_end), part_sums,
+             [&](const InputRows& rows, const OutputRows& outputs, int64_t count,
+                 const RowPart& part) { step_tiles_of(w, rows, outputs, count, part, scratch); });
 }
 
 #endif

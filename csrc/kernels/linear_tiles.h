@@ -17,13 +17,13 @@ constexpr int64_t kStretchSteps = 8;
 // Bytes of inputs that stay in the second cache while all panels of a weight pass over them.
 constexpr int64_t kInputBlockBytes = int64_t{1} << 20;
 constexpr int64_t kMinBlockTokens = 64;
+// Parts of rows begin at multiples of it.
+constexpr int64_t kPartColumns = 256;
 
-// Calls body(inputs, outputs, tokens) for blocks of tokens whose inputs fit the second cache.
+// Calls body(inputs, outputs, tokens) for blocks of so many tokens.
 template <class Body>
 inline void token_blocks(const LinearView& w, const InputRows& in, const OutputRows& out,
-                         int64_t num_tokens, Body&& body) {
-  int64_t block = kInputBlockBytes / in.code_stride / (2 * kLanes) * (2 * kLanes);
-  if (block < kMinBlockTokens) block = kMinBlockTokens;
+                         int64_t num_tokens, int64_t block, Body&& body) {
   for (int64_t token = 0; token < num_tokens; token += block) {
     InputRows rows = in;
     rows.codes = static_cast<uint8_t*>(in.codes) + token * in.code_stride;
@@ -33,6 +33,87 @@ inline void token_blocks(const LinearView& w, const InputRows& in, const OutputR
     outputs.values += token * out.row_stride;
     body(rows, outputs, num_tokens - token < block ? num_tokens - token : block);
   }
+}
+
+// Blocks of tokens whose inputs fit the second cache.
+template <class Body>
+inline void token_blocks(const LinearView& w, const InputRows& in, const OutputRows& out,
+                         int64_t num_tokens, Body&& body) {
+  int64_t block = kInputBlockBytes / in.code_stride / (2 * kLanes) * (2 * kLanes);
+  if (block < kMinBlockTokens) block = kMinBlockTokens;
+  token_blocks(w, in, out, num_tokens, block, body);
+}
+
+// Columns of some panels that are multiplied in one go. The sums of a row in several parts wait in
+// memory from one part to the next: int32 or float [pairs of panels][tokens][2 panels][16].
+struct RowPart {
+  int64_t panel_begin;
+  int64_t panel_end;
+  int64_t first;
+  int64_t num_columns;
+  bool is_first;
+  bool is_last;
+  float* sums;  // null: rows are in one part
+  int64_t pair_floats;
+
+  float* sums_of(int64_t panel, int64_t token) const {
+    return sums + (panel - panel_begin) / 2 * pair_floats + token * 2 * kLanes;
+  }
+};
+
+// Of inputs.
+inline int64_t row_bytes(const LinearView& w) {
+  return w.num_columns * (w.input == InputKind::kInt8 ? 1 : 2);
+}
+
+inline RowPart whole_rows(const LinearView& w, int64_t panel_begin, int64_t panel_end) {
+  return {panel_begin, panel_end, 0, w.num_columns, true, true, nullptr, 0};
+}
+
+// A block of tokens and of panels, part by part: body(inputs, outputs, tokens, part). Inputs of a
+// part fit the second cache.
+template <class Body>
+inline void parts_of_block(const LinearView& w, const InputRows& in, const OutputRows& out,
+                           int64_t num_tokens, RowPart part, Body&& body) {
+  const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
+  int64_t num_parts = (padded * row_bytes(w) + kInputBlockBytes - 1) / kInputBlockBytes;
+  if (num_tokens <= kMinPartTokens) num_parts = 1;
+  const int64_t limit =
+      (w.num_columns / num_parts + kPartColumns - 1) / kPartColumns * kPartColumns;
+  part.pair_floats = padded * 2 * kLanes;
+  for (part.first = 0; part.first < w.num_columns; part.first += limit) {
+    const int64_t left = w.num_columns - part.first;
+    part.num_columns = left < limit ? left : limit;
+    part.is_first = part.first == 0;
+    part.is_last = part.num_columns == left;
+    body(in, out, num_tokens, part);
+  }
+}
+
+// Tokens in blocks whose inputs fit the second cache. Where that would be few tokens, for each of
+// which all weights are read again, rows are cut in parts and blocks are larger.
+template <class Body>
+inline void row_blocks(const LinearView& w, const InputRows& in, const OutputRows& out,
+                       int64_t num_tokens, RowPart all, float* sums, Body&& body) {
+  const int64_t fitting = kInputBlockBytes / row_bytes(w);
+  if (fitting >= kPartTokens / 2 || num_tokens <= fitting || num_tokens <= kMinPartTokens) {
+    return token_blocks(w, in, out, num_tokens,
+                        [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
+                          body(rows, outputs, count, all);
+                        });
+  }
+  token_blocks(w, in, out, num_tokens, kPartTokens,
+               [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
+                 RowPart part = all;
+                 part.sums = sums;
+                 for (int64_t panel = all.panel_begin; panel < all.panel_end;
+                      panel += kPartPanels) {
+                   part.panel_begin = panel;
+                   part.panel_end =
+                       panel + kPartPanels < all.panel_end ? panel + kPartPanels : all.panel_end;
+                   parts_of_block(w, rows, outputs, count, part, body);
+                 }
+               });
 }
 
 // Two panels of B tiles, a column step of 64 bytes each 1 KB; and what comes after them, which is
@@ -97,6 +178,15 @@ inline void store_sums(float* sums) {
   if constexpr (kHalves == 2) tile_store<3>(second + kLanes, kSumsRowBytes);
 }
 
+template <int kHalves>
+inline void load_sums(const float* sums) {
+  const float* second = sums + kLanes * 2 * kLanes;
+  tile_load<0>(sums, kSumsRowBytes);
+  tile_load<1>(sums + kLanes, kSumsRowBytes);
+  if constexpr (kHalves == 2) tile_load<2>(second, kSumsRowBytes);
+  if constexpr (kHalves == 2) tile_load<3>(second + kLanes, kSumsRowBytes);
+}
+
 // 16 or 32 tokens times two panels over num_steps column steps, each followed by between(). x: A
 // tiles, half_bytes from one 16 tokens to the next. The sums are int32 or float [tokens][2 panels]
 // [16].
@@ -105,15 +195,10 @@ inline __attribute__((always_inline)) void tile_product(const uint8_t* const (&p
                                                         int64_t num_steps, const uint8_t* x,
                                                         int64_t half_bytes, float* sums,
                                                         SumsWay way, Between&& between) {
-  constexpr int64_t kRow = kSumsRowBytes;
-  float* second = sums + kLanes * 2 * kLanes;
   if (way.from == SumsFrom::kZero) {
     unroll<4>([](auto tile) { tile_zero<tile.value>(); });
   } else if (way.from == SumsFrom::kMemory) {
-    tile_load<0>(sums, kRow);
-    tile_load<1>(sums + kLanes, kRow);
-    if constexpr (kHalves == 2) tile_load<2>(second, kRow);
-    if constexpr (kHalves == 2) tile_load<3>(second + kLanes, kRow);
+    load_sums<kHalves>(sums);
   }
   for (int64_t step = 0; step < num_steps; ++step, x += kTileBytes) {
     tile_step<kInt8, kHalves>(panels[0] + step * kTileBytes, panels[1] + step * kTileBytes, x,
@@ -177,6 +262,14 @@ inline F32x16 finished_sum(const LinearView& w, const InputRows& in, int64_t tok
   return total;
 }
 
+// Residual rows are added to long after they were last read: two panels of one are fetched ahead.
+constexpr int64_t kResidualAhead = 16;
+inline void fetch_residual(const OutputRows& out, int64_t token, int64_t panel) {
+  const float* target = out.values + token * out.row_stride + panel * kLanes;
+  __builtin_prefetch(target, 1, 2);
+  __builtin_prefetch(target + kLanes, 1, 2);
+}
+
 // What is left to do with the waiting sums of kPanels panels, [tokens][stride].
 template <int kPanels>
 inline void finish_pair(const LinearView& w, const InputRows& in, const OutputRows& out,
@@ -184,6 +277,7 @@ inline void finish_pair(const LinearView& w, const InputRows& in, const OutputRo
   PanelEnd ends[kPanels];
   for (int p = 0; p < kPanels; ++p) ends[p] = panel_end_of(w, panel + p);
   for (int64_t token = 0; token < num_tokens; ++token, sums += stride) {
+    if (out.accumulate) fetch_residual(out, token + kResidualAhead, panel);
     F32x16 totals[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       totals[p] = finished_sum(w, in, token, ends[p], sums + p * kLanes);

@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linear_reference import INTEGER_BITS, LinearCase, linear_reference, random_case
+from linear_reference import (
+    INTEGER_BITS,
+    LinearCase,
+    linear_reference,
+    random_case,
+    random_stepped_case,
+)
 from native_linear import native_linear, run_linear
 from paredown.kernels import _core
-from paredown.kernels.isa import supported_isas
+from paredown.kernels.isa import chosen_isa, supported_isas
 
 ISAS = supported_isas()
 INTEGER_ACTIVATIONS = ("int8_group", "int8_row", "int8_static", "fp32")
@@ -161,6 +167,29 @@ def test_every_count_of_tokens_gives_a_row_the_same_bits(
         linear.run(x[:num_tokens], y)
         for t in range(num_tokens):
             assert np.array_equal(rows.setdefault(t, y[t].copy()), y[t])
+
+
+@pytest.mark.parametrize("form", ["bf16", "int8", "stepped"])
+def test_rows_multiplied_in_parts_have_the_same_bits(form: str) -> None:
+    """Tiles cut rows whose inputs do not fit a cache: from 128 tokens on here, int8 codes at 512
+    tokens in 4 parts, bf16 in 9; more panels than pass over a part at once, the last one alone."""
+    rng = np.random.default_rng(12)
+    shape = (1045, 8256)
+    if form == "stepped":
+        case = random_stepped_case(rng, shape, group_size=32, activations="int8_row")
+    else:
+        activations = {"bf16": "bf16", "int8": "int8_row"}[form]
+        case = random_case(rng, form, shape, group_size=None, activations=activations)
+    x = rng.normal(size=(530, shape[1])).astype(np.float32)
+    linear = native_linear(case, chosen_isa(), 1)
+    few = np.empty((40, shape[0]), dtype=np.float32)
+    picked = rng.choice(530, size=40, replace=False)
+    linear.run(x[picked], few)
+    for num_tokens in (530, 150):
+        y = np.empty((num_tokens, shape[0]), dtype=np.float32)
+        linear.run(x[:num_tokens], y)
+        is_in = picked < num_tokens
+        assert np.array_equal(y[picked[is_in]], few[is_in])
 
 
 @settings(max_examples=60, deadline=None)
