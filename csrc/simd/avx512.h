@@ -27,6 +27,7 @@ constexpr int kFloatPanels = 4;
 constexpr int kCodedTokens = 4;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 8;
+constexpr int kAttentionSums = 16;  // of rows by vectors
 constexpr int kIntTokens = 6;
 constexpr int kGroupTokens = 4;  // with groups, whose float sums take registers too
 constexpr int kIntPanels = 2;

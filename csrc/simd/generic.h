@@ -25,6 +25,7 @@ constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 2;
+constexpr int kAttentionSums = 2;  // of rows by vectors
 constexpr int kIntTokens = 2;
 constexpr int kGroupTokens = 2;
 constexpr int kSerialTokens = 2;

@@ -28,6 +28,7 @@ constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 4;
+constexpr int kAttentionSums = 4;  // of rows by vectors
 constexpr int kIntTokens = 2;
 constexpr int kGroupTokens = 2;
 constexpr int kSerialTokens = 2;
