@@ -140,8 +140,8 @@ class AttentionLanes {
  private:
   float* row_scores(int row) const { return scratch_.scores + row * kBlockKeys; }
 
-  // Fewer rows leave registers for more vectors.
-  static constexpr int vectors(int rows) { return 2 * rows <= kAttentionRows ? 2 : 1; }
+  // As many vectors as there are registers for their sums.
+  static constexpr int vectors(int rows) { return 2 * rows <= kAttentionSums ? 2 : 1; }
 
   template <class Body>
   static void for_row_groups(int begin, int end, Body&& body) {

@@ -34,14 +34,6 @@ inline F32x16 add_group(const LinearView& w, F32x16 total, I32x16 sum, F32x16 we
   return fma(mul(product, weight_scale), set_f(input_scale), total);
 }
 
-// The scales that hold for a whole row, applied to its total.
-inline F32x16 apply_row_scales(const LinearView& w, const InputRows& in, F32x16 total,
-                               int64_t token, int64_t panel) {
-  if (w.weight_groups == 1) total = mul(total, load_scales(w, panel * kLanes));
-  if (w.input_groups == 1) total = mul(total, set_f(in.scales[input_index(token, 1, 0)]));
-  return total;
-}
-
 // Where the codes of a panel lie: in the weight itself, or decoded to one per byte.
 struct CodeSource {
   const uint8_t* codes;
@@ -181,15 +173,23 @@ inline __attribute__((always_inline)) void add_steps(const LinearView& w, const 
   }
 }
 
+// Applies the scales that hold for a whole row and finishes.
 template <int kTokens, int kPanels>
 inline void finish_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
                         int64_t token, int64_t panel, F32x16 (&totals)[kTokens][kPanels]) {
-  for (int t = 0; t < kTokens; ++t) {
+  if (w.weight_groups == 1) {
     for (int p = 0; p < kPanels; ++p) {
-      totals[t][p] = apply_row_scales(w, in, totals[t][p], token + t, panel + p);
+      const F32x16 scale = load_scales(w, (panel + p) * kLanes);
+      for (int t = 0; t < kTokens; ++t) totals[t][p] = mul(totals[t][p], scale);
     }
-    finish<kPanels>(w, out, token + t, panel, totals[t]);
   }
+  if (w.input_groups == 1) {
+    for (int t = 0; t < kTokens; ++t) {
+      const F32x16 scale = set_f(in.scales[input_index(token + t, 1, 0)]);
+      for (int p = 0; p < kPanels; ++p) totals[t][p] = mul(totals[t][p], scale);
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) finish<kPanels>(w, out, token + t, panel, totals[t]);
 }
 
 // Few tokens: the weight is read once, its codes decoded in registers, of kTogether panels at a

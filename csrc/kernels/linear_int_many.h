@@ -1,4 +1,4 @@
-// Integer weights for many tokens on vectors: a stretch of columns of two panels is decoded once
+// Integer weights for many tokens on vectors: a stretch of columns of some panels is decoded once
 // and stays in the first cache while all tokens pass over it; their sums wait in memory.
 #pragma once
 
@@ -7,8 +7,10 @@
 namespace paredown {
 namespace {
 
-// Columns of two panels that stay in the first cache: 16 KB of codes.
+// Columns of the panels that stay in the first cache: 32 KB of codes, 16 KB of them with groups,
+// whose scales lie beside them.
 constexpr int64_t kStretchColumns = 512;
+constexpr int64_t kGroupStretchColumns = 1024 / kManyPanels;
 
 struct Stretch {
   int64_t first;
@@ -24,6 +26,12 @@ inline Stretch stretch_at(const LinearView& w, int64_t first, int64_t limit) {
   if (first + columns >= w.num_columns) return {first, w.num_columns - first, true};
   return {first, columns, false};
 }
+
+// A stretch of some panels, its codes one to a byte.
+struct ReadStretch : Stretch {
+  CodeSource source;
+  const float* scales;  // in the form of scale_bits; null: as the weight has them
+};
 
 // The codes of kPanels panels in a stretch: where they lie, or decoded.
 template <int kPanels>
@@ -45,11 +53,81 @@ inline CodeSource decoded_source(const LinearView& w, int64_t panel, const Stret
   return {decoded, kDecodedColumns * kLanes, 0};
 }
 
+// The float whose last bit counts 1: a sum added to its bits is that sum as a float, plus this.
+constexpr float kWholeFloat = 0x1.8p23f;
+constexpr int32_t kWholeBits = 0x4B400000;
+constexpr float kMaxBitScale = 0x1p100f;
+
+// Whether sums of the groups may be scaled as the bits that they are, by one operation that takes
+// kWholeFloat times the scale off again, to the bits that conversion and product give: sums must
+// stay below 2^22 and what is taken off be exact, which scale_bits sees to.
+inline bool may_scale_bits(const LinearView& w) {
+  const int64_t largest = w.group_size * ((int64_t{128} << weight_bits(w.kind)) - 128);
+  return kScalesBits && w.weight_groups > 1 && w.input_groups > 1 &&
+         w.scale_kind != ScaleKind::kFp32 && largest < int64_t{1} << 22;
+}
+
+// The scales of a stretch of kPanels panels as [groups][panels]{scale, what it takes off}[16];
+// false where a scale is too large for that.
+template <int kPanels>
+inline bool scale_bits(const LinearView& w, int64_t panel, const Stretch& stretch, float* scales) {
+  F32x16 largest = zero_f();
+  const int64_t end = (stretch.first + stretch.num_columns) / w.group_size;
+  for (int64_t group = stretch.first / w.group_size; group < end; ++group) {
+    for (int p = 0; p < kPanels; ++p, scales += 2 * kLanes) {
+      const F32x16 scale = load_scales(w, ((panel + p) * w.weight_groups + group) * kLanes);
+      largest = max(largest, abs(scale));
+      store_f(scales, scale);
+      store_f(scales + kLanes, mul(scale, set_f(-kWholeFloat)));
+    }
+  }
+  return max_lanes(largest) < kMaxBitScale;
+}
+
+// The lines of weights that follow a stretch, fetched into the second cache a share with each tile
+// of tokens.
+template <int kPanels>
+class NextStretch {
+ public:
+  NextStretch(const LinearView& w, int64_t panel, const Stretch& stretch, int64_t num_tiles) {
+    const int64_t column_bytes = kLanes * weight_bits(w.kind) / 8;
+    panel_bytes_ = w.num_columns * column_bytes;
+    const int64_t next_panel = stretch.is_last ? panel + kPanels : panel;
+    const int64_t next_column = stretch.is_last ? 0 : stretch.first + stretch.num_columns;
+    next_ = static_cast<const uint8_t*>(w.values) + next_panel * panel_bytes_ +
+            next_column * column_bytes;
+    const int64_t num_lines = stretch.num_columns * column_bytes / 64;
+    lines_per_tile_ = (num_lines + num_tiles - 1) / num_tiles;
+  }
+  void fetch_share() {
+    for (int64_t line = 0; line < lines_per_tile_; ++line, next_ += 64) {
+      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(next_ + p * panel_bytes_, 0, 2);
+    }
+  }
+
+ private:
+  const uint8_t* next_;
+  int64_t panel_bytes_;
+  int64_t lines_per_tile_;
+};
+
+// Outputs that are added to, fetched while their sums are made: from one row to the next it is a
+// long way.
+template <int kTokens, int kPanels>
+inline void fetch_outputs(const OutputRows& out, int64_t token, int64_t panel) {
+  if (!out.accumulate) return;
+  const float* first = out.values + token * out.row_stride + panel * kLanes;
+  for (int i = 0; i < kTokens * kPanels; ++i) {
+    __builtin_prefetch(first + i / kPanels * out.row_stride + i % kPanels * kLanes, 1, 3);
+  }
+}
+
 // One group over the whole row: int32 sums wait between stretches.
 template <bool kSmall, int kTokens, int kPanels>
-inline void row_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
-                     CodeSource source, const Stretch& stretch, int64_t token, int64_t panel,
-                     float* waiting) {
+__attribute__((noinline)) void row_tile(const LinearView& w, const InputRows& in,
+                                        const OutputRows& out, const ReadStretch& stretch,
+                                        int64_t token, int64_t panel, float* waiting) {
+  if (stretch.is_last) fetch_outputs<kTokens, kPanels>(out, token, panel);
   I32x16 sums[kTokens][kPanels];
   for (int i = 0; i < kTokens * kPanels; ++i) {
     const int t = i / kPanels;
@@ -59,8 +137,8 @@ inline void row_tile(const LinearView& w, const InputRows& in, const OutputRows&
                                : load_i(waiting + i * kLanes);
   }
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
-  add_products<kSmall, false>(PlainCodes<8>{}, source, stretch.num_columns, x, in.code_stride,
-                              sums);
+  add_products<kSmall, false>(PlainCodes<8>{}, stretch.source, stretch.num_columns, x,
+                              in.code_stride, sums);
   if (!stretch.is_last) {
     for (int i = 0; i < kTokens * kPanels; ++i) {
       store_i(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);
@@ -74,46 +152,127 @@ inline void row_tile(const LinearView& w, const InputRows& in, const OutputRows&
   finish_tile<kTokens, kPanels>(w, in, out, token, panel, totals);
 }
 
-// Several groups: float totals wait between stretches.
-template <bool kSmall, int kTokens, int kPanels>
-inline void group_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
-                       CodeSource source, const Stretch& stretch, int64_t token, int64_t panel,
-                       float* waiting) {
+// What belongs to the tokens of a tile, which may lie on both sides of a multiple of 16.
+template <int kTokens>
+struct TileInputs {
+  const int32_t* corrections[kTokens];
+  const float* scales[kTokens];
+
+  TileInputs(const LinearView& w, const InputRows& in, int64_t token) {
+    for (int t = 0; t < kTokens; ++t) {
+      corrections[t] = in.corrections + input_index(token + t, w.num_groups, 0);
+      scales[t] = in.scales + input_index(token + t, w.input_groups, 0);
+    }
+  }
+};
+
+// Adds what the zero points of each weight make of the corrections of a group. Not where sums
+// begin: two ways to begin would cost GCC 12 registers.
+template <int kTokens, int kPanels>
+inline void add_corrections(const LinearView& w, int64_t index, const TileInputs<kTokens>& inputs,
+                            int64_t group, I32x16 (&sums)[kTokens][kPanels]) {
+  for (int p = 0; p < kPanels; ++p) {
+    const I32x16 zero_points = load_u8_as_i32(w.zero_points + index + p * w.weight_groups * kLanes);
+    for (int t = 0; t < kTokens; ++t) {
+      const I32x16 correct = set_i(inputs.corrections[t][group * kLanes]);
+      sums[t][p] = add(sums[t][p], mul(zero_points, correct));
+    }
+  }
+}
+
+// Several groups: float totals wait between stretches. kBits: sums are scaled as bits.
+template <bool kSmall, bool kBits, int kTokens, int kPanels>
+__attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& in,
+                                          const OutputRows& out, const ReadStretch& stretch,
+                                          int64_t token, int64_t panel, float* waiting) {
+  if (stretch.is_last) fetch_outputs<kTokens, kPanels>(out, token, panel);
   F32x16 totals[kTokens][kPanels];
   for (int i = 0; i < kTokens * kPanels; ++i) {
     totals[i / kPanels][i % kPanels] = stretch.first == 0 ? zero_f() : load_f(waiting + i * kLanes);
   }
-  const int64_t group = stretch.first / w.group_size;
-  add_groups<8, kSmall, false, kTokens, kPanels>(
-      w, in, source, token, panel, group, group + stretch.num_columns / w.group_size, totals);
+  const TileInputs<kTokens> inputs(w, in, token);
+  CodeSource source = stretch.source;
+  const float* scales = stretch.scales;
+  int64_t group = stretch.first / w.group_size;
+  const int64_t end = group + stretch.num_columns / w.group_size;
+  const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
+  for (; group < end; ++group, x += w.group_size) {
+    const int64_t index = (panel * w.weight_groups + (w.weight_groups == 1 ? 0 : group)) * kLanes;
+    I32x16 sums[kTokens][kPanels];
+    for (int t = 0; t < kTokens; ++t) {
+      const int32_t correct = w.zero_points == nullptr ? inputs.corrections[t][group * kLanes] : 0;
+      for (int p = 0; p < kPanels; ++p) sums[t][p] = set_i(correct + (kBits ? kWholeBits : 0));
+    }
+    add_products<kSmall, false>(PlainCodes<8>{}, source, w.group_size, x, in.code_stride, sums);
+    source.codes += w.group_size * kLanes;
+    if (w.zero_points != nullptr) add_corrections(w, index, inputs, group, sums);
+    for (int p = 0; p < kPanels; ++p) {
+      if constexpr (kBits) {
+        const F32x16 scale = load_f(scales + 2 * p * kLanes);
+        const F32x16 excess = load_f(scales + (2 * p + 1) * kLanes);
+        for (int t = 0; t < kTokens; ++t) {
+          const F32x16 product = fma(bits_as_float(sums[t][p]), scale, excess);
+          totals[t][p] = fma(product, set_f(inputs.scales[t][group * kLanes]), totals[t][p]);
+        }
+      } else {
+        const F32x16 scale = load_scales(w, index + p * w.weight_groups * kLanes);
+        for (int t = 0; t < kTokens; ++t) {
+          const float x_scale = w.input_groups == 1 ? 1.0f : inputs.scales[t][group * kLanes];
+          totals[t][p] = add_group(w, totals[t][p], sums[t][p], scale, x_scale);
+        }
+      }
+    }
+    if (kBits) scales += 2 * kPanels * kLanes;
+  }
   if (stretch.is_last) return finish_tile<kTokens, kPanels>(w, in, out, token, panel, totals);
   for (int i = 0; i < kTokens * kPanels; ++i) {
     store_f(waiting + i * kLanes, totals[i / kPanels][i % kPanels]);
   }
 }
 
-template <bool kSmall, int kPanels = kIntPanels>
+// All tokens through a stretch of kPanels panels.
+template <bool kSmall, int kPanels>
+inline void stretch_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
+                          const ReadStretch& stretch, int64_t num_tokens, int64_t panel,
+                          float* carry) {
+  auto waiting = [&](int64_t token) { return carry + token * kPanels * kLanes; };
+  if (w.num_groups == 1) {
+    NextStretch<kPanels> next(w, panel, stretch, num_tokens / kIntTokens + 1);
+    return token_tiles<kIntTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+      next.fetch_share();
+      row_tile<kSmall, tokens.value, kPanels>(w, in, out, stretch, token, panel, waiting(token));
+    });
+  }
+  NextStretch<kPanels> next(w, panel, stretch, num_tokens / kManyGroupTokens + 1);
+  token_tiles<kManyGroupTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+    constexpr int kTokens = tokens.value;
+    next.fetch_share();
+    if (kScalesBits && stretch.scales != nullptr) {
+      group_tile<kSmall, kScalesBits, kTokens, kPanels>(w, in, out, stretch, token, panel,
+                                                        waiting(token));
+    } else {
+      group_tile<kSmall, false, kTokens, kPanels>(w, in, out, stretch, token, panel,
+                                                  waiting(token));
+    }
+  });
+}
+
+template <bool kSmall, int kPanels = kManyPanels>
 void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
               int64_t panel, int64_t panel_end, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
-  auto* carry = reinterpret_cast<float*>(decoded + kPanels * kLanes * kDecodedColumns);
+  auto* scales = reinterpret_cast<float*>(decoded + kManyPanels * kLanes * kDecodedColumns);
+  float* carry = scales + kScaleFloats;
+  const int64_t limit = w.num_groups > 1 ? kGroupStretchColumns : kStretchColumns;
+  const bool scaled = may_scale_bits(w);
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     Stretch stretch{0, 0, false};
     for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
-      stretch = stretch_at(w, first, kStretchColumns);
+      stretch = stretch_at(w, first, limit);
       const CodeSource source = decoded_source<kPanels>(w, panel, stretch, decoded);
-      auto waiting = [&](int64_t token) { return carry + token * kPanels * kLanes; };
-      if (w.num_groups == 1) {
-        token_tiles<kIntTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-          row_tile<kSmall, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
-                                                  waiting(token));
-        });
-      } else {
-        token_tiles<kGroupTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-          group_tile<kSmall, tokens.value, kPanels>(w, in, out, source, stretch, token, panel,
-                                                    waiting(token));
-        });
-      }
+      const bool fits = scaled && scale_bits<kPanels>(w, panel, stretch, scales);
+      stretch_tiles<kSmall, kPanels>(w, in, out, {stretch, source, fits ? scales : nullptr},
+                                     num_tokens, panel, carry);
     }
   }
   if constexpr (kPanels > 1) {

@@ -27,9 +27,14 @@ constexpr int kFloatPanels = 4;
 constexpr int kCodedTokens = 4;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 8;
+constexpr int kAttentionSums = 16;  // of rows by vectors
 constexpr int kIntTokens = 6;
 constexpr int kGroupTokens = 4;  // with groups, whose float sums take registers too
 constexpr int kIntPanels = 2;
+constexpr int kManyPanels = 4;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
+constexpr int kManyGroupTokens = 3;
+// Group sums are scaled as the bits of floats: needs a fused multiply-add.
+constexpr bool kScalesBits = true;
 constexpr int kSerialTokens = 8;
 constexpr int kSerialPanels = 1;  // one after the other, for up to kSerialTokens
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
@@ -213,7 +218,9 @@ inline I32x16 byte_of(U8x64 a) {
 // acc[i] += sum over j < 4 of w[4 i + j] * x[j]; `x` holds the same four signed bytes in each lane.
 template <int kBits>
 inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
-  return {_mm512_dpbusd_epi32(acc.v, w.v, x.v)};
+  // As an intrinsic it has its sum copied by GCC 12, to and fro.
+  asm("vpdpbusd %2, %1, %0" : "+v"(acc.v) : "v"(w.v), "v"(x.v));
+  return acc;
 }
 
 #if defined(__AVX512BF16__)

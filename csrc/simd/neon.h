@@ -28,11 +28,16 @@ constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 4;
+constexpr int kAttentionSums = 4;  // of rows by vectors
 constexpr int kIntTokens = 2;
 constexpr int kGroupTokens = 2;
 constexpr int kSerialTokens = 2;
 constexpr int kSerialPanels = 2;
 constexpr int kIntPanels = 2;
+constexpr int kManyPanels = 2;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
+constexpr int kManyGroupTokens = 2;
+// Group sums are scaled as the bits of floats: needs a fused multiply-add.
+constexpr bool kScalesBits = false;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
 constexpr int kFewTokensShortGroups = 8;

@@ -169,6 +169,7 @@ def test_every_count_of_tokens_gives_a_row_the_same_bits(
             assert np.array_equal(rows.setdefault(t, y[t].copy()), y[t])
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("form", ["bf16", "int8", "stepped"])
 def test_rows_multiplied_in_parts_have_the_same_bits(form: str) -> None:
     """Tiles cut rows whose inputs do not fit a cache: from 128 tokens on here, int8 codes at 512
@@ -190,6 +191,21 @@ def test_rows_multiplied_in_parts_have_the_same_bits(form: str) -> None:
         linear.run(x[:num_tokens], y)
         is_in = picked < num_tokens
         assert np.array_equal(y[picked[is_in]], few[is_in])
+=======
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_scales_of_any_size_give_a_row_the_same_bits(isa: str, symmetric: bool) -> None:
+    """Sums of many tokens may be scaled in one operation, which overflows beyond 2^104."""
+    rng = np.random.default_rng(9)
+    num_tokens, shape = 40, (75, 256)
+    for exponent in (-140, -126, 0, 99, 100, 101, 105, 110):
+        case = random_case(rng, "int4", shape, group_size=32, symmetric=symmetric)
+        case.scales_OG[:, 3] = np.float32(2.0) ** exponent
+        x = rng.normal(size=(num_tokens, shape[1])).astype(np.float32) * np.float32(1e-3)
+        together = run_linear(case, x, isa)
+        assert np.isfinite(together).all()
+        assert np.array_equal(run_linear(case, x[17:18], isa)[0], together[17])
+>>>>>>> vectors
 
 
 @settings(max_examples=60, deadline=None)
