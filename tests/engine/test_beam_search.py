@@ -115,8 +115,8 @@ def test_beams_that_find_few_pages_are_the_same(num_pages, max_step_tokens, pref
     )
     found = beam_search(engine, prompt, params)
     assert found == beam_search(make_engine(), prompt, params)
-    if num_pages < 7:
-        assert engine.scheduler.num_preemptions or num_pages == 3
+    if num_pages == 4 and max_step_tokens > 3:  # no more run than a step has tokens
+        assert engine.scheduler.num_preemptions
     assert engine.scheduler.pool.num_free == num_pages
     engine.check_integrity()
 

@@ -169,7 +169,6 @@ def test_every_count_of_tokens_gives_a_row_the_same_bits(
             assert np.array_equal(rows.setdefault(t, y[t].copy()), y[t])
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("form", ["bf16", "int8", "stepped"])
 def test_rows_multiplied_in_parts_have_the_same_bits(form: str) -> None:
     """Tiles cut rows whose inputs do not fit a cache: from 128 tokens on here, int8 codes at 512
@@ -191,7 +190,8 @@ def test_rows_multiplied_in_parts_have_the_same_bits(form: str) -> None:
         linear.run(x[:num_tokens], y)
         is_in = picked < num_tokens
         assert np.array_equal(y[picked[is_in]], few[is_in])
-=======
+
+
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_scales_of_any_size_give_a_row_the_same_bits(isa: str, symmetric: bool) -> None:
@@ -205,7 +205,6 @@ def test_scales_of_any_size_give_a_row_the_same_bits(isa: str, symmetric: bool) 
         together = run_linear(case, x, isa)
         assert np.isfinite(together).all()
         assert np.array_equal(run_linear(case, x[17:18], isa)[0], together[17])
->>>>>>> vectors
 
 
 @settings(max_examples=60, deadline=None)
