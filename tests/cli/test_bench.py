@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
+from paredown.cli.bench_tables import milliseconds
 from paredown.cli.main import main
 
 TRACE = (
@@ -22,13 +23,16 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
     return code, shown.out, shown.err
 
 
-def test_batches_in_tables_of_100_columns_and_a_picture(capsys, tmp_path: Path) -> None:
+def test_batches_in_tables_of_80_columns_and_a_picture(
+    capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     plot = tmp_path / "latency.png"
     cells = ["--batch", "1,3", "--input-tokens", "8,20", "--output-tokens", "4"]
     extra = ["--slo", "ttft=10s,tpot=5s", "--speculate", "ngram", "--plot", str(plot)]
     code, out, _ = run(capsys, *QUICK, *cells, *extra)
     assert code == 0
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     assert "…" not in out
     for word in ("TTFT", "TPOT", "ITL", "p99", "MBU", "MFU", "SLO", "accepted", "KV pages"):
         assert word in out
@@ -37,6 +41,14 @@ def test_batches_in_tables_of_100_columns_and_a_picture(capsys, tmp_path: Path) 
     expected = [("1", "8", "4"), ("3", "8", "4"), ("1", "20", "4"), ("3", "20", "4")]
     assert sizes == expected * 2
     assert imread(plot).shape[2] == 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0012345, "1.23"), (0.09994, "99.9"), (9.999, "9,999"), (12.34, "12.3s"), (9876.4, "9876s")],
+)
+def test_a_latency_has_five_characters_at_most(seconds: float, text: str) -> None:
+    assert milliseconds(seconds) == text
 
 
 def test_batches_as_json(capsys) -> None:
@@ -52,11 +64,12 @@ def test_batches_as_json(capsys) -> None:
     assert load["goodput_per_s"] is None
 
 
-def test_requests_over_time(capsys) -> None:
+def test_requests_over_time(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     words = ["--requests", "6", "--rate", "200", "--input-tokens", "4-9", "--output-tokens", "3"]
     code, out, _ = run(capsys, *OVER_TIME, *words, "--slo", "e2e=100s")
     assert code == 0
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     assert "6 requests, 200 per second" in out
     assert "100.0% within e2e" in out
     found = json.loads(run(capsys, *OVER_TIME, *words, "--json")[1])["loads"][0]

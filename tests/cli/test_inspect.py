@@ -26,6 +26,15 @@ LLAMA = {
     "torch_dtype": "bfloat16",
 }
 
+# Of Llama 3.1 405B.
+WIDE = {
+    "hidden_size": 16384,
+    "intermediate_size": 53248,
+    "num_hidden_layers": 126,
+    "num_attention_heads": 128,
+    "head_dim": 128,
+}
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
@@ -38,13 +47,37 @@ def inspect(*words: object) -> int:
     return main(["inspect", *map(str, words)])
 
 
-def test_tables_fit_a_terminal(config: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    assert inspect(config, "--machine", "h100", "--batch", 8, "--weights", "int4-g32") == 0
+@pytest.mark.parametrize("sizes", [{}, WIDE], ids=["plain", "wide"])
+def test_tables_fit_a_terminal(
+    config: Path, capsys, monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int]
+) -> None:
+    """No cell is cut, and a shape, a figure or a kind of bound is in one piece."""
+    monkeypatch.setenv("COLUMNS", "80")
+    config.write_text(json.dumps(LLAMA | sizes))
+    words = ("--batch", 8, "--weights", "int4-g32", "--kv-dtype", "int8,first2=bf16")
+    assert inspect(config, "--machine", "h100", *words) == 0
     out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     for word in ("prefill: 512 tokens", "decode: 8 x 1", "weighted sum", "TTFT", "what pays"):
         assert word in out
+    assert "…" not in out
+    made = LLAMA | sizes
+    hidden, inner, layers = (
+        str(made[one]) for one in ("hidden_size", "intermediate_size", "num_hidden_layers")
+    )
+    rows = [line.split() for line in out.splitlines()]
+    (prefill, decode) = [row for row in rows if row[:1] == ["down"]]
+    assert prefill[1:3] == decode[1:3] == [layers, f"{hidden}x{inner}"]
+    assert {row[8] for row in (prefill, decode)} == {"math", "memory"}
+    assert sum(f"128256x{hidden}" in row for row in rows) == 4
+    assert "1 2 4 8 16 32 64 128" in " ".join(out.replace("┃", " ").split())
+
+
+def test_the_formulas_fit_a_terminal(config: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert inspect(config, "--symbolic") == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 60
     assert "…" not in out
 
 

@@ -19,7 +19,6 @@ from paredown.cli.bench_load import (
     parse_load,
 )
 from paredown.cli.bench_tables import (
-    make_console,
     print_cells,
     print_limits,
     print_load,
@@ -166,7 +165,7 @@ class _Bench:
             extra = {"loads": loads} | ({"speculation": listed} if gains else {})
             _print_json(result, machine, extra)
             return 0
-        console = make_console()
+        console = Console()
         print_limits(console, result, machine, self._weights.name)
         print_cells(console, load.cells, results, load.slo)
         if gains:
@@ -195,7 +194,7 @@ class _Bench:
             summary = result.summary.as_json() | {"load": load.name, "num_cut": num_cut}
             _print_json(measurement, machine, {"loads": [summary]})
             return 0
-        console = make_console()
+        console = Console()
         print_load(console, result, load.slo, num_cut)
         self._print_rest(console, machine)
         return 0

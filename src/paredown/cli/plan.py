@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.cli.load import (
     add_limit_arguments,
     add_load_arguments,
@@ -195,8 +196,8 @@ def _print(found: Plan, name: str, console: Console) -> None:
 
 def _options_table(found: Plan) -> Table:
     table = Table(title="one machine alone, within the latencies asked for")
-    for heading in ("weights", "KV", "weights take", "KV tokens", "requests/s", "machines"):
-        table.add_column(heading, justify="left" if heading in ("weights", "KV") else "right")
+    headings = ("weights", "KV", "weights take", "KV tokens", "requests/s", "machines")
+    add_columns(table, headings, left=("weights", "KV"))
     for one in found.options:
         table.add_row(*_option_cells(one, found.demand.computed_per_s))
     return table
@@ -223,8 +224,7 @@ def _option_cells(option: Option, requests_per_s: float) -> list[str]:
 def _speedup_table(found: Plan) -> Table:
     noun = "machine" if found.asked_machines == 1 else "machines"
     table = Table(title=f"for {found.asked_machines} {noun} to do, one of these alone")
-    table.add_column("")
-    table.add_column("times as fast, or as large", justify="right")
+    add_columns(table, ("", "times as fast, or as large"))
     assert found.speedups is not None
     for name, factor in found.speedups.items():
         text = f"not even {MAX_SPEEDUP:.0f}"
