@@ -4,6 +4,7 @@ price."""
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,14 +13,15 @@ from rich.table import Table
 
 from paredown.cli.columns import add_columns
 from paredown.cli.load import (
+    LoadedModel,
     add_limit_arguments,
     add_load_arguments,
     add_model_argument,
     check_plot,
     read_lengths,
     read_limits,
+    read_model,
     read_rate,
-    read_spec,
     read_trace_option,
 )
 from paredown.cli.machine import add_machine_argument, find_target
@@ -28,7 +30,7 @@ from paredown.cost.inspection import Target
 from paredown.cost.memory import model_memory
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS
+from paredown.formats.table import COSTED_FORMATS
 from paredown.plan.demand import Demand
 from paredown.plan.plan import MAX_SPEEDUP, Option, Plan, make_plan
 from paredown.plan.planned_machine import PlannedMachine
@@ -63,9 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights",
         nargs="+",
-        default=list(_WEIGHTS),
+        default=None,
         metavar="FORMAT",
-        help=f"formats of the linear layers to try (default {' '.join(_WEIGHTS)})",
+        help=f"formats of the linear layers to try (default {' '.join(_WEIGHTS)}, and the one "
+        "that a checkpoint is stored in)",
     )
     parser.add_argument(
         "--kv-dtype",
@@ -93,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
     limits = read_limits(args)
     if limits == LatencyLimits():
         limits = LatencyLimits(e2e_s=_DEFAULT_P95_S)
-    name, spec = read_spec(args.model)
+    model = read_model(args.model)
+    name, spec = model.name, model.spec
     trace = read_trace_option(args)
     shares = trace is not None and any(one.block_ids for one in trace.requests)
     demand = Demand(
@@ -112,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
             spec,
             PlannedMachine(target=target),
             demand,
-            formats=_formats(args, target),
+            formats=_formats(args, target, model),
             price_per_hour=args.price_per_hour,
             asked_machines=args.machines,
             on_note=lambda note: progress.update(task, description=f"simulating {note}"),
@@ -127,23 +131,25 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _formats(args: argparse.Namespace, target: Target) -> list[ModelFormats]:
-    """Those asked for. On a machine whose kernels were measured only what was measured: times from
-    its roofs alone could not be compared with them."""
-    unknown = [one for one in args.weights if one not in FORMATS]
+def _formats(args: argparse.Namespace, target: Target, model: LoadedModel) -> list[ModelFormats]:
+    """Those asked for, or the usual ones and what the model is stored in. On a machine whose
+    kernels were measured only what was measured: times from its roofs alone could not be compared
+    with them."""
+    asked = _WEIGHTS if args.weights is None else args.weights
+    unknown = [one for one in asked if one not in COSTED_FORMATS]
     if unknown:
         raise ConfigError(
             "--weights names no format",
             seen=", ".join(unknown),
-            remedy=f"Use some of {', '.join(FORMATS)}.",
+            remedy=f"Use some of {', '.join(COSTED_FORMATS)}.",
         )
+    tried = [ModelFormats(linear=COSTED_FORMATS[weights]) for weights in asked]
+    if args.weights is None and model.stored is not None:
+        tried.append(replace(model.stored, kv_dtype="bf16"))
+    activation_bytes = target.roofs.activation_bytes
     formats = [
-        ModelFormats(
-            linear=FORMATS[weights],
-            kv_dtype=kv_dtype,
-            activation_bytes=target.roofs.activation_bytes,
-        )
-        for weights in args.weights
+        replace(one, kv_dtype=kv_dtype, activation_bytes=activation_bytes)
+        for one in dict.fromkeys(tried)
         for kv_dtype in args.kv_dtype
     ]
     if target.calibration is None:
