@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from paredown.cli.notes import tell_notes
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import ConfigError, OutputError
 from paredown.evaluate.stored_formats import stored_formats
@@ -111,11 +112,14 @@ class LoadedModel:
 
 
 def read_model(name: str | None) -> LoadedModel:
-    """A model's shape, without its weights where there are none."""
+    """A model's shape, without its weights where there are none. Notes on it are printed."""
     path = None if name is None else Path(name)
     if path is not None and path.exists() and is_config_alone(path):
-        return LoadedModel(name=path.name, spec=read_config_alone(path).spec)
+        alone = read_config_alone(path)
+        tell_notes(alone.notes)
+        return LoadedModel(name=path.name, spec=alone.spec)
     checkpoint = Checkpoint.open(resolve_model(name))
+    tell_notes(checkpoint.notes)
     return LoadedModel(
         name=checkpoint.path.name, spec=checkpoint.spec, stored=stored_formats(checkpoint)
     )
