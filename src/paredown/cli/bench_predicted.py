@@ -94,7 +94,7 @@ def print_compared(console: Console, predictor: Predictor, rows: Sequence[Compar
     if predictor.cost is None:
         console.print(f"not predicted: {predictor.missing}", style="dim")
         return
-    title = "predicted from `doctor --sweep`, and measured (means)"
+    title = "predicted from `doctor --sweep`, measured"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
     add_columns(table, ("load", "figure", "predicted", "measured", "ratio"), ("load", "figure"))
     for before, one in zip((None, *rows), rows, strict=False):
