@@ -2,12 +2,25 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
 
+from cost.test_calibrate import TRUTH
+from paredown.cli.bench_tables import milliseconds
 from paredown.cli.main import main
+from paredown.cost.calibration import Calibration
+from paredown.cost.machine_file import save_calibration
+from paredown.cost.predicted_step import PredictedStep
+from paredown.cost.serving import ttft_s
+from paredown.cost.step_cost import decode_load, prefill_load
+from paredown.evaluate.stored_formats import stored_formats
+from paredown.kernels.isa import chosen_isa
+from paredown.kernels.probe import processor_name
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
 
 TRACE = (
     "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,30,5\n0.01,5000,6\n0.02,12,4\n0.03,9,3\n"
@@ -22,13 +35,16 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
     return code, shown.out, shown.err
 
 
-def test_batches_in_tables_of_100_columns_and_a_picture(capsys, tmp_path: Path) -> None:
+def test_batches_in_tables_of_80_columns_and_a_picture(
+    capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     plot = tmp_path / "latency.png"
     cells = ["--batch", "1,3", "--input-tokens", "8,20", "--output-tokens", "4"]
     extra = ["--slo", "ttft=10s,tpot=5s", "--speculate", "ngram", "--plot", str(plot)]
     code, out, _ = run(capsys, *QUICK, *cells, *extra)
     assert code == 0
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     assert "…" not in out
     for word in (
         "TTFT",
@@ -50,6 +66,67 @@ def test_batches_in_tables_of_100_columns_and_a_picture(capsys, tmp_path: Path) 
     assert imread(plot).shape[2] == 4
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0012345, "1.23"), (0.09994, "99.9"), (9.999, "9,999"), (12.34, "12.3s"), (9876.4, "9876s")],
+)
+def test_a_latency_has_five_characters_at_most(seconds: float, text: str) -> None:
+    assert milliseconds(seconds) == text
+
+
+def keep_calibration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Calibration:
+    """Of this machine with one thread, as if `doctor --sweep` had."""
+    monkeypatch.setenv("PAREDOWN_CACHE", str(folder))
+    roofs = replace(TRUTH.roofs, name=processor_name())
+    kept = replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1)
+    save_calibration(kept)
+    return kept
+
+
+def test_predictions_beside_measurements(capsys, tmp_path: Path, monkeypatch) -> None:
+    """Of a lone request: its prompt in one step, then a step for each token."""
+    calibration = keep_calibration(tmp_path, monkeypatch)
+    cells = ["--batch", "1,2", "--input-tokens", "40", "--output-tokens", "4"]
+    found = json.loads(run(capsys, *QUICK, "--json", *cells)[1])
+    rows = {(one["load"], one["figure"]): one for one in found["predicted"]}
+    figures = ("TTFT", "TPOT", "MBU", "MFU")
+    loads = [(load, figure) for load in ("1 x 40 + 4", "2 x 40 + 4") for figure in figures]
+    assert list(rows) == [("one sequence", "MBU"), ("one sequence", "MFU"), *loads]
+    checkpoint = Checkpoint.open(resolve_model(None))
+    spec, formats = checkpoint.spec, stored_formats(checkpoint)
+    cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
+    first = rows["1 x 40 + 4", "TTFT"]
+    assert first["predicted"] == pytest.approx(ttft_s(cost, spec, 40))
+    assert first["measured"] == found["loads"][0]["ttft_s"]["mean"]
+    assert first["ratio"] == pytest.approx(first["predicted"] / first["measured"])
+    each_s = sum(cost.step_s(decode_load(1, 41 + number)) for number in range(3)) / 3
+    assert rows["1 x 40 + 4", "TPOT"]["predicted"] == pytest.approx(each_s, rel=1e-3)
+    # Bytes and arithmetic are those of the run, so times and limits alone make the difference.
+    alone = replace(cost, with_engine=False)
+    steps_s = alone.step_s(prefill_load(40))
+    steps_s += sum(alone.step_s(decode_load(1, 41 + number)) for number in range(3))
+    model_s = found["loads"][0]["model_share"] * found["loads"][0]["duration_s"]
+    peaks = calibration.roofs.bf16_flops_per_s / found["machine"]["bf16_flops_per_s"]
+    assert rows["1 x 40 + 4", "MFU"]["ratio"] == pytest.approx(model_s / steps_s / peaks, rel=1e-3)
+    assert rows["one sequence", "MBU"]["predicted"] > 0
+    out = run(capsys, *QUICK, *cells)[1]
+    assert "predicted from `doctor --sweep`" in out
+    assert "2 x 40 + 4" in out
+
+
+def test_what_is_not_predicted_is_said(capsys, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path))
+    cells = ["--batch", "1", "--input-tokens", "8", "--output-tokens", "2"]
+    found = json.loads(run(capsys, *QUICK, "--json", *cells)[1])
+    assert found["predicted"] is None
+    assert "doctor --sweep --threads 1" in found["missing"]
+    assert "doctor --sweep" in run(capsys, *QUICK, *cells)[1]
+    keep_calibration(tmp_path, monkeypatch)
+    out = run(capsys, *QUICK, *cells, "--kv-dtype", "int4")[1]
+    assert "measured no bf16, KV int4" in " ".join(out.split())
+    assert "leave --speculate out" in run(capsys, *QUICK, *cells, "--speculate", "ngram")[1]
+
+
 def test_batches_as_json(capsys) -> None:
     cells = ["--batch", "2", "--input-tokens", "8", "--output-tokens", "4"]
     code, out, _ = run(capsys, *QUICK, "--json", *cells)
@@ -63,11 +140,12 @@ def test_batches_as_json(capsys) -> None:
     assert load["goodput_per_s"] is None
 
 
-def test_requests_over_time(capsys) -> None:
+def test_requests_over_time(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     words = ["--requests", "6", "--rate", "200", "--input-tokens", "4-9", "--output-tokens", "3"]
     code, out, _ = run(capsys, *OVER_TIME, *words, "--slo", "e2e=100s")
     assert code == 0
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     assert "6 requests, 200 per second" in out
     assert "100.0% within e2e" in out
     found = json.loads(run(capsys, *OVER_TIME, *words, "--json")[1])["loads"][0]

@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig
 
 from paredown.cli.main import main
-from paredown.models.config import FAMILIES
+from paredown.models.config import FAMILIES, spec_from_config
+from paredown.models.config_alone import read_config_alone
+from paredown.models.cost_families import COST_FAMILIES
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("PAREDOWN_DATA") or ROOT.parent / "shared" / "data") / "configs"
@@ -26,6 +29,15 @@ LLAMA = {
     "torch_dtype": "bfloat16",
 }
 
+# Of Llama 3.1 405B.
+WIDE = {
+    "hidden_size": 16384,
+    "intermediate_size": 53248,
+    "num_hidden_layers": 126,
+    "num_attention_heads": 128,
+    "head_dim": 128,
+}
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
@@ -38,13 +50,37 @@ def inspect(*words: object) -> int:
     return main(["inspect", *map(str, words)])
 
 
-def test_tables_fit_a_terminal(config: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    assert inspect(config, "--machine", "h100", "--batch", 8, "--weights", "int4-g32") == 0
+@pytest.mark.parametrize("sizes", [{}, WIDE], ids=["plain", "wide"])
+def test_tables_fit_a_terminal(
+    config: Path, capsys, monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int]
+) -> None:
+    """No cell is cut, and a shape, a figure or a kind of bound is in one piece."""
+    monkeypatch.setenv("COLUMNS", "80")
+    config.write_text(json.dumps(LLAMA | sizes))
+    words = ("--batch", 8, "--weights", "int4-g32", "--kv-dtype", "int8,first2=bf16")
+    assert inspect(config, "--machine", "h100", *words) == 0
     out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     for word in ("prefill: 512 tokens", "decode: 8 x 1", "weighted sum", "TTFT", "what pays"):
         assert word in out
+    assert "…" not in out
+    made = LLAMA | sizes
+    hidden, inner, layers = (
+        str(made[one]) for one in ("hidden_size", "intermediate_size", "num_hidden_layers")
+    )
+    rows = [line.split() for line in out.splitlines()]
+    (prefill, decode) = [row for row in rows if row[:1] == ["down"]]
+    assert prefill[1:3] == decode[1:3] == [layers, f"{hidden}x{inner}"]
+    assert {row[8] for row in (prefill, decode)} == {"math", "memory"}
+    assert sum(f"128256x{hidden}" in row for row in rows) == 4
+    assert "1 2 4 8 16 32 64 128" in " ".join(out.replace("┃", " ").split())
+
+
+def test_the_formulas_fit_a_terminal(config: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert inspect(config, "--symbolic") == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 60
     assert "…" not in out
 
 
@@ -158,12 +194,12 @@ def test_bad_configs_are_refused(tmp_path: Path, text: str, message: str, capsys
 @pytest.mark.skipif(not DATA.is_dir(), reason="$PAREDOWN_DATA has no configs")
 def test_every_config_is_shown_or_refused_by_name(capsys) -> None:
     """Those of families we know have numbers; the others are told why, and what we know."""
-    shown, refused = [], []
+    shown, refused, known_types = [], [], {*FAMILIES, *COST_FAMILIES}
     for path in sorted(DATA.rglob("*.json")):
         code = inspect(path, "--machine", "h100", "--json", "--prompt-tokens", 8, "--context", 16)
         captured = capsys.readouterr()
         config = json.loads(path.read_text())
-        known = isinstance(config, dict) and config.get("model_type") in FAMILIES
+        known = isinstance(config, dict) and config.get("model_type") in known_types
         if code == 0:
             found = json.loads(captured.out)
             assert known
@@ -176,7 +212,98 @@ def test_every_config_is_shown_or_refused_by_name(capsys) -> None:
         else:
             assert re.search(r"lacks the field|JSON object", captured.err)
         refused.append(path.name)
-    assert len(shown) >= 18
+    assert len(shown) >= 24
     assert "Qwen--Qwen3-30B-A3B_config.json" in shown
     assert "meta-llama--Meta-Llama-3.1-405B_config.json" in shown
     assert "google--gemma-4-26B-A4B_config.json" in refused
+    # DeepSeek's MLA has no such keys and values as the formulas count.
+    assert "deepseek-ai--DeepSeek-V3_config.json" in refused
+    assert not any(path.name in refused for path in (DATA / "eagle").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [
+        ("llama", ["max_position_embeddings"]),
+        ("mixtral", ["num_local_experts", "num_experts_per_tok"]),
+    ],
+)
+def test_fields_of_drafts_left_out_have_the_defaults_of_transformers(
+    tmp_path: Path, family: str, names: list[str], capsys
+) -> None:
+    path = tmp_path / "config.json"
+    given = {name: value for name, value in LLAMA.items() if name not in names}
+    path.write_text(json.dumps(given | {"model_type": family}))
+    alone = read_config_alone(path)
+    theirs = AutoConfig.for_model(**{**given, "model_type": family})
+    assert alone.spec == spec_from_config(theirs.to_dict())
+    assert all(name in " ".join(alone.notes) for name in names)
+    path.write_text(json.dumps(given | {"model_type": family, names[0]: 16}))
+    assert names[0] not in " ".join(read_config_alone(path).notes)
+
+
+NEOX = {
+    "model_type": "gpt_neox",
+    "vocab_size": 50304,
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "max_position_embeddings": 2048,
+}
+GEMMA2 = {
+    "model_type": "gemma2",
+    "vocab_size": 256000,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "sliding_window": 4096,
+}
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "vocab_size": 201088,
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "num_local_experts": 32,
+    "num_experts_per_tok": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "num_parameters", "left_out"),
+    [
+        # As published (Pythia 410M; Gemma 2 2B; gpt-oss-20b).
+        (NEOX, 405_334_016, 0),
+        (GEMMA2, 2_614_341_888, 26 * 2 * 2304),
+        # Biases of experts and routers, a sink of each head.
+        (GPT_OSS, 20_914_757_184, 24 * (32 * 3 * 2880 + 32 + 64)),
+    ],
+)
+def test_families_that_are_costed_alone(
+    tmp_path: Path, family: dict[str, object], num_parameters: int, left_out: int, capsys
+) -> None:
+    """inspect, plan and simulate take them; nothing loads them."""
+    path, name = tmp_path / "config.json", str(family["model_type"])
+    path.write_text(json.dumps(family))
+    assert inspect(path, "--machine", "h100", "--json", "--context", 8192 // 4) == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert found["model"]["num_parameters"] == num_parameters - left_out
+    assert f"{name} is costed, not run" in shown.err
+    if name != "gpt_neox":
+        layers = int(family["num_hidden_layers"])  # type: ignore[call-overload]
+        assert found["model"]["full_layers"] == list(range(1, layers, 2))
+        names = {one["operation"]: one["count"] for one in found["operations"]["decode"]}
+        assert names["scores"] == names["scores, window"] == layers // 2
+    load = ["--machine", "h100", "--rps", "1", "--input-tokens", "9", "--output-tokens", "4"]
+    assert main(["simulate", str(path), *load, "--requests", "9", "--json"]) == 0
+    assert f"{name} is costed, not run" in capsys.readouterr().err
+    assert main(["compress", str(tmp_path), "-o", str(tmp_path / "out"), "--recipe", "int8"]) == 2
+    assert re.search(f"unknown model_type.*{name}", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()

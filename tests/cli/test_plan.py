@@ -5,12 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from cost.test_calibrate import TRUTH
 from paredown.cli.main import main
+from paredown.compress.compress import compress
 from paredown.cost.machine_file import save_calibration
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import processor_name
+from paredown.models.checkpoint import Checkpoint
+from tiny_models import make_model
 
 ON_L4 = ["--machine", "l4"]
 TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(
@@ -79,6 +83,25 @@ def measured_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path))
     roofs = replace(TRUTH.roofs, name=processor_name())
     save_calibration(replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1))
+
+
+def test_a_folder_is_planned_and_simulated_as_it_is_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "tie_word_embeddings": True}
+    make_model("llama", torch.bfloat16, 0, **sizes).save_pretrained(tmp_path / "model")
+    name, folder = "w4a8-g32-qoq", str(tmp_path / "out")
+    compress(Checkpoint.open(tmp_path / "model"), tmp_path / "out", name)
+    words = [folder, *ON_L4, "--rps", "20", "--input-tokens", "8", "--output-tokens", "4"]
+    simulated = ["simulate", *words, "--requests", "50"]
+    assert main(simulated) == 0
+    assert f"out, {name}, output bf16, KV bf16" in " ".join(capsys.readouterr().out.split())
+    assert main([*simulated, "--weights", "bf16", "--kv-dtype", "int8"]) == 0
+    assert "out, bf16, KV int8" in " ".join(capsys.readouterr().out.split())
+    found = run_json(["plan", *words, "--p95", "3s", "--kv-dtype", "bf16"], capsys)
+    assert [one["weights"] for one in found["options"]] == ["bf16", "int8", "int4-g128", name]
+    asked = run_json(["plan", *words, "--p95", "3s", "--weights", name], capsys)
+    assert {one["weights"] for one in asked["options"]} == {name}
 
 
 @pytest.mark.usefixtures("measured_machine")

@@ -1,10 +1,14 @@
 """Bytes and arithmetic of whole models."""
 
+from pathlib import Path
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost.cost_models import gated, plain
+from paredown.compress.compress import compress
 from paredown.cost.memory import (
     activation_bytes,
     generation_flops,
@@ -19,11 +23,13 @@ from paredown.cost.operations import operations
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.measurement import linear_format
+from paredown.evaluate.stored_formats import stored_formats
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
+from tiny_models import make_model
 
 
 def test_the_classic_cache() -> None:
@@ -70,6 +76,27 @@ def test_weights_are_those_of_the_files_and_of_the_core(name: str) -> None:
     assert memory.weights + memory.vectors + memory.embedding == stored
     executor = load_executor(checkpoint, num_pages=4, num_threads=1)
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["w4a8-g32-qoq", "w4a8-g64-asym-qoq", "w4a8-g32", "w4a8-g32-head-w4a8-g32-qoq"]
+)
+def test_integer_steps_are_seen_and_take_what_the_core_reads(name: str, tmp_path: Path) -> None:
+    """A byte for a group's step (and for its zero point), one scale for a row."""
+    # Rows in whole blocks of 16: the core fills the last one.
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "vocab_size": 320}
+    make_model("llama", torch.bfloat16, 0, **sizes, tie_word_embeddings=True).save_pretrained(
+        tmp_path / "model"
+    )
+    compress(Checkpoint.open(tmp_path / "model"), tmp_path / "out", name)
+    checkpoint = Checkpoint.open(tmp_path / "out")
+    formats = stored_formats(checkpoint)
+    linear, _, head = name.partition("-head-")
+    assert formats.linear.name == linear
+    assert formats.output.name == (head or "bf16")
+    memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
+    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    assert executor.weight_bytes == memory.weights
 
 
 def test_what_a_step_writes_is_part_of_what_the_core_sets_aside() -> None:

@@ -9,10 +9,10 @@ from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.step_cost import decode_load, prefill_load
 from paredown.errors import ConfigError
 from paredown.evaluate.hidden_sweep import fit_group, sweep_hidden
-from paredown.evaluate.random_model import random_model
+from paredown.evaluate.random_model import random_linear_arrays, random_model
 from paredown.evaluate.step_sweep import SweepConfig, never_rising, sweep_machine
 from paredown.evaluate.swept_model import Load
-from paredown.formats.table import FORMATS
+from paredown.formats.table import COSTED_FORMATS, FORMATS
 from paredown.kernels.probe import measure_machine
 from paredown.spec.kv import KVSpec
 
@@ -54,13 +54,35 @@ def test_a_sweep_gives_a_calibration_that_predicts() -> None:
         replace(cost, formats=replace(formats, kv_dtype="fp32")).step_s(decode_load(1, 1))
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "fp8", "int8", "w8a8", "int4-g32-asym", "int7"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fp32",
+        "fp16",
+        "fp8",
+        "int8",
+        "w8a8",
+        "int4-g32-asym",
+        "int7",
+        "w4a8-g32-qoq",
+        "w4a8-g64-asym-qoq",
+    ],
+)
 def test_random_models_of_every_kind_run(name: str) -> None:
     load = Load(2, 5, 1)
-    executor = random_model(SMALL[0], FORMATS[name], KVSpec(num_pages=load.num_pages), 1)
+    executor = random_model(SMALL[0], COSTED_FORMATS[name], KVSpec(num_pages=load.num_pages), 1)
     logits = executor.step(load.slices())
     assert logits.shape == (2, SMALL[0].vocab_size)
     assert abs(logits).max() < 1e4
+
+
+def test_the_sweep_has_integer_steps() -> None:
+    arrays = random_linear_arrays(COSTED_FORMATS["w4a8-g32-qoq"], 8, 64)
+    assert arrays.steps_OG is not None
+    assert arrays.steps_OG.shape == (8, 2)
+    assert arrays.scales_OG is not None
+    assert arrays.scales_OG.shape == (8, 1)
+    assert "w4a8-g32-qoq" in SweepConfig().formats
 
 
 def test_loads_as_the_executor_and_as_the_model_take_them() -> None:

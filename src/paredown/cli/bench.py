@@ -18,8 +18,8 @@ from paredown.cli.bench_load import (
     load_config,
     parse_load,
 )
+from paredown.cli.bench_predicted import Predictor, compared_json, print_compared
 from paredown.cli.bench_tables import (
-    make_console,
     print_cells,
     print_limits,
     print_load,
@@ -156,6 +156,13 @@ class _Bench:
             self._checkpoint.path.name, self._checkpoint, speed=trial.speed(machine)
         )
         gains = self._speculation_gains(num_rounds)
+        predictor = Predictor.of(
+            self._checkpoint,
+            self._executor,
+            self._config,
+            speculates=self._speculation is not None,
+        )
+        compared = predictor.compare(trial, result, load.cells, results)
         if load.plot is not None:
             write_plot(load.plot, results, self._checkpoint.path.name)
         if args.json:
@@ -164,12 +171,14 @@ class _Bench:
                 asdict(cell) | one.summary.as_json()
                 for cell, one in zip(load.cells, results, strict=True)
             ]
-            extra = {"loads": loads} | ({"speculation": listed} if gains else {})
+            extra = {"loads": loads, **compared_json(predictor, compared)}
+            extra |= {"speculation": listed} if gains else {}
             _print_json(result, machine, extra)
             return 0
-        console = make_console()
+        console = Console()
         print_limits(console, result, machine, self._weights.name)
         print_cells(console, load.cells, results, load.slo)
+        print_compared(console, predictor, compared)
         if gains:
             print_speculation(console, gains)
         self._print_rest(console, machine)
@@ -196,7 +205,7 @@ class _Bench:
             summary = result.summary.as_json() | {"load": load.name, "num_cut": num_cut}
             _print_json(measurement, machine, {"loads": [summary]})
             return 0
-        console = make_console()
+        console = Console()
         print_load(console, result, load.slo, num_cut)
         self._print_rest(console, machine)
         return 0

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.errors import ConfigError, OutputError
 from paredown.evaluate.hidden_sweep import HiddenSweep, sweep_hidden
 from paredown.evaluate.picture import require_matplotlib
@@ -60,8 +61,7 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 def _table(sweep: HiddenSweep) -> Table:
     table = Table()
-    for heading in ("d", *(fit.group for fit in sweep.fits)):
-        table.add_column(heading, justify="right")
+    add_columns(table, ("d", *(fit.group for fit in sweep.fits)))
     for index, (hidden, _) in enumerate(sweep.fits[0].points):
         times = (f"{fit.points[index][1] * 1e6:,.1f}" for fit in sweep.fits)
         table.add_row(f"{hidden:,}", *times)

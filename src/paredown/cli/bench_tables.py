@@ -1,13 +1,13 @@
-"""What `paredown bench` prints: tables that fit into 100 columns."""
+"""What `paredown bench` prints: tables that fit into 80 columns."""
 
 import statistics
-import sys
 from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.evaluate.load.benchmark import Cell, LoadResult
 from paredown.evaluate.load.slo import SLO
 from paredown.evaluate.load.summary import LATENCIES, LoadSummary, Percentiles
@@ -17,8 +17,6 @@ from paredown.evaluate.speed import PREFILL_TOKENS
 from paredown.spec.machine import Machine
 from paredown.units import format_rate
 
-# What a pipe or a file gets; a terminal says itself how wide it is.
-_WIDTH = 100
 _LATENCY_NAMES = {
     "ttft_s": "time to first token",
     "tpot_s": "time per output token",
@@ -28,16 +26,11 @@ _LATENCY_NAMES = {
 }
 
 
-def make_console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _WIDTH)
-
-
 def print_limits(console: Console, result: Measurement, machine: Machine, format_name: str) -> None:
     """One sequence at a time, on the executor alone."""
     threads = _counted(machine.num_threads, "thread")
     table = Table(title=f"{result.name} ({format_name}), {threads}")
-    for heading in ("", "tokens/s", "spread", "of the machine's limit"):
-        table.add_column(heading, justify="right" if heading else "left")
+    add_columns(table, ("", "tokens/s", "spread", "of the machine's limit"))
     table.add_row(
         "decode, one sequence",
         f"{result.decode_tokens_per_s:,.0f}",
@@ -66,8 +59,7 @@ def print_machine(console: Console, machine: Machine) -> None:
 
 def print_speculation(console: Console, gains: Sequence[SpeculationSpeed]) -> None:
     table = Table(title="speculation, one sequence, tokens/s")
-    for heading in ("", "without", "with", "gain", "spread", "tokens/step", "accepted"):
-        table.add_column(heading, justify="right" if heading else "left")
+    add_columns(table, ("", "without", "with", "gain", "spread", "tokens/step", "accepted"))
     for one in gains:
         table.add_row(
             one.name,
@@ -89,21 +81,20 @@ def print_cells(
     """Latencies in one table, rates in another; a row for each cell."""
     rounds = _counted(results[0].summary.num_runs, "round")
     latency = _table(f"latency, ms, all requests of {rounds}")
-    for name in ("TTFT", "TPOT", "ITL"):
-        for percentile in ("p50", "p95", "p99"):
-            latency.add_column(f"{name}\n{percentile}", justify="right")
+    percentiles = ("p50", "p95", "p99")
+    add_columns(latency, [f"{name}\n{p}" for name in ("TTFT", "TPOT", "ITL") for p in percentiles])
     rate = _table(f"rates, medians of {rounds}")
-    for heading in (
+    headings = (
         "input\ntokens/s",
         "output\ntokens/s",
         "spread",
         "MBU",
         "MFU",
         "in the\nmodel",
-        *(("drafts\naccepted",) if _speculates(results) else ()),
+        *(("guesses\ntaken",) if _speculates(results) else ()),
         *(("goodput\nper s", "SLO\nmet") if slo is not None else ()),
-    ):
-        rate.add_column(heading, justify="right")
+    )
+    add_columns(rate, headings)
     for cell, result in zip(cells, results, strict=True):
         one = result.summary
         sizes = (f"{cell.batch}", f"{cell.num_input_tokens}", f"{cell.num_output_tokens}")
@@ -129,14 +120,14 @@ def print_load(console: Console, result: LoadResult, slo: SLO | None, num_cut: i
     """One load over time: latencies, and below them what else there is to say."""
     one = result.summary
     table = Table(title=result.name, box=box.SIMPLE_HEAD)
-    for heading in ("ms", "mean", "p50", "p95", "p99", "max"):
-        table.add_column(heading, justify="left" if heading == "ms" else "right")
+    add_columns(table, ("ms", "mean", "p50", "p95", "p99", "max"), left=("ms",))
     for name in LATENCIES:
         found: Percentiles | None = getattr(one, name)
         values = () if found is None else (found.mean, found.p50, found.p95, found.p99, found.max)
-        table.add_row(_LATENCY_NAMES[name], *map(_ms, values))
+        table.add_row(_LATENCY_NAMES[name], *map(milliseconds, values))
     console.print(table)
     facts = Table(box=None, show_header=False, padding=(0, 2))
+    add_columns(facts, ("", "value"), left=("", "value"))
     for name, text in _facts(one, slo, num_cut):
         facts.add_row(name, text)
     console.print(facts)
@@ -174,9 +165,8 @@ def _facts(one: LoadSummary, slo: SLO | None, num_cut: int) -> list[tuple[str, s
 
 
 def _table(title: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("batch", "input", "output"):
-        table.add_column(heading, justify="right")
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
+    add_columns(table, ("batch", "input", "output"))
     return table
 
 
@@ -193,11 +183,18 @@ def _accepted(one: LoadSummary) -> str:
 
 
 def _three(found: Percentiles | None) -> tuple[str, ...]:
-    return ("-",) * 3 if found is None else (_ms(found.p50), _ms(found.p95), _ms(found.p99))
+    return (
+        ("-",) * 3
+        if found is None
+        else (milliseconds(found.p50), milliseconds(found.p95), milliseconds(found.p99))
+    )
 
 
-def _ms(seconds: float) -> str:
-    """Three digits, more where they stand before the point."""
+def milliseconds(seconds: float) -> str:
+    """Three digits, more where they stand before the point; of 10 s and more seconds, with their
+    unit: five characters at most, so that three times three of them fit beside each other."""
     value = 1e3 * seconds
+    if value >= 9999.5:
+        return f"{seconds:.0f}s" if seconds >= 99.95 else f"{seconds:.1f}s"
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{value:,.{digits}f}"

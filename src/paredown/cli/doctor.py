@@ -7,6 +7,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.cli.doctor_sweep import keep_sweep, sweep_table
 from paredown.kernels.explain import explain_isa, explain_kernels
 from paredown.kernels.isa import supported_isas, unavailable_isas
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result, indent=2))
         return 0
     limits = Table(title="Machine", show_header=False)
+    add_columns(limits, ("", "value"), left=("", "value"))
     for label, value in (
         ("processor", machine.name),
         ("cores, threads used", f"{machine.num_cores}, {machine.num_threads}"),
@@ -66,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
     for name, reason in unavailable_isas().items():
         limits.add_row(f"not available: {name}", reason)
     choices = Table(title="Kernels")
-    for heading in ("kernel", "weights or pages", "times", "computed with"):
-        choices.add_column(heading)
+    headings = ("kernel", "weights or pages", "times", "computed with")
+    add_columns(choices, headings, left=headings)
     for row in kernels:
         choices.add_row(row.operation, row.dtype, row.inputs, row.instructions)
     console = Console()

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.cost.calibration import Calibration, interpolate
 from paredown.cost.machine_file import save_calibration
 from paredown.evaluate.step_sweep import sweep_machine
@@ -29,8 +30,7 @@ def sweep_table(calibration: Calibration) -> Table:
     """Of a few numbers of tokens."""
     table = Table(title="Products with weights in the caches, Gop/s, by tokens")
     sizes = (1, 8, 32, 128, 512)
-    for heading in ("weights", *map(str, sizes), "of bandwidth"):
-        table.add_column(heading, justify="left" if heading == "weights" else "right")
+    add_columns(table, ("weights", *map(str, sizes), "of bandwidth"), left=("weights",))
     for name, rates in calibration.linear.items():
         speeds = (2e-9 / interpolate(rates.num_tokens, rates.seconds_per_mac, n) for n in sizes)
         table.add_row(name, *(f"{one:,.0f}" for one in speeds), f"{rates.memory_efficiency:.0%}")

@@ -16,12 +16,13 @@ from paredown.cost.inspection import inspect_model
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.serving import Workload
 from paredown.errors import ConfigError, OutputError
-from paredown.evaluate.measurement import linear_format
 from paredown.evaluate.picture import require_matplotlib
-from paredown.formats.table import FORMATS
+from paredown.evaluate.stored_formats import stored_formats
+from paredown.formats.table import COSTED_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
 from paredown.models.resolve import resolve_model
+from paredown.models.running_formats import running_specs
 from paredown.optimize.roofline_plot import write_roofline
 from paredown.spec.kv import KVDType
 from paredown.spec.kv_choice import resolve_kv_choice
@@ -113,16 +114,12 @@ def _read(args: argparse.Namespace) -> _Subject:
         formats = _formats(args, alone.spec, weights, "bf16")
         return _Subject(name=path.name, spec=alone.spec, formats=formats, notes=alone.notes)
     checkpoint = Checkpoint.open(resolve_model(args.model))
-    specs, names = checkpoint.weight_specs(), checkpoint.names
-    own = names.embedding if checkpoint.spec.tied_embeddings else names.output
-    embedding = specs[names.embedding]
-    # The core reads rows of floats alone (engine/native/pack_weights.py).
-    embedding_bits = 16 if embedding.is_quantized else embedding.bits
-    linear = linear_format(checkpoint)
+    stored, specs = stored_formats(checkpoint), running_specs(checkpoint)
+    linear = stored.linear
     notes = list(checkpoint.notes)
-    others = {one.name for name, one in specs.items() if one != linear} - {
-        specs[own].name,
-        embedding.name,
+    others = {one.name for one in specs.values() if one != linear} - {
+        stored.output.name,
+        specs[checkpoint.names.embedding].name,
     }
     if others and args.weights is None:
         notes.append(
@@ -132,7 +129,10 @@ def _read(args: argparse.Namespace) -> _Subject:
         name=checkpoint.path.name,
         spec=checkpoint.spec,
         formats=_formats(
-            args, checkpoint.spec, (linear, specs[own], embedding_bits), checkpoint.kv_dtype
+            args,
+            checkpoint.spec,
+            (linear, stored.output, stored.embedding_bits),
+            checkpoint.kv_dtype,
         ),
         notes=tuple(notes),
     )
@@ -155,11 +155,13 @@ def _formats(
 
 
 def _named(name: str, option: str) -> WeightSpec:
-    if name not in FORMATS:
+    if name not in COSTED_FORMATS:
         raise ConfigError(
-            f"{option} names no format", seen=name, remedy=f"Use one of {', '.join(FORMATS)}."
+            f"{option} names no format",
+            seen=name,
+            remedy=f"Use one of {', '.join(COSTED_FORMATS)}.",
         )
-    return FORMATS[name]
+    return COSTED_FORMATS[name]
 
 
 def _workload(args: argparse.Namespace, spec: ModelSpec) -> Workload:

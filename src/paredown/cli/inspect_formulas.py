@@ -6,6 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import (
     EXPERTS,
@@ -89,8 +90,8 @@ def print_formulas(spec: ModelSpec, formats: ModelFormats, *, as_json: bool) -> 
     }
     for phase, listed in found.items():
         table = Table(title=titles[phase])
-        for heading in ("operation", "times", "FLOPs", "bytes", "FLOPs per byte"):
-            table.add_column(heading, justify="right" if heading == "times" else "left")
+        headings = ("operation", "times", "FLOPs", "bytes", "FLOPs per byte")
+        add_columns(table, headings, left=[one for one in headings if one != "times"])
         for name, count, flops, num_bytes, intensity in listed:
             table.add_row(name, str(count), str(flops), str(num_bytes), str(intensity))
         console.print(table)

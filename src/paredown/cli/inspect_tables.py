@@ -4,11 +4,15 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.cost.break_even import MAX_BATCH
 from paredown.cost.inspection import PHASES, Inspection
 from paredown.cost.operation import OperationCost
 from paredown.cost.roofline import best_time
 from paredown.units import GIGA, KILO, MEGA, TERA, format_bytes, format_rate
+
+# What binds an operation, in a word that leaves room for the other columns.
+_BOUNDS = {"arithmetic": "math", "memory": "memory"}
 
 
 def print_inspection(found: Inspection, name: str, console: Console) -> None:
@@ -29,6 +33,7 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
     console.print(_memory(found))
     console.print(_predicted(found))
     console.print(_what_pays(found))
+    console.print(_speculation(found))
     roofs = found.target.roofs
     console.print(
         f"{roofs.name}: memory {format_rate(roofs.bandwidth_bytes_per_s, 'B/s')}"
@@ -52,9 +57,10 @@ def _caches(found: Inspection) -> str:
 
 def _operations(found: Inspection, phase: str, title: str) -> Table:
     roofs, costs = found.roofs, found.operations[phase]
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
     headings = (
         "operation",
+        "count",
         "out x in",
         "FLOPs",
         "bytes",
@@ -63,17 +69,17 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
         "at best",
         "predicted",
     )
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("operation", "bound") else "right")
+    add_columns(table, headings, left=("operation", "bound"))
     for cost, predicted in zip(costs, found.operation_s[phase], strict=True):
         best = best_time(cost, roofs)
         table.add_row(
-            cost.operation.name,
+            cost.operation.name.replace(", ", ",\n", 1),
+            str(cost.operation.count),
             _shape(cost),
             _short(cost.flops),
             _short(cost.bytes, "B"),
-            f"{cost.intensity:.3g}",
-            best.bound,
+            _figures(cost.intensity),
+            _BOUNDS[best.bound],
             _seconds(best.seconds),
             "-" if predicted is None else _seconds(predicted),
         )
@@ -82,9 +88,10 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
     table.add_row(
         "all",
         "",
+        "",
         _short(flops),
         _short(num_bytes, "B"),
-        f"{flops / num_bytes:.3g}",
+        _figures(flops / num_bytes),
         "",
         _seconds(found.best_s[phase]),
         "",
@@ -94,15 +101,15 @@ def _operations(found: Inspection, phase: str, title: str) -> Table:
 
 def _shape(cost: OperationCost) -> str:
     operation = cost.operation
-    times = f"{operation.count} x " if operation.count > 1 else ""
     if operation.kind == "attention":
-        return f"{times}{operation.columns}/key"
-    return f"{times}{operation.out}x{operation.columns}"
+        return f"{operation.columns}/key"
+    return f"{operation.out}x{operation.columns}"
 
 
 def _memory(found: Inspection) -> Table:
     memory, workload = found.memory, found.workload
     table = Table(title="memory and arithmetic", show_header=False)
+    add_columns(table, ("", "bytes"), left=("", "bytes"))
     kv = f"keys and values, {workload.batch} x {workload.context:,} tokens"
     for label, num_bytes in (
         ("linear layers and output layer", memory.weights),
@@ -130,8 +137,7 @@ def _memory(found: Inspection) -> Table:
 def _predicted(found: Inspection) -> Table:
     times, workload = found.times, found.workload
     table = Table(title="predicted and at best")
-    for heading in ("", "time", "tokens/s", "at best", "share of the roof"):
-        table.add_column(heading, justify="right" if heading else "left")
+    add_columns(table, ("", "time", "tokens/s", "at best", "share of the roof"))
     rows = (
         (
             f"first token (TTFT), {workload.prompt_tokens:,} tokens",
@@ -156,15 +162,20 @@ def _predicted(found: Inspection) -> Table:
 
 def _what_pays(found: Inspection) -> Table:
     table = Table(title="what pays", show_header=False)
+    add_columns(table, ("", "batch"))
     for name, batch in found.break_even.items():
         limit = f"above {MAX_BATCH:,}" if batch is None else f"{batch:,}"
         table.add_row(f"batch at which int4-g32 gains less than 5 % over {name}", limit)
-    guesses = ", ".join(f"{one.batch}: {one.num_draft_tokens}" for one in found.speculation)
-    gains = ", ".join(f"{one.batch}: {one.gain:.2f}x" for one in found.speculation)
-    table.add_row(
-        f"guesses that pay, by batch, {found.acceptance:.0%} of them right, at no cost", guesses
+    return table
+
+
+def _speculation(found: Inspection) -> Table:
+    table = Table(
+        title=f"guesses that pay, {found.acceptance:.0%} of them right, at no cost, by batch"
     )
-    table.add_row("what they gain", gains)
+    add_columns(table, ("", *(f"{one.batch:,}" for one in found.speculation)))
+    table.add_row("guesses", *(str(one.num_draft_tokens) for one in found.speculation))
+    table.add_row("gain", *(f"{one.gain:.2f}x" for one in found.speculation))
     return table
 
 
@@ -175,16 +186,17 @@ def _count(value: float) -> str:
 def _short(value: float, unit: str = "") -> str:
     """Three figures: a table has many columns."""
     for scale, prefix in ((TERA, "T"), (GIGA, "G"), (MEGA, "M"), (KILO, "k")):
-        if value >= scale:
-            figures = f"{value / scale:.3g}" if value < 1000 * scale else f"{value / scale:,.0f}"
-            return f"{figures} {prefix}{unit}"
+        if value >= 0.9995 * scale:
+            return f"{_figures(value / scale)} {prefix}{unit}"
     return f"{value:.0f} {unit}".strip()
 
 
 def _seconds(value: float) -> str:
-    if value >= 1:
-        return f"{value:.2f} s"
-    for scale, unit in ((1e-3, "ms"), (1e-6, "us")):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}"
-    return f"{value / 1e-9:.3g} ns"
+    for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if value >= 0.9995 * scale:
+            return f"{_figures(value / scale)} {unit}"
+    return f"{_figures(value / 1e-9)} ns"
+
+
+def _figures(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"

@@ -3,9 +3,13 @@
 import argparse
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
+from paredown.cli.notes import tell_notes
+from paredown.cost.model_formats import ModelFormats
 from paredown.errors import ConfigError, OutputError
+from paredown.evaluate.stored_formats import stored_formats
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
 from paredown.models.resolve import resolve_model
@@ -97,13 +101,28 @@ def read_limits(args: argparse.Namespace) -> LatencyLimits:
     )
 
 
-def read_spec(name: str | None) -> tuple[str, ModelSpec]:
-    """The name and the shape of a model, without its weights where there are none."""
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """What a load is simulated on. `stored` are the formats of a checkpoint; None for a config
+    alone."""
+
+    name: str
+    spec: ModelSpec
+    stored: ModelFormats | None = None
+
+
+def read_model(name: str | None) -> LoadedModel:
+    """A model's shape, without its weights where there are none. Notes on it are printed."""
     path = None if name is None else Path(name)
     if path is not None and path.exists() and is_config_alone(path):
-        return path.name, read_config_alone(path).spec
+        alone = read_config_alone(path)
+        tell_notes(alone.notes)
+        return LoadedModel(name=path.name, spec=alone.spec)
     checkpoint = Checkpoint.open(resolve_model(name))
-    return checkpoint.path.name, checkpoint.spec
+    tell_notes(checkpoint.notes)
+    return LoadedModel(
+        name=checkpoint.path.name, spec=checkpoint.spec, stored=stored_formats(checkpoint)
+    )
 
 
 def read_trace_option(args: argparse.Namespace) -> Trace | None:

@@ -4,21 +4,24 @@ price."""
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.cli.load import (
+    LoadedModel,
     add_limit_arguments,
     add_load_arguments,
     add_model_argument,
     check_plot,
     read_lengths,
     read_limits,
+    read_model,
     read_rate,
-    read_spec,
     read_trace_option,
 )
 from paredown.cli.machine import add_machine_argument, find_target
@@ -27,7 +30,7 @@ from paredown.cost.inspection import Target
 from paredown.cost.memory import model_memory
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS
+from paredown.formats.table import COSTED_FORMATS
 from paredown.plan.demand import Demand
 from paredown.plan.plan import MAX_SPEEDUP, Option, Plan, make_plan
 from paredown.plan.planned_machine import PlannedMachine
@@ -62,9 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights",
         nargs="+",
-        default=list(_WEIGHTS),
+        default=None,
         metavar="FORMAT",
-        help=f"formats of the linear layers to try (default {' '.join(_WEIGHTS)})",
+        help=f"formats of the linear layers to try (default {' '.join(_WEIGHTS)}, and the one "
+        "that a checkpoint is stored in)",
     )
     parser.add_argument(
         "--kv-dtype",
@@ -92,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
     limits = read_limits(args)
     if limits == LatencyLimits():
         limits = LatencyLimits(e2e_s=_DEFAULT_P95_S)
-    name, spec = read_spec(args.model)
+    model = read_model(args.model)
+    name, spec = model.name, model.spec
     trace = read_trace_option(args)
     shares = trace is not None and any(one.block_ids for one in trace.requests)
     demand = Demand(
@@ -111,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
             spec,
             PlannedMachine(target=target),
             demand,
-            formats=_formats(args, target),
+            formats=_formats(args, target, model),
             price_per_hour=args.price_per_hour,
             asked_machines=args.machines,
             on_note=lambda note: progress.update(task, description=f"simulating {note}"),
@@ -126,23 +131,25 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _formats(args: argparse.Namespace, target: Target) -> list[ModelFormats]:
-    """Those asked for. On a machine whose kernels were measured only what was measured: times from
-    its roofs alone could not be compared with them."""
-    unknown = [one for one in args.weights if one not in FORMATS]
+def _formats(args: argparse.Namespace, target: Target, model: LoadedModel) -> list[ModelFormats]:
+    """Those asked for, or the usual ones and what the model is stored in. On a machine whose
+    kernels were measured only what was measured: times from its roofs alone could not be compared
+    with them."""
+    asked = _WEIGHTS if args.weights is None else args.weights
+    unknown = [one for one in asked if one not in COSTED_FORMATS]
     if unknown:
         raise ConfigError(
             "--weights names no format",
             seen=", ".join(unknown),
-            remedy=f"Use some of {', '.join(FORMATS)}.",
+            remedy=f"Use some of {', '.join(COSTED_FORMATS)}.",
         )
+    tried = [ModelFormats(linear=COSTED_FORMATS[weights]) for weights in asked]
+    if args.weights is None and model.stored is not None:
+        tried.append(replace(model.stored, kv_dtype="bf16"))
+    activation_bytes = target.roofs.activation_bytes
     formats = [
-        ModelFormats(
-            linear=FORMATS[weights],
-            kv_dtype=kv_dtype,
-            activation_bytes=target.roofs.activation_bytes,
-        )
-        for weights in args.weights
+        replace(one, kv_dtype=kv_dtype, activation_bytes=activation_bytes)
+        for one in dict.fromkeys(tried)
         for kv_dtype in args.kv_dtype
     ]
     if target.calibration is None:
@@ -195,8 +202,8 @@ def _print(found: Plan, name: str, console: Console) -> None:
 
 def _options_table(found: Plan) -> Table:
     table = Table(title="one machine alone, within the latencies asked for")
-    for heading in ("weights", "KV", "weights take", "KV tokens", "requests/s", "machines"):
-        table.add_column(heading, justify="left" if heading in ("weights", "KV") else "right")
+    headings = ("weights", "KV", "weights take", "KV tokens", "requests/s", "machines")
+    add_columns(table, headings, left=("weights", "KV"))
     for one in found.options:
         table.add_row(*_option_cells(one, found.demand.computed_per_s))
     return table
@@ -223,8 +230,7 @@ def _option_cells(option: Option, requests_per_s: float) -> list[str]:
 def _speedup_table(found: Plan) -> Table:
     noun = "machine" if found.asked_machines == 1 else "machines"
     table = Table(title=f"for {found.asked_machines} {noun} to do, one of these alone")
-    table.add_column("")
-    table.add_column("times as fast, or as large", justify="right")
+    add_columns(table, ("", "times as fast, or as large"))
     assert found.speedups is not None
     for name, factor in found.speedups.items():
         text = f"not even {MAX_SPEEDUP:.0f}"

@@ -2,19 +2,21 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from paredown.cli.load import (
+    LoadedModel,
     add_limit_arguments,
     add_load_arguments,
     add_model_argument,
     check_plot,
     read_lengths,
     read_limits,
+    read_model,
     read_rate,
-    read_spec,
     read_trace_option,
 )
 from paredown.cli.machine import add_machine_argument, find_target
@@ -23,7 +25,7 @@ from paredown.cli.simulation_tables import print_simulation
 from paredown.cost.model_formats import ModelFormats
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS
+from paredown.formats.table import COSTED_FORMATS
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.response_cache import ResponseCacheConfig
 from paredown.plan.simulate import Fleet, simulate
@@ -53,10 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--machines", type=int, default=1, metavar="N", help="how many of them (default 1)"
     )
     parser.add_argument(
-        "--weights", default="bf16", help="format of the linear layers (default bf16)"
+        "--weights",
+        default=None,
+        help="format of the linear layers (default: as they are stored; bf16 for a config alone)",
     )
     parser.add_argument(
-        "--kv-dtype", default="bf16", choices=KV_DTYPES, help="format of keys and values"
+        "--kv-dtype",
+        default=None,
+        choices=KV_DTYPES,
+        help="format of keys and values (default: as the checkpoint asks, else bf16)",
     )
     add_load_arguments(parser)
     parser.add_argument(
@@ -88,11 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_plot(args.plot)
-    if args.weights not in FORMATS:
+    if args.weights is not None and args.weights not in COSTED_FORMATS:
         raise ConfigError(
             "--weights names no format",
             seen=args.weights,
-            remedy=f"Use one of {', '.join(FORMATS)}.",
+            remedy=f"Use one of {', '.join(COSTED_FORMATS)}.",
         )
     if args.target_itl_ms is not None:
         raise ConfigError(
@@ -101,14 +108,11 @@ def run(args: argparse.Namespace) -> int:
             remedy="Give --max-step-tokens.",
         )
     limits = read_limits(args)
-    name, spec = read_spec(args.model)
+    model = read_model(args.model)
+    name, spec = model.name, model.spec
     workload, shares = _workload(args, spec)
     machine = PlannedMachine(target=find_target(args))
-    formats = ModelFormats(
-        linear=FORMATS[args.weights],
-        kv_dtype=args.kv_dtype,
-        activation_bytes=machine.target.roofs.activation_bytes,
-    )
+    formats = _formats(args, model, machine.target.roofs.activation_bytes)
     schedule = schedule_config(args)
     num_pages = machine.num_pages(
         spec, formats, max_running=args.max_running, max_step_tokens=args.max_step_tokens
@@ -138,6 +142,16 @@ def run(args: argparse.Namespace) -> int:
     print_simulation(found, limits, console)
     console.print(f"Seconds of a step: {machine.target.basis(formats)}.", style="dim")
     return 0
+
+
+def _formats(args: argparse.Namespace, model: LoadedModel, activation_bytes: int) -> ModelFormats:
+    """As asked for, else as they are stored. Weights that are asked for have the output layer of
+    the original, bf16."""
+    stored = model.stored or ModelFormats()
+    found = stored if args.weights is None else ModelFormats(linear=COSTED_FORMATS[args.weights])
+    return replace(
+        found, kv_dtype=args.kv_dtype or stored.kv_dtype, activation_bytes=activation_bytes
+    )
 
 
 def _workload(args: argparse.Namespace, spec: ModelSpec) -> tuple[Workload, bool]:

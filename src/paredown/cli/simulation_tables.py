@@ -3,15 +3,14 @@
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.columns import add_columns
 from paredown.plan.simulation import Distribution, LatencyLimits, Simulation
 
 
 def print_simulation(found: Simulation, limits: LatencyLimits, console: Console) -> None:
     """Latencies, then what became of the requests and how busy the machines were."""
     table = Table(title="simulated latencies")
-    table.add_column("to", no_wrap=True)
-    for heading in ("mean", "p50", "p95", "p99", "limit", "kept by"):
-        table.add_column(heading, justify="right")
+    add_columns(table, ("to", "mean", "p50", "p95", "p99", "limit", "kept by"), left=("to",))
     for name, one, limit_s in (
         ("first token", found.ttft, limits.ttft_s),
         ("each next one", found.tpot, limits.tpot_s),

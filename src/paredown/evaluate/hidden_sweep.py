@@ -17,7 +17,7 @@ from paredown.cost.least_squares import quadratic_fit
 from paredown.errors import ConfigError
 from paredown.evaluate.quartile import lower_quartile
 from paredown.evaluate.random_model import random_linear_arrays
-from paredown.formats.table import FORMATS
+from paredown.formats.table import COSTED_FORMATS
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.progress import OnCount
@@ -66,9 +66,11 @@ def sweep_hidden(
     on_progress: OnCount | None = None,
 ) -> HiddenSweep:
     """Times each group at each size, in rounds. Raises ConfigError for an unknown format."""
-    if format_name not in FORMATS:
+    if format_name not in COSTED_FORMATS:
         raise ConfigError(
-            "there is no such format", seen=format_name, remedy=f"Use one of {', '.join(FORMATS)}."
+            "there is no such format",
+            seen=format_name,
+            remedy=f"Use one of {', '.join(COSTED_FORMATS)}.",
         )
     if num_tokens < 1 or len(hidden_sizes) < 3:
         raise ConfigError(
@@ -121,7 +123,7 @@ def _time_linear(
 
 
 def _linear(format_name: str, shape: tuple[int, int], num_threads: int) -> _core.Linear:
-    arrays = random_linear_arrays(FORMATS[format_name], *shape)
+    arrays = random_linear_arrays(COSTED_FORMATS[format_name], *shape)
     return _core.Linear(
         chosen_isa(),
         num_threads,

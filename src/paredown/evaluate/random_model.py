@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.native.native_executor import NativeExecutor
+from paredown.formats.integer_steps import MOST_STEPS
 from paredown.formats.tensor import float32_to_bf16
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
@@ -77,11 +78,20 @@ def _linear(
             activations=weights.activations,
         )
     bits = BITS[dtype]
+    num_groups = num_columns // group_size
+    steps_OG, num_scales = None, num_groups
+    if weights.integer_steps:
+        # Eight of a row's smallest scale and more: codes times steps fill 8 bits.
+        steps_OG = rng.integers(8, MOST_STEPS + 1, (num_rows, num_groups), dtype=np.uint8)
+        num_scales = 1
     # fp8 is drawn from the codes of small positive and negative numbers.
     high = 64 if dtype == "fp8" else 1 << bits
     codes = rng.integers(0, high, min(_DRAWN, num_rows * num_columns), dtype=np.uint8)
-    scales = np.full((num_rows, num_columns // group_size), _scale(bits, num_columns), np.float32)
-    zeros = np.full(scales.shape, 1 << (bits - 1), np.uint8) if not weights.symmetric else None
+    scale = _scale(bits, num_columns) / (1 if steps_OG is None else 8)
+    scales = np.full((num_rows, num_scales), scale, np.float32)
+    zeros = None
+    if not weights.symmetric:
+        zeros = np.full((num_rows, num_groups), 1 << (bits - 1), np.uint8)
     return LinearArrays(
         dtype=dtype,
         values_OI=np.resize(codes, (num_rows, num_columns)),
@@ -90,6 +100,7 @@ def _linear(
         input_scale=0.05 if weights.activations == "int8_static" else None,
         scales_OG=scales,
         zero_points_OG=zeros,
+        steps_OG=steps_OG,
     )
 
 

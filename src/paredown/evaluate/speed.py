@@ -93,9 +93,12 @@ class Trial:
     @property
     def step_bytes(self) -> int:
         """What a decode step reads: all weights, and the keys and values of a middling context."""
-        prompt = min(PROMPT_TOKENS, self.executor.spec.max_positions // 2)
-        context = prompt + DECODE_TOKENS // 2
-        return self.executor.weight_bytes + context * self.executor.kv_token_bytes
+        return self.executor.weight_bytes + self.context * self.executor.kv_token_bytes
+
+    @property
+    def context(self) -> int:
+        """Tokens of the sequence halfway through decoding."""
+        return min(PROMPT_TOKENS, self.executor.spec.max_positions // 2) + DECODE_TOKENS // 2
 
     def forget(self) -> None:
         """Drops the rounds so far."""

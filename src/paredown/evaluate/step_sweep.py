@@ -17,7 +17,7 @@ from paredown.cost.roofline import Roofs
 from paredown.evaluate.engine_steps import measure_engine_steps, num_engine_pages
 from paredown.evaluate.random_model import random_model
 from paredown.evaluate.swept_model import Load, SweptModel
-from paredown.formats.table import FORMATS
+from paredown.formats.table import COSTED_FORMATS
 from paredown.kernels.probe import measure_bandwidth
 from paredown.models.resolve import resolve_model
 from paredown.models.tokenizer import Tokenizer
@@ -58,7 +58,7 @@ class SweepConfig:
     how much of a cache they fill; attention is that of `models[:num_attention_models]`, and what
     the engine takes beside its executor that of `small[0]` and `models[:num_engine_models]`."""
 
-    formats: tuple[str, ...] = ("bf16", "int8", "w8a8", "int4-g32", "int4-g128")
+    formats: tuple[str, ...] = ("bf16", "int8", "w8a8", "int4-g32", "int4-g128", "w4a8-g32-qoq")
     kv_dtypes: tuple[KVDType, ...] = KV_DTYPES
     num_tokens: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
     small: tuple[ModelSpec, ...] = (
@@ -198,7 +198,8 @@ class StepSweep:
         models = [(spec, "bf16") for spec in config.small]
         models += [(spec, name) for name in config.formats for spec in config.models]
         return [
-            self._swept(spec, ModelFormats(linear=FORMATS[name]), loads) for spec, name in models
+            self._swept(spec, ModelFormats(linear=COSTED_FORMATS[name]), loads)
+            for spec, name in models
         ]
 
     def _contexts(self) -> list[tuple[Load, Load]]:
@@ -218,7 +219,7 @@ class StepSweep:
     def _attention_models(self, dtype: KVDType) -> list[SweptModel]:
         config = self._config
         loads = list(dict.fromkeys(load for pair in self._contexts() for load in pair))
-        formats = ModelFormats(linear=FORMATS[config.formats[0]], kv_dtype=dtype)
+        formats = ModelFormats(linear=COSTED_FORMATS[config.formats[0]], kv_dtype=dtype)
         models = config.models[: config.num_attention_models]
         return [self._swept(spec, formats, loads) for spec in models]
 
@@ -232,7 +233,7 @@ class StepSweep:
         return SweptModel(spec, alike, loads, self._machine.num_threads)
 
     def _engine_steps(self, spec: ModelSpec) -> list[MeasuredEngineStep]:
-        tokenizer, weights = Tokenizer.open(resolve_model(None)), FORMATS["bf16"]
+        tokenizer, weights = Tokenizer.open(resolve_model(None)), COSTED_FORMATS["bf16"]
         formats, found = ModelFormats(linear=weights, output=weights), []
         kv, threads = KVSpec(num_pages=num_engine_pages()), self._machine.num_threads
         for vocab_size in self._config.vocab_sizes:

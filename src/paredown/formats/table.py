@@ -52,5 +52,8 @@ STEP_FORMATS: dict[str, WeightSpec] = {
     )
 }
 
+# All that a weight may run as when its cost is asked.
+COSTED_FORMATS = FORMATS | STEP_FORMATS
+
 # All that a recipe may name.
 RECIPE_FORMATS = FORMATS | STATIC_FORMATS | STEP_FORMATS

@@ -44,7 +44,11 @@ def family_from_config(config: Mapping[str, object]) -> Family:
 def spec_from_config(config: Mapping[str, object]) -> ModelSpec:
     """The spec. Raises CheckpointError for a missing or bad field (named), UnsupportedError for an
     unknown model type or a variant that the spec cannot express."""
-    spec = family_from_config(config).read_spec(Fields(config))
+    return check_heads(family_from_config(config).read_spec(Fields(config)))
+
+
+def check_heads(spec: ModelSpec) -> ModelSpec:
+    """The spec itself. Raises CheckpointError for heads that cannot be."""
     if spec.num_heads % spec.num_kv_heads:
         raise CheckpointError(
             "config.json: the number of attention heads is not a multiple of the key-value heads",

@@ -3,11 +3,20 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.models.config import spec_from_config
+from paredown.errors import UnsupportedError
+from paredown.models.config import FAMILIES, check_heads, spec_from_config
+from paredown.models.cost_families import COST_FAMILIES
+from paredown.models.families.fields import Fields
 from paredown.models.json_file import read_json_object
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
+# Transformers' own, for fields that configs of drafts leave out (EAGLE's, arXiv 2401.15077). A
+# checkpoint that is loaded must have them.
+DEFAULTS: dict[str, dict[str, int]] = {
+    "llama": {"max_position_embeddings": 2048},
+    "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
+}
 CONFIG_NAME = "config.json"
 _DTYPES = {
     "float32": WeightSpec(dtype="fp32"),
@@ -33,15 +42,38 @@ def is_config_alone(path: Path) -> bool:
 
 
 def read_config_alone(path: Path) -> ConfigAlone:
-    """Raises CheckpointError and UnsupportedError as `spec_from_config` does."""
+    """Of families that can be run, and of those whose cost alone is known. Raises CheckpointError
+    and UnsupportedError as `spec_from_config` does."""
     file = path / CONFIG_NAME if path.is_dir() else path
     config = read_json_object(file)
     dtype = config.get("torch_dtype", config.get("dtype"))
     notes = [f"{file.name} alone: no weights were looked at"]
     if "quantization_config" in config:
         notes.append(f"the quantization_config of {file.name} was not looked at; see --weights")
+    model_type = Fields(config).text("model_type")
+    absent = {
+        name: value
+        for name, value in DEFAULTS.get(model_type, {}).items()
+        if name not in config and not (name == "num_local_experts" and "num_experts" in config)
+    }
+    if absent:
+        taken = ", ".join(f"{name} {value}" for name, value in absent.items())
+        notes.append(f"{file.name} lacks fields, taken as {model_type}'s default: {taken}")
+        config |= absent
+    if model_type in COST_FAMILIES:
+        family = COST_FAMILIES[model_type]
+        spec = check_heads(family.read_spec(Fields(config)))
+        notes.append(f"{model_type} is costed, not run; left out: {family.left_out}")
+    elif model_type in FAMILIES:
+        spec = spec_from_config(config)
+    else:
+        raise UnsupportedError(
+            "config.json has an unknown model_type",
+            seen=model_type,
+            remedy=f"Known model types: {', '.join((*FAMILIES, *COST_FAMILIES))}.",
+        )
     return ConfigAlone(
-        spec=spec_from_config(config),
+        spec=spec,
         weights=_DTYPES.get(str(dtype), WeightSpec(dtype="bf16")),
         notes=tuple(notes),
     )

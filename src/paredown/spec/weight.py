@@ -50,7 +50,8 @@ class WeightSpec:
     """A stored form. `group_size` counts input columns sharing a scale; None is a whole row.
     `activations` is what the input is rounded to; left out, it becomes the dtype's default.
     `integer_steps`: the scales of a row's int4 groups are 1 to 16 times one number (docs/qoq.md); a
-    checkpoint does not say so, and a weight that was read never has it."""
+    checkpoint does not say so, and a weight that was read never has it (models/running_formats.py
+    looks)."""
 
     dtype: WeightDType
     group_size: int | None = None
@@ -122,7 +123,12 @@ def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType 
 
 
 def native_bits_per_weight(spec: WeightSpec, num_columns: int) -> float:
-    """What a weight takes in the core, scales counted as bf16, and so what is dequantized."""
+    """What a weight takes in the core, scales counted as bf16, and so what is dequantized. With
+    integer steps a group has a byte for its step, one more for a zero point, and a row a scale."""
     if spec.is_quantized and not spec.has_kernel(num_columns):
         return 16.0
+    if spec.integer_steps:
+        assert spec.group_size is not None, spec
+        group_bits = 8 if spec.symmetric else 16
+        return spec.bits + group_bits / spec.group_size + BITS["bf16"] / num_columns
     return bits_per_weight(replace(spec, dtype=HELD_AS.get(spec.dtype, spec.dtype)), num_columns)

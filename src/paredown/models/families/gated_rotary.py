@@ -94,7 +94,7 @@ def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
     num_layers = fields.integer("num_hidden_layers")
     types = fields.config.get("layer_types")
     if isinstance(types, list):
-        full = _full_layers(fields, types, num_layers)
+        full = full_layers(fields, types, num_layers)
     else:
         num_full = fields.integer("max_window_layers", 28, minimum=0)
         full = list(range(min(num_layers, num_full)))
@@ -103,7 +103,8 @@ def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
     return window, tuple(full)
 
 
-def _full_layers(fields: Fields, types: list[object], num_layers: int) -> list[int]:
+def full_layers(fields: Fields, types: list[object], num_layers: int) -> list[int]:
+    """Of those that `layer_types` names, the numbers of the ones without a window."""
     if len(types) != num_layers:
         raise CheckpointError(
             f"{fields.where}: layer_types must name each layer",
