@@ -27,6 +27,7 @@ from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
 from paredown.cost.step_cost import StepLoad, chunk_pairs, decode_load, prefill_load
 from paredown.errors import ConfigError, OutputError
+from paredown.formats.table import FORMATS
 from paredown.spec.experts import Experts
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
@@ -144,6 +145,21 @@ def test_a_verifying_step_is_a_chunk_of_each_sequence() -> None:
     load = verify_load(3, 10, 2, None)
     assert load.attention_pairs == 3 * (10 + 11 + 12)
     assert (load.num_tokens, load.num_logits, load.kv_tokens_read) == (9, 9, 3 * 12)
+
+
+@pytest.mark.parametrize(("name", "alike"), [("fp16", "bf16"), ("fp8-g128", "fp8")])
+def test_a_gpu_multiplies_two_byte_floats_at_their_own_peak(name: str, alike: str) -> None:
+    """Our core takes such weights in float32; a GPU does not. There only float32 itself is slow."""
+    load, roofs = prefill_load(512), MACHINES["h100"]
+
+    def step_s(weights: str, activation_bytes: int) -> float:
+        linear = FORMATS[weights]
+        formats = ModelFormats(linear=linear, output=linear, activation_bytes=activation_bytes)
+        return RooflineStep(spec=SPEC, formats=formats, roofs=roofs, efficiency=None).step_s(load)
+
+    assert step_s(name, 2) == pytest.approx(step_s(alike, 2), rel=0.02)
+    assert step_s("fp32", 2) > 2 * step_s(name, 2)
+    assert step_s(name, 4) > 2 * step_s(alike, 4)
 
 
 def test_machines_have_sources_and_sane_roofs() -> None:

@@ -122,7 +122,8 @@ def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> in
     up = inner * (2 if spec.gated else 1)
     widest = max(spec.hidden_size, query + 2 * kv, up)
     read = max(spec.hidden_size, query, inner)
-    input_bytes = {"int8": 1, "bf16": 2, "fp32": 4}[unit_of(formats.linear)]
+    unit = unit_of(formats.linear, formats.activation_bytes)
+    input_bytes = {"int8": 1, "bf16": 2, "fp32": 4}[unit]
     return num_tokens * (4 * (spec.hidden_size + 3 * widest) + read * input_bytes)
 
 

@@ -16,7 +16,7 @@ Bound = Literal["arithmetic", "memory"]
 class Roofs:
     """What a machine can do at best. `source` says where the figures are from: a web address, or
     "measured". `activation_bytes` is what a number between two operations takes: float32 in our
-    core, two bytes on a GPU. fp16 has bf16's peak."""
+    core, two bytes on a GPU, where fp16 has bf16's peak."""
 
     name: str
     memory_bytes: int
