@@ -9,6 +9,7 @@ from paredown.cost.inspection import Target
 from paredown.cost.machines import find_machine
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import CapacityError, ConfigError
+from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
 from paredown.formats.table import FORMATS
 from paredown.plan.capacity import Setup, capacity, run_machines, saturated_requests_per_s
 from paredown.plan.demand import Demand
@@ -16,7 +17,8 @@ from paredown.plan.lengths import parse_lengths
 from paredown.plan.plan import Plan, make_plan
 from paredown.plan.planned_machine import MEMORY_SHARE, PlannedMachine, Speedup
 from paredown.plan.simulation import LatencyLimits
-from paredown.plan.workload import DrawnLengths
+from paredown.plan.trace import Trace
+from paredown.plan.workload import DrawnLengths, TraceLengths
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec, Rotary
 
@@ -140,6 +142,46 @@ def test_an_answer_that_is_always_late() -> None:
     hasty = replace(DEMAND, limits=LatencyLimits(e2e_s=0.01))
     with pytest.raises(CapacityError, match=r"answers in time.*a request alone takes"):
         make_plan(SPEC, MACHINE, hasty, formats=[BF16])
+
+
+def test_the_fastest_format_is_told_where_all_are_late() -> None:
+    hasty = replace(DEMAND, limits=LatencyLimits(e2e_s=0.01))
+    for formats in ([BF16, INT8], [INT8, BF16]):
+        with pytest.raises(CapacityError, match=r"in int8, .*the fastest of these formats"):
+            make_plan(SPEC, MACHINE, hasty, formats=formats)
+
+
+def shared_trace(num_shared_blocks: int) -> Trace:
+    """Prompts of six blocks, of which the first ones are those of all."""
+    requests = tuple(
+        Arrival(
+            at_s=0.1 * number,
+            num_input_tokens=6 * BLOCK_TOKENS,
+            num_output_tokens=2,
+            block_ids=tuple(
+                block if block < num_shared_blocks else 10 + 6 * number + block
+                for block in range(6)
+            ),
+        )
+        for number in range(150)
+    )
+    return Trace(name="shared", requests=requests)
+
+
+def test_formats_are_chosen_with_the_prefixes_of_a_trace() -> None:
+    """A prompt alone takes longer than is allowed, but what it shares need not be computed."""
+    setup = Setup(spec=SPEC, machine=MACHINE, formats=BF16, max_running=64, max_step_tokens=2048)
+    found = {}
+    for num_shared in (0, 5):
+        trace = shared_trace(num_shared)
+        limits = LatencyLimits(ttft_s=0.03)
+        lengths = TraceLengths(trace=trace)
+        demand = Demand(requests_per_s=5, lengths=lengths, limits=limits, trace=trace)
+        found[num_shared] = capacity(setup, demand), saturated_requests_per_s(setup, demand)
+    assert trace.new_share == pytest.approx(1 / 6, rel=0.05)
+    assert found[0][0] == 0
+    # More than what saturates a machine that finds nothing again.
+    assert found[0][1] < found[5][0] < found[5][1]
 
 
 def test_prompts_that_are_too_long() -> None:

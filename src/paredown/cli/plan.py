@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         limits = LatencyLimits(e2e_s=_DEFAULT_P95_S)
     name, spec = read_spec(args.model)
     trace = read_trace_option(args)
-    shares = trace is not None and any(one.block_ids for one in trace.requests)
+    shares = trace is not None and trace.shares_prefixes
     demand = Demand(
         requests_per_s=read_rate(args, trace),
         lengths=read_lengths(args, trace, spec),

@@ -19,6 +19,8 @@ _MIN_REQUESTS, _MAX_REQUESTS = 600, 8_000
 _WARMUP_SHARE = 0.1
 # Rates are found to this share.
 _PRECISION = 0.04
+# At such a rate each request is as good as alone.
+LONE_REQUESTS_PER_S = 1e-6
 # So many machines of a larger fleet are simulated, with their share of the load.
 _MAX_SIMULATED = 4
 
@@ -66,11 +68,11 @@ class Setup:
 
 
 def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
-    """What a machine could compute if latency were no matter: a full batch all the time. Raises
-    CapacityError."""
+    """What a machine could compute if latency were no matter: a full batch all the time, and all
+    that prompts share kept. Raises CapacityError."""
     prompt, output = demand.mean_tokens(setup.max_tokens)
-    context = prompt + output / 2
-    num_running = max(min(setup.max_running, setup.num_pages * PAGE_SIZE / (prompt + output)), 1)
+    context, new = prompt + output / 2, prompt * demand.new_share
+    num_running = max(min(setup.max_running, setup.num_pages * PAGE_SIZE / (new + output)), 1)
     cost = setup.machine.cost(setup.spec, setup.formats)
     window = setup.spec.sliding_window
     windowed = 0 if window is None else round(num_running * min(context, window))
@@ -88,7 +90,8 @@ def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
     )
     # A prompt goes along with decodes, so of the time of its step only what it adds is its own.
     alone_s = cost.step_s(prefill_load(1, 0, window))
-    prompt_s = cost.step_s(prefill_load(max(round(prompt), 1), 0, window)) - alone_s
+    num_new = max(round(new), 1)
+    prompt_s = cost.step_s(prefill_load(num_new, round(prompt) - num_new, window)) - alone_s
     return 1 / (output * step_s / num_running + max(prompt_s, 0.0))
 
 
@@ -156,6 +159,12 @@ def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int,
     return enough
 
 
-def _keeps(setup: Setup, demand: Demand, requests_per_s: float) -> bool:
+def run_alone(setup: Setup, demand: Demand, requests_per_s: float) -> Simulation:
+    """So many requests on one machine, as a trace has them where it says what they share: without
+    their prefixes it would be another load."""
     alone = replace(demand, requests_per_s=requests_per_s, hit_rate=0.0)
-    return run_machines(setup, alone, 1, as_traced=False).meets(demand.limits)
+    return run_machines(setup, alone, 1, as_traced=demand.shares_prefixes)
+
+
+def _keeps(setup: Setup, demand: Demand, requests_per_s: float) -> bool:
+    return run_alone(setup, demand, requests_per_s).meets(demand.limits)

@@ -168,7 +168,7 @@ class TraceWorkload:
 
     @property
     def shares_prefixes(self) -> bool:
-        return any(one.block_ids for one in self.trace.requests)
+        return self.trace.shares_prefixes
 
     def __iter__(self) -> Iterator[SimulatedRequest]:
         requests = self.trace.requests
