@@ -36,7 +36,7 @@ from benchmarks.measured_serving import (
 )
 from paredown.cost.calibration import Calibration
 from paredown.cost.machine_file import need_calibration
-from paredown.cost.memory import model_memory, working_bytes
+from paredown.cost.memory import model_memory
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import MAX_STEP_TOKENS, ttft_s
@@ -129,11 +129,9 @@ def predict_bytes(checkpoint: Checkpoint, job: Job) -> int:
     most_tokens = max(point.batch * point.num_tokens for point in job.points)
     step_tokens = min(MAX_STEP_TOKENS, most_tokens)
     batch = max(point.batch for point in job.points)
-    memory = model_memory(
-        spec, formats, batch=batch, context=job.num_pages * PAGE_SIZE // batch, step_tokens=1
-    )
-    rest = memory.total - memory.activations
-    return rest + working_bytes(spec, formats, step_tokens)
+    context = job.num_pages * PAGE_SIZE // batch
+    sizes = {"batch": batch, "context": context, "step_tokens": step_tokens}
+    return model_memory(spec, formats, **sizes).total
 
 
 def rows_of(

@@ -80,6 +80,15 @@ def test_what_a_step_writes_is_part_of_what_the_core_sets_aside() -> None:
     assert found == 512 * (4 * (384 + 3 * 2 * 896) + 2 * 896)
 
 
+def test_a_processor_holds_what_our_core_writes_to() -> None:
+    """What `benchmarks.prediction` checks is what is shown; a GPU has no such rows."""
+    spec = Checkpoint.open(resolve_model(None)).spec
+    for floats, working in ((4, working_bytes), (2, activation_bytes)):
+        formats = ModelFormats(activation_bytes=floats)
+        memory = model_memory(spec, formats, batch=1, context=1024, step_tokens=512)
+        assert memory.activations == working(spec, formats, 512)
+
+
 def test_activations_are_about_what_the_core_sets_aside() -> None:
     """Ours has four rows as wide as the widest, whatever is alive: between one and four times."""
     spec = Checkpoint.open(resolve_model(None)).spec

@@ -28,8 +28,9 @@ from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
 from paredown.cost.step_cost import StepLoad, chunk_pairs, decode_load, prefill_load
 from paredown.errors import ConfigError, OutputError
 from paredown.formats.table import FORMATS
+from paredown.plan.planned_machine import PlannedMachine
 from paredown.spec.experts import Experts
-from paredown.spec.kv import KVDType
+from paredown.spec.kv import PAGE_SIZE, KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -259,6 +260,16 @@ def test_a_model_in_the_caches_has_their_roof() -> None:
     assert target.roofs_of(1e6).bandwidth_bytes_per_s == max(2e11, memory)
     assert target.roofs_of(1e12).bandwidth_bytes_per_s == memory
     assert replace(target, calibration=None).roofs_of(1e6) == TRUTH.roofs
+
+
+def test_an_inspection_counts_on_the_memory_that_a_plan_does() -> None:
+    """Sequences of one page: as many as there are pages."""
+    target = Target(key="l4", roofs=MACHINES["l4"])
+    workload = Workload(batch=8192, prompt_tokens=512, context=PAGE_SIZE)
+    found = inspect_model(SPEC, ModelFormats(), workload, target)
+    sizes = {"max_running": 8192, "max_step_tokens": 8192}
+    pages = PlannedMachine(target=target).num_pages(SPEC, found.formats, **sizes)
+    assert found.max_sequences == pages
 
 
 def test_an_inspection_names_what_its_times_rest_on() -> None:

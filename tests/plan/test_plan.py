@@ -7,6 +7,7 @@ import pytest
 
 from paredown.cost.inspection import Target
 from paredown.cost.machines import find_machine
+from paredown.cost.memory import MEMORY_SHARE
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import CapacityError, ConfigError
 from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
@@ -15,7 +16,7 @@ from paredown.plan.capacity import Setup, capacity, run_machines, saturated_requ
 from paredown.plan.demand import Demand
 from paredown.plan.lengths import parse_lengths
 from paredown.plan.plan import Plan, make_plan
-from paredown.plan.planned_machine import MEMORY_SHARE, PlannedMachine, Speedup
+from paredown.plan.planned_machine import PlannedMachine, Speedup
 from paredown.plan.simulation import LatencyLimits
 from paredown.plan.trace import Trace
 from paredown.plan.workload import DrawnLengths, TraceLengths

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from paredown.cost.break_even import MAX_BATCH
 from paredown.cost.inspection import PHASES, Inspection
+from paredown.cost.memory import MEMORY_SHARE
 from paredown.cost.operation import OperationCost
 from paredown.cost.roofline import best_time
 from paredown.units import GIGA, KILO, MEGA, TERA, format_bytes, format_rate
@@ -109,7 +110,7 @@ def _memory(found: Inspection) -> Table:
         ("embedding table beside it", memory.embedding),
         ("norms, biases, positions", memory.vectors),
         (kv, memory.kv),
-        ("numbers of a step that are alive at once", memory.activations),
+        ("what a step works in", memory.activations),
         ("token ids in, logits out", memory.inputs + memory.outputs),
         ("all", memory.total),
     ):
@@ -117,7 +118,8 @@ def _memory(found: Inspection) -> Table:
     table.add_section()
     roofs = found.target.roofs
     table.add_row(
-        f"sequences of {workload.context:,} tokens that {format_bytes(roofs.memory_bytes)} hold",
+        f"sequences of {workload.context:,} tokens that {MEMORY_SHARE:.0%} of "
+        f"{format_bytes(roofs.memory_bytes)} hold",
         f"{found.max_sequences:,}",
     )
     new_tokens = max(1, workload.context - workload.prompt_tokens)

@@ -7,6 +7,7 @@ from paredown.cost.break_even import BATCHES, SpeculationGain, best_speculation,
 from paredown.cost.calibration import Calibration
 from paredown.cost.efficiency import EFFICIENCIES
 from paredown.cost.memory import (
+    MEMORY_SHARE,
     ModelMemory,
     generation_flops,
     kv_cache_bytes,
@@ -174,7 +175,7 @@ def inspect_model(
         flops_without_cache=generation_flops(
             spec, prompt_tokens=workload.prompt_tokens, new_tokens=new_tokens, with_cache=False
         ),
-        max_sequences=max_sequences(target.roofs.memory_bytes, memory, one_sequence),
+        max_sequences=max_sequences(MEMORY_SHARE * target.roofs.memory_bytes, memory, one_sequence),
         best_s={phase: best_step_s(costs[phase], roofs) for phase in PHASES},
         times=serving_times(cost, workload, spec),
         break_even=_break_even(spec, formats, target, context),

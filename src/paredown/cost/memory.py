@@ -10,6 +10,9 @@ from paredown.spec.model import ModelSpec
 
 _ID_BYTES = 4
 _LOGIT_BYTES = 4
+# Of a machine's memory, for weights, keys and values and what a step works in; the system has the
+# rest.
+MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +23,8 @@ class ModelMemory:
     `vectors`     norms, biases, learned positions, in two bytes
     `embedding`   the table, where it is not the output layer itself
     `kv`          keys and values of all sequences
-    `activations` numbers of a step that are alive at once
+    `activations` what a step works in: `working_bytes` of our core, and where numbers between
+                  operations take two bytes (a GPU) those that are alive at once
     `inputs`, `outputs`   token ids, and a row of logits for each sequence
     """
 
@@ -58,12 +62,13 @@ def model_memory(
         for one in operations(spec, formats)
         if one.kind in ("linear", "experts")
     )
+    working = working_bytes if formats.activation_bytes == 4 else activation_bytes
     return ModelMemory(
         weights=round(linear),
         vectors=2 * (spec.num_parameters() - matrices),
         embedding=embedding_bytes(spec, formats),
         kv=kv_cache_bytes(spec, formats, batch=batch, context=context),
-        activations=activation_bytes(spec, formats, step_tokens),
+        activations=working(spec, formats, step_tokens),
         inputs=_ID_BYTES * step_tokens,
         outputs=_LOGIT_BYTES * batch * spec.vocab_size,
     )
