@@ -43,12 +43,12 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
 
 
 def _caches(found: Inspection) -> str:
-    """The bandwidth of what a step reads, where that is less than what memory was measured with."""
+    """The bandwidth of a model of this size, where it is more than memory's."""
     bandwidth = found.roofs.bandwidth_bytes_per_s
     if found.target.calibration is None or bandwidth == found.target.roofs.bandwidth_bytes_per_s:
         return ""
-    read = format_bytes(found.step_bytes)
-    return f" ({format_rate(bandwidth, 'B/s')} for the {read} of this model's steps)"
+    read = format_bytes(found.memory.weights)
+    return f" ({format_rate(bandwidth, 'B/s')} for the {read} of this model's weights)"
 
 
 def _operations(found: Inspection, phase: str, title: str) -> Table:

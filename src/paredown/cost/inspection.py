@@ -38,25 +38,22 @@ class Target:
     roofs: Roofs
     calibration: Calibration | None = None
 
-    def roofs_of(self, num_bytes: float) -> Roofs:
-        """For a model that reads so much in a step: one that fits the caches is not bound by the
-        memory behind them, where the bandwidth of a buffer of its size was measured."""
-        if self.calibration is None:
-            return self.roofs
-        bandwidth = self.calibration.bandwidth(num_bytes)
-        bandwidth = max(self.roofs.bandwidth_bytes_per_s, bandwidth)
-        return replace(self.roofs, bandwidth_bytes_per_s=bandwidth)
-
     def knows(self, formats: ModelFormats) -> bool:
         """Whether steps with such weights were measured on it."""
         return self.calibration is not None and self.calibration.knows(formats)
 
     def step_cost(self, spec: ModelSpec, formats: ModelFormats) -> PredictedStep | RooflineStep:
-        """The best that is known; `basis` says what that is."""
-        if self.calibration is not None and self.calibration.knows(formats):
-            return PredictedStep(spec=spec, formats=formats, calibration=self.calibration)
+        """The best that is known; `basis` says what that is. Its `roofs` are those of the machine,
+        but a model that fits the caches is not bound by the memory behind them, where the bandwidth
+        of a buffer of its size was measured."""
+        roofs = self.roofs
+        if self.calibration is not None:
+            predicted = PredictedStep(spec=spec, formats=formats, calibration=self.calibration)
+            if self.calibration.knows(formats):
+                return predicted
+            roofs = roofs.with_bandwidth(self.calibration.bandwidth(predicted.weight_bytes))
         efficiency = EFFICIENCIES.get(self.key)
-        return RooflineStep(spec=spec, formats=formats, roofs=self.roofs, efficiency=efficiency)
+        return RooflineStep(spec=spec, formats=formats, roofs=roofs, efficiency=efficiency)
 
     def basis(self, formats: ModelFormats) -> str:
         """What predicted times rest on."""
@@ -71,13 +68,12 @@ class Target:
 class Inspection:
     """See `inspect_model`. `operations` by phase, `operation_s` what they are predicted to take
     (None where nothing was measured), `best_s` the sum of their times at best, below `roofs`:
-    those of the machine for a model that reads `step_bytes` in a step of decoding."""
+    those of the machine for a model of this size, which no prediction beats."""
 
     spec: ModelSpec
     formats: ModelFormats
     workload: Workload
     target: Target
-    step_bytes: int
     roofs: Roofs
     operations: dict[str, list[OperationCost]]
     operation_s: dict[str, list[float | None]]
@@ -94,8 +90,7 @@ class Inspection:
     def as_json(self) -> dict[str, Any]:
         machine = asdict(self.target.roofs) | {
             "basis": self.target.basis(self.formats),
-            "step_bytes": self.step_bytes,
-            "step_bandwidth_bytes_per_s": self.roofs.bandwidth_bytes_per_s,
+            "model_bandwidth_bytes_per_s": self.roofs.bandwidth_bytes_per_s,
         }
         return {
             "model": _model_json(self.spec),
@@ -152,8 +147,6 @@ def inspect_model(
         context=workload.context,
         step_tokens=step_tokens,
     )
-    step_bytes = memory.weights + memory.kv
-    roofs = target.roofs_of(step_bytes)
     one_sequence = kv_cache_bytes(spec, formats, batch=1, context=workload.context)
     new_tokens = max(1, workload.context - workload.prompt_tokens)
     context = workload.context
@@ -162,8 +155,7 @@ def inspect_model(
         formats=formats,
         workload=workload,
         target=target,
-        step_bytes=step_bytes,
-        roofs=roofs,
+        roofs=cost.roofs,
         operations=costs,
         operation_s={
             phase: [cost.operation_s(one, loads[phase]) for one in costs[phase]] for phase in PHASES
@@ -176,7 +168,7 @@ def inspect_model(
             spec, prompt_tokens=workload.prompt_tokens, new_tokens=new_tokens, with_cache=False
         ),
         max_sequences=max_sequences(MEMORY_SHARE * target.roofs.memory_bytes, memory, one_sequence),
-        best_s={phase: best_step_s(costs[phase], roofs) for phase in PHASES},
+        best_s={phase: best_step_s(costs[phase], cost.roofs) for phase in PHASES},
         times=serving_times(cost, workload, spec),
         break_even=_break_even(spec, formats, target, context),
         speculation=[
