@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         num_pages=num_pages,
         max_positions=spec.max_positions,
         num_replicas=args.machines,
-        window=spec.sliding_window,
+        window=spec.attended_window,
         kept=KeptPages.of(spec),
         schedule=schedule,
         router=args.router or ("prefix-affinity" if shares else "least-loaded"),

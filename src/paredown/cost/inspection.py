@@ -181,7 +181,7 @@ def inspect_model(
 
 def phase_loads(spec: ModelSpec, workload: Workload) -> dict[str, StepLoad]:
     """A whole prompt in one step, and a step of the whole batch."""
-    window = spec.sliding_window
+    window = spec.attended_window
     return {
         "prefill": prefill_load(workload.prompt_tokens, 0, window),
         "decode": decode_load(workload.batch, workload.context, window),

@@ -84,7 +84,7 @@ def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
 def kv_cache_bytes(spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int) -> int:
     """Keys and values: 2 x layers x sequences x tokens x key-value heads x columns of a head. A
     layer with a sliding window needs the tokens of the window alone."""
-    kept = min(context, spec.sliding_window or context)
+    kept = min(context, spec.attended_window or context)
     values = sum(
         one.count
         * (kept if one.is_windowed else context)
@@ -139,7 +139,7 @@ def generation_flops(
     computes all tokens before it anew."""
     last = prompt_tokens + new_tokens - 1
     lengths = [last] if with_cache else range(prompt_tokens, last + 1)
-    window = spec.sliding_window
+    window = spec.attended_window
     load = StepLoad(
         num_tokens=sum(lengths),
         num_logits=new_tokens,

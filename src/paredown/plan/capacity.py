@@ -56,7 +56,7 @@ class Setup:
             num_pages=self.num_pages,
             max_positions=self.spec.max_positions,
             num_replicas=num_replicas,
-            window=self.spec.sliding_window,
+            window=self.spec.attended_window,
             kept=KeptPages.of(self.spec),
             schedule=ScheduleConfig(
                 max_running=self.max_running,
@@ -74,7 +74,7 @@ def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
     context, new = prompt + output / 2, prompt * demand.new_share
     num_running = max(min(setup.max_running, setup.num_pages * PAGE_SIZE / (new + output)), 1)
     cost = setup.machine.cost(setup.spec, setup.formats)
-    window = setup.spec.sliding_window
+    window = setup.spec.attended_window
     windowed = 0 if window is None else round(num_running * min(context, window))
     count, tokens = round(num_running), round(num_running * context)
     step_s = cost.step_s(
