@@ -145,6 +145,11 @@ def test_bad_options_are_refused(config: Path, words: list[str], message: str, c
         ("[1]", "does not hold a JSON object"),
         ("{", "not valid JSON"),
         (json.dumps(LLAMA | {"hidden_size": -1}), "hidden_size"),
+        (json.dumps(LLAMA | {"num_hidden_layers": 10**9}), "num_hidden_layers.*1 to 10000"),
+        (
+            json.dumps(LLAMA | {"model_type": "qwen3_moe", "num_experts": 10**9}),
+            "num_experts.*1 to 10000",
+        ),
         (json.dumps(LLAMA | {"model_type": "rwkv"}), "rwkv.*Known model types"),
     ],
 )

@@ -12,12 +12,19 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.errors import CapacityError, ConfigError
 from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
 from paredown.formats.table import FORMATS
-from paredown.plan.capacity import Setup, capacity, run_machines, saturated_requests_per_s
+from paredown.plan.capacity import (
+    LONE_REQUESTS_PER_S,
+    Setup,
+    capacity,
+    run_alone,
+    run_machines,
+    saturated_requests_per_s,
+)
 from paredown.plan.demand import Demand
 from paredown.plan.lengths import parse_lengths
 from paredown.plan.plan import Plan, make_plan
 from paredown.plan.planned_machine import PlannedMachine, Speedup
-from paredown.plan.simulation import LatencyLimits
+from paredown.plan.simulation import LatencyLimits, Simulation
 from paredown.plan.trace import Trace
 from paredown.plan.workload import DrawnLengths, TraceLengths
 from paredown.spec.kv import PAGE_SIZE
@@ -191,7 +198,22 @@ def test_prompts_that_are_too_long() -> None:
         make_plan(SPEC, MACHINE, replace(DEMAND, lengths=long), formats=[BF16])
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf, 1e9])
+def test_what_is_late_alone_is_not_tried_in_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of minutes would fill the machine long before the first of them is late."""
+    rates = []
+
+    def counting(setup: Setup, demand: Demand, rate: float) -> Simulation:
+        rates.append(rate)
+        return run_alone(setup, demand, rate)
+
+    monkeypatch.setattr("paredown.plan.capacity.run_alone", counting)
+    long = DrawnLengths(prompt=parse_lengths("100"), output=parse_lengths("200000"))
+    setup = Setup(spec=SPEC, machine=MACHINE, formats=BF16, max_running=64, max_step_tokens=2048)
+    assert capacity(setup, replace(DEMAND, lengths=long)) == 0
+    assert rates == [LONE_REQUESTS_PER_S]
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-320, 9e-7, -1.0, math.nan, math.inf, 1e9])
 def test_senseless_loads(rate: float) -> None:
     with pytest.raises(ConfigError, match="load makes no sense"):
         replace(DEMAND, requests_per_s=rate)

@@ -283,6 +283,7 @@ def test_lengths_of_a_trace_are_drawn_together() -> None:
     "options",
     [
         {"requests_per_s": 0.0},
+        {"requests_per_s": 1e-320},
         {"requests_per_s": -3.0},
         {"requests_per_s": math.nan},
         {"requests_per_s": 1e9},

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paredown.models.config import spec_from_config
+from paredown.models.families.fields import Fields
 from paredown.models.json_file import read_json_object
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -13,6 +14,15 @@ _DTYPES = {
     "float32": WeightSpec(dtype="fp32"),
     "float16": WeightSpec(dtype="fp16"),
     "bfloat16": WeightSpec(dtype="bf16"),
+}
+# More than any model has. Where there are weights the first that is missing ends what goes
+# through all of them; here nothing does.
+MAX_LAYERS = MAX_EXPERTS = 10_000
+_COUNTS = {
+    "num_hidden_layers": MAX_LAYERS,
+    "n_layer": MAX_LAYERS,
+    "num_local_experts": MAX_EXPERTS,
+    "num_experts": MAX_EXPERTS,
 }
 
 
@@ -33,9 +43,14 @@ def is_config_alone(path: Path) -> bool:
 
 
 def read_config_alone(path: Path) -> ConfigAlone:
-    """Raises CheckpointError and UnsupportedError as `spec_from_config` does."""
+    """Raises CheckpointError and UnsupportedError as `spec_from_config` does, and CheckpointError
+    for more layers or experts than any model has."""
     file = path / CONFIG_NAME if path.is_dir() else path
     config = read_json_object(file)
+    for name, limit in _COUNTS.items():
+        count = config.get(name)
+        if isinstance(count, int) and count > limit:
+            raise Fields(config, file.name).wrong(name, f"an integer from 1 to {limit}")
     dtype = config.get("torch_dtype", config.get("dtype"))
     notes = [f"{file.name} alone: no weights were looked at"]
     if "quantization_config" in config:

@@ -10,6 +10,7 @@ from paredown.plan.demand import Demand
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulate import MAX_REPLICAS, Fleet, simulate
 from paredown.plan.simulation import Simulation
+from paredown.plan.workload import MIN_REQUESTS_PER_S
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
@@ -20,7 +21,7 @@ _WARMUP_SHARE = 0.1
 # Rates are found to this share.
 _PRECISION = 0.04
 # At such a rate each request is as good as alone.
-LONE_REQUESTS_PER_S = 1e-6
+LONE_REQUESTS_PER_S = MIN_REQUESTS_PER_S
 # So many machines of a larger fleet are simulated, with their share of the load.
 _MAX_SIMULATED = 4
 
@@ -121,7 +122,10 @@ def capacity(setup: Setup, demand: Demand, at_least: float = 0.0) -> float:
     """Requests per second that one machine computes within the latencies asked for, if that is more
     than `at_least`; else 0. Raises CapacityError where the model does not fit."""
     highest = 1.2 * saturated_requests_per_s(setup, demand)
-    lowest = at_least if at_least else highest / 200
+    lowest = at_least if at_least else max(highest / 200, LONE_REQUESTS_PER_S)
+    # Whoever is late alone is late in every load, and of a load that takes long to tell.
+    if not at_least and not _keeps(setup, demand, LONE_REQUESTS_PER_S):
+        return 0.0
     if lowest >= highest or not _keeps(setup, demand, lowest):
         return 0.0
     while highest > lowest * (1 + _PRECISION):

@@ -19,7 +19,8 @@ from paredown.plan.lengths import Lengths
 from paredown.plan.trace import Trace
 from paredown.spec.kv import PAGE_SIZE
 
-MAX_REQUESTS_PER_S = 1e7
+# Fewer than one in eleven days are none, and the times of several would lose their digits.
+MIN_REQUESTS_PER_S, MAX_REQUESTS_PER_S = 1e-6, 1e7
 MAX_REQUESTS = 100_000_000
 _PAGES_PER_BLOCK = BLOCK_TOKENS // PAGE_SIZE
 
@@ -85,11 +86,11 @@ class TraceLengths:
 
 def check_rate(requests_per_s: float) -> None:
     """Raises ConfigError."""
-    if not 0 < requests_per_s <= MAX_REQUESTS_PER_S:
+    if not MIN_REQUESTS_PER_S <= requests_per_s <= MAX_REQUESTS_PER_S:
         raise ConfigError(
             "the load makes no sense",
             seen=f"{requests_per_s:g} requests per second",
-            remedy=f"Use more than 0 and at most {MAX_REQUESTS_PER_S:g}.",
+            remedy=f"Use {MIN_REQUESTS_PER_S:g} to {MAX_REQUESTS_PER_S:g}.",
         )
 
 
