@@ -121,6 +121,10 @@ def test_plan_on_this_machine_as_it_was_measured(capsys: pytest.CaptureFixture[s
         (["simulate", *ON_L4, "--rps", "3", "--requests", "0"], "number of requests"),
         (["simulate", *ON_L4, "--rps", "3", "--on-share", "0"], "share of time"),
         (["simulate", *ON_L4, "--rps", "3", "--machines", "0"], "number of machines"),
+        (
+            ["simulate", *ON_L4, "--rps", "1", "--requests", "60", "--on-share", "0.05"],
+            "Use at least 120 requests",
+        ),
         (["simulate", *ON_L4, "--rps", "3", "--weights", "none"], "names no format"),
         (["simulate", *ON_L4, "--rps", "3", "--response-cache", "9"], "not known"),
         (["simulate", *ON_L4, "--rps", "3", "--fair-shares"], "no tenants"),
@@ -157,6 +161,7 @@ def test_bad_traces(
         (["--input-tokens", "5"], "exclude each other"),
         (["--burstiness", "2"], "exclude each other"),
         (["--on-share", "0.5"], "exclude each other"),
+        (["--response-cache", "9"], "no hash ids in"),
         (["--requests", "61"], "Use 2 to 60"),
         (["--requests", "-1"], "Use 2 to 60"),
     ],

@@ -144,13 +144,15 @@ def _workload(args: argparse.Namespace, spec: ModelSpec) -> tuple[Workload, bool
     """And whether it is known what prompts share."""
     trace = read_trace_option(args)
     rate = read_rate(args, trace)
+    if args.response_cache and (trace is None or not trace.shares_prefixes):
+        raise ConfigError(
+            "who asks the same again is not known",
+            seen="--response-cache without a trace"
+            if trace is None
+            else f"--response-cache, and no hash ids in {args.trace}",
+            remedy="Give a trace with hash ids, or --cache-hit SHARE.",
+        )
     if trace is None:
-        if args.response_cache:
-            raise ConfigError(
-                "who asks the same again is not known",
-                seen="--response-cache without a trace",
-                remedy="Give a trace with hash ids, or --cache-hit SHARE.",
-            )
         lengths = read_lengths(args, trace, spec)
         number = _DEFAULT_REQUESTS if args.requests is None else args.requests
         random = RandomWorkload(
