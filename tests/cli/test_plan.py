@@ -47,6 +47,11 @@ def test_simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_simulate_a_trace(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(["simulate", *ON_L4, "--trace", str(trace), "--requests", "40"], capsys)
     assert found["num_requests"] == 40
+    moments = found["moments"]
+    assert isinstance(moments, list)
+    assert moments[-1]["time_s"] >= found["duration_s"]
+    assert set(moments[0]) == {"time_s", "num_waiting", "num_running", "kv_share"}
+    assert max(one["num_running"] for one in moments) > 0
     assert found["num_output_tokens"] == sum(10 + i % 5 for i in range(40))
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -131,7 +132,9 @@ def run(args: argparse.Namespace) -> int:
         write_simulation_plot(found, limits, title, args.plot)
     if args.json:
         basis = machine.target.basis(formats)
-        print(json.dumps({"basis": basis, **found.summary(limits)}, indent=2))
+        moments = [asdict(one) for one in found.moments]
+        result = {"basis": basis, **found.summary(limits), "moments": moments}
+        print(json.dumps(result, indent=2))
         return 0
     console = Console()
     console.print(f"[bold]{title}[/bold]: {num_pages * PAGE_SIZE:,} tokens of keys and values each")
