@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from paredown.cli.main import main
+from paredown.errors import OutputError
 from paredown.models.config import FAMILIES
+from paredown.models.whole_file import whole_file
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("PAREDOWN_DATA") or ROOT.parent / "shared" / "data") / "configs"
@@ -119,6 +121,14 @@ def test_a_picture(config: Path, tmp_path: Path, suffix: str, capsys) -> None:
     assert inspect(config, "--machine", "h100", "--plot", path) == 2
     assert "exists already" in capsys.readouterr().err
     assert path.read_bytes() == data
+
+
+def test_a_file_in_no_folder_is_a_typed_error() -> None:
+    with (
+        pytest.raises(OutputError, match="could not be written"),
+        whole_file(Path("/dev/null/a.png")),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(

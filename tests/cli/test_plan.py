@@ -148,6 +148,12 @@ def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture
         ("arrived_at,num_prefill_tokens\n0,5\n", "not the columns of a trace"),
         ("arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,5\n0,6,6\n", "come at once"),
         ("arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,-5\n", "line 2"),
+        ("a" * 300_000, "line 1: this is no CSV"),
+        (
+            "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "1" * 300_000,
+            "line 2: this is no CSV",
+        ),
+        ('{"timestamp":' + "[" * 200_000, "line 1: this is no JSON"),
     ],
 )
 def test_bad_traces(
