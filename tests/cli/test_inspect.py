@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,40 @@ def test_formulas(config: Path, capsys) -> None:
     assert "LD/(2L + D)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "words", [("--plot", "x.png"), ("--batch", -4), ("--context", 9), ("--acceptance", 0.5)]
+)
+def test_formulas_take_no_numbers(config: Path, words: tuple[str, object], capsys) -> None:
+    assert inspect(config, "--symbolic", *words) == 2
+    assert f"--symbolic and {words[0]} exclude each other" in capsys.readouterr().err
+
+
+def test_a_model_that_does_not_fit_is_told_by_how_much(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"num_hidden_layers": 400}))
+    words = (path, "--machine", "l4", "--context", 1024)
+    assert inspect(*words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    memory = found["memory_bytes"]
+    assert found["max_sequences"] == 0
+    assert found["missing_bytes"] == pytest.approx(memory["total"] - 0.9 * 24e9, abs=1)
+    assert inspect(*words) == 0
+    assert "does not fit: missing for one of them" in capsys.readouterr().out
+
+
+def test_a_picture_is_refused_before_any_work(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is not even looked for."""
+    for verb in ("inspect", "plan", "simulate"):
+        assert main([verb, "no-such-model", "--plot", str(tmp_path / "none" / "a.png")]) == 2
+        assert "no folder" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for verb in ("inspect", "plan", "simulate"):
+        assert main([verb, "no-such-model", "--plot", str(tmp_path / "a.png")]) == 2
+        assert "needs matplotlib" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", ["png", "html"])
 def test_a_picture(config: Path, tmp_path: Path, suffix: str, capsys) -> None:
     path = tmp_path / f"roofline.{suffix}"
@@ -136,6 +171,9 @@ def test_a_file_in_no_folder_is_a_typed_error() -> None:
     [
         (["--machine", "abacus"], "abacus.*h100"),
         (["--batch", "-1"], "--batch"),
+        (["--batch", "99999999999"], "Use 1 to 1,000,000,000"),
+        (["--plot", "/nonexistent/a.png"], "no folder /nonexistent"),
+        (["--symbolic", "--machine", "nope"], "--symbolic and --machine exclude"),
         (["--context", "999999999"], "131,072 positions"),
         (["--weights", "int4-g33"], "--weights names no format"),
         (["--head", "bf17"], "--head names no format"),

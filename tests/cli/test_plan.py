@@ -122,7 +122,7 @@ def test_plan_on_this_machine_as_it_was_measured(capsys: pytest.CaptureFixture[s
         (["plan", *ON_L4, "--rps", "3", "--input-tokens", "5000"], "prompts are longer"),
         (["plan", *ON_L4, "--rps", "3", "--price-per-hour", "-1"], "price makes no sense"),
         (["plan", *ON_L4, "--rps", "3", "--machines", "0"], "number of machines"),
-        (["plan", *ON_L4, "--rps", "3", "--plot", "x.pdf"], "writes a PNG"),
+        (["plan", *ON_L4, "--rps", "3", "--plot", "x.pdf"], "writes PNG"),
         (["simulate", *ON_L4, "--rps", "3", "--requests", "0"], "number of requests"),
         (["simulate", *ON_L4, "--rps", "3", "--on-share", "0"], "share of time"),
         (["simulate", *ON_L4, "--rps", "3", "--machines", "0"], "number of machines"),

@@ -122,6 +122,8 @@ def _memory(found: Inspection) -> Table:
         f"{format_bytes(roofs.memory_bytes)} hold",
         f"{found.max_sequences:,}",
     )
+    if found.missing_bytes:
+        table.add_row("does not fit: missing for one of them", format_bytes(found.missing_bytes))
     new_tokens = max(1, workload.context - workload.prompt_tokens)
     answer = f"an answer of {new_tokens:,} tokens after {workload.prompt_tokens:,}"
     table.add_row(f"FLOPs of {answer}", _count(found.flops_with_cache))

@@ -11,7 +11,6 @@ from paredown.cli.load import (
     add_limit_arguments,
     add_load_arguments,
     add_model_argument,
-    check_plot,
     read_lengths,
     read_limits,
     read_rate,
@@ -19,6 +18,7 @@ from paredown.cli.load import (
     read_trace_option,
 )
 from paredown.cli.machine import add_machine_argument, find_target
+from paredown.cli.picture_path import check_picture_path
 from paredown.cli.schedule import add_schedule_arguments, schedule_config
 from paredown.cli.simulation_tables import print_simulation
 from paredown.cost.model_formats import ModelFormats
@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
+    check_picture_path(args.plot)
     if args.weights not in FORMATS:
         raise ConfigError(
             "--weights names no format",

@@ -12,6 +12,7 @@ from paredown.cost.memory import (
     generation_flops,
     kv_cache_bytes,
     max_sequences,
+    missing_bytes,
     model_memory,
 )
 from paredown.cost.model_formats import ModelFormats
@@ -81,6 +82,7 @@ class Inspection:
     flops_with_cache: float
     flops_without_cache: float
     max_sequences: int
+    missing_bytes: int
     best_s: dict[str, float]
     times: ServingTimes
     break_even: dict[str, int | None]
@@ -111,6 +113,7 @@ class Inspection:
                 "without_kv_cache": self.flops_without_cache,
             },
             "max_sequences": self.max_sequences,
+            "missing_bytes": self.missing_bytes,
             "predicted": asdict(self.times),
             "int4_g32_break_even_batch": self.break_even,
             "speculation": {
@@ -148,6 +151,7 @@ def inspect_model(
         step_tokens=step_tokens,
     )
     one_sequence = kv_cache_bytes(spec, formats, batch=1, context=workload.context)
+    available = MEMORY_SHARE * target.roofs.memory_bytes
     new_tokens = max(1, workload.context - workload.prompt_tokens)
     context = workload.context
     return Inspection(
@@ -167,7 +171,8 @@ def inspect_model(
         flops_without_cache=generation_flops(
             spec, prompt_tokens=workload.prompt_tokens, new_tokens=new_tokens, with_cache=False
         ),
-        max_sequences=max_sequences(MEMORY_SHARE * target.roofs.memory_bytes, memory, one_sequence),
+        max_sequences=max_sequences(available, memory, one_sequence),
+        missing_bytes=missing_bytes(available, memory, one_sequence),
         best_s={phase: best_step_s(costs[phase], cost.roofs) for phase in PHASES},
         times=serving_times(cost, workload, spec),
         break_even=_break_even(spec, formats, target, context),

@@ -1,6 +1,7 @@
 """What a model takes in memory, and its arithmetic with and without kept keys and values."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
 from paredown.cost.operation import EXPERTS, load_letters
@@ -150,6 +151,12 @@ def generation_flops(
     )
     letters = load_letters(load, spec)
     return sum(one.count * one.flops.value(letters) for one in operations(spec, ModelFormats()))
+
+
+def missing_bytes(available_bytes: float, memory: ModelMemory, sequence_kv_bytes: int) -> int:
+    """What more memory one sequence would need beside all else; 0 where it fits."""
+    needed = memory.total - memory.kv + sequence_kv_bytes
+    return max(0, ceil(needed - available_bytes))
 
 
 def max_sequences(available_bytes: float, memory: ModelMemory, sequence_kv_bytes: int) -> int:

@@ -28,7 +28,7 @@ class Workload:
                 raise ConfigError(
                     f"--{name.replace('_', '-')} makes no sense",
                     seen=value,
-                    remedy="Use 1 or more.",
+                    remedy=f"Use 1 to {_MAX_COUNT:,}.",
                 )
 
     def check(self, spec: ModelSpec) -> None:
