@@ -44,6 +44,14 @@ def test_simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--plot", str(picture)]) == 2
 
 
+def test_one_request_is_not_several(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", *ON_L4, "--rps", "1", "--requests", "1", "--input-tokens", "9000"]
+    assert main(words) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1 request, 0 of them computed" in out
+    assert "1 request refused, longer than the context" in out
+
+
 def test_simulate_a_trace(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(["simulate", *ON_L4, "--trace", str(trace), "--requests", "40"], capsys)
     assert found["num_requests"] == 40

@@ -320,4 +320,8 @@ def test_an_inspection_names_what_its_times_rest_on() -> None:
     assert "by the roofs alone" in measured.basis(other)
     unknown = inspect_model(SPEC, other, workload, measured)
     assert set(unknown.operation_s["decode"]) == {None}
-    assert "Vidur" in Target(key="h100", roofs=MACHINES["h100"]).basis(formats).title()
+    gpu = Target(key="h100", roofs=MACHINES["h100"])
+    for weights in ("bf16", "fp16"):
+        fitted = gpu.basis(ModelFormats(linear=FORMATS[weights]))
+        assert fitted.endswith("fitted to fp16 products (microsoft/vidur, MLP profiles, H100)")
+    assert "taken over to int4-g32 (not measured there)" in gpu.basis(ModelFormats(), formats)

@@ -76,6 +76,11 @@ def test_the_best_format_takes_most(plan: Plan) -> None:
     assert int8.requests_per_s < 1.2 * saturated_requests_per_s(int8.setup, DEMAND)
 
 
+def test_formats_that_were_not_measured_are_named(plan: Plan) -> None:
+    assert "fitted to fp16 products" in plan.basis
+    assert "taken over to int8 (not measured there)" in plan.basis
+
+
 def test_the_price(plan: Plan) -> None:
     assert plan.mean_output_tokens == pytest.approx(40, rel=0.03)
     per_second = plan.num_machines * 3.6 / 3600

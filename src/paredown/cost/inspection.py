@@ -5,7 +5,7 @@ from typing import Any
 
 from paredown.cost.break_even import BATCHES, SpeculationGain, best_speculation, break_even_batch
 from paredown.cost.calibration import Calibration
-from paredown.cost.efficiency import EFFICIENCIES
+from paredown.cost.efficiency import EFFICIENCIES, FITTED_DTYPES
 from paredown.cost.memory import (
     MEMORY_SHARE,
     ModelMemory,
@@ -56,12 +56,17 @@ class Target:
         efficiency = EFFICIENCIES.get(self.key)
         return RooflineStep(spec=spec, formats=formats, roofs=roofs, efficiency=efficiency)
 
-    def basis(self, formats: ModelFormats) -> str:
-        """What predicted times rest on."""
-        if self.knows(formats):
+    def basis(self, *formats: ModelFormats) -> str:
+        """What predicted times of models in these formats rest on."""
+        if all(self.knows(one) for one in formats):
             return "fitted to steps measured on this machine (`paredown doctor --sweep`)"
         if self.key in EFFICIENCIES:
-            return f"shares of the roofs fitted to {EFFICIENCIES[self.key].source}"
+            linear = [one.linear for one in formats]
+            others = dict.fromkeys(one.name for one in linear if one.dtype not in FITTED_DTYPES)
+            found = f"shares of the roofs fitted to fp16 products ({EFFICIENCIES[self.key].source})"
+            if not others:
+                return found
+            return f"{found}, taken over to {', '.join(others)} (not measured there)"
         return "at best, by the roofs alone: no steps were measured there with such weights"
 
 
