@@ -36,13 +36,12 @@ from benchmarks.measured_serving import (
 )
 from paredown.cost.calibration import Calibration
 from paredown.cost.machine_file import need_calibration
-from paredown.cost.memory import model_memory, working_bytes
-from paredown.cost.model_formats import ModelFormats
+from paredown.cost.memory import model_memory
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import MAX_STEP_TOKENS, ttft_s
 from paredown.cost.step_cost import decode_load
-from paredown.evaluate.measurement import linear_format
 from paredown.evaluate.step_sweep import StepSweep, SweepConfig
+from paredown.evaluate.stored_formats import stored_formats
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_machine, processor_name
 from paredown.models.checkpoint import Checkpoint
@@ -101,7 +100,7 @@ def variant_of(model: str, name: str) -> Variant:
 def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Point, Seconds], int]:
     """Seconds of each point, and bytes."""
     checkpoint = Checkpoint.open(folder)
-    spec, formats = checkpoint.spec, formats_of(checkpoint)
+    spec, formats = checkpoint.spec, stored_formats(checkpoint)
     cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
     alone = replace(cost, with_engine=False)
 
@@ -117,23 +116,15 @@ def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Poin
     return seconds, predict_bytes(checkpoint, job)
 
 
-def formats_of(checkpoint: Checkpoint) -> ModelFormats:
-    spec, names = checkpoint.spec, checkpoint.names
-    own = names.embedding if spec.tied_embeddings else names.output
-    return ModelFormats(linear=linear_format(checkpoint), output=checkpoint.weight_specs()[own])
-
-
 def predict_bytes(checkpoint: Checkpoint, job: Job) -> int:
     """Weights, pages, and what the largest step works in, its logits too."""
-    spec, formats = checkpoint.spec, formats_of(checkpoint)
+    spec, formats = checkpoint.spec, stored_formats(checkpoint)
     most_tokens = max(point.batch * point.num_tokens for point in job.points)
     step_tokens = min(MAX_STEP_TOKENS, most_tokens)
     batch = max(point.batch for point in job.points)
-    memory = model_memory(
-        spec, formats, batch=batch, context=job.num_pages * PAGE_SIZE // batch, step_tokens=1
-    )
-    rest = memory.total - memory.activations
-    return rest + working_bytes(spec, formats, step_tokens)
+    context = job.num_pages * PAGE_SIZE // batch
+    sizes = {"batch": batch, "context": context, "step_tokens": step_tokens}
+    return model_memory(spec, formats, **sizes).total
 
 
 def rows_of(

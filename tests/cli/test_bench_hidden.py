@@ -7,7 +7,14 @@ import pytest
 
 from paredown.cli import bench_hidden
 from paredown.cli.main import main
-from paredown.evaluate.hidden_sweep import GROUPS, HiddenSweep, fit_group
+from paredown.errors import ConfigError
+from paredown.evaluate.hidden_sweep import (
+    GROUPS,
+    MAX_TOKENS,
+    HiddenSweep,
+    fit_group,
+    sweep_hidden,
+)
 
 POINTS = [(d, 1e-6 + 2e-12 * d * d) for d in (256, 512, 1024)]
 
@@ -37,6 +44,12 @@ def test_a_table_and_json(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one["group"] for one in found["fits"]] == list(GROUPS)
     assert found["format"] == "int8"
     assert found["fits"][0]["coefficients"] == pytest.approx([1e-6, 0, 2e-12], rel=1e-3)
+
+
+@pytest.mark.parametrize("num_tokens", [0, -1, MAX_TOKENS + 1, 10**13])
+def test_absurd_numbers_of_tokens_are_refused(num_tokens: int) -> None:
+    with pytest.raises(ConfigError, match=r"Use 1 to 16,384 tokens"):
+        sweep_hidden(num_tokens=num_tokens, num_threads=1)
 
 
 def test_a_picture(tmp_path: Path, capsys) -> None:

@@ -3,15 +3,18 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from transformers import AutoConfig
 
 from paredown.cli.main import main
+from paredown.errors import OutputError
 from paredown.models.config import FAMILIES, spec_from_config
 from paredown.models.config_alone import read_config_alone
 from paredown.models.cost_families import COST_FAMILIES
+from paredown.models.whole_file import whole_file
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("PAREDOWN_DATA") or ROOT.parent / "shared" / "data") / "configs"
@@ -146,6 +149,40 @@ def test_formulas(config: Path, capsys) -> None:
     assert "LD/(2L + D)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "words", [("--plot", "x.png"), ("--batch", -4), ("--context", 9), ("--acceptance", 0.5)]
+)
+def test_formulas_take_no_numbers(config: Path, words: tuple[str, object], capsys) -> None:
+    assert inspect(config, "--symbolic", *words) == 2
+    assert f"--symbolic and {words[0]} exclude each other" in capsys.readouterr().err
+
+
+def test_a_model_that_does_not_fit_is_told_by_how_much(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"num_hidden_layers": 400}))
+    words = (path, "--machine", "l4", "--context", 1024)
+    assert inspect(*words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    memory = found["memory_bytes"]
+    assert found["max_sequences"] == 0
+    assert found["missing_bytes"] == pytest.approx(memory["total"] - 0.9 * 24e9, abs=1)
+    assert inspect(*words) == 0
+    assert "does not fit: missing for one of them" in capsys.readouterr().out
+
+
+def test_a_picture_is_refused_before_any_work(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is not even looked for."""
+    for verb in ("inspect", "plan", "simulate"):
+        assert main([verb, "no-such-model", "--plot", str(tmp_path / "none" / "a.png")]) == 2
+        assert "no folder" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for verb in ("inspect", "plan", "simulate"):
+        assert main([verb, "no-such-model", "--plot", str(tmp_path / "a.png")]) == 2
+        assert "needs matplotlib" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", ["png", "html"])
 def test_a_picture(config: Path, tmp_path: Path, suffix: str, capsys) -> None:
     path = tmp_path / f"roofline.{suffix}"
@@ -157,11 +194,22 @@ def test_a_picture(config: Path, tmp_path: Path, suffix: str, capsys) -> None:
     assert path.read_bytes() == data
 
 
+def test_a_file_in_no_folder_is_a_typed_error() -> None:
+    with (
+        pytest.raises(OutputError, match="could not be written"),
+        whole_file(Path("/dev/null/a.png")),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--machine", "abacus"], "abacus.*h100"),
         (["--batch", "-1"], "--batch"),
+        (["--batch", "99999999999"], "Use 1 to 1,000,000,000"),
+        (["--plot", "/nonexistent/a.png"], "no folder /nonexistent"),
+        (["--symbolic", "--machine", "nope"], "--symbolic and --machine exclude"),
         (["--context", "999999999"], "131,072 positions"),
         (["--weights", "int4-g33"], "--weights names no format"),
         (["--head", "bf17"], "--head names no format"),
@@ -181,6 +229,11 @@ def test_bad_options_are_refused(config: Path, words: list[str], message: str, c
         ("[1]", "does not hold a JSON object"),
         ("{", "not valid JSON"),
         (json.dumps(LLAMA | {"hidden_size": -1}), "hidden_size"),
+        (json.dumps(LLAMA | {"num_hidden_layers": 10**9}), "num_hidden_layers.*1 to 10000"),
+        (
+            json.dumps(LLAMA | {"model_type": "qwen3_moe", "num_experts": 10**9}),
+            "num_experts.*1 to 10000",
+        ),
         (json.dumps(LLAMA | {"model_type": "rwkv"}), "rwkv.*Known model types"),
     ],
 )

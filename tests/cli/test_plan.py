@@ -48,9 +48,22 @@ def test_simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--plot", str(picture)]) == 2
 
 
+def test_one_request_is_not_several(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", *ON_L4, "--rps", "1", "--requests", "1", "--input-tokens", "9000"]
+    assert main(words) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1 request, 0 of them computed" in out
+    assert "1 request refused, longer than the context" in out
+
+
 def test_simulate_a_trace(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(["simulate", *ON_L4, "--trace", str(trace), "--requests", "40"], capsys)
     assert found["num_requests"] == 40
+    moments = found["moments"]
+    assert isinstance(moments, list)
+    assert moments[-1]["time_s"] >= found["duration_s"]
+    assert set(moments[0]) == {"time_s", "num_waiting", "num_running", "kv_share"}
+    assert max(one["num_running"] for one in moments) > 0
     assert found["num_output_tokens"] == sum(10 + i % 5 for i in range(40))
 
 
@@ -140,10 +153,14 @@ def test_plan_on_this_machine_as_it_was_measured(capsys: pytest.CaptureFixture[s
         (["plan", *ON_L4, "--rps", "3", "--input-tokens", "5000"], "prompts are longer"),
         (["plan", *ON_L4, "--rps", "3", "--price-per-hour", "-1"], "price makes no sense"),
         (["plan", *ON_L4, "--rps", "3", "--machines", "0"], "number of machines"),
-        (["plan", *ON_L4, "--rps", "3", "--plot", "x.pdf"], "writes a PNG"),
+        (["plan", *ON_L4, "--rps", "3", "--plot", "x.pdf"], "writes PNG"),
         (["simulate", *ON_L4, "--rps", "3", "--requests", "0"], "number of requests"),
         (["simulate", *ON_L4, "--rps", "3", "--on-share", "0"], "share of time"),
         (["simulate", *ON_L4, "--rps", "3", "--machines", "0"], "number of machines"),
+        (
+            ["simulate", *ON_L4, "--rps", "1", "--requests", "60", "--on-share", "0.05"],
+            "Use at least 120 requests",
+        ),
         (["simulate", *ON_L4, "--rps", "3", "--weights", "none"], "names no format"),
         (["simulate", *ON_L4, "--rps", "3", "--response-cache", "9"], "not known"),
         (["simulate", *ON_L4, "--rps", "3", "--fair-shares"], "no tenants"),
@@ -162,6 +179,12 @@ def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture
         ("arrived_at,num_prefill_tokens\n0,5\n", "not the columns of a trace"),
         ("arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,5\n0,6,6\n", "come at once"),
         ("arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,-5\n", "line 2"),
+        ("a" * 300_000, "line 1: this is no CSV"),
+        (
+            "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "1" * 300_000,
+            "line 2: this is no CSV",
+        ),
+        ('{"timestamp":' + "[" * 200_000, "line 1: this is no JSON"),
     ],
 )
 def test_bad_traces(
@@ -180,6 +203,7 @@ def test_bad_traces(
         (["--input-tokens", "5"], "exclude each other"),
         (["--burstiness", "2"], "exclude each other"),
         (["--on-share", "0.5"], "exclude each other"),
+        (["--response-cache", "9"], "no hash ids in"),
         (["--requests", "61"], "Use 2 to 60"),
         (["--requests", "-1"], "Use 2 to 60"),
     ],

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from cost.cost_models import gated, plain
 from paredown.compress.compress import compress
+from paredown.cost.inspection import Target, inspect_model
+from paredown.cost.machines import MACHINES
 from paredown.cost.memory import (
     activation_bytes,
     generation_flops,
@@ -20,6 +22,7 @@ from paredown.cost.memory import (
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import load_letters
 from paredown.cost.operations import operations
+from paredown.cost.serving import Workload
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.measurement import linear_format
@@ -27,6 +30,7 @@ from paredown.evaluate.stored_formats import stored_formats
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
+from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
 from tiny_models import make_model
@@ -63,6 +67,21 @@ def test_a_window_bounds_the_cache() -> None:
     spec, formats = gated(sliding_window=16), ModelFormats()
     long = kv_cache_bytes(spec, formats, batch=1, context=1000)
     assert long == kv_cache_bytes(gated(), formats, batch=1, context=16)
+
+
+def test_sinks_and_their_window_are_one_window() -> None:
+    """In what is kept, attended to and computed: as a window of all of these tokens."""
+    streaming = gated().with_sinks(AttentionSinks(num_sink_tokens=4, window=12))
+    windowed, formats = gated(sliding_window=16), ModelFormats()
+    workload = Workload(batch=3, prompt_tokens=40, context=60)
+    target = Target(key="h100", roofs=MACHINES["h100"])
+    found = [inspect_model(spec, formats, workload, target) for spec in (streaming, windowed)]
+    for one in found:
+        flops = {cost.operation.name: cost.flops for cost in one.operations["decode"]}
+        assert flops["scores, window"] == 3 * 3 * 2 * 4 * 8 * 16  # batch, layers, query columns
+    sinks, window = (one.as_json() | {"model": None} for one in found)
+    assert sinks == window
+    assert sinks["memory_bytes"]["kv"] == kv_cache_bytes(gated(), formats, batch=3, context=16)
 
 
 @pytest.mark.parametrize("name", ["default", "draft"])
@@ -105,6 +124,15 @@ def test_what_a_step_writes_is_part_of_what_the_core_sets_aside() -> None:
     found = working_bytes(spec, ModelFormats(), 512)
     assert activation_bytes(spec, ModelFormats(), 512) < found < planned
     assert found == 512 * (4 * (384 + 3 * 2 * 896) + 2 * 896)
+
+
+def test_a_processor_holds_what_our_core_writes_to() -> None:
+    """What `benchmarks.prediction` checks is what is shown; a GPU has no such rows."""
+    spec = Checkpoint.open(resolve_model(None)).spec
+    for floats, working in ((4, working_bytes), (2, activation_bytes)):
+        formats = ModelFormats(activation_bytes=floats)
+        memory = model_memory(spec, formats, batch=1, context=1024, step_tokens=512)
+        assert memory.activations == working(spec, formats, 512)
 
 
 def test_activations_are_about_what_the_core_sets_aside() -> None:

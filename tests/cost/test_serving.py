@@ -13,7 +13,7 @@ from paredown.cost.break_even import (
     break_even_batch,
     verify_load,
 )
-from paredown.cost.calibration import AttentionRates
+from paredown.cost.calibration import AttentionRates, EngineRates, LinearRates, StepRates
 from paredown.cost.efficiency import EFFICIENCIES
 from paredown.cost.inspection import Target, inspect_model
 from paredown.cost.machine_file import find_calibration, need_calibration, save_calibration
@@ -22,13 +22,15 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import load_letters
 from paredown.cost.operations import operations
 from paredown.cost.predicted_step import PredictedStep
-from paredown.cost.roofline import best_step_s
+from paredown.cost.roofline import best_step_s, best_time
 from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
 from paredown.cost.step_cost import StepLoad, chunk_pairs, decode_load, prefill_load
 from paredown.errors import ConfigError, OutputError
+from paredown.formats.table import FORMATS
+from paredown.plan.planned_machine import PlannedMachine
 from paredown.spec.experts import Experts
-from paredown.spec.kv import KVDType
+from paredown.spec.kv import PAGE_SIZE, KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -146,6 +148,21 @@ def test_a_verifying_step_is_a_chunk_of_each_sequence() -> None:
     assert (load.num_tokens, load.num_logits, load.kv_tokens_read) == (9, 9, 3 * 12)
 
 
+@pytest.mark.parametrize(("name", "alike"), [("fp16", "bf16"), ("fp8-g128", "fp8")])
+def test_a_gpu_multiplies_two_byte_floats_at_their_own_peak(name: str, alike: str) -> None:
+    """Our core takes such weights in float32; a GPU does not. There only float32 itself is slow."""
+    load, roofs = prefill_load(512), MACHINES["h100"]
+
+    def step_s(weights: str, activation_bytes: int) -> float:
+        linear = FORMATS[weights]
+        formats = ModelFormats(linear=linear, output=linear, activation_bytes=activation_bytes)
+        return RooflineStep(spec=SPEC, formats=formats, roofs=roofs, efficiency=None).step_s(load)
+
+    assert step_s(name, 2) == pytest.approx(step_s(alike, 2), rel=0.02)
+    assert step_s("fp32", 2) > 2 * step_s(name, 2)
+    assert step_s(name, 4) > 2 * step_s(alike, 4)
+
+
 def test_machines_have_sources_and_sane_roofs() -> None:
     for roofs in MACHINES.values():
         assert roofs.source.startswith("https://")
@@ -238,11 +255,52 @@ def test_layers_of_several_kinds_attend_together() -> None:
 def test_a_model_in_the_caches_has_their_roof() -> None:
     from cost.test_calibrate import TRUTH
 
-    target = Target(key="this", roofs=TRUTH.roofs, calibration=TRUTH)
-    memory = TRUTH.roofs.bandwidth_bytes_per_s
-    assert target.roofs_of(1e6).bandwidth_bytes_per_s == max(2e11, memory)
-    assert target.roofs_of(1e12).bandwidth_bytes_per_s == memory
-    assert replace(target, calibration=None).roofs_of(1e6) == TRUTH.roofs
+    roofs = replace(TRUTH.roofs, bandwidth_bytes_per_s=1e10)
+    truth = replace(TRUTH, roofs=roofs)
+    target = Target(key="this", roofs=roofs, calibration=truth)
+    small, large = gated(), replace(SPEC, hidden_size=8192, intermediate_size=65536)
+    for linear in (INT4, WeightSpec(dtype="int2")):  # this was measured, that was not
+        formats = ModelFormats(linear=linear, output=INT4)
+        assert target.step_cost(small, formats).roofs.bandwidth_bytes_per_s == 2e11
+        assert target.step_cost(large, formats).roofs.bandwidth_bytes_per_s == 2.5e10
+        alone = replace(target, calibration=None)
+        assert alone.step_cost(small, formats).roofs == roofs
+
+
+@pytest.mark.parametrize("bandwidth", [1e10, 4e11])
+def test_no_prediction_is_above_its_roof(bandwidth: float) -> None:
+    """Coefficients of a sweep in the caches, that would have everything done in no time."""
+    from cost.test_calibrate import TRUTH
+
+    swift = LinearRates(num_tokens=(1, 64), seconds_per_mac=(1e-18, 1e-18), memory_efficiency=4.0)
+    roofs = replace(TRUTH.roofs, bandwidth_bytes_per_s=bandwidth)
+    truth = replace(
+        TRUTH,
+        roofs=roofs,
+        linear={"int4-g32": swift},
+        attention={"bf16": AttentionRates(key_s=0.0, pair_s=0.0)},
+        rates=StepRates(step_s=0.0, layer_s=0.0, column_s=0.0),
+        engine=((2e6, EngineRates()), (2e7, EngineRates())),
+    )
+    formats = ModelFormats(linear=INT4, output=INT4)
+    target = Target(key="this", roofs=roofs, calibration=truth)
+    for workload in (Workload(batch=9, context=900), Workload(prompt_tokens=2000, context=4000)):
+        found = inspect_model(SPEC, formats, workload, target)
+        assert found.times.ttft_s >= found.best_s["prefill"] * (1 - 1e-9)
+        assert found.times.tpot_s >= found.best_s["decode"] * (1 - 1e-9)
+        for phase, costs in found.operations.items():
+            for cost, seconds in zip(costs, found.operation_s[phase], strict=True):
+                assert seconds is None or seconds >= best_time(cost, found.roofs).seconds
+
+
+def test_an_inspection_counts_on_the_memory_that_a_plan_does() -> None:
+    """Sequences of one page: as many as there are pages."""
+    target = Target(key="l4", roofs=MACHINES["l4"])
+    workload = Workload(batch=8192, prompt_tokens=512, context=PAGE_SIZE)
+    found = inspect_model(SPEC, ModelFormats(), workload, target)
+    sizes = {"max_running": 8192, "max_step_tokens": 8192}
+    pages = PlannedMachine(target=target).num_pages(SPEC, found.formats, **sizes)
+    assert found.max_sequences == pages
 
 
 def test_an_inspection_names_what_its_times_rest_on() -> None:
@@ -262,4 +320,8 @@ def test_an_inspection_names_what_its_times_rest_on() -> None:
     assert "by the roofs alone" in measured.basis(other)
     unknown = inspect_model(SPEC, other, workload, measured)
     assert set(unknown.operation_s["decode"]) == {None}
-    assert "Vidur" in Target(key="h100", roofs=MACHINES["h100"]).basis(formats).title()
+    gpu = Target(key="h100", roofs=MACHINES["h100"])
+    for weights in ("bf16", "fp16"):
+        fitted = gpu.basis(ModelFormats(linear=FORMATS[weights]))
+        assert fitted.endswith("fitted to fp16 products (microsoft/vidur, MLP profiles, H100)")
+    assert "taken over to int4-g32 (not measured there)" in gpu.basis(ModelFormats(), formats)

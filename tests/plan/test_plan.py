@@ -7,16 +7,26 @@ import pytest
 
 from paredown.cost.inspection import Target
 from paredown.cost.machines import find_machine
+from paredown.cost.memory import MEMORY_SHARE
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import CapacityError, ConfigError
+from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
 from paredown.formats.table import FORMATS
-from paredown.plan.capacity import Setup, capacity, run_machines, saturated_requests_per_s
+from paredown.plan.capacity import (
+    LONE_REQUESTS_PER_S,
+    Setup,
+    capacity,
+    run_alone,
+    run_machines,
+    saturated_requests_per_s,
+)
 from paredown.plan.demand import Demand
 from paredown.plan.lengths import parse_lengths
 from paredown.plan.plan import Plan, make_plan
-from paredown.plan.planned_machine import MEMORY_SHARE, PlannedMachine, Speedup
-from paredown.plan.simulation import LatencyLimits
-from paredown.plan.workload import DrawnLengths
+from paredown.plan.planned_machine import PlannedMachine, Speedup
+from paredown.plan.simulation import LatencyLimits, Simulation
+from paredown.plan.trace import Trace
+from paredown.plan.workload import DrawnLengths, TraceLengths
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec, Rotary
 
@@ -64,6 +74,11 @@ def test_the_best_format_takes_most(plan: Plan) -> None:
     assert plan.best.requests_per_s >= int8.requests_per_s > bf16.requests_per_s > 0
     # Nothing takes more than what saturates a machine.
     assert int8.requests_per_s < 1.2 * saturated_requests_per_s(int8.setup, DEMAND)
+
+
+def test_formats_that_were_not_measured_are_named(plan: Plan) -> None:
+    assert "fitted to fp16 products" in plan.basis
+    assert "taken over to int8 (not measured there)" in plan.basis
 
 
 def test_the_price(plan: Plan) -> None:
@@ -142,13 +157,68 @@ def test_an_answer_that_is_always_late() -> None:
         make_plan(SPEC, MACHINE, hasty, formats=[BF16])
 
 
+def test_the_fastest_format_is_told_where_all_are_late() -> None:
+    hasty = replace(DEMAND, limits=LatencyLimits(e2e_s=0.01))
+    for formats in ([BF16, INT8], [INT8, BF16]):
+        with pytest.raises(CapacityError, match=r"in int8, .*the fastest of these formats"):
+            make_plan(SPEC, MACHINE, hasty, formats=formats)
+
+
+def shared_trace(num_shared_blocks: int) -> Trace:
+    """Prompts of six blocks, of which the first ones are those of all."""
+    requests = tuple(
+        Arrival(
+            at_s=0.1 * number,
+            num_input_tokens=6 * BLOCK_TOKENS,
+            num_output_tokens=2,
+            block_ids=tuple(
+                block if block < num_shared_blocks else 10 + 6 * number + block
+                for block in range(6)
+            ),
+        )
+        for number in range(150)
+    )
+    return Trace(name="shared", requests=requests)
+
+
+def test_formats_are_chosen_with_the_prefixes_of_a_trace() -> None:
+    """A prompt alone takes longer than is allowed, but what it shares need not be computed."""
+    setup = Setup(spec=SPEC, machine=MACHINE, formats=BF16, max_running=64, max_step_tokens=2048)
+    found = {}
+    for num_shared in (0, 5):
+        trace = shared_trace(num_shared)
+        limits = LatencyLimits(ttft_s=0.03)
+        lengths = TraceLengths(trace=trace)
+        demand = Demand(requests_per_s=5, lengths=lengths, limits=limits, trace=trace)
+        found[num_shared] = capacity(setup, demand), saturated_requests_per_s(setup, demand)
+    assert trace.new_share == pytest.approx(1 / 6, rel=0.05)
+    assert found[0][0] == 0
+    # More than what saturates a machine that finds nothing again.
+    assert found[0][1] < found[5][0] < found[5][1]
+
+
 def test_prompts_that_are_too_long() -> None:
     long = DrawnLengths(prompt=parse_lengths("2000-9000"), output=parse_lengths("5"))
     with pytest.raises(CapacityError, match="of the prompts are longer"):
         make_plan(SPEC, MACHINE, replace(DEMAND, lengths=long), formats=[BF16])
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf, 1e9])
+def test_what_is_late_alone_is_not_tried_in_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of minutes would fill the machine long before the first of them is late."""
+    rates = []
+
+    def counting(setup: Setup, demand: Demand, rate: float) -> Simulation:
+        rates.append(rate)
+        return run_alone(setup, demand, rate)
+
+    monkeypatch.setattr("paredown.plan.capacity.run_alone", counting)
+    long = DrawnLengths(prompt=parse_lengths("100"), output=parse_lengths("200000"))
+    setup = Setup(spec=SPEC, machine=MACHINE, formats=BF16, max_running=64, max_step_tokens=2048)
+    assert capacity(setup, replace(DEMAND, lengths=long)) == 0
+    assert rates == [LONE_REQUESTS_PER_S]
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-320, 9e-7, -1.0, math.nan, math.inf, 1e9])
 def test_senseless_loads(rate: float) -> None:
     with pytest.raises(ConfigError, match="load makes no sense"):
         replace(DEMAND, requests_per_s=rate)

@@ -213,6 +213,22 @@ def test_requests_behind_their_windows_fit_few_pages() -> None:
     assert len(simulate(workload, behind, LinearCost()).e2es_s) == 20
 
 
+@pytest.mark.parametrize("rate", [20, 20_000])
+def test_moments_go_on_to_the_last_answer(rate: int) -> None:
+    """Also where that comes long after the last arrival; there are never many of them."""
+    workload = RandomWorkload(requests_per_s=rate, num_requests=300, lengths=SHORT)
+    found = simulate(workload, fleet(), LinearCost())
+    times = [one.time_s for one in found.moments]
+    assert 200 < len(times) <= 800
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert max(gaps) == pytest.approx(min(gaps))
+    assert times[-1] >= found.duration_s - gaps[0]
+    last = found.moments[-1]
+    assert last.num_waiting == 0
+    if rate == 20_000:
+        assert found.duration_s > 100 * workload.duration_s
+
+
 def test_a_warm_up_is_left_out() -> None:
     workload = RandomWorkload(requests_per_s=50, num_requests=300, lengths=SHORT)
     whole = simulate(workload, fleet(), LinearCost())
@@ -283,6 +299,7 @@ def test_lengths_of_a_trace_are_drawn_together() -> None:
     "options",
     [
         {"requests_per_s": 0.0},
+        {"requests_per_s": 1e-320},
         {"requests_per_s": -3.0},
         {"requests_per_s": math.nan},
         {"requests_per_s": 1e9},

@@ -9,9 +9,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.columns import add_columns
-from paredown.errors import ConfigError, OutputError
+from paredown.cli.picture_path import check_picture_path
 from paredown.evaluate.hidden_sweep import HiddenSweep, sweep_hidden
-from paredown.evaluate.picture import require_matplotlib
 from paredown.kernels.probe import resolve_num_threads
 from paredown.optimize.hidden_plot import write_hidden_sweep
 
@@ -31,12 +30,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_sweep(args: argparse.Namespace) -> int:
     path: Path | None = args.sweep_plot
-    if path is not None and path.suffix != ".png":
-        raise ConfigError("--sweep-plot writes PNG", seen=path, remedy="End it in .png.")
-    if path is not None and path.exists():
-        raise OutputError(f"{path} exists already", seen=path, remedy="Remove it, or name another.")
-    if path is not None:
-        require_matplotlib("leave --sweep-plot out")
+    check_picture_path(path, "--sweep-plot")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=None)
         sweep = sweep_hidden(

@@ -45,7 +45,7 @@ class Predictor:
         fleet = Fleet(
             num_pages=executor.num_pages,
             max_positions=spec.max_positions,
-            window=spec.sliding_window,
+            window=spec.attended_window,
             kept=KeptPages.of(spec),
             schedule=config,
         )

@@ -12,11 +12,12 @@ from paredown.cli.inspect_tables import print_inspection
 from paredown.cli.kv_dtype import add_kv_dtype_argument
 from paredown.cli.machine import add_machine_argument, find_target
 from paredown.cli.notes import tell_notes
+from paredown.cli.picture_path import check_picture_path
 from paredown.cost.inspection import inspect_model
+from paredown.cost.machines import THIS
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.serving import Workload
-from paredown.errors import ConfigError, OutputError
-from paredown.evaluate.picture import require_matplotlib
+from paredown.errors import ConfigError
 from paredown.evaluate.stored_formats import stored_formats
 from paredown.formats.table import COSTED_FORMATS
 from paredown.models.checkpoint import Checkpoint
@@ -35,6 +36,18 @@ EXAMPLES = """examples:
   paredown inspect config.json --machine h100 --plot roofline.png
   paredown inspect my-model --symbolic
 """
+
+
+# Options that ask for numbers, as they are when not given.
+_NUMBERS = {
+    "batch": 1,
+    "prompt_tokens": None,
+    "context": None,
+    "machine": THIS,
+    "threads": None,
+    "acceptance": 0.7,
+    "plot": None,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,8 +88,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "--acceptance is a share", seen=args.acceptance, remedy="Use 0 up to below 1."
         )
-    if args.plot is not None:
-        _check_plot(args.plot)
+    if args.symbolic:
+        _check_symbolic(args)
+    check_picture_path(args.plot, suffixes=(".png", ".html"))
     subject = _read(args)
     tell_notes(subject.notes)
     if args.symbolic:
@@ -96,6 +110,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_inspection(found, subject.name, Console())
     return 0
+
+
+def _check_symbolic(args: argparse.Namespace) -> None:
+    """Raises ConfigError for options that formulas have no place for."""
+    for option, without in _NUMBERS.items():
+        value = getattr(args, option)
+        if value != without:
+            name = f"--{option.replace('_', '-')}"
+            raise ConfigError(
+                f"--symbolic and {name} exclude each other",
+                seen=f"{name} {value}",
+                remedy="Leave one out: formulas have letters for loads, and no machine.",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,13 +199,3 @@ def _workload(args: argparse.Namespace, spec: ModelSpec) -> Workload:
         prompt_tokens=min(512, spec.max_positions) if prompt is None else prompt,
         context=min(1024, spec.max_positions) if context is None else context,
     )
-
-
-def _check_plot(path: Path) -> None:
-    if path.suffix not in (".png", ".html"):
-        raise ConfigError(
-            "--plot writes PNG and HTML", seen=path, remedy="End it in .png or .html."
-        )
-    if path.exists():
-        raise OutputError(f"{path} exists already", seen=path, remedy="Remove it, or name another.")
-    require_matplotlib("leave --plot out")

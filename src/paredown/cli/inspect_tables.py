@@ -7,6 +7,7 @@ from rich.table import Table
 from paredown.cli.columns import add_columns
 from paredown.cost.break_even import MAX_BATCH
 from paredown.cost.inspection import PHASES, Inspection
+from paredown.cost.memory import MEMORY_SHARE
 from paredown.cost.operation import OperationCost
 from paredown.cost.roofline import best_time
 from paredown.units import GIGA, KILO, MEGA, TERA, format_bytes, format_rate
@@ -47,12 +48,12 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
 
 
 def _caches(found: Inspection) -> str:
-    """The bandwidth of what a step reads, where that is less than what memory was measured with."""
+    """The bandwidth of a model of this size, where it is more than memory's."""
     bandwidth = found.roofs.bandwidth_bytes_per_s
     if found.target.calibration is None or bandwidth == found.target.roofs.bandwidth_bytes_per_s:
         return ""
-    read = format_bytes(found.step_bytes)
-    return f" ({format_rate(bandwidth, 'B/s')} for the {read} of this model's steps)"
+    read = format_bytes(found.memory.weights)
+    return f" ({format_rate(bandwidth, 'B/s')} for the {read} of this model's weights)"
 
 
 def _operations(found: Inspection, phase: str, title: str) -> Table:
@@ -116,7 +117,7 @@ def _memory(found: Inspection) -> Table:
         ("embedding table beside it", memory.embedding),
         ("norms, biases, positions", memory.vectors),
         (kv, memory.kv),
-        ("numbers of a step that are alive at once", memory.activations),
+        ("what a step works in", memory.activations),
         ("token ids in, logits out", memory.inputs + memory.outputs),
         ("all", memory.total),
     ):
@@ -124,9 +125,12 @@ def _memory(found: Inspection) -> Table:
     table.add_section()
     roofs = found.target.roofs
     table.add_row(
-        f"sequences of {workload.context:,} tokens that {format_bytes(roofs.memory_bytes)} hold",
+        f"sequences of {workload.context:,} tokens that {MEMORY_SHARE:.0%} of "
+        f"{format_bytes(roofs.memory_bytes)} hold",
         f"{found.max_sequences:,}",
     )
+    if found.missing_bytes:
+        table.add_row("does not fit: missing for one of them", format_bytes(found.missing_bytes))
     new_tokens = max(1, workload.context - workload.prompt_tokens)
     answer = f"an answer of {new_tokens:,} tokens after {workload.prompt_tokens:,}"
     table.add_row(f"FLOPs of {answer}", _count(found.flops_with_cache))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paredown.cli.notes import tell_notes
 from paredown.cost.model_formats import ModelFormats
-from paredown.errors import ConfigError, OutputError
+from paredown.errors import ConfigError
 from paredown.evaluate.stored_formats import stored_formats
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
@@ -161,16 +161,6 @@ def read_rate(args: argparse.Namespace, trace: Trace | None) -> float:
             remedy="Give --rps 100, or a trace.",
         )
     return trace.requests_per_s
-
-
-def check_plot(path: Path | None) -> None:
-    """Before any work is done. Raises ConfigError and OutputError."""
-    if path is None:
-        return
-    if path.suffix != ".png":
-        raise ConfigError("--plot writes a PNG", seen=path, remedy="End it in .png.")
-    if path.exists():
-        raise OutputError(f"{path} exists already", seen=path, remedy="Remove it, or name another.")
 
 
 def _seconds(option: str, text: str | None) -> float | None:

@@ -17,7 +17,6 @@ from paredown.cli.load import (
     add_limit_arguments,
     add_load_arguments,
     add_model_argument,
-    check_plot,
     read_lengths,
     read_limits,
     read_model,
@@ -25,6 +24,7 @@ from paredown.cli.load import (
     read_trace_option,
 )
 from paredown.cli.machine import add_machine_argument, find_target
+from paredown.cli.picture_path import check_picture_path
 from paredown.cli.simulation_tables import format_rate_of, print_simulation
 from paredown.cost.inspection import Target
 from paredown.cost.memory import model_memory
@@ -92,14 +92,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
+    check_picture_path(args.plot)
     limits = read_limits(args)
     if limits == LatencyLimits():
         limits = LatencyLimits(e2e_s=_DEFAULT_P95_S)
     model = read_model(args.model)
     name, spec = model.name, model.spec
     trace = read_trace_option(args)
-    shares = trace is not None and any(one.block_ids for one in trace.requests)
+    shares = trace is not None and trace.shares_prefixes
     demand = Demand(
         requests_per_s=read_rate(args, trace),
         lengths=read_lengths(args, trace, spec),

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +12,6 @@ from paredown.cli.load import (
     add_limit_arguments,
     add_load_arguments,
     add_model_argument,
-    check_plot,
     read_lengths,
     read_limits,
     read_model,
@@ -20,6 +19,7 @@ from paredown.cli.load import (
     read_trace_option,
 )
 from paredown.cli.machine import add_machine_argument, find_target
+from paredown.cli.picture_path import check_picture_path
 from paredown.cli.schedule import add_schedule_arguments, schedule_config
 from paredown.cli.simulation_tables import print_simulation
 from paredown.cost.model_formats import ModelFormats
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
+    check_picture_path(args.plot)
     if args.weights is not None and args.weights not in COSTED_FORMATS:
         raise ConfigError(
             "--weights names no format",
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
         num_pages=num_pages,
         max_positions=spec.max_positions,
         num_replicas=args.machines,
-        window=spec.sliding_window,
+        window=spec.attended_window,
         kept=KeptPages.of(spec),
         schedule=schedule,
         router=args.router or ("prefix-affinity" if shares else "least-loaded"),
@@ -135,7 +135,9 @@ def run(args: argparse.Namespace) -> int:
         write_simulation_plot(found, limits, title, args.plot)
     if args.json:
         basis = machine.target.basis(formats)
-        print(json.dumps({"basis": basis, **found.summary(limits)}, indent=2))
+        moments = [asdict(one) for one in found.moments]
+        result = {"basis": basis, **found.summary(limits), "moments": moments}
+        print(json.dumps(result, indent=2))
         return 0
     console = Console()
     console.print(f"[bold]{title}[/bold]: {num_pages * PAGE_SIZE:,} tokens of keys and values each")
@@ -158,13 +160,15 @@ def _workload(args: argparse.Namespace, spec: ModelSpec) -> tuple[Workload, bool
     """And whether it is known what prompts share."""
     trace = read_trace_option(args)
     rate = read_rate(args, trace)
+    if args.response_cache and (trace is None or not trace.shares_prefixes):
+        raise ConfigError(
+            "who asks the same again is not known",
+            seen="--response-cache without a trace"
+            if trace is None
+            else f"--response-cache, and no hash ids in {args.trace}",
+            remedy="Give a trace with hash ids, or --cache-hit SHARE.",
+        )
     if trace is None:
-        if args.response_cache:
-            raise ConfigError(
-                "who asks the same again is not known",
-                seen="--response-cache without a trace",
-                remedy="Give a trace with hash ids, or --cache-hit SHARE.",
-            )
         lengths = read_lengths(args, trace, spec)
         number = _DEFAULT_REQUESTS if args.requests is None else args.requests
         random = RandomWorkload(

@@ -20,7 +20,7 @@ def print_simulation(found: Simulation, limits: LatencyLimits, console: Console)
     console.print(table)
     machines = "machine" if found.num_replicas == 1 else "machines"
     lines = [
-        f"{found.num_requests:,} requests, {len(found.e2es_s):,} of them computed on "
+        f"{_requests(found.num_requests)}, {len(found.e2es_s):,} of them computed on "
         f"{found.num_replicas:,} {machines} in {found.duration_s:,.0f} s; goodput "
         f"{found.goodput(limits):.1%} of those that reached a machine",
         f"machines computing {found.utilization:.0%} of the time, "
@@ -33,9 +33,13 @@ def print_simulation(found: Simulation, limits: LatencyLimits, console: Console)
         (found.num_refused, "refused, the queue was full"),
         (found.num_too_long, "refused, longer than the context or the pages"),
     ]
-    lines += [f"{count:,} requests {what}" for count, what in lost if count]
+    lines += [f"{_requests(count)} {what}" for count, what in lost if count]
     for line in lines:
         console.print(line, style="dim")
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count:,} requests"
 
 
 def format_rate_of(per_s: float) -> str:

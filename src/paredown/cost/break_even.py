@@ -17,7 +17,7 @@ def break_even_batch(narrow: StepCost, wide: StepCost, context: int, spec: Model
     wide ones; None where that is beyond `MAX_BATCH`. Arithmetic then takes what bytes had taken."""
 
     def pays(batch: int) -> bool:
-        load = decode_load(batch, context, spec.sliding_window)
+        load = decode_load(batch, context, spec.attended_window)
         return wide.step_s(load) >= _LEAST_GAIN * narrow.step_s(load)
 
     low, high = 0, 1
@@ -46,10 +46,10 @@ def best_speculation(
     """The number of guesses with the most tokens per second, when each guess is right with
     probability `acceptance` and guessing costs nothing (n-grams, suffixes): a step then gives
     (1 - a^(k+1)) / (1 - a) tokens (Leviathan et al., arXiv 2211.17192, equation 1)."""
-    plain_s = cost.step_s(decode_load(batch, context, spec.sliding_window))
+    plain_s = cost.step_s(decode_load(batch, context, spec.attended_window))
     best = SpeculationGain(batch=batch, num_draft_tokens=0, gain=1.0)
     for num_draft in range(1, MAX_DRAFT_TOKENS + 1):
-        seconds = cost.step_s(verify_load(batch, context, num_draft, spec.sliding_window))
+        seconds = cost.step_s(verify_load(batch, context, num_draft, spec.attended_window))
         tokens = sum(acceptance**i for i in range(num_draft + 1))
         gain = tokens * plain_s / seconds
         if gain > best.gain:

@@ -164,7 +164,7 @@ def _fit_linear(steps: Sequence[MeasuredStep], calibration: Calibration) -> Line
         model = _predicted(one, calibration)
         num_tokens = one.load.num_tokens
         linear_s = model.linear_s(num_tokens, one.load.num_logits)
-        rest = model.step_s(one.load) - linear_s
+        rest = model.fitted_s(one.load) - linear_s
         memory_s = model.weight_bytes / calibration.bandwidth(model.weight_bytes)
         macs = float(num_tokens * one.spec.num_linear_parameters())
         sample = _LinearSample(macs, memory_s, max(one.seconds - rest, 0.0), one.seconds)
@@ -189,7 +189,7 @@ def _with_ratios(steps: Sequence[MeasuredStep], calibration: Calibration, name: 
     for one in steps:
         model = _predicted(one, calibration)
         predicted_s = model.linear_s(one.load.num_tokens, one.load.num_logits)
-        measured_s = one.seconds - (model.step_s(one.load) - predicted_s)
+        measured_s = one.seconds - (model.fitted_s(one.load) - predicted_s)
         ratio = min(max(measured_s / predicted_s, 1 / _MAX_RATIO), _MAX_RATIO)
         found.setdefault(model.weight_bytes, {})[one.load.num_tokens] = ratio
     sizes = sorted(found)
@@ -238,7 +238,7 @@ def _with_logits(steps: Sequence[MeasuredEngineStep], calibration: Calibration) 
     rows, targets, weights = [], [], []
     for one in (step.executor for step in steps):
         rows.append((float(one.load.num_logits * one.spec.vocab_size),))
-        targets.append(one.seconds - _predicted(one, calibration).step_s(one.load))
+        targets.append(one.seconds - _predicted(one, calibration).fitted_s(one.load))
         weights.append(1 / one.seconds)
     (logit_s,) = least_squares(rows, targets, weights)
     return replace(calibration.rates, logit_s=logit_s)

@@ -30,7 +30,7 @@ from paredown.cost.step_cost import StepLoad
 from paredown.errors import ConfigError
 
 # Raised when coefficients mean something else: files of before are measured again.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, kw_only=True)

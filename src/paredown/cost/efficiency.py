@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from paredown.cost.least_squares import least_squares
 from paredown.cost.roofline import Roofs
+from paredown.spec.weight import WeightDType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,8 @@ class Efficiency:
 
 
 # Fitted by `python -m benchmarks.gpu_tables` to two thirds of the rows of Vidur's profiles of fp16
-# products (Agrawal et al., MLSys 2024; github.com/microsoft/vidur), medians.
+# products (Agrawal et al., MLSys 2024; github.com/microsoft/vidur), medians; bf16 has their peak.
+FITTED_DTYPES: tuple[WeightDType, ...] = ("fp16", "bf16")
 _VIDUR = "microsoft/vidur, MLP profiles"
 EFFICIENCIES: dict[str, Efficiency] = {
     "a100": Efficiency(call_s=4.8e-6, arithmetic=0.80, memory=1.11, source=f"{_VIDUR}, A100"),

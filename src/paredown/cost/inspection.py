@@ -5,12 +5,14 @@ from typing import Any
 
 from paredown.cost.break_even import BATCHES, SpeculationGain, best_speculation, break_even_batch
 from paredown.cost.calibration import Calibration
-from paredown.cost.efficiency import EFFICIENCIES
+from paredown.cost.efficiency import EFFICIENCIES, FITTED_DTYPES
 from paredown.cost.memory import (
+    MEMORY_SHARE,
     ModelMemory,
     generation_flops,
     kv_cache_bytes,
     max_sequences,
+    missing_bytes,
     model_memory,
 )
 from paredown.cost.model_formats import ModelFormats
@@ -37,32 +39,34 @@ class Target:
     roofs: Roofs
     calibration: Calibration | None = None
 
-    def roofs_of(self, num_bytes: float) -> Roofs:
-        """For a model that reads so much in a step: one that fits the caches is not bound by the
-        memory behind them, where the bandwidth of a buffer of its size was measured."""
-        if self.calibration is None:
-            return self.roofs
-        bandwidth = self.calibration.bandwidth(num_bytes)
-        bandwidth = max(self.roofs.bandwidth_bytes_per_s, bandwidth)
-        return replace(self.roofs, bandwidth_bytes_per_s=bandwidth)
-
     def knows(self, formats: ModelFormats) -> bool:
         """Whether steps with such weights were measured on it."""
         return self.calibration is not None and self.calibration.knows(formats)
 
     def step_cost(self, spec: ModelSpec, formats: ModelFormats) -> PredictedStep | RooflineStep:
-        """The best that is known; `basis` says what that is."""
-        if self.calibration is not None and self.calibration.knows(formats):
-            return PredictedStep(spec=spec, formats=formats, calibration=self.calibration)
+        """The best that is known; `basis` says what that is. Its `roofs` are those of the machine,
+        but a model that fits the caches is not bound by the memory behind them, where the bandwidth
+        of a buffer of its size was measured."""
+        roofs = self.roofs
+        if self.calibration is not None:
+            predicted = PredictedStep(spec=spec, formats=formats, calibration=self.calibration)
+            if self.calibration.knows(formats):
+                return predicted
+            roofs = roofs.with_bandwidth(self.calibration.bandwidth(predicted.weight_bytes))
         efficiency = EFFICIENCIES.get(self.key)
-        return RooflineStep(spec=spec, formats=formats, roofs=self.roofs, efficiency=efficiency)
+        return RooflineStep(spec=spec, formats=formats, roofs=roofs, efficiency=efficiency)
 
-    def basis(self, formats: ModelFormats) -> str:
-        """What predicted times rest on."""
-        if self.knows(formats):
+    def basis(self, *formats: ModelFormats) -> str:
+        """What predicted times of models in these formats rest on."""
+        if all(self.knows(one) for one in formats):
             return "fitted to steps measured on this machine (`paredown doctor --sweep`)"
         if self.key in EFFICIENCIES:
-            return f"shares of the roofs fitted to {EFFICIENCIES[self.key].source}"
+            linear = [one.linear for one in formats]
+            others = dict.fromkeys(one.name for one in linear if one.dtype not in FITTED_DTYPES)
+            found = f"shares of the roofs fitted to fp16 products ({EFFICIENCIES[self.key].source})"
+            if not others:
+                return found
+            return f"{found}, taken over to {', '.join(others)} (not measured there)"
         return "at best, by the roofs alone: no steps were measured there with such weights"
 
 
@@ -70,13 +74,12 @@ class Target:
 class Inspection:
     """See `inspect_model`. `operations` by phase, `operation_s` what they are predicted to take
     (None where nothing was measured), `best_s` the sum of their times at best, below `roofs`:
-    those of the machine for a model that reads `step_bytes` in a step of decoding."""
+    those of the machine for a model of this size, which no prediction beats."""
 
     spec: ModelSpec
     formats: ModelFormats
     workload: Workload
     target: Target
-    step_bytes: int
     roofs: Roofs
     operations: dict[str, list[OperationCost]]
     operation_s: dict[str, list[float | None]]
@@ -84,6 +87,7 @@ class Inspection:
     flops_with_cache: float
     flops_without_cache: float
     max_sequences: int
+    missing_bytes: int
     best_s: dict[str, float]
     times: ServingTimes
     break_even: dict[str, int | None]
@@ -93,8 +97,7 @@ class Inspection:
     def as_json(self) -> dict[str, Any]:
         machine = asdict(self.target.roofs) | {
             "basis": self.target.basis(self.formats),
-            "step_bytes": self.step_bytes,
-            "step_bandwidth_bytes_per_s": self.roofs.bandwidth_bytes_per_s,
+            "model_bandwidth_bytes_per_s": self.roofs.bandwidth_bytes_per_s,
         }
         return {
             "model": _model_json(self.spec),
@@ -115,6 +118,7 @@ class Inspection:
                 "without_kv_cache": self.flops_without_cache,
             },
             "max_sequences": self.max_sequences,
+            "missing_bytes": self.missing_bytes,
             "predicted": asdict(self.times),
             "int4_g32_break_even_batch": self.break_even,
             "speculation": {
@@ -151,9 +155,8 @@ def inspect_model(
         context=workload.context,
         step_tokens=step_tokens,
     )
-    step_bytes = memory.weights + memory.kv
-    roofs = target.roofs_of(step_bytes)
     one_sequence = kv_cache_bytes(spec, formats, batch=1, context=workload.context)
+    available = MEMORY_SHARE * target.roofs.memory_bytes
     new_tokens = max(1, workload.context - workload.prompt_tokens)
     context = workload.context
     return Inspection(
@@ -161,8 +164,7 @@ def inspect_model(
         formats=formats,
         workload=workload,
         target=target,
-        step_bytes=step_bytes,
-        roofs=roofs,
+        roofs=cost.roofs,
         operations=costs,
         operation_s={
             phase: [cost.operation_s(one, loads[phase]) for one in costs[phase]] for phase in PHASES
@@ -174,8 +176,9 @@ def inspect_model(
         flops_without_cache=generation_flops(
             spec, prompt_tokens=workload.prompt_tokens, new_tokens=new_tokens, with_cache=False
         ),
-        max_sequences=max_sequences(target.roofs.memory_bytes, memory, one_sequence),
-        best_s={phase: best_step_s(costs[phase], roofs) for phase in PHASES},
+        max_sequences=max_sequences(available, memory, one_sequence),
+        missing_bytes=missing_bytes(available, memory, one_sequence),
+        best_s={phase: best_step_s(costs[phase], cost.roofs) for phase in PHASES},
         times=serving_times(cost, workload, spec),
         break_even=_break_even(spec, formats, target, context),
         speculation=[
@@ -188,7 +191,7 @@ def inspect_model(
 
 def phase_loads(spec: ModelSpec, workload: Workload) -> dict[str, StepLoad]:
     """A whole prompt in one step, and a step of the whole batch."""
-    window = spec.sliding_window
+    window = spec.attended_window
     return {
         "prefill": prefill_load(workload.prompt_tokens, 0, window),
         "decode": decode_load(workload.batch, workload.context, window),

@@ -1,6 +1,7 @@
 """What a model takes in memory, and its arithmetic with and without kept keys and values."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
 from paredown.cost.operation import EXPERTS, load_letters
@@ -10,6 +11,9 @@ from paredown.spec.model import ModelSpec
 
 _ID_BYTES = 4
 _LOGIT_BYTES = 4
+# Of a machine's memory, for weights, keys and values and what a step works in; the system has the
+# rest.
+MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +24,8 @@ class ModelMemory:
     `vectors`     norms, biases, learned positions, in two bytes
     `embedding`   the table, where it is not the output layer itself
     `kv`          keys and values of all sequences
-    `activations` numbers of a step that are alive at once
+    `activations` what a step works in: `working_bytes` of our core, and where numbers between
+                  operations take two bytes (a GPU) those that are alive at once
     `inputs`, `outputs`   token ids, and a row of logits for each sequence
     """
 
@@ -58,12 +63,13 @@ def model_memory(
         for one in operations(spec, formats)
         if one.kind in ("linear", "experts")
     )
+    working = working_bytes if formats.activation_bytes == 4 else activation_bytes
     return ModelMemory(
         weights=round(linear),
         vectors=2 * (spec.num_parameters() - matrices),
         embedding=embedding_bytes(spec, formats),
         kv=kv_cache_bytes(spec, formats, batch=batch, context=context),
-        activations=activation_bytes(spec, formats, step_tokens),
+        activations=working(spec, formats, step_tokens),
         inputs=_ID_BYTES * step_tokens,
         outputs=_LOGIT_BYTES * batch * spec.vocab_size,
     )
@@ -79,7 +85,7 @@ def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
 def kv_cache_bytes(spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int) -> int:
     """Keys and values: 2 x layers x sequences x tokens x key-value heads x columns of a head. A
     layer with a sliding window needs the tokens of the window alone."""
-    kept = min(context, spec.sliding_window or context)
+    kept = min(context, spec.attended_window or context)
     values = sum(
         one.count
         * (kept if one.is_windowed else context)
@@ -122,7 +128,8 @@ def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> in
     up = inner * (2 if spec.gated else 1)
     widest = max(spec.hidden_size, query + 2 * kv, up)
     read = max(spec.hidden_size, query, inner)
-    input_bytes = {"int8": 1, "bf16": 2, "fp32": 4}[unit_of(formats.linear)]
+    unit = unit_of(formats.linear, formats.activation_bytes)
+    input_bytes = {"int8": 1, "bf16": 2, "fp32": 4}[unit]
     return num_tokens * (4 * (spec.hidden_size + 3 * widest) + read * input_bytes)
 
 
@@ -133,7 +140,7 @@ def generation_flops(
     computes all tokens before it anew."""
     last = prompt_tokens + new_tokens - 1
     lengths = [last] if with_cache else range(prompt_tokens, last + 1)
-    window = spec.sliding_window
+    window = spec.attended_window
     load = StepLoad(
         num_tokens=sum(lengths),
         num_logits=new_tokens,
@@ -144,6 +151,12 @@ def generation_flops(
     )
     letters = load_letters(load, spec)
     return sum(one.count * one.flops.value(letters) for one in operations(spec, ModelFormats()))
+
+
+def missing_bytes(available_bytes: float, memory: ModelMemory, sequence_kv_bytes: int) -> int:
+    """What more memory one sequence would need beside all else; 0 where it fits."""
+    needed = memory.total - memory.kv + sequence_kv_bytes
+    return max(0, ceil(needed - available_bytes))
 
 
 def max_sequences(available_bytes: float, memory: ModelMemory, sequence_kv_bytes: int) -> int:

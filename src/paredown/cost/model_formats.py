@@ -44,11 +44,14 @@ class ModelFormats:
         return tuple(dict.fromkeys(self.kv_dtype))
 
 
-def unit_of(weights: WeightSpec) -> Unit:
-    """What products with such weights are computed in."""
+def unit_of(weights: WeightSpec, activation_bytes: int) -> Unit:
+    """What products with such weights are computed in, as our core does it; where numbers between
+    operations take two bytes (a GPU), only float32 weights are multiplied in float32."""
     if weights.activations.startswith("int8"):
         return "int8"
-    return "bf16" if weights.activations == "bf16" else "fp32"
+    if weights.activations == "bf16" or (activation_bytes == 2 and weights.dtype != "fp32"):
+        return "bf16"
+    return "fp32"
 
 
 def weight_bytes(weights: WeightSpec, num_columns: int) -> Fraction:

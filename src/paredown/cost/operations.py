@@ -252,7 +252,7 @@ def _product(
         name=name,
         kind="linear",
         count=count,
-        unit=unit_of(weights),
+        unit=unit_of(weights, read),
         out=out,
         columns=columns,
         flops=2 * rows * size,

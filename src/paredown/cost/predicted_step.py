@@ -9,6 +9,8 @@ from paredown.cost.memory import mlp_columns
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, weight_bytes
 from paredown.cost.operation import OperationCost, experts_asked
 from paredown.cost.operations import AttentionLayers, attention_layers, num_sparse_layers
+from paredown.cost.roofline import Roofs, best_time
+from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
@@ -43,21 +45,26 @@ class PredictedStep:
     )
 
     def step_s(self, step: StepLoad) -> float:
+        """Never less than the roofs allow the executor: coefficients know nothing of them."""
+        seconds = max(self.fitted_s(step), self._roof.step_s(step))
+        if not self.with_engine:
+            return seconds
+        return seconds + self._engine_rates.seconds(step, self.spec.vocab_size)
+
+    def fitted_s(self, step: StepLoad) -> float:
+        """The executor's step as the coefficients have it."""
         rates, num_layers = self.calibration.rates, self.spec.num_layers
         key = (step.num_tokens, step.num_logits)
         linear_s = self._linear_s.get(key)
         if linear_s is None:
             linear_s = self._linear_s[key] = self.linear_s(*key)
-        seconds = (
+        return (
             rates.step_s
             + num_layers * (rates.layer_s + step.num_tokens * self.columns * rates.column_s)
             + linear_s
             + self.attention_s(step)
             + step.num_logits * self.spec.vocab_size * rates.logit_s
         )
-        if not self.with_engine:
-            return seconds
-        return seconds + self._engine_rates.seconds(step, self.spec.vocab_size)
 
     def linear_s(self, num_tokens: int, num_logits: int) -> float:
         """All products with weights of a step."""
@@ -101,8 +108,13 @@ class PredictedStep:
         }
 
     def operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
-        """What an operation of a step takes, all its layers together; attention is halved between
-        scores and weighted sum. None for what is not counted apart."""
+        """What an operation of a step takes, all its layers together, never less than the roofs
+        allow; attention is halved between scores and weighted sum. None for what is not counted
+        apart."""
+        fitted_s = self._fitted_operation_s(cost, load)
+        return None if fitted_s is None else max(fitted_s, best_time(cost, self.roofs).seconds)
+
+    def _fitted_operation_s(self, cost: OperationCost, load: StepLoad) -> float | None:
         operation = cost.operation
         if operation.kind == "attention":
             alike = self._attention_of(load)
@@ -122,6 +134,17 @@ class PredictedStep:
         memory_s = cost.weight_bytes / count / self.calibration.bandwidth(self.weight_bytes)
         rates = self.calibration.linear_rates(format_name)
         return count * rates.seconds(macs, each, memory_s, self.weight_bytes)
+
+    @cached_property
+    def roofs(self) -> Roofs:
+        """Those of the machine for a model of this size: the bandwidth that products are predicted
+        with, or memory's where that was measured higher."""
+        bandwidth = self.calibration.bandwidth(self.weight_bytes)
+        return self.calibration.roofs.with_bandwidth(bandwidth)
+
+    @cached_property
+    def _roof(self) -> RooflineStep:
+        return RooflineStep(spec=self.spec, formats=self.formats, roofs=self.roofs, efficiency=None)
 
     @cached_property
     def columns(self) -> int:

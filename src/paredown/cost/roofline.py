@@ -2,7 +2,7 @@
 arithmetic at the machine's peak, nor than its bytes at the machine's bandwidth."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from paredown.cost.model_formats import Unit
@@ -16,7 +16,7 @@ Bound = Literal["arithmetic", "memory"]
 class Roofs:
     """What a machine can do at best. `source` says where the figures are from: a web address, or
     "measured". `activation_bytes` is what a number between two operations takes: float32 in our
-    core, two bytes on a GPU. fp16 has bf16's peak."""
+    core, two bytes on a GPU, where fp16 has bf16's peak."""
 
     name: str
     memory_bytes: int
@@ -39,6 +39,11 @@ class Roofs:
             fp32_flops_per_s=machine.fp32_flops_per_s,
             source="measured",
         )
+
+    def with_bandwidth(self, bytes_per_s: float) -> "Roofs":
+        """These, with at least such a bandwidth: what a model has that fits the caches."""
+        best = max(self.bandwidth_bytes_per_s, bytes_per_s)
+        return replace(self, bandwidth_bytes_per_s=best)
 
     def peak(self, unit: Unit) -> float:
         """Operations per second."""

@@ -29,6 +29,8 @@ HIDDEN_SIZES = (512, 768, 1024, 1280, 1536, 1792, 2048, 2560)
 # Copies of a weight together: as many bytes at each size, so that all are read from the same place.
 _COPIES_BYTES = 256 * MEBI
 _LEAST_COPIES, _MOST_COPIES = 3, 512
+# More than a step has; the widest input takes 0.7 GB.
+MAX_TOKENS = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +67,19 @@ def sweep_hidden(
     num_rounds: int = 9,
     on_progress: OnCount | None = None,
 ) -> HiddenSweep:
-    """Times each group at each size, in rounds. Raises ConfigError for an unknown format."""
+    """Times each group at each size, in rounds. Raises ConfigError for an unknown format, and for
+    no or too many tokens."""
     if format_name not in COSTED_FORMATS:
         raise ConfigError(
             "there is no such format",
             seen=format_name,
             remedy=f"Use one of {', '.join(COSTED_FORMATS)}.",
         )
-    if num_tokens < 1 or len(hidden_sizes) < 3:
+    if not 1 <= num_tokens <= MAX_TOKENS or len(hidden_sizes) < 3:
         raise ConfigError(
-            "a sweep needs tokens, and three hidden sizes for a quadratic",
-            seen=f"{num_tokens} tokens, {len(hidden_sizes)} sizes",
-            remedy="Give more.",
+            "a sweep needs some tokens, and three hidden sizes for a quadratic",
+            seen=f"{num_tokens:,} tokens, {len(hidden_sizes)} sizes",
+            remedy=f"Use 1 to {MAX_TOKENS:,} tokens, and three sizes or more.",
         )
     fits = []
     for number, (group, (rows, columns)) in enumerate(GROUPS.items()):

@@ -23,6 +23,15 @@ _DTYPES = {
     "float16": WeightSpec(dtype="fp16"),
     "bfloat16": WeightSpec(dtype="bf16"),
 }
+# More than any model has. Where there are weights the first that is missing ends what goes
+# through all of them; here nothing does.
+MAX_LAYERS = MAX_EXPERTS = 10_000
+_COUNTS = {
+    "num_hidden_layers": MAX_LAYERS,
+    "n_layer": MAX_LAYERS,
+    "num_local_experts": MAX_EXPERTS,
+    "num_experts": MAX_EXPERTS,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +52,14 @@ def is_config_alone(path: Path) -> bool:
 
 def read_config_alone(path: Path) -> ConfigAlone:
     """Of families that can be run, and of those whose cost alone is known. Raises CheckpointError
-    and UnsupportedError as `spec_from_config` does."""
+    and UnsupportedError as `spec_from_config` does, and CheckpointError for more layers or experts
+    than any model has."""
     file = path / CONFIG_NAME if path.is_dir() else path
     config = read_json_object(file)
+    for name, limit in _COUNTS.items():
+        count = config.get(name)
+        if isinstance(count, int) and count > limit:
+            raise Fields(config, file.name).wrong(name, f"an integer from 1 to {limit}")
     dtype = config.get("torch_dtype", config.get("dtype"))
     notes = [f"{file.name} alone: no weights were looked at"]
     if "quantization_config" in config:

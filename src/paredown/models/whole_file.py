@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,7 +30,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         partial.replace(path)
         sync_folder(path.parent)
     except BaseException as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # Where there is no folder, nothing is left in it either.
+            partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise OutputError(
                 f"{path} could not be written",

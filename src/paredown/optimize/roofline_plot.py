@@ -162,7 +162,7 @@ def _draw_roofs(
     label = f"memory, {bandwidth / GIGA:,.1f} GB/s"
     behind = found.target.roofs.bandwidth_bytes_per_s
     if bandwidth > behind:
-        label = f"{format_bytes(found.step_bytes)} in caches, {bandwidth / GIGA:,.1f} GB/s"
+        label = f"{format_bytes(found.memory.weights)} in caches, {bandwidth / GIGA:,.1f} GB/s"
         panel.plot(
             [low, highest],
             [low * behind, highest * behind],

@@ -10,6 +10,7 @@ from paredown.plan.demand import Demand
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulate import MAX_REPLICAS, Fleet, simulate
 from paredown.plan.simulation import Simulation
+from paredown.plan.workload import MIN_REQUESTS_PER_S
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
@@ -19,6 +20,8 @@ _MIN_REQUESTS, _MAX_REQUESTS = 600, 8_000
 _WARMUP_SHARE = 0.1
 # Rates are found to this share.
 _PRECISION = 0.04
+# At such a rate each request is as good as alone.
+LONE_REQUESTS_PER_S = MIN_REQUESTS_PER_S
 # So many machines of a larger fleet are simulated, with their share of the load.
 _MAX_SIMULATED = 4
 
@@ -54,7 +57,7 @@ class Setup:
             num_pages=self.num_pages,
             max_positions=self.spec.max_positions,
             num_replicas=num_replicas,
-            window=self.spec.sliding_window,
+            window=self.spec.attended_window,
             kept=KeptPages.of(self.spec),
             schedule=ScheduleConfig(
                 max_running=self.max_running,
@@ -66,13 +69,13 @@ class Setup:
 
 
 def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
-    """What a machine could compute if latency were no matter: a full batch all the time. Raises
-    CapacityError."""
+    """What a machine could compute if latency were no matter: a full batch all the time, and all
+    that prompts share kept. Raises CapacityError."""
     prompt, output = demand.mean_tokens(setup.max_tokens)
-    context = prompt + output / 2
-    num_running = max(min(setup.max_running, setup.num_pages * PAGE_SIZE / (prompt + output)), 1)
+    context, new = prompt + output / 2, prompt * demand.new_share
+    num_running = max(min(setup.max_running, setup.num_pages * PAGE_SIZE / (new + output)), 1)
     cost = setup.machine.cost(setup.spec, setup.formats)
-    window = setup.spec.sliding_window
+    window = setup.spec.attended_window
     windowed = 0 if window is None else round(num_running * min(context, window))
     count, tokens = round(num_running), round(num_running * context)
     step_s = cost.step_s(
@@ -88,7 +91,8 @@ def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
     )
     # A prompt goes along with decodes, so of the time of its step only what it adds is its own.
     alone_s = cost.step_s(prefill_load(1, 0, window))
-    prompt_s = cost.step_s(prefill_load(max(round(prompt), 1), 0, window)) - alone_s
+    num_new = max(round(new), 1)
+    prompt_s = cost.step_s(prefill_load(num_new, round(prompt) - num_new, window)) - alone_s
     return 1 / (output * step_s / num_running + max(prompt_s, 0.0))
 
 
@@ -118,7 +122,10 @@ def capacity(setup: Setup, demand: Demand, at_least: float = 0.0) -> float:
     """Requests per second that one machine computes within the latencies asked for, if that is more
     than `at_least`; else 0. Raises CapacityError where the model does not fit."""
     highest = 1.2 * saturated_requests_per_s(setup, demand)
-    lowest = at_least if at_least else highest / 200
+    lowest = at_least if at_least else max(highest / 200, LONE_REQUESTS_PER_S)
+    # Whoever is late alone is late in every load, and of a load that takes long to tell.
+    if not at_least and not _keeps(setup, demand, LONE_REQUESTS_PER_S):
+        return 0.0
     if lowest >= highest or not _keeps(setup, demand, lowest):
         return 0.0
     while highest > lowest * (1 + _PRECISION):
@@ -156,6 +163,12 @@ def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int,
     return enough
 
 
-def _keeps(setup: Setup, demand: Demand, requests_per_s: float) -> bool:
+def run_alone(setup: Setup, demand: Demand, requests_per_s: float) -> Simulation:
+    """So many requests on one machine, as a trace has them where it says what they share: without
+    their prefixes it would be another load."""
     alone = replace(demand, requests_per_s=requests_per_s, hit_rate=0.0)
-    return run_machines(setup, alone, 1, as_traced=False).meets(demand.limits)
+    return run_machines(setup, alone, 1, as_traced=demand.shares_prefixes)
+
+
+def _keeps(setup: Setup, demand: Demand, requests_per_s: float) -> bool:
+    return run_alone(setup, demand, requests_per_s).meets(demand.limits)

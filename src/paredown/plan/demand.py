@@ -64,6 +64,16 @@ class Demand:
         part = self.trace.first(min(num_requests, _MAX_TRACE_REQUESTS)).at_rate(requests_per_s)
         return TraceWorkload(trace=part, num_rounds=-(-num_requests // len(part.requests)))
 
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether it is known what prompts have in common."""
+        return self.trace is not None and self.trace.shares_prefixes
+
+    @property
+    def new_share(self) -> float:
+        """Of the tokens of prompts, those that even an endless prefix cache does not have."""
+        return 1.0 if self.trace is None else self.trace.first(_MAX_TRACE_REQUESTS).new_share
+
     def mean_tokens(self, max_tokens: int) -> tuple[float, float]:
         """Of a prompt and of an answer, prompt and answer together cut to `max_tokens`. Raises
         CapacityError where too many prompts are longer."""

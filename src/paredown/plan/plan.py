@@ -6,7 +6,14 @@ from typing import Any
 
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import CapacityError, ConfigError
-from paredown.plan.capacity import Setup, capacity, num_machines, run_machines
+from paredown.plan.capacity import (
+    LONE_REQUESTS_PER_S,
+    Setup,
+    capacity,
+    num_machines,
+    run_alone,
+    run_machines,
+)
 from paredown.plan.demand import Demand
 from paredown.plan.planned_machine import PlannedMachine, Speedup
 from paredown.plan.simulate import MAX_REPLICAS
@@ -69,8 +76,8 @@ class Plan:
 
     @property
     def basis(self) -> str:
-        """What the seconds of its steps rest on."""
-        return self.machine.target.basis(self.best.setup.formats)
+        """What the seconds of steps rest on, in all formats that were compared."""
+        return self.machine.target.basis(*(one.setup.formats for one in self.options))
 
     def as_json(self) -> dict[str, Any]:
         simulation, limits = self.simulation, self.demand.limits
@@ -171,15 +178,18 @@ def _impossible(options: list[Option], demand: Demand) -> CapacityError:
     errors = [one.error for one in options]
     if all(errors) and errors[-1] is not None:
         return errors[-1]
-    setup = next(one.setup for one in options if one.error is None)
-    unhurried = LatencyLimits(e2e_s=1e6)
-    alone = replace(demand, requests_per_s=1e-3, hit_rate=0.0, limits=unhurried)
-    found = run_machines(setup, alone, 1, as_traced=False)
+    unhurried = replace(demand, limits=LatencyLimits(e2e_s=1e6))
+    alone = [
+        (run_alone(one.setup, unhurried, LONE_REQUESTS_PER_S), one.setup.formats.name)
+        for one in options
+        if one.error is None
+    ]
+    found, name = min(alone, key=lambda one: one[0].e2e.quantile(0.95))
     return CapacityError(
         "no number of these machines answers in time",
         seen=f"a request alone takes {found.e2e.quantile(0.95):.3g} s, its first token "
         f"{found.ttft.quantile(0.95):.3g} s, each one after it {found.tpot.quantile(0.95):.3g} s "
-        f"(95th percentile) in {setup.formats.name}",
+        f"(95th percentile) in {name}, the fastest of these formats",
         remedy="Allow more time, use a faster machine, or a smaller model.",
     )
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from paredown.cost.inspection import Target
-from paredown.cost.memory import model_memory
+from paredown.cost.memory import MEMORY_SHARE, model_memory
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepCost, StepLoad
@@ -11,9 +11,6 @@ from paredown.errors import CapacityError
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
-
-# Of the memory, for weights, pages and what a step works in; the system has the rest.
-MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)

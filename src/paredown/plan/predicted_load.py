@@ -60,7 +60,7 @@ def compare_alone(cost: PredictedStep, trial: Trial, measured: Measurement) -> l
     assert measured.mbu is not None, "speed was not measured"
     assert measured.mfu is not None, "speed was not measured"
     alone, spec, calibration = replace(cost, with_engine=False), cost.spec, cost.calibration
-    window = spec.sliding_window
+    window = spec.attended_window
     decode_s = alone.step_s(decode_load(1, trial.context, window))
     num_prefill = min(PREFILL_TOKENS, spec.max_positions)
     prefill_s = alone.step_s(prefill_load(num_prefill, 0, window))
@@ -101,4 +101,5 @@ def compare_cell(
 
 
 def _peak(cost: PredictedStep) -> float:
-    return cost.calibration.roofs.peak(unit_of(cost.formats.linear))
+    unit = unit_of(cost.formats.linear, cost.formats.activation_bytes)
+    return cost.calibration.roofs.peak(unit)

@@ -118,6 +118,8 @@ class _Run:
         self._awaited: dict[int, Identity] = {}
         self._events: list[tuple[float, int]] = []
         self._result = Simulation(num_replicas=fleet.num_replicas)
+        # When the last of what was under way ended.
+        self._ended_s = 0.0
         self._next_moment_s = 0.0
         self._moment_s = max(workload.duration_s, 1e-9) / _NUM_MOMENTS
         # Ends and beginnings so far, to add up how many were there for how long.
@@ -139,24 +141,37 @@ class _Run:
             self._run_until(time_s)
             self._arrive(number, asked)
         result.num_requests = max(result.num_requests - self._num_warmup, 0)
-        end_s = max(self._run_until(last_s if result.is_hopeless else math.inf), last_s)
+        if result.is_hopeless:
+            self._run_until(last_s)
+        else:
+            self._run_to_the_end()
         if stop_at_preemption and self._num_preemptions():
             raise _PreemptedError
-        result.duration_s = end_s - first_s
+        result.duration_s = max(self._ended_s, last_s) - first_s
         self._add_up()
         return result
 
-    def _run_until(self, time_s: float) -> float:
-        """All that ends before then. Returns when the last of it ended."""
-        events, replicas, now_s = self._events, self._replicas, 0.0
+    def _run_until(self, time_s: float) -> None:
+        """All that ends before then."""
+        events, replicas = self._events, self._replicas
         while events and events[0][0] < time_s:
             now_s, number = heappop(events)
+            self._ended_s = now_s
             replica = replicas[number]
             if replica.next_s == now_s:
                 replica.wake()
                 if replica.next_s < math.inf:
                     heappush(events, (replica.next_s, number))
-        return now_s
+
+    def _run_to_the_end(self) -> None:
+        """What is left when nobody comes any more. That may take much longer than they came, so
+        moments become fewer as they become too many."""
+        moments = self._result.moments
+        while self._events:
+            self._take_moment()
+            if len(moments) >= 2 * _NUM_MOMENTS:
+                del moments[1::2]
+                self._moment_s *= 2
 
     def _arrive(self, number: int, asked: SimulatedRequest) -> None:
         result = self._result

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paredown.errors import ConfigError
-from paredown.evaluate.load.arrival import Arrival
+from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
 from paredown.evaluate.load.trace import read_trace
 
 
@@ -36,6 +36,23 @@ class Trace:
                 remedy="Choose another part.",
             )
         return self._with(chosen)
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether it says what any prompts begin with."""
+        return any(one.block_ids for one in self.requests)
+
+    @property
+    def new_share(self) -> float:
+        """Of the tokens of prompts, those in blocks that no request before had: what is left to
+        compute where nothing is ever forgotten."""
+        seen: set[int] = set()
+        num_new = 0
+        for one in self.requests:
+            known = sum(block in seen for block in one.block_ids)
+            num_new += max(one.num_input_tokens - known * BLOCK_TOKENS, 0)
+            seen.update(one.block_ids)
+        return num_new / sum(one.num_input_tokens for one in self.requests)
 
     def first(self, num_requests: int) -> "Trace":
         return replace(self, requests=self.requests[:num_requests])

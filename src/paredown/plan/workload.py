@@ -19,8 +19,11 @@ from paredown.plan.lengths import Lengths
 from paredown.plan.trace import Trace
 from paredown.spec.kv import PAGE_SIZE
 
-MAX_REQUESTS_PER_S = 1e7
+# Fewer than one in eleven days are none, and the times of several would lose their digits.
+MIN_REQUESTS_PER_S, MAX_REQUESTS_PER_S = 1e-6, 1e7
 MAX_REQUESTS = 100_000_000
+# Bursts that a load must have: one alone would be all of it, and no time between two counted.
+_MIN_PERIODS = 2
 _PAGES_PER_BLOCK = BLOCK_TOKENS // PAGE_SIZE
 
 
@@ -85,11 +88,11 @@ class TraceLengths:
 
 def check_rate(requests_per_s: float) -> None:
     """Raises ConfigError."""
-    if not 0 < requests_per_s <= MAX_REQUESTS_PER_S:
+    if not MIN_REQUESTS_PER_S <= requests_per_s <= MAX_REQUESTS_PER_S:
         raise ConfigError(
             "the load makes no sense",
             seen=f"{requests_per_s:g} requests per second",
-            remedy=f"Use more than 0 and at most {MAX_REQUESTS_PER_S:g}.",
+            remedy=f"Use {MIN_REQUESTS_PER_S:g} to {MAX_REQUESTS_PER_S:g}.",
         )
 
 
@@ -123,6 +126,14 @@ class RandomWorkload:
                     seen=value,
                     remedy=f"Use more than {low:g} and at most {high:g}.",
                 )
+        if self.on_share < 1 and self.duration_s < _MIN_PERIODS * self.period_s:
+            wanted = math.ceil(_MIN_PERIODS * self.period_s * self.requests_per_s)
+            raise ConfigError(
+                "these requests are too few for bursts: all would come in one, at another rate",
+                seen=f"{self.num_requests:,} requests in {self.duration_s:.3g} s, a burst each "
+                f"{self.period_s:g} s",
+                remedy=f"Use at least {wanted:,} requests, or leave out the share of time.",
+            )
 
     @property
     def duration_s(self) -> float:
@@ -168,7 +179,7 @@ class TraceWorkload:
 
     @property
     def shares_prefixes(self) -> bool:
-        return any(one.block_ids for one in self.trace.requests)
+        return self.trace.shares_prefixes
 
     def __iter__(self) -> Iterator[SimulatedRequest]:
         requests = self.trace.requests

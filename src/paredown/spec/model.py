@@ -98,6 +98,12 @@ class ModelSpec:
         return None if layer in self.full_layers else self.sliding_window
 
     @property
+    def attended_window(self) -> int | None:
+        """How many tokens one sees in layers that have a window, sinks among them; None: no layer
+        has any."""
+        return self.sliding_window if self.sinks is None else self.sinks.num_kept_tokens
+
+    @property
     def kept_window(self) -> int | None:
         """Tokens whose keys and values some layer still sees, sinks apart; None: all."""
         windows = [self.layer_window(layer) for layer in range(self.num_layers)]

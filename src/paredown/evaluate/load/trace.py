@@ -50,19 +50,27 @@ def _rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, Row]]:
         for number, line in itertools.chain([first], numbered):
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise _error(path, number, "this is no JSON", line.strip()[:80]) from error
             if not isinstance(row, dict):
                 raise _error(path, number, "this is no JSON object", line.strip()[:80])
             yield number, row
         return
-    (names,) = csv.reader([first[1]])
+    names = _cells(path, *first)
     _known_columns(path, first[0], names)
     for number, line in numbered:
-        (values,) = csv.reader([line])
+        values = _cells(path, number, line)
         if len(values) != len(names):
             raise _error(path, number, f"there are not {len(names)} columns", line.strip()[:80])
         yield number, dict(zip(names, values, strict=True))
+
+
+def _cells(path: Path, number: int, line: str) -> list[str]:
+    try:
+        (cells,) = csv.reader([line])
+    except csv.Error as error:
+        raise _error(path, number, f"this is no CSV: {error}", line.strip()[:80]) from error
+    return cells
 
 
 def _arrival(path: Path, number: int, row: Row) -> Arrival:
