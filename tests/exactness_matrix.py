@@ -35,6 +35,12 @@ from paredown.models.tokenizer import Tokenizer
 from paredown.spec.kv import KVSpec
 
 MAX_TOKENS = 12
+
+
+def not_the_last_again(generated: list[int]) -> set[int]:
+    return set(range(8192)) - set(generated[-1:])
+
+
 GREEDY = SamplingParams(max_tokens=MAX_TOKENS, temperature=0, logprobs=2)
 DRAWS = {
     "greedy": GREEDY,
@@ -54,6 +60,8 @@ DRAWS = {
         frequency_penalty=0.2,
         logit_bias={11: 1.5, 12: -3.0},
         bad_words=((13,), (14, 15)),
+        allowed_token_ids=tuple(range(10, 8000)),
+        token_filter=not_the_last_again,
         min_tokens=4,
         seed=8,
         logprobs=1,
