@@ -5,7 +5,7 @@ import random
 import pytest
 
 from benchmarks.recorded_server import RecordedStep, load_of
-from benchmarks.simulation import KNOTS, features, fit
+from benchmarks.simulation import KNOTS, features, fit, scaled
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.scheduler import StepPlan
@@ -30,7 +30,10 @@ def test_the_fit_finds_a_cost_and_passes_over_interruptions() -> None:
     for one in steps:
         assert found.step_s(one.load) == pytest.approx(one.seconds, rel=0.02)
     interrupted = [RecordedStep(load=one.load, seconds=20 * one.seconds) for one in steps[::100]]
-    slower = fit([*steps, *interrupted])
+    assert fit([*steps, *interrupted]).step_s(steps[0].load) == pytest.approx(
+        steps[0].seconds, rel=0.05
+    )
+    slower = scaled(found, [*steps, *interrupted])
     factor = sum(one.seconds for one in [*steps, *interrupted]) / sum(
         seconds(one.load) for one in [*steps, *interrupted]
     )

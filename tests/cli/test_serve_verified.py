@@ -40,9 +40,10 @@ def serve_until_ready(*words: str) -> tuple[dict, list[str]]:
     ) as process:
         ready = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
-        *said, pages, threads = process.stderr.read().splitlines()
+        *said, pages, threads, budget = process.stderr.read().splitlines()
         assert pages.startswith("KV pages: ")
         assert threads.startswith("threads: ")
+        assert budget.startswith("step budget: ")
         assert process.wait(30) == 0
     return ready, said
 
