@@ -64,10 +64,10 @@ class RecordingEngine(Engine):
             self._note_step(time.perf_counter())
         return outputs
 
-    def submit(self, *args: Any, **options: Any) -> Request:
-        request = super().submit(*args, **options)
-        self.requests.append(request)
-        return request
+    def submit_many(self, *args: Any, **options: Any) -> list[Request]:
+        requests = super().submit_many(*args, **options)
+        self.requests += requests
+        return requests
 
     def _note_step(self, now_s: float) -> None:
         if self._open is not None:

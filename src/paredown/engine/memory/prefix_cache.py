@@ -110,12 +110,20 @@ class PrefixCache:
         `contents[i]` is what the i-th page of the sequence holds. They are not held yet."""
         pages: list[int] = []
         node: int | None = None
-        for index in range(max_pages):
-            found = self.child(salt if node is None else node, contents[index])
+        while len(pages) < max_pages:
+            found = self.child(salt if node is None else node, contents[len(pages)])
             if found is None:
                 break
-            pages.append(self.page(found))
-            node = found
+            # It and those behind it in its run.
+            run, place = self._runs[found // _MAX_PAGES], found % _MAX_PAGES
+            pages.append(run.pages[place])
+            while (
+                (place := place + 1) < len(run.pages)
+                and len(pages) < max_pages
+                and run.contents[run.num_skipped + place] == contents[len(pages)]
+            ):
+                pages.append(run.pages[place])
+            node = run.first_node + place - 1
         return pages, node
 
     def add(
