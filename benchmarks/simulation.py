@@ -13,7 +13,8 @@ steps          seconds of a step are fitted to those of all the other requests: 
                tokens (on a line between a few numbers of them), of requests, of those that get
                their first token, of keys that are read and of query-key pairs; and for each slice
                multiplied by how much slower than that the steps just before and after it were
-HTTP           what it adds to the first and the last token, of those before and after: the median
+HTTP           what it adds to the first and the last token, of those before and after: one request
+               is delayed more than another, so to each simulated one is added what each saw
 simulation     the requests of each slice, at the times at which they were really sent, through the
                simulator with the same scheduler settings and pages
 error          of the median and the 95th percentile of TTFT and of the time to the last token
@@ -60,6 +61,7 @@ KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 NUM_PAGES = 2048
 MOST_ERROR = 0.2
 SLICE_S = 6.0
+NUM_EXTRAS = 20
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,11 @@ class FittedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Extra:
-    """Seconds that HTTP adds to the first and the last token."""
+    """Seconds that HTTP adds to the first and the last token: NUM_EXTRAS of each, as likely as
+    each other."""
 
-    ttft_s: float
-    e2e_s: float
+    ttfts_s: list[float]
+    e2es_s: list[float]
 
 
 def features(step: StepLoad) -> tuple[float, ...]:
@@ -167,10 +170,15 @@ def calibrated(
     fitted: FittedStep, before: Calibration, after: Calibration
 ) -> tuple[FittedStep, Extra]:
     extra = Extra(
-        ttft_s=statistics.median([*before.extra_ttfts_s, *after.extra_ttfts_s]),
-        e2e_s=statistics.median([*before.extra_e2es_s, *after.extra_e2es_s]),
+        ttfts_s=evenly_picked([*before.extra_ttfts_s, *after.extra_ttfts_s]),
+        e2es_s=evenly_picked([*before.extra_e2es_s, *after.extra_e2es_s]),
     )
     return scaled(fitted, [*before.steps, *after.steps]), extra
+
+
+def evenly_picked(values: list[float]) -> list[float]:
+    found = Distribution(values)
+    return [found.quantile((index + 0.5) / NUM_EXTRAS) for index in range(NUM_EXTRAS)]
 
 
 def simulated(
@@ -223,10 +231,10 @@ class Comparison:
         ttfts_s, e2es_s = simulated(one.arrivals, seen, cost, fleet)
         self.real_ttfts_s += seen.ttfts_s
         self.real_e2es_s += seen.e2es_s
-        self.simulated_ttfts_s += [ttft_s + extra.ttft_s for ttft_s in ttfts_s]
-        self.simulated_e2es_s += [e2e_s + extra.e2e_s for e2e_s in e2es_s]
+        self.simulated_ttfts_s += [a + b for a in ttfts_s for b in extra.ttfts_s]
+        self.simulated_e2es_s += [a + b for a in e2es_s for b in extra.e2es_s]
         self.step_errors += [abs(cost.step_s(it.load) / it.seconds - 1) for it in seen.steps]
-        self.extra_ttfts_s.append(extra.ttft_s)
+        self.extra_ttfts_s += extra.ttfts_s
         self.sent_for_s += max(seen.sent_s) - min(seen.sent_s)
 
     def row(self, name: str) -> dict[str, object]:
@@ -253,6 +261,39 @@ class Comparison:
         return row
 
 
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    name: str
+    arrivals: list[Arrival]
+
+
+def record(
+    url: str, engine: RecordingEngine, runs: Sequence[Run], trace: Trace, other_rate: float
+) -> tuple[list[Slice], list[Calibration]]:
+    """All slices in turn, and what was sent before, between and after them."""
+    exchange(url, engine, poisson(trace, other_rate, 2, seed=9), seed=9)  # not counted
+    other = (other_rate, SLICE_S / 2)
+    between = [calibrate(url, engine, trace, other, seed=200)]
+    sent: list[Slice] = []
+    for number, run in enumerate(runs, start=1):
+        for index, piece in enumerate(slices(run.arrivals)):
+            seen = exchange(url, engine, piece, seed=1000 * number + index)
+            sent.append(Slice(load=run.name, arrivals=piece, seen=seen))
+            between.append(calibrate(url, engine, trace, other, seed=200_000 + len(sent)))
+    return sent, between
+
+
+def compare(
+    sent: Sequence[Slice], between: Sequence[Calibration], fleet: Fleet
+) -> list[dict[str, object]]:
+    fitted = fit([step for one in between for step in one.steps])
+    comparisons: dict[str, Comparison] = {}
+    for one, (before, after) in zip(sent, pairwise(between), strict=True):
+        comparison = comparisons.setdefault(one.load, Comparison())
+        comparison.add(one, calibrated(fitted, before, after), fleet)
+    return [comparison.row(name) for name, comparison in comparisons.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="default: the packaged model")
@@ -272,28 +313,15 @@ def main() -> None:
     trace = shrunken(open_trace(args.trace or data / TRACE), spec.max_positions)
     config = ScheduleConfig()
     fleet = Fleet(num_pages=NUM_PAGES, max_positions=spec.max_positions, schedule=config)
-    with recorded_server(executor, tokenizer, config) as (url, engine):
-        exchange(url, engine, poisson(trace, max(rates), 2, seed=9), seed=9)  # not counted
-        loads = []
-        for number, rate in enumerate(rates, start=1):
-            arrivals = poisson(trace, rate, seconds, seed=number)
-            loads.append((f"Poisson {rate:g}/s", arrivals, number))
-            part = trace.first(len(arrivals)).at_rate(rate)
-            loads.append((f"{trace.name} {rate:g}/s", list(part.requests), 100 + number))
-        other = (max(rates), SLICE_S / 2)
-        between = [calibrate(url, engine, trace, other, seed=200)]
-        sent: list[Slice] = []
-        for name, arrivals, seed in loads:
-            for number, piece in enumerate(slices(arrivals)):
-                seen = exchange(url, engine, piece, seed=1000 * seed + number)
-                sent.append(Slice(load=name, arrivals=piece, seen=seen))
-                between.append(calibrate(url, engine, trace, other, seed=200_000 + len(sent)))
-    fitted = fit([step for one in between for step in one.steps])
-    comparisons: dict[str, Comparison] = {}
-    for one, (before, after) in zip(sent, pairwise(between), strict=True):
-        comparison = comparisons.setdefault(one.load, Comparison())
-        comparison.add(one, calibrated(fitted, before, after), fleet)
-    rows = [comparison.row(name) for name, comparison in comparisons.items()]
+    runs = []
+    for number, rate in enumerate(rates, start=1):
+        arrivals = poisson(trace, rate, seconds, seed=number)
+        runs.append(Run(name=f"Poisson {rate:g}/s", arrivals=arrivals))
+        part = trace.first(len(arrivals)).at_rate(rate)
+        runs.append(Run(name=f"{trace.name} {rate:g}/s", arrivals=list(part.requests)))
+    with recorded_server(executor, tokenizer, config) as server:
+        sent, between = record(*server, runs, trace, max(rates))
+    rows = compare(sent, between, fleet)
     report(rows, as_json=args.json)
     missed = [row for row in rows if any(abs(error) > MOST_ERROR for error in errors(row))]
     sys.exit(1 if missed and not args.quick else 0)
