@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 # Of a large pool this part is evicted at a time: a call for each page costs more than what they
-# hold is worth.
+# hold is worth (LOG.md).
 _EVICTED_SHARE = 64
 
 
