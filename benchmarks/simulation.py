@@ -6,13 +6,13 @@
 A server runs in this process; a client in another sends prompts at random times or at those of a
 slice of a trace, over HTTP, and notes when the first and the last token of each answer come.
 
-slices         a run is sent in slices of a few seconds, each when the one before is answered, with
-               other requests for half as long between them: a shared machine is not as fast in one
-               moment as in the next
-steps          seconds of a step are fitted to those of all the other requests: to the number of
-               tokens (on a line between a few numbers of them), of requests, of those that get
-               their first token, of keys that are read and of query-key pairs; and for each slice
-               multiplied by how much slower than that the steps just before and after it were
+slices         a run is sent in slices of a few seconds, each when the one before is answered.
+               Between them come other requests of its kind at its rate, for half as long: a shared
+               machine is not as fast in one moment as in the next, and short steps are slower
+               after pauses
+steps          seconds of a step are fitted to those of all the other requests
+               (benchmarks/step_fit.py), and for each slice multiplied by how much slower than that
+               the steps just before and after it were
 HTTP           what it adds to the first and the last token, of those before and after: one request
                is delayed more than another, so to each simulated one is added what each saw
 simulation     the requests of each slice, at the times at which they were really sent, through the
@@ -41,8 +41,7 @@ from benchmarks.recorded_server import (
     exchange,
     recorded_server,
 )
-from paredown.cost.least_squares import least_squares
-from paredown.cost.step_cost import StepLoad
+from benchmarks.step_fit import FittedStep, fit, scaled
 from paredown.engine.native.native_executor import load_executor
 from paredown.engine.schedule.scheduler import ScheduleConfig
 from paredown.evaluate.load.arrival import Arrival
@@ -56,22 +55,10 @@ from paredown.plan.workload import RandomWorkload, TraceLengths, TraceWorkload
 
 TRACE = "traces/azure2023/AzureLLMInferenceTrace_conv.csv"
 SHRINK = 8
-# Between these numbers of tokens a step's time is on a line.
-KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 NUM_PAGES = 2048
 MOST_ERROR = 0.2
 SLICE_S = 6.0
 NUM_EXTRAS = 20
-
-
-@dataclass(frozen=True)
-class FittedStep:
-    """Implements StepCost."""
-
-    coefficients: list[float]
-
-    def step_s(self, step: StepLoad) -> float:
-        return sum(a * b for a, b in zip(self.coefficients, features(step), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,42 +70,6 @@ class Extra:
     e2es_s: list[float]
 
 
-def features(step: StepLoad) -> tuple[float, ...]:
-    """A hat over each knot, then what goes with requests, keys and pairs."""
-    hats = [0.0] * len(KNOTS)
-    num_tokens = min(max(step.num_tokens, KNOTS[0]), KNOTS[-1])
-    above = next(i for i, knot in enumerate(KNOTS) if knot >= num_tokens)
-    if num_tokens == KNOTS[above]:
-        hats[above] = 1.0
-    else:
-        low, high = KNOTS[above - 1], KNOTS[above]
-        share = (num_tokens - low) / (high - low)
-        hats[above - 1], hats[above] = 1 - share, share
-    counts = (step.num_requests, step.num_first_tokens)
-    return (*hats, *counts, step.kv_tokens_read, step.attention_pairs)
-
-
-def fit(steps: Sequence[RecordedStep]) -> FittedStep:
-    """By relative errors, without the few steps that something else held up."""
-    kept = list(steps)
-    for _ in range(2):
-        fitted = FittedStep(
-            least_squares(
-                [features(one.load) for one in kept],
-                [one.seconds for one in kept],
-                [1 / one.seconds for one in kept],
-            )
-        )
-        kept = [one for one in steps if one.seconds < 3 * fitted.step_s(one.load)]
-    return fitted
-
-
-def scaled(fitted: FittedStep, steps: Sequence[RecordedStep]) -> FittedStep:
-    """To the speed of these. Means, not medians: what holds up a step holds up answers, too."""
-    factor = sum(one.seconds for one in steps) / sum(fitted.step_s(one.load) for one in steps)
-    return FittedStep([factor * one for one in fitted.coefficients])
-
-
 def shrunken(trace: Trace, max_tokens: int) -> Trace:
     def shrink(one: Arrival) -> Arrival:
         num_output = max(one.num_output_tokens // SHRINK, 1)
@@ -128,10 +79,10 @@ def shrunken(trace: Trace, max_tokens: int) -> Trace:
     return replace(trace, requests=tuple(shrink(one) for one in trace.requests))
 
 
-def poisson(trace: Trace, rate: float, seconds: float, seed: int) -> list[Arrival]:
+def poisson(trace: Trace, rate: float, num_requests: int, seed: int) -> list[Arrival]:
     workload = RandomWorkload(
         requests_per_s=rate,
-        num_requests=max(int(rate * seconds), 2),
+        num_requests=num_requests,
         lengths=TraceLengths(trace=trace),
         seed=seed,
     )
@@ -146,6 +97,43 @@ def poisson(trace: Trace, rate: float, seconds: float, seed: int) -> list[Arriva
 
 
 @dataclass(frozen=True, kw_only=True)
+class Run:
+    """`others` are sent before, between and after its slices."""
+
+    name: str
+    slices: list[list[Arrival]]
+    others: list[list[Arrival]]
+
+
+def poisson_run(trace: Trace, rate: float, seconds: float, seed: int) -> Run:
+    pieces = slices(poisson(trace, rate, _num_requests(rate, seconds), seed=seed))
+    num_others = _num_requests(rate, SLICE_S / 2)
+    others = [
+        poisson(trace, rate, num_others, seed=1000 * seed + index)
+        for index in range(len(pieces) + 1)
+    ]
+    return Run(name=f"Poisson {rate:g}/s", slices=pieces, others=others)
+
+
+def trace_run(trace: Trace, rate: float, seconds: float) -> Run:
+    """The first requests of a trace; the others are those that follow in it."""
+    num_requests, num_others = _num_requests(rate, seconds), _num_requests(rate, SLICE_S / 2)
+    pieces = slices(trace.first(num_requests).at_rate(rate).requests)
+    rest = trace.first(num_requests + (len(pieces) + 1) * num_others).at_rate(rate).requests
+    firsts = range(num_requests, len(rest), num_others)
+    others = [_from_its_first(rest[first : first + num_others]) for first in firsts]
+    return Run(name=f"{trace.name} {rate:g}/s", slices=pieces, others=others)
+
+
+def _num_requests(rate: float, seconds: float) -> int:
+    return max(int(rate * seconds), 2)
+
+
+def _from_its_first(arrivals: Sequence[Arrival]) -> list[Arrival]:
+    return [replace(one, at_s=one.at_s - arrivals[0].at_s) for one in arrivals]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """Steps of a run at some rate, and what HTTP added to its requests."""
 
@@ -155,10 +143,9 @@ class Calibration:
 
 
 def calibrate(
-    url: str, engine: RecordingEngine, trace: Trace, load: tuple[float, float], seed: int
+    url: str, engine: RecordingEngine, arrivals: Sequence[Arrival], seed: int
 ) -> Calibration:
-    """`load`: requests per second, and seconds."""
-    run = exchange(url, engine, poisson(trace, *load, seed=seed), seed=seed)
+    run = exchange(url, engine, arrivals, seed=seed)
     return Calibration(
         steps=run.steps,
         extra_ttfts_s=list(run.extra_ttfts_s),
@@ -209,7 +196,6 @@ def slices(arrivals: Sequence[Arrival]) -> list[list[Arrival]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    load: str
     arrivals: list[Arrival]
     seen: Exchange
 
@@ -261,37 +247,38 @@ class Comparison:
         return row
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    name: str
-    arrivals: list[Arrival]
-
-
 def record(
-    url: str, engine: RecordingEngine, runs: Sequence[Run], trace: Trace, other_rate: float
-) -> tuple[list[Slice], list[Calibration]]:
-    """All slices in turn, and what was sent before, between and after them."""
-    exchange(url, engine, poisson(trace, other_rate, 2, seed=9), seed=9)  # not counted
-    other = (other_rate, SLICE_S / 2)
-    between = [calibrate(url, engine, trace, other, seed=200)]
-    sent: list[Slice] = []
+    url: str, engine: RecordingEngine, runs: Sequence[Run]
+) -> list[tuple[list[Slice], list[Calibration]]]:
+    """Of each run all slices in turn, and what was sent before, between and after them."""
+    exchange(url, engine, runs[-1].others[0], seed=9)  # not counted
+    found = []
     for number, run in enumerate(runs, start=1):
-        for index, piece in enumerate(slices(run.arrivals)):
-            seen = exchange(url, engine, piece, seed=1000 * number + index)
-            sent.append(Slice(load=run.name, arrivals=piece, seen=seen))
-            between.append(calibrate(url, engine, trace, other, seed=200_000 + len(sent)))
-    return sent, between
+        assert len(run.others) == len(run.slices) + 1
+        sent, between = list[Slice](), list[Calibration]()
+        for index, other in enumerate(run.others):
+            between.append(calibrate(url, engine, other, seed=200_000 * number + index))
+            if index < len(run.slices):
+                piece = run.slices[index]
+                seen = exchange(url, engine, piece, seed=1000 * number + index)
+                sent.append(Slice(arrivals=piece, seen=seen))
+        found.append((sent, between))
+    return found
 
 
 def compare(
-    sent: Sequence[Slice], between: Sequence[Calibration], fleet: Fleet
+    runs: Sequence[Run],
+    recorded: Sequence[tuple[list[Slice], list[Calibration]]],
+    fleet: Fleet,
 ) -> list[dict[str, object]]:
-    fitted = fit([step for one in between for step in one.steps])
-    comparisons: dict[str, Comparison] = {}
-    for one, (before, after) in zip(sent, pairwise(between), strict=True):
-        comparison = comparisons.setdefault(one.load, Comparison())
-        comparison.add(one, calibrated(fitted, before, after), fleet)
-    return [comparison.row(name) for name, comparison in comparisons.items()]
+    fitted = fit([step for _, between in recorded for one in between for step in one.steps])
+    rows = []
+    for run, (sent, between) in zip(runs, recorded, strict=True):
+        comparison = Comparison()
+        for one, (before, after) in zip(sent, pairwise(between), strict=True):
+            comparison.add(one, calibrated(fitted, before, after), fleet)
+        rows.append(comparison.row(run.name))
+    return rows
 
 
 def main() -> None:
@@ -314,14 +301,11 @@ def main() -> None:
     config = ScheduleConfig()
     fleet = Fleet(num_pages=NUM_PAGES, max_positions=spec.max_positions, schedule=config)
     runs = []
-    for number, rate in enumerate(rates, start=1):
-        arrivals = poisson(trace, rate, seconds, seed=number)
-        runs.append(Run(name=f"Poisson {rate:g}/s", arrivals=arrivals))
-        part = trace.first(len(arrivals)).at_rate(rate)
-        runs.append(Run(name=f"{trace.name} {rate:g}/s", arrivals=list(part.requests)))
+    for seed, rate in enumerate(rates, start=1):
+        runs += [poisson_run(trace, rate, seconds, seed), trace_run(trace, rate, seconds)]
     with recorded_server(executor, tokenizer, config) as server:
-        sent, between = record(*server, runs, trace, max(rates))
-    rows = compare(sent, between, fleet)
+        recorded = record(*server, runs)
+    rows = compare(runs, recorded, fleet)
     report(rows, as_json=args.json)
     missed = [row for row in rows if any(abs(error) > MOST_ERROR for error in errors(row))]
     sys.exit(1 if missed and not args.quick else 0)

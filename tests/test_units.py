@@ -1,6 +1,6 @@
 import pytest
 
-from paredown.units import parse_bytes
+from paredown.units import format_count, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,10 @@ def test_bytes_are_read_as_people_write_them(text, num_bytes):
 def test_what_is_no_number_of_bytes_is_refused(text):
     with pytest.raises(ValueError, match="no number of bytes"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 requests"), (1, "1 request"), (1234, "1,234 requests")]
+)
+def test_counts_have_their_noun(number: int, text: str) -> None:
+    assert format_count(number, "request") == text

@@ -42,6 +42,11 @@ def _format_scaled(value: float, unit: str) -> str:
     return f"{value:.0f} {unit}"
 
 
+def format_count(number: int, noun: str) -> str:
+    """(1, "request") as "1 request", (1234, "request") as "1,234 requests"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def format_ranges(numbers: Iterable[int]) -> str:
     """[0, 2, 3, 4] as "0, 2-4"."""
     parts: list[list[int]] = []

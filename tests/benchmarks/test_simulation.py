@@ -5,7 +5,7 @@ import random
 import pytest
 
 from benchmarks.recorded_server import RecordedStep, load_of
-from benchmarks.simulation import KNOTS, features, fit, scaled
+from benchmarks.step_fit import KNOTS, features, fit, scaled
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.scheduler import StepPlan
@@ -33,12 +33,33 @@ def test_the_fit_finds_a_cost_and_passes_over_interruptions() -> None:
     assert fit([*steps, *interrupted]).step_s(steps[0].load) == pytest.approx(
         steps[0].seconds, rel=0.05
     )
-    slower = scaled(found, [*steps, *interrupted])
-    factor = sum(one.seconds for one in [*steps, *interrupted]) / sum(
-        seconds(one.load) for one in [*steps, *interrupted]
-    )
-    for one in steps:
-        assert slower.step_s(one.load) == pytest.approx(factor * one.seconds, rel=0.05)
+
+
+def test_a_fit_is_brought_to_the_speed_of_other_steps_short_and_long_ones_apart() -> None:
+    few = [decode_load(number, 100) for number in (1, 5, 16)]
+    many = [prefill_load(number, 0) for number in (17, 100, 512)]
+    fitted = fit([RecordedStep(load=one, seconds=seconds(one)) for one in 20 * [*few, *many]])
+    slower = [RecordedStep(load=one, seconds=2 * seconds(one)) for one in few]
+    slower += [RecordedStep(load=one, seconds=1.5 * seconds(one)) for one in many]
+    both = scaled(fitted, slower)
+    for one in slower:
+        assert both.step_s(one.load) == pytest.approx(one.seconds, rel=0.02)
+    of_few = scaled(fitted, slower[:3])
+    assert of_few.step_s(many[0]) == pytest.approx(2 * seconds(many[0]), rel=0.02)
+
+
+def test_the_fit_is_the_mean_where_most_steps_are_faster_than_it() -> None:
+    rng = random.Random(0)
+    loads = [decode_load(rng.randint(1, 16), 100) for _ in range(2000)]
+    loads += [prefill_load(rng.randint(100, 512), 0) for _ in range(200)]
+    steps = [
+        RecordedStep(load=one, seconds=seconds(one) * rng.choice((0.8, 0.8, 0.8, 1.6)))
+        for one in loads
+    ]
+    found = fit(steps)
+    for part in (steps[:2000], steps[2000:]):
+        total_s = sum(found.step_s(one.load) for one in part)
+        assert total_s == pytest.approx(sum(one.seconds for one in part), rel=0.03)
 
 
 @pytest.mark.parametrize("num_tokens", [1, 3, 8, 100, 512, 4000])

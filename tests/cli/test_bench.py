@@ -189,8 +189,9 @@ def test_a_trace(capsys, tmp_path: Path) -> None:
         (["--slo", "ttft=5"], "no limit of latency"),
         (["--slo", "speed=5s"], "unknown or given twice"),
         (["--seed", "-1"], "--seed is negative"),
-        (["--plot", "nowhere/latency.png"], "the picture cannot be written there"),
-        (["--plot", "latency.jpg"], "the picture cannot be written there"),
+        (["--plot", "nowhere/latency.png"], "no folder nowhere"),
+        (["--plot", "trace.png"], "exists already"),
+        (["--plot", "latency.jpg"], "--plot writes PNG"),
         (["--max-step-tokens", "0"], "max_step_tokens must be"),
         (["--max-running", "0"], "max_running must be"),
     ],
@@ -200,6 +201,7 @@ def test_senseless_options_are_refused_before_loading(
 ) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(TRACE)
+    (tmp_path / "trace.png").touch()
     monkeypatch.chdir(tmp_path)
     words = [str(path) if word == "TRACE" else word for word in words]
     monkeypatch.setattr("paredown.cli.bench.load_executor", None)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
+from paredown.cli.picture_path import check_picture_path
 from paredown.engine.schedule.scheduler import ScheduleConfig
-from paredown.errors import ConfigError, OutputError
+from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import Arrival, Length, drawn, poisson
 from paredown.evaluate.load.benchmark import Cell
 from paredown.evaluate.load.slo import SLO
 from paredown.evaluate.load.trace import read_trace
-from paredown.evaluate.picture import require_matplotlib
 
 DEFAULT_BATCHES = "1,8,32"
 DEFAULT_INPUT, DEFAULT_OUTPUT = "128", "64"
@@ -97,8 +97,7 @@ def parse_load(args: argparse.Namespace) -> Load:
     if args.seed < 0:
         raise ConfigError("--seed is negative", seen=args.seed, remedy="Use 0 or more.")
     load = _over_time(args) if _is_over_time(args) else _batches(args)
-    if args.plot is not None:
-        _check_plot(args.plot)
+    check_picture_path(args.plot)
     slo = None if args.slo is None else SLO.parse(args.slo)
     return replace(load, slo=slo, plot=args.plot, seed=args.seed)
 
@@ -208,13 +207,3 @@ def _numbers(option: str, text: str) -> list[int]:
             f"{option} names a number twice", seen=repr(text), remedy="Leave one out."
         )
     return [int(part) for part in parts]
-
-
-def _check_plot(path: Path) -> None:
-    if path.suffix.lower() != ".png" or not path.parent.is_dir() or path.is_dir():
-        raise OutputError(
-            "the picture cannot be written there",
-            seen=path,
-            remedy="Name a .png file in a folder that exists.",
-        )
-    require_matplotlib("leave out --plot")

@@ -15,7 +15,7 @@ from paredown.evaluate.measurement import Measurement
 from paredown.evaluate.speculation import SpeculationSpeed
 from paredown.evaluate.speed import PREFILL_TOKENS
 from paredown.spec.machine import Machine
-from paredown.units import format_rate
+from paredown.units import format_count, format_rate
 
 _LATENCY_NAMES = {
     "ttft_s": "time to first token",
@@ -28,7 +28,7 @@ _LATENCY_NAMES = {
 
 def print_limits(console: Console, result: Measurement, machine: Machine, format_name: str) -> None:
     """One sequence at a time, on the executor alone."""
-    threads = _counted(machine.num_threads, "thread")
+    threads = format_count(machine.num_threads, "thread")
     table = Table(title=f"{result.name} ({format_name}), {threads}")
     add_columns(table, ("", "tokens/s", "spread", "of the machine's limit"))
     table.add_row(
@@ -79,7 +79,7 @@ def print_cells(
     console: Console, cells: Sequence[Cell], results: Sequence[LoadResult], slo: SLO | None
 ) -> None:
     """Latencies in one table, rates in another; a row for each cell."""
-    rounds = _counted(results[0].summary.num_runs, "round")
+    rounds = format_count(results[0].summary.num_runs, "round")
     latency = _table(f"latency, ms, all requests of {rounds}")
     percentiles = ("p50", "p95", "p99")
     add_columns(latency, [f"{name}\n{p}" for name in ("TTFT", "TPOT", "ITL") for p in percentiles])
@@ -149,7 +149,8 @@ def _facts(one: LoadSummary, slo: SLO | None, num_cut: int) -> list[tuple[str, s
         (
             "at most",
             f"{one.most_running:,} running, {one.most_waiting:,} waiting, "
-            f"{one.most_kv_share:.0%} of the KV pages held; {one.num_preemptions:,} preemptions",
+            f"{one.most_kv_share:.0%} of the KV pages held; "
+            f"{format_count(one.num_preemptions, 'preemption')}",
         ),
     ]
     if one.num_proposed:
@@ -168,10 +169,6 @@ def _table(title: str) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
     add_columns(table, ("batch", "input", "output"))
     return table
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _speculates(results: Sequence[LoadResult]) -> bool:

@@ -37,7 +37,7 @@ from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulation import LatencyLimits
 from paredown.plan.simulation_plot import write_simulation_plot
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE
-from paredown.units import format_bytes
+from paredown.units import format_bytes, format_count
 
 EXAMPLES = """examples:
   paredown plan config.json --machine h100 --rps 1000 --p95 3s --cache-hit 0.2
@@ -177,9 +177,9 @@ def _print(found: Plan, name: str, console: Console) -> None:
     console.print(f"[bold]{name}[/bold] on {machine.target.roofs.name}: {rate} requests/s{hits}")
     console.print(_options_table(found))
     best = found.best
-    noun = "machine" if found.num_machines == 1 else "machines"
+    machines = format_count(found.num_machines, "machine")
     console.print(
-        f"[bold]{found.num_machines:,} {noun}[/bold] with {best.setup.formats.name}, "
+        f"[bold]{machines}[/bold] with {best.setup.formats.name}, "
         f"--max-running {best.setup.max_running} --max-step-tokens {best.setup.max_step_tokens}: "
         f"{found.tokens_per_s:,.0f} generated tokens/s"
     )
@@ -228,8 +228,9 @@ def _option_cells(option: Option, requests_per_s: float) -> list[str]:
 
 
 def _speedup_table(found: Plan) -> Table:
-    noun = "machine" if found.asked_machines == 1 else "machines"
-    table = Table(title=f"for {found.asked_machines} {noun} to do, one of these alone")
+    assert found.asked_machines is not None
+    machines = format_count(found.asked_machines, "machine")
+    table = Table(title=f"for {machines} to do, one of these alone")
     add_columns(table, ("", "times as fast, or as large"))
     assert found.speedups is not None
     for name, factor in found.speedups.items():

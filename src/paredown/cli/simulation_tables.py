@@ -5,6 +5,7 @@ from rich.table import Table
 
 from paredown.cli.columns import add_columns
 from paredown.plan.simulation import Distribution, LatencyLimits, Simulation
+from paredown.units import format_count
 
 
 def print_simulation(found: Simulation, limits: LatencyLimits, console: Console) -> None:
@@ -18,28 +19,23 @@ def print_simulation(found: Simulation, limits: LatencyLimits, console: Console)
     ):
         table.add_row(name, *_figures(one, limit_s))
     console.print(table)
-    machines = "machine" if found.num_replicas == 1 else "machines"
     lines = [
-        f"{_requests(found.num_requests)}, {len(found.e2es_s):,} of them computed on "
-        f"{found.num_replicas:,} {machines} in {found.duration_s:,.0f} s; goodput "
+        f"{format_count(found.num_requests, 'request')}, {len(found.e2es_s):,} of them computed on "
+        f"{format_count(found.num_replicas, 'machine')} in {found.duration_s:,.0f} s; goodput "
         f"{found.goodput(limits):.1%} of those that reached a machine",
         f"machines computing {found.utilization:.0%} of the time, "
         f"{found.num_step_tokens / max(found.num_steps, 1):,.0f} tokens a step; "
-        f"{found.num_preemptions:,} preemptions; {found.prefix_hit_rate:.0%} of prompt tokens "
-        "found in prefix caches",
+        f"{format_count(found.num_preemptions, 'preemption')}; "
+        f"{found.prefix_hit_rate:.0%} of prompt tokens found in prefix caches",
     ]
     lost = [
         (found.num_hits, "answered by the response cache"),
         (found.num_refused, "refused, the queue was full"),
         (found.num_too_long, "refused, longer than the context or the pages"),
     ]
-    lines += [f"{_requests(count)} {what}" for count, what in lost if count]
+    lines += [f"{format_count(count, 'request')} {what}" for count, what in lost if count]
     for line in lines:
         console.print(line, style="dim")
-
-
-def _requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{count:,} requests"
 
 
 def format_rate_of(per_s: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from paredown.evaluate.hidden_sweep import GroupFit, HiddenSweep
 from paredown.evaluate.picture import BLUE, GREEN, LIGHT, PINK, RED, Theme, load_matplotlib
 from paredown.models.whole_file import whole_file
+from paredown.units import format_count
 
 _COLOURS = (BLUE, RED, GREEN, PINK)
 _MARKERS = ("o", "s", "^", "D")
@@ -42,8 +43,8 @@ def draw_hidden_sweep(sweep: HiddenSweep, theme: Theme) -> bytes:
             label=f"{fit.group}: {_formula(fit)} us, {fit.mean_error:.0%} off on the mean",
         )
     _style(panel, theme)
-    tokens = "1 token" if sweep.num_tokens == 1 else f"{sweep.num_tokens:,} tokens"
-    threads = "1 thread" if sweep.num_threads == 1 else f"{sweep.num_threads} threads"
+    tokens = format_count(sweep.num_tokens, "token")
+    threads = format_count(sweep.num_threads, "thread")
     panel.set_title(
         f"products with {sweep.format} weights: {tokens}, {threads}",
         color=theme.ink,
