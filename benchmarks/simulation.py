@@ -7,7 +7,7 @@ A server runs in this process; a client in another sends prompts at random times
 slice of a trace, over HTTP, and notes when the first and the last token of each answer come.
 
 slices         a run is sent in slices of a few seconds, each when the one before is answered.
-               Between them come other requests of its kind at its rate, for half as long: a shared
+               Between them come other requests of its kind at its rate, for as long: a shared
                machine is not as fast in one moment as in the next, and short steps are slower
                after pauses
 steps          seconds of a step are fitted to those of all the other requests
@@ -57,7 +57,7 @@ TRACE = "traces/azure2023/AzureLLMInferenceTrace_conv.csv"
 SHRINK = 8
 NUM_PAGES = 2048
 MOST_ERROR = 0.2
-SLICE_S = 6.0
+SLICE_S = 4.0
 NUM_EXTRAS = 20
 
 
@@ -107,7 +107,7 @@ class Run:
 
 def poisson_run(trace: Trace, rate: float, seconds: float, seed: int) -> Run:
     pieces = slices(poisson(trace, rate, _num_requests(rate, seconds), seed=seed))
-    num_others = _num_requests(rate, SLICE_S / 2)
+    num_others = _num_requests(rate, SLICE_S)
     others = [
         poisson(trace, rate, num_others, seed=1000 * seed + index)
         for index in range(len(pieces) + 1)
@@ -117,7 +117,7 @@ def poisson_run(trace: Trace, rate: float, seconds: float, seed: int) -> Run:
 
 def trace_run(trace: Trace, rate: float, seconds: float) -> Run:
     """The first requests of a trace; the others are those that follow in it."""
-    num_requests, num_others = _num_requests(rate, seconds), _num_requests(rate, SLICE_S / 2)
+    num_requests, num_others = _num_requests(rate, seconds), _num_requests(rate, SLICE_S)
     pieces = slices(trace.first(num_requests).at_rate(rate).requests)
     rest = trace.first(num_requests + (len(pieces) + 1) * num_others).at_rate(rate).requests
     firsts = range(num_requests, len(rest), num_others)
