@@ -155,7 +155,8 @@ class Model {
 
   void reserve(int64_t num_tokens);
   void embed_rows(const StepInput& input);
-  void run_layer(int64_t index);
+  void run_layer(int64_t index, const StepInput& input);
+  void keep_asked_rows(const StepInput& input);
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
   void rotate_and_store(const Layer& layer, int64_t index);
@@ -163,7 +164,6 @@ class Model {
   void turn(int64_t t, int64_t position);
   void check_released(const StepInput& input, size_t slice) const;
   void activate();
-  void write_logits(const StepInput& input, float* logits);
   NormView norm_view(const Norm& norm) const;
   KvView kv_view(int64_t layer) const;
   LinearGroup& linear_group(const std::string& role, int64_t layer);

@@ -99,7 +99,7 @@ def test_a_step_at_best_is_the_sum_of_its_operations(tokens: int, start: int, ma
     roofs, formats, load = MACHINES[machine], ModelFormats(linear=INT4), prefill_load(tokens, start)
     costs = [one.at(load_letters(load, SPEC)) for one in operations(SPEC, formats)]
     best = RooflineStep(spec=SPEC, formats=formats, roofs=roofs, efficiency=None)
-    assert best.step_s(load) == pytest.approx(best_step_s(costs, roofs))
+    assert best.step_s(load) == pytest.approx(best_step_s(costs, roofs, load))
     real = RooflineStep(spec=SPEC, formats=formats, roofs=roofs, efficiency=EFFICIENCIES["h100"])
     assert real.step_s(load) >= best.step_s(load)
     parts = [real.operation_s(one, load) for one in costs]
@@ -325,3 +325,31 @@ def test_an_inspection_names_what_its_times_rest_on() -> None:
         fitted = gpu.basis(ModelFormats(linear=FORMATS[weights]))
         assert fitted.endswith("fitted to fp16 products (microsoft/vidur, MLP profiles, H100)")
     assert "taken over to int4-g32 (not measured there)" in gpu.basis(ModelFormats(), formats)
+
+
+def test_of_the_last_layer_only_rows_of_logits_are_computed_behind_its_keys() -> None:
+    """The best time of a long prompt on arithmetic alone, counted by hand, and of a chunk whose
+    logits nobody asks for."""
+    roofs = replace(MACHINES["h100"], bandwidth_bytes_per_s=1e30)
+    cost = RooflineStep(spec=SPEC, formats=ModelFormats(linear=INT4), roofs=roofs, efficiency=None)
+    load = prefill_load(500)
+    unasked = replace(load, num_logits=0, num_first_tokens=0)
+    shapes, last = SPEC.linear_shapes(), SPEC.num_layers - 1
+    rows = {role: last * 500 + (500 if role in ("q", "k", "v") else 0) for role in shapes}
+    macs = sum(rows[role] * out * inner for role, (out, inner) in shapes.items())
+    pairs = 2 * last * load.attention_pairs * SPEC.num_heads * SPEC.head_dim
+    peaks = {one.name: roofs.peak(one.unit) for one in operations(SPEC, cost.formats)}
+    expected_s = 2 * macs / peaks["up"] + 2 * pairs / peaks["scores"]
+    assert cost.step_s(unasked) == pytest.approx(expected_s, rel=1e-6)
+    assert expected_s < cost.step_s(load) < 1.1 * expected_s
+
+
+def test_what_the_last_layer_attends_to() -> None:
+    load = prefill_load(100, 50)
+    assert load.last_layer.attention_pairs == load.last_layer.kv_tokens_read == 150
+    chunk = replace(load, num_logits=0)
+    assert chunk.last_layer.attention_pairs == chunk.last_layer.kv_tokens_read == 0
+    scored = replace(load, num_logits=100)
+    assert scored.last_layer == scored
+    decode = decode_load(8, 30)
+    assert decode.last_layer == decode

@@ -14,7 +14,8 @@ from paredown.cost.calibration import (
 )
 from paredown.cost.least_squares import least_squares
 from paredown.cost.model_formats import ModelFormats
-from paredown.cost.predicted_step import PredictedStep
+from paredown.cost.operations import attention_layers
+from paredown.cost.predicted_step import PredictedStep, keys_and_pairs
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
@@ -116,12 +117,13 @@ def _fit_attention(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> Attent
     rows, targets, weights = [], [], []
     for short, long in pairs:
         spec = long.spec
-        keys = long.load.kv_tokens_read - short.load.kv_tokens_read
-        met = long.load.attention_pairs - short.load.attention_pairs
+        (alike,) = attention_layers(spec, long.formats)
+        short_keys, short_pairs = keys_and_pairs(short.load, alike)
+        keys, pairs_met = keys_and_pairs(long.load, alike)
         rows.append(
             (
-                float(spec.num_layers * spec.num_kv_heads * spec.head_dim * keys),
-                float(spec.num_layers * spec.num_heads * spec.head_dim * met),
+                float(spec.num_kv_heads * spec.head_dim * (keys - short_keys)),
+                float(spec.num_heads * spec.head_dim * (pairs_met - short_pairs)),
             )
         )
         targets.append(long.seconds - short.seconds)
@@ -134,9 +136,9 @@ def _fit_rates(steps: Sequence[MeasuredStep], calibration: Calibration) -> StepR
     rows, targets, weights = [], [], []
     for one in steps:
         model = _predicted(one, calibration)
-        num_layers, num_tokens = one.spec.num_layers, one.load.num_tokens
-        rows.append((1.0, float(num_layers), float(num_layers * num_tokens * model.columns)))
-        known = model.linear_s(num_tokens, one.load.num_logits) + model.attention_s(one.load)
+        rows.append((1.0, float(one.spec.num_layers), float(model.layer_columns(one.load))))
+        known = model.linear_s(one.load.num_tokens, one.load.num_logits)
+        known += model.attention_s(one.load)
         targets.append(one.seconds - known)
         weights.append(1 / one.seconds)
     step_s, layer_s, column_s = least_squares(rows, targets, weights)
@@ -166,7 +168,7 @@ def _fit_linear(steps: Sequence[MeasuredStep], calibration: Calibration) -> Line
         linear_s = model.linear_s(num_tokens, one.load.num_logits)
         rest = model.fitted_s(one.load) - linear_s
         memory_s = model.weight_bytes / calibration.bandwidth(model.weight_bytes)
-        macs = float(num_tokens * one.spec.num_linear_parameters())
+        macs = model.linear_macs(num_tokens, one.load.num_logits)
         sample = _LinearSample(macs, memory_s, max(one.seconds - rest, 0.0), one.seconds)
         samples.setdefault(num_tokens, []).append(sample)
     sizes = sorted(samples)

@@ -30,7 +30,7 @@ from paredown.cost.step_cost import StepLoad
 from paredown.errors import ConfigError
 
 # Raised when coefficients mean something else: files of before are measured again.
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,8 +73,9 @@ class Target:
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
     """See `inspect_model`. `operations` by phase, `operation_s` what they are predicted to take
-    (None where nothing was measured), `best_s` the sum of their times at best, below `roofs`:
-    those of the machine for a model of this size, which no prediction beats."""
+    (None where nothing was measured), `best_s` the sum of their times at best, less what our
+    core leaves out in the last layer, below `roofs`: those of the machine for a model of this size,
+    which no prediction beats."""
 
     spec: ModelSpec
     formats: ModelFormats
@@ -178,7 +179,7 @@ def inspect_model(
         ),
         max_sequences=max_sequences(available, memory, one_sequence),
         missing_bytes=missing_bytes(available, memory, one_sequence),
-        best_s={phase: best_step_s(costs[phase], cost.roofs) for phase in PHASES},
+        best_s={phase: best_step_s(costs[phase], cost.roofs, loads[phase]) for phase in PHASES},
         times=serving_times(cost, workload, spec),
         break_even=_break_even(spec, formats, target, context),
         speculation=[

@@ -27,6 +27,9 @@ Kind = Literal["linear", "experts", "attention", "embedding"]
 class Operation:
     """`count` times in a step (once in each layer that has it), each time with the same figures.
 
+    `num_asked_only` of them, one or none, are behind the keys and values of the last layer: our
+    core computes them for the tokens alone whose logits are asked for.
+
     `out` and `columns` are the sizes of what it multiplies with: a weight's rows and columns, or
     the heads' keys. `weight_bytes`, `kv_bytes` and `activation_bytes` are what goes to and from
     memory at least, everything read and written once; the other fields are polynomials over
@@ -43,6 +46,11 @@ class Operation:
     weight_bytes: Polynomial
     kv_bytes: Polynomial
     activation_bytes: Polynomial
+    num_asked_only: int = 0
+
+    def computed_count(self, load: StepLoad) -> float:
+        """`count`, less what our core leaves out of a step."""
+        return self.count - self.num_asked_only * (1 - load.asked_share)
 
     @property
     def bytes(self) -> Polynomial:

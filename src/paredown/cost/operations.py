@@ -55,20 +55,19 @@ def num_sparse_layers(spec: ModelSpec) -> int:
 @dataclass(frozen=True, kw_only=True)
 class AttentionLayers:
     """Layers that attend alike: as many of them, the format of their keys and values, whether they
-    have the sliding window."""
+    have the sliding window, and whether the last layer is one of them."""
 
     suffix: str
     count: int
     kv_dtype: KVDType
     is_windowed: bool
+    has_last: bool
 
 
 def attention_layers(spec: ModelSpec, formats: ModelFormats) -> list[AttentionLayers]:
     """Raises ConfigError where each layer has a format and there are not as many."""
     dtypes = KVSpec(num_pages=1, dtype=formats.kv_dtype).layer_dtypes(spec.num_layers)
-    counts = Counter(
-        (spec.layer_window(layer) is not None, dtype) for layer, dtype in enumerate(dtypes)
-    )
+    kinds = [(spec.layer_window(layer) is not None, dtype) for layer, dtype in enumerate(dtypes)]
     return [
         AttentionLayers(
             suffix=(", window" if is_windowed else "")
@@ -76,8 +75,9 @@ def attention_layers(spec: ModelSpec, formats: ModelFormats) -> list[AttentionLa
             count=count,
             kv_dtype=dtype,
             is_windowed=is_windowed,
+            has_last=(is_windowed, dtype) == kinds[-1],
         )
-        for (is_windowed, dtype), count in sorted(counts.items())
+        for (is_windowed, dtype), count in sorted(Counter(kinds).items())
     ]
 
 
@@ -97,11 +97,17 @@ class _Counter:
             self._linear("k", layers, sizes.key_value, sizes.hidden),
             self._linear("v", layers, sizes.key_value, sizes.hidden),
             *(one for alike in attention for one in self._attention(alike)),
-            self._linear("o", layers, sizes.hidden, sizes.query),
-            *self._mlp("", "linear", layers - num_sparse_layers(spec), sizes.intermediate),
-            *self._experts(),
+            replace(self._linear("o", layers, sizes.hidden, sizes.query), num_asked_only=1),
+            *self._behind_keys(
+                self._mlp("", "linear", layers - num_sparse_layers(spec), sizes.intermediate),
+                has_last=not spec.is_sparse(layers - 1),
+            ),
+            *self._behind_keys(self._experts(), has_last=spec.is_sparse(layers - 1)),
             self._logits(),
         ]
+
+    def _behind_keys(self, found: list[Operation], *, has_last: bool) -> list[Operation]:
+        return [replace(one, num_asked_only=int(has_last)) for one in found]
 
     def _mlp(self, prefix: str, kind: Kind, count: int, size: Polynomial) -> list[Operation]:
         """Of a dense layer, of the shared expert, or of the experts that are asked."""
@@ -230,6 +236,7 @@ class _Counter:
                 weight_bytes=_NONE,
                 kv_bytes=kv_bytes,
                 activation_bytes=rows if self.fused else rows + scores,
+                num_asked_only=int(layers.has_last),
             )
             for name in ("scores", "weighted sum")
         ]

@@ -53,18 +53,30 @@ class PredictedStep:
 
     def fitted_s(self, step: StepLoad) -> float:
         """The executor's step as the coefficients have it."""
-        rates, num_layers = self.calibration.rates, self.spec.num_layers
+        rates = self.calibration.rates
         key = (step.num_tokens, step.num_logits)
         linear_s = self._linear_s.get(key)
         if linear_s is None:
             linear_s = self._linear_s[key] = self.linear_s(*key)
         return (
             rates.step_s
-            + num_layers * (rates.layer_s + step.num_tokens * self.columns * rates.column_s)
+            + self.spec.num_layers * rates.layer_s
+            + self.layer_columns(step) * rates.column_s
             + linear_s
             + self.attention_s(step)
             + step.num_logits * self.spec.vocab_size * rates.logit_s
         )
+
+    def layer_columns(self, step: StepLoad) -> int:
+        """Numbers that pass through operations, of all tokens and layers; in the last layer of the
+        tokens alone that are asked for."""
+        num_rows = (self.spec.num_layers - 1) * step.num_tokens + step.num_logits
+        return num_rows * self.columns
+
+    def linear_macs(self, num_tokens: int, num_logits: int) -> float:
+        """Multiply-adds of a step in its layers."""
+        parts = self._layer_parts(num_tokens, num_logits)
+        return sum(one.count * one.num_tokens * one.macs for one in parts)
 
     def linear_s(self, num_tokens: int, num_logits: int) -> float:
         """All products with weights of a step."""
@@ -73,7 +85,7 @@ class PredictedStep:
         model_bytes = self.weight_bytes
         bandwidth = self.calibration.bandwidth(model_bytes)
         total = 0.0
-        for part in self._layer_parts(num_tokens):
+        for part in self._layer_parts(num_tokens, num_logits):
             memory_s = part.num_bytes / bandwidth
             each_s = linear.seconds(part.macs, part.num_tokens, memory_s, model_bytes)
             total += part.count * each_s
@@ -91,11 +103,7 @@ class PredictedStep:
         spec, total_bytes, parts = self.spec, self.weight_bytes, []
         kv_columns = spec.num_kv_heads * spec.head_dim
         for layers, element_bytes in self._attention_layers:
-            windowed = layers.is_windowed
-            keys = layers.count * (
-                step.windowed_kv_tokens_read if windowed else step.kv_tokens_read
-            )
-            pairs = layers.count * (step.windowed_pairs if windowed else step.attention_pairs)
+            keys, pairs = keys_and_pairs(step, layers)
             rates = self.calibration.attention_rates(layers.kv_dtype)
             compute_s = keys * kv_columns * rates.key_s
             compute_s += pairs * spec.num_heads * spec.head_dim * rates.pair_s
@@ -125,13 +133,15 @@ class PredictedStep:
         format_name = (self.formats.output if is_output else self.formats.linear).name
         macs = operation.out.value() * operation.columns.value()
         num_tokens = load.num_logits if is_output else load.num_tokens
-        count = float(operation.count)
+        count = operation.computed_count(load)
+        memory_s = cost.weight_bytes / operation.count
         if operation.kind == "experts" and self.spec.experts is not None:
             asked = experts_asked(self.spec.experts, num_tokens)
-            count, each = count * asked, num_tokens * self.spec.experts.num_per_token / asked
+            count, memory_s = count * asked, memory_s / asked
+            each = num_tokens * self.spec.experts.num_per_token / asked
         else:
             each = float(num_tokens)
-        memory_s = cost.weight_bytes / count / self.calibration.bandwidth(self.weight_bytes)
+        memory_s /= self.calibration.bandwidth(self.weight_bytes)
         rates = self.calibration.linear_rates(format_name)
         return count * rates.seconds(macs, each, memory_s, self.weight_bytes)
 
@@ -156,19 +166,35 @@ class PredictedStep:
     @cached_property
     def weight_bytes(self) -> float:
         """What a step with logits reads of weights, all experts among them."""
-        layers = sum(part.count * part.num_bytes for part in self._layer_parts(_MANY_TOKENS))
+        parts = self._layer_parts(_MANY_TOKENS, _MANY_TOKENS)
+        layers = sum(part.count * part.num_bytes for part in parts)
         return layers + self._output_weight[1]
 
-    def _layer_parts(self, num_tokens: float) -> list["_Part"]:
-        """The linear layers of all layers; those of experts with the tokens that each of them has
-        on average."""
-        spec, experts = self.spec, self.spec.experts
-        sparse = num_sparse_layers(spec)
-        parts = [
-            *self._parts(spec.attention_shapes(), spec.num_layers, num_tokens),
-            *self._parts(spec.mlp_shapes(), spec.num_layers - sparse, num_tokens),
-        ]
-        if experts is None:
+    def _layer_parts(self, num_tokens: float, num_asked: float) -> list["_Part"]:
+        """The linear layers of all layers; behind the keys and values of the last layer with those
+        tokens alone that are asked for."""
+        spec = self.spec
+        before = spec.attention_shapes()
+        output = {"o": before.pop("o")}
+        parts = self._parts(before, spec.num_layers, num_tokens)
+        num_sparse = num_sparse_layers(spec)
+        counts = [spec.num_layers - num_sparse, num_sparse]
+        if num_asked < num_tokens:
+            last = [0, 0]
+            last[spec.is_sparse(spec.num_layers - 1)] = 1
+            counts = [a - b for a, b in zip(counts, last, strict=True)]
+            if num_asked:
+                parts += self._parts(output, 1, num_asked)
+                parts += self._mlp_parts(last, num_asked)
+        parts += self._parts(output, sum(counts), num_tokens)
+        return parts + self._mlp_parts(counts, num_tokens)
+
+    def _mlp_parts(self, counts: list[int], num_tokens: float) -> list["_Part"]:
+        """Of as many dense and sparse layers; those of experts with the tokens that each of them
+        has on average."""
+        (dense, sparse), spec, experts = counts, self.spec, self.spec.experts
+        parts = self._parts(spec.mlp_shapes(), dense, num_tokens)
+        if experts is None or not sparse:
             return parts
         asked = experts_asked(experts, num_tokens)
         shapes = spec.mlp_shapes(experts.intermediate_size)
@@ -207,3 +233,13 @@ class PredictedStep:
             (one, float(kv_element_bytes(one.kv_dtype, self.spec.head_dim)))
             for one in attention_layers(self.spec, self.formats)
         ]
+
+
+def keys_and_pairs(step: StepLoad, layers: AttentionLayers) -> tuple[int, int]:
+    """Tokens whose keys and values are read, and query-key pairs, in all of these layers."""
+    last = step.last_layer if layers.has_last else step
+    if layers.is_windowed:
+        keys = (layers.count - 1) * step.windowed_kv_tokens_read + last.windowed_kv_tokens_read
+        return keys, (layers.count - 1) * step.windowed_pairs + last.windowed_pairs
+    keys = (layers.count - 1) * step.kv_tokens_read + last.kv_tokens_read
+    return keys, (layers.count - 1) * step.attention_pairs + last.attention_pairs

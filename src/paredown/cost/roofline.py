@@ -7,6 +7,7 @@ from typing import Literal
 
 from paredown.cost.model_formats import Unit
 from paredown.cost.operation import OperationCost
+from paredown.cost.step_cost import StepLoad
 from paredown.spec.machine import Machine
 
 Bound = Literal["arithmetic", "memory"]
@@ -75,6 +76,10 @@ def best_time(cost: OperationCost, roofs: Roofs) -> BestTime:
     return BestTime(seconds=memory_s, bound="memory")
 
 
-def best_step_s(costs: Iterable[OperationCost], roofs: Roofs) -> float:
-    """Seconds of a step at best, one operation after the other."""
-    return sum(best_time(one, roofs).seconds for one in costs)
+def best_step_s(costs: Iterable[OperationCost], roofs: Roofs, load: StepLoad) -> float:
+    """Seconds of a step at best, one operation after the other, less what need not be computed."""
+    return sum(
+        best_time(one, roofs).seconds * one.operation.computed_count(load) / one.operation.count
+        for one in costs
+        if one.operation.count
+    )

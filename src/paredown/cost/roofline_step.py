@@ -14,14 +14,14 @@ from paredown.spec.model import ModelSpec
 
 # Coefficients of the constant and of letters of a load, by their number, those that are not 0.
 _Coefficients = list[tuple[int, float]]
-# How often, and the seconds by both roofs.
-_Term = tuple[int, _Coefficients, _Coefficients]
+# How often, how often of these for rows of logits alone, and the seconds by both roofs.
+_Term = tuple[int, int, _Coefficients, _Coefficients]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineStep:
     """Seconds of a step: each operation at its share of the roofs, or with `efficiency` None at
-    best, which no machine goes below."""
+    best, which no machine goes below: then what our core need not compute does not count."""
 
     spec: ModelSpec
     formats: ModelFormats
@@ -40,19 +40,20 @@ class RooflineStep:
         key = (step.num_tokens, step.num_logits)
         others_s = self._others_s.get(key)
         if others_s is None:
-            others_s = self._others_s[key] = self._seconds(others, load)
-        return others_s + self._seconds(attention, load)
+            others_s = self._others_s[key] = self._seconds(others, load, step.asked_share)
+        return others_s + self._seconds(attention, load, step.asked_share)
 
-    def _seconds(self, terms: list[_Term], load: tuple[float, ...]) -> float:
+    def _seconds(self, terms: list[_Term], load: tuple[float, ...], asked_share: float) -> float:
         total = 0.0
-        for count, arithmetic, memory in terms:
+        for count, num_asked_only, arithmetic, memory in terms:
             arithmetic_s = memory_s = 0.0
             for letter, seconds in arithmetic:
                 arithmetic_s += seconds * load[letter]
             for letter, seconds in memory:
                 memory_s += seconds * load[letter]
             if self.efficiency is None:
-                total += count * max(arithmetic_s, memory_s)
+                computed = count - num_asked_only * (1 - asked_share)
+                total += computed * max(arithmetic_s, memory_s)
             else:
                 total += count * self.efficiency.seconds(arithmetic_s, memory_s)
         return total
@@ -78,7 +79,7 @@ class RooflineStep:
                 arithmetic = _coefficients(one.flops, peak)
                 memory = _coefficients(one.bytes, bandwidth)
                 terms = attention if one.kind == "attention" else others
-                terms.append((one.count, arithmetic, memory))
+                terms.append((one.count, one.num_asked_only, arithmetic, memory))
         return attention, others
 
 

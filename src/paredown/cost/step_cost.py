@@ -29,6 +29,30 @@ class StepLoad:
     windowed_kv_tokens_read: int = 0
     num_first_tokens: int = 0
 
+    @property
+    def asked_share(self) -> float:
+        """Of the tokens, those with a row of logits: the only ones that our core computes from the
+        keys and values of the last layer on."""
+        return self.num_logits / self.num_tokens
+
+    @property
+    def last_layer(self) -> "StepLoad":
+        """What the last layer attends to, windows aside: each row of logits, as many to each chunk,
+        to all tokens of its chunk."""
+        if self.num_logits >= self.num_tokens:
+            return self
+        rows = self.num_logits / self.num_requests
+        pairs = min(self.attention_pairs, round(rows * self.kv_tokens_read))
+        windowed = min(self.windowed_pairs, round(rows * self.windowed_kv_tokens_read))
+        read = min(rows, 1.0)
+        return replace(
+            self,
+            attention_pairs=pairs,
+            windowed_pairs=windowed,
+            kv_tokens_read=round(read * self.kv_tokens_read),
+            windowed_kv_tokens_read=round(read * self.windowed_kv_tokens_read),
+        )
+
 
 class StepCost(Protocol):
     """Seconds of steps of one model on one machine."""
