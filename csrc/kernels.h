@@ -122,21 +122,24 @@ struct OutputRows {
   Activation activation;
 };
 
-// Working memory of one thread in `linear`: decoded columns of two panels in two bytes each or of
-// four in one, scales of groups, and the sums of four panels over all tokens, or of more panels
-// while tokens are few, or of kPartPanels over kPartTokens where rows are multiplied in parts.
+// Working memory of one thread in `linear`: decoded columns of two panels in two bytes each or
+// kManyColumns of four in one, scales of groups, and the sums of four panels over all tokens, or of
+// more panels while tokens are few, or of kPartPanels over kPartTokens where rows are multiplied in
+// parts.
 inline constexpr int64_t kDecodedColumns = 1024;
-inline constexpr int64_t kScaleFloats = 4 * 8 * 2 * kLanes;  // four panels, eight groups
-inline constexpr int64_t kMinSums = 256;                     // times 16 rows
+inline constexpr int64_t kManyColumns = 2048;
+inline constexpr int64_t kScaleFloats = 4 * 16 * 2 * kLanes;  // four panels, sixteen groups
+inline constexpr int64_t kMinSums = 256;                      // times 16 rows
 inline constexpr int64_t kPartPanels = 64;
 inline constexpr int64_t kPartTokens = 512;
 inline constexpr int64_t kMinPartTokens = 64;  // fewer tokens are never multiplied in parts
+static_assert(4 * kManyColumns >= 2 * kDecodedColumns * 2);
 constexpr int64_t linear_scratch_bytes(int64_t num_tokens) {
   const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
   int64_t num_sums = 4 * padded > kMinSums ? 4 * padded : kMinSums;
   if (padded > kMinPartTokens)
     num_sums += kPartPanels * (padded < kPartTokens ? padded : kPartTokens);
-  return kLanes * (2 * kDecodedColumns * 2 + num_sums * 4) + kScaleFloats * 4 + 4096;
+  return kLanes * (4 * kManyColumns + num_sums * 4) + kScaleFloats * 4 + 4096;
 }
 
 struct NormView {

@@ -40,25 +40,40 @@ inline void add_pairs(const uint8_t* pairs, int64_t panel_bytes, int64_t num_pai
   }
 }
 
+// Of four panels 256 KB, which leave room in the second cache for inputs and for what comes next.
+constexpr int64_t kBf16StretchColumns = 2048;
+// All tokens pass over a stretch of columns of some panels, which stays in the second cache; their
+// sums wait in `carry`.
 template <int kPanels>
 void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                     int64_t num_tokens, int64_t panel, int64_t panel_end) {
+                     int64_t num_tokens, int64_t panel, int64_t panel_end, float* carry) {
   const int64_t panel_bytes = w.num_columns / kBlockColumns * block_bytes(WeightKind::kBf16);
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     const auto* pairs = static_cast<const uint8_t*>(w.values) + panel * panel_bytes;
-    token_tiles<kFloatTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-      F32x16 sums[tokens.value][kPanels];
-      for (auto& row : sums) {
-        for (F32x16& sum : row) sum = zero_f();
-      }
-      add_pairs<tokens.value, kPanels>(
-          pairs, panel_bytes, w.num_columns / 2,
-          static_cast<const uint8_t*>(in.codes) + token * in.code_stride, in.code_stride, sums);
-      for (int t = 0; t < tokens.value; ++t) finish<kPanels>(w, out, token + t, panel, sums[t]);
-    });
+    for (int64_t first = 0; first < w.num_columns; first += kBf16StretchColumns) {
+      const bool is_last = first + kBf16StretchColumns >= w.num_columns;
+      const int64_t columns = is_last ? w.num_columns - first : kBf16StretchColumns;
+      token_tiles<kFloatTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+        F32x16 sums[tokens.value][kPanels];
+        float* waiting = carry + token * kPanels * kLanes;
+        for (int i = 0; i < tokens.value * kPanels; ++i) {
+          sums[i / kPanels][i % kPanels] = first == 0 ? zero_f() : load_f(waiting + i * kLanes);
+        }
+        const auto* x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride + first * 2;
+        add_pairs<tokens.value, kPanels>(pairs + first * 2 * kLanes, panel_bytes, columns / 2, x,
+                                         in.code_stride, sums);
+        if (!is_last) {
+          for (int i = 0; i < tokens.value * kPanels; ++i) {
+            store_f(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);
+          }
+          return;
+        }
+        for (int t = 0; t < tokens.value; ++t) finish<kPanels>(w, out, token + t, panel, sums[t]);
+      });
+    }
   }
   if constexpr (kPanels > 1) {
-    bf16_dot_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
+    bf16_dot_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end, carry);
   }
 }
 
@@ -108,7 +123,8 @@ void bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out
     if (w.kind == WeightKind::kFp8) {
       return fp8_dot_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
     }
-    return bf16_dot_linear<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+    return bf16_dot_linear<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end,
+                                         static_cast<float*>(scratch));
   } else {
     const auto* rounded = static_cast<float*>(in.codes);
     if (w.kind == WeightKind::kFp8) {

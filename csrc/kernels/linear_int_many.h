@@ -1,5 +1,5 @@
 // Integer weights for many tokens on vectors: a stretch of columns of some panels is decoded once
-// and stays in the first cache while all tokens pass over it; their sums wait in memory.
+// and stays in the caches while all tokens pass over it; their sums wait in memory for the next.
 #pragma once
 
 #include "linear_int.h"
@@ -7,10 +7,17 @@
 namespace paredown {
 namespace {
 
-// Columns of the panels that stay in the first cache: 32 KB of codes, 16 KB of them with groups,
-// whose scales lie beside them.
+// Columns of a stretch. Four panels take 24 products for four loads of codes, which the second
+// cache gives without delay: codes that lie in the weight are whole rows then, decoded ones as many
+// as there is room for. What begins and ends a stretch costs more than loads from the first cache
+// save.
 constexpr int64_t kStretchColumns = 512;
-constexpr int64_t kGroupStretchColumns = 1024 / kManyPanels;
+constexpr int64_t kGroupStretchColumns = 512;  // 32 KB of codes, whose scales lie beside them
+inline int64_t stretch_columns(const LinearView& w) {
+  if (w.num_groups > 1) return kGroupStretchColumns;
+  if (kManyPanels < 4) return kStretchColumns;
+  return weight_bits(w.kind) == 8 ? w.num_columns : kManyColumns;
+}
 
 struct Stretch {
   int64_t first;
@@ -43,14 +50,14 @@ inline CodeSource decoded_source(const LinearView& w, int64_t panel, const Stret
                          stretch.first * kLanes / 8 * bits;
   if (bits == 8) return {codes, panel_bytes, 0};
   for (int p = 0; p < kPanels; ++p) {
-    uint8_t* target = decoded + p * kDecodedColumns * kLanes;
+    uint8_t* target = decoded + p * kManyColumns * kLanes;
     if (w.num_steps > 0) {
       decode_stepped(w, panel + p, stretch.first, stretch.num_columns, target);
     } else {
       decode_codes(w.kind, codes + p * panel_bytes, stretch.num_columns, target);
     }
   }
-  return {decoded, kDecodedColumns * kLanes, 0};
+  return {decoded, kManyColumns * kLanes, 0};
 }
 
 // The float whose last bit counts 1: a sum added to its bits is that sum as a float, plus this.
@@ -261,9 +268,9 @@ template <bool kSmall, int kPanels = kManyPanels>
 void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
               int64_t panel, int64_t panel_end, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
-  auto* scales = reinterpret_cast<float*>(decoded + kManyPanels * kLanes * kDecodedColumns);
+  auto* scales = reinterpret_cast<float*>(decoded + kManyPanels * kLanes * kManyColumns);
   float* carry = scales + kScaleFloats;
-  const int64_t limit = w.num_groups > 1 ? kGroupStretchColumns : kStretchColumns;
+  const int64_t limit = stretch_columns(w);
   const bool scaled = may_scale_bits(w);
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     Stretch stretch{0, 0, false};

@@ -227,8 +227,10 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
 constexpr bool kHasBf16Dot = true;
 // acc[i] += sum over j < 2 of w[2 i + j] * x[j] in bf16 pairs.
 inline F32x16 dot_bf16(F32x16 acc, I32x16 w, uint32_t x) {
-  return {_mm512_dpbf16_ps(acc.v, reinterpret_cast<__m512bh>(w.v),
-                           reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(x))))};
+  const __m512i all = _mm512_set1_epi32(static_cast<int>(x));
+  // As an intrinsic its sums are copied where they are many, as those of dot4 are.
+  asm("vdpbf16ps %2, %1, %0" : "+v"(acc.v) : "v"(w.v), "v"(all));
+  return acc;
 }
 #else
 constexpr bool kHasBf16Dot = false;
