@@ -12,6 +12,7 @@ from paredown.engine.detokenize import (
     DecodingDetokenizer,
     StopMatcher,
     make_detokenizer,
+    prepare_texts,
 )
 from paredown.engine.piece_detokenizer import (
     REPLACEMENT,
@@ -180,7 +181,7 @@ def told(pieces, max_stripped):
 def test_pieces_add_up_to_the_decoded_whole(sentence_piece, data):
     tokenizer, texts = sentence_piece, sentence_piece.token_texts
     token_ids = data.draw(token_ids_of(tokenizer)) + data.draw(token_ids_of(tokenizer))
-    pieces = [texts[one] for one in token_ids if texts[one]]
+    pieces = [texts.of(one) for one in token_ids if texts.of(one)]
     for prompt in ([], tokenizer.encode(END), tokenizer.encode("the ship")):
         detokenizer = make_detokenizer(tokenizer, prompt)
         assert isinstance(detokenizer, SentencePieceDetokenizer)
@@ -224,3 +225,15 @@ def test_both_kinds_give_what_decoding_gives_and_no_later(byte_level, sentence_p
 )
 def test_other_decoders_have_no_table(decoder):
     assert piece_decoder(json.dumps(decoder).encode()) is None
+
+
+def test_a_table_is_the_same_made_at_once_or_as_tokens_come():
+    tokenizer, other = Tokenizer.open(resolve_model(None)), Tokenizer.open(resolve_model(None))
+    vocab_size = tokenizer.vocab_size + 3  # a model may have more ids than its tokenizer
+    prepare_texts(tokenizer, vocab_size)
+    texts = tokenizer.token_texts
+    assert len(texts) == vocab_size
+    assert texts[-1] == ""
+    for token_id in (vocab_size // 2, 7, vocab_size - 1):
+        assert other.token_texts.of(token_id) == texts[token_id]
+    assert other.token_texts == texts

@@ -32,6 +32,13 @@ class Detokenizer(Protocol):
         ...
 
 
+def prepare_texts(tokenizer: Decoder, vocab_size: int) -> None:
+    """Fills the tokenizer's table, where it has one, so that no step of an engine makes entries."""
+    texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
+    if texts is not None:
+        texts.cover(vocab_size)
+
+
 def make_detokenizer(tokenizer: Decoder, prompt_token_ids: list[int]) -> Detokenizer:
     """For the answer to a prompt, by the tokenizer's table where it has one."""
     # Asking whether it is of a protocol takes longer than all else here.

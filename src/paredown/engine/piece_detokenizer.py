@@ -20,7 +20,10 @@ class ByteLevelDetokenizer:
         self._utf8: codecs.IncrementalDecoder | None = None
 
     def push(self, token_id: int) -> str:
-        piece = self._texts[token_id]
+        try:
+            piece = self._texts[token_id]
+        except IndexError:
+            piece = self._texts.of(token_id)
         if self._utf8 is None and isinstance(piece, str):
             return piece
         if self._utf8 is None:
@@ -50,12 +53,15 @@ class SentencePieceDetokenizer:
         self._cut = b""
         # Whether the run of byte tokens under way holds bytes that make no character.
         self._is_bad = False
-        self._num_to_strip = 0 if any(texts[one] for one in context) else texts.max_stripped
+        self._num_to_strip = 0 if any(texts.of(one) for one in context) else texts.max_stripped
         # Between two pieces, nothing to be stripped.
         self._is_plain = not self._num_to_strip
 
     def push(self, token_id: int) -> str:
-        piece = self._texts[token_id]
+        try:
+            piece = self._texts[token_id]
+        except IndexError:
+            piece = self._texts.of(token_id)
         if self._is_plain and isinstance(piece, str):
             return piece
         text = self._strip(self._join(piece))

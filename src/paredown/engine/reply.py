@@ -78,7 +78,8 @@ class Reply:
             request.first_step_s = time.monotonic()
         known, start = request.token_ids, request.num_computed_tokens
         end, num_known = start + num_tokens, len(known)
-        part.token_ids, part.start = known[start:end], start
+        part.token_ids = [known[start]] if num_tokens == 1 else known[start:end]
+        part.start = start
         part.num_released_pages = request.num_released_pages
         # The row after the last certain token, and one after each draft.
         part.num_logits = 1 if end >= num_known else 0

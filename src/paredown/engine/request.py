@@ -64,10 +64,13 @@ class Request:
     first_step_s: float | None = None
     first_token_s: float | None = None
     finish_s: float | None = None
+    # That its prompt fills.
+    num_prompt_pages: int = field(init=False, repr=False)
     # Made while its numbers are at hand: later each of them comes from somewhere in memory.
     _packed_prompt: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.num_prompt_pages = self.num_prompt_tokens // PAGE_SIZE
         self._packed_prompt = packed(self.token_ids)
 
     @property
@@ -81,11 +84,6 @@ class Request:
     @property
     def num_generated_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
-
-    @property
-    def num_prompt_pages(self) -> int:
-        """That its prompt fills."""
-        return self.num_prompt_tokens // PAGE_SIZE
 
     @property
     def needs_every_row(self) -> bool:

@@ -120,17 +120,16 @@ class NativeExecutor:
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
         or its pages; nothing is computed then."""
-        tokens, starts, lengths, num_logits = list[int](), list[int](), list[int](), list[int]()
-        page_offsets, pages, released = [0], array("i"), list[int]()
+        tokens, lengths, page_offsets, pages = list[int](), list[int](), [0], array("i")
         for part in slices:
             token_ids = part.token_ids
             tokens += token_ids
-            starts.append(part.start)
             lengths.append(len(token_ids))
-            num_logits.append(part.num_logits)
             pages.extend(part.pages)
             page_offsets.append(len(pages))
-            released.append(part.num_released_pages)
+        starts = [part.start for part in slices]
+        num_logits = [part.num_logits for part in slices]
+        released = [part.num_released_pages for part in slices]
         return self._model.step(tokens, starts, lengths, num_logits, page_offsets, pages, released)
 
     def write_drafts(
@@ -143,7 +142,7 @@ class NativeExecutor:
         tokens, pages, page_offsets = list[int](), list[int](), [0]
         for part in slices:
             tokens += part.token_ids
-            pages += part.pages
+            pages.extend(part.pages)
             page_offsets.append(len(pages))
         return self._model.write_drafts(
             tokens, starts, lengths, page_offsets, pages, states, num_guesses

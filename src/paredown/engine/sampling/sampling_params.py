@@ -5,7 +5,7 @@ docs/sampling.md defines every step and their order.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from paredown.engine.sampling.field_rules import (
     Flag,
@@ -20,6 +20,7 @@ from paredown.engine.sampling.field_rules import (
     TokenSequences,
 )
 
+_NO_TOKENS: Final = frozenset[int]()
 MAX_LOGPROBS = 20
 MAX_CHOICES = 64
 MAX_TEMPERATURE = 100.0
@@ -119,7 +120,9 @@ class SamplingParams:
 
     def ending_token_ids(self, eos_token_ids: Iterable[int]) -> frozenset[int]:
         """Any of these ends the answer."""
-        return frozenset(self.stop_token_ids).union(() if self.ignore_eos else eos_token_ids)
+        # Mostly the tokenizer's own set, one object for all requests.
+        ending = _NO_TOKENS if self.ignore_eos else frozenset(eos_token_ids)
+        return ending.union(self.stop_token_ids) if self.stop_token_ids else ending
 
     def choice(self, number: int) -> "SamplingParams":
         """What answer `number` of `n` is asked for with: seed + number, wrapped at 64 bits."""

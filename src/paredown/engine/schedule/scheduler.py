@@ -254,7 +254,8 @@ class Scheduler:
         assert num_computed <= len(request.token_ids)
         if self._shares is not None:
             self._shares.charge(request, num_tokens)
-        if num_computed // PAGE_SIZE > request.num_sealed_pages < request.num_prompt_pages:
+        num_sealed = request.num_sealed_pages
+        if num_sealed < request.num_prompt_pages and num_sealed < num_computed // PAGE_SIZE:
             self._pages.seal(request)
         if self._gives_pages_back:
             self._pages.drop_unseen(request)
