@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "round_up.h"
+
 namespace paredown {
 namespace {
 
@@ -19,10 +21,6 @@ void* map(int64_t num_bytes, int protection) {
 
 void unmap(uint8_t* data, int64_t num_bytes) {
   if (num_bytes > 0) munmap(data, static_cast<size_t>(num_bytes));
-}
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
 }
 
 #if defined(PAREDOWN_GUARD_PAGES)

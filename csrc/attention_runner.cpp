@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "round_up.h"
+
 namespace paredown {
 namespace {
 
 // A task of more than this part of a thread's share is split over its chunks, so that the shares of
 // a few long contexts come out even.
 constexpr int64_t kTasksPerThread = 4;
-
-int64_t divide_up(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
 // The first key, sinks apart, that the first row of a task sees.
 int64_t first_key(const AttentionTask& task) {

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "round_up.h"
+
 namespace paredown {
 namespace {
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // Floats from one row to the next: a cache line more than a power of two, as in a Model.
 int64_t stride_of(int64_t size) { return round_up(size, kBlockColumns) + kLanes; }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "round_up.h"
+
 namespace paredown {
 namespace {
 
@@ -12,10 +14,6 @@ constexpr int64_t kStreamedBytes = int64_t{1} << 20;
 // second cache's sets further on than a power of two: parts fill all sets and not a few.
 constexpr int64_t kMaxWholeRowBytes = 4096;
 constexpr int64_t kTiledGapBytes = 1024;
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 

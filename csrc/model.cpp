@@ -5,12 +5,10 @@
 #include <set>
 #include <stdexcept>
 
+#include "round_up.h"
+
 namespace paredown {
 namespace {
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "model.h"
+#include "round_up.h"
 
 namespace paredown {
 

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "round_up.h"
+
 namespace paredown {
 namespace {
 
@@ -14,10 +16,6 @@ constexpr int64_t kMaxGroup = 65536;
 // Activations of weights with one scale per row are quantized in groups of at most this many.
 constexpr int64_t kMaxActivationGroup = 128;
 constexpr int64_t kMaxSize = int64_t{1} << 28;  // of rows and columns: products stay in 64 bits
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 uint32_t bits_of(float value) {
   uint32_t bits;
