@@ -13,10 +13,15 @@ namespace {
 // save.
 constexpr int64_t kStretchColumns = 512;
 constexpr int64_t kGroupStretchColumns = 512;  // 32 KB of codes, whose scales lie beside them
-inline int64_t stretch_columns(const LinearView& w) {
-  if (w.num_groups > 1) return kGroupStretchColumns;
+// Up to so many tokens codes just decoded are read so few times that the first cache must have
+// them.
+constexpr int64_t kFewReadings = 64;
+inline int64_t stretch_columns(const LinearView& w, int64_t num_tokens) {
+  const bool few = num_tokens <= kFewReadings;
+  if (w.num_groups > 1) return few ? 1024 / kManyPanels : kGroupStretchColumns;
   if (kManyPanels < 4) return kStretchColumns;
-  return weight_bits(w.kind) == 8 ? w.num_columns : kManyColumns;
+  if (weight_bits(w.kind) == 8) return w.num_columns;
+  return few ? kStretchColumns : kManyColumns;
 }
 
 struct Stretch {
@@ -270,7 +275,7 @@ void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, i
   auto* decoded = static_cast<uint8_t*>(scratch);
   auto* scales = reinterpret_cast<float*>(decoded + kManyPanels * kLanes * kManyColumns);
   float* carry = scales + kScaleFloats;
-  const int64_t limit = stretch_columns(w);
+  const int64_t limit = stretch_columns(w, num_tokens);
   const bool scaled = may_scale_bits(w);
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     Stretch stretch{0, 0, false};
