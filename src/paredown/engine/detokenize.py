@@ -12,7 +12,7 @@ from paredown.models.token_texts import TokenTexts
 # Enough prompt to carry a word boundary into the answer (a SentencePiece tokenizer drops the
 # space before the first word it decodes).
 NUM_CONTEXT_TOKENS = 4
-# No character is cut into so many tokens: what still seems cut then is no character.
+# No character is cut into so many tokens: most of what still seems cut then is no character.
 MAX_HELD_TOKENS = 16
 
 
@@ -54,8 +54,8 @@ class DecodingDetokenizer:
     """For any tokenizer. Concatenated deltas are the decoded whole.
 
     Text is released at token borders where the decoded text does not end in U+FFFD, that is, where
-    no character is cut. Decoding restarts at the last such border but one, so the cost per token
-    does not grow with the sequence.
+    no character is cut; of many bytes that make no character, all but what may be cut. Decoding
+    restarts at the last such border but one, so the cost per token does not grow with the sequence.
     """
 
     def __init__(self, decoder: Decoder, prompt_token_ids: list[int]) -> None:
@@ -74,7 +74,9 @@ class DecodingDetokenizer:
         if len(text) > len(self._known_text):
             is_cut = text.endswith(REPLACEMENT)
             num_held = len(self._token_ids) - self._num_known
-            return "" if is_cut and num_held < MAX_HELD_TOKENS else self._release(text)
+            if not is_cut:
+                return self._release(text, len(self._token_ids))
+            return "" if num_held < MAX_HELD_TOKENS else self._release_but_the_last(text)
         # A space may be nothing where a text begins; what is nothing even twice never counts.
         if text == self._known_text and not self._decode([token_id, token_id]):
             self._token_ids.pop()
@@ -83,13 +85,24 @@ class DecodingDetokenizer:
     def flush(self) -> str:
         if self._num_known == len(self._token_ids):
             return ""
-        return self._release(self._decode(self._token_ids))
+        return self._release(self._decode(self._token_ids), len(self._token_ids))
 
-    def _release(self, text: str) -> str:
+    def _release_but_the_last(self, text: str) -> str:
+        """Up to the last border behind which another character begins: the next tokens may
+        complete that one."""
+        for num_tokens in range(len(self._token_ids) - 1, self._num_known, -1):
+            head = self._decode(self._token_ids[:num_tokens])
+            last = self._decode(self._token_ids[num_tokens:])
+            if last and head + last == text:
+                return self._release(head, num_tokens)
+        return self._release(text, len(self._token_ids))
+
+    def _release(self, text: str, num_tokens: int) -> str:
+        """`text` is that of the first `num_tokens`."""
         delta = text[len(self._known_text) :]
         del self._token_ids[: self._num_known]
-        self._num_known = len(self._token_ids)
-        self._known_text = self._decode(self._token_ids)
+        self._num_known = num_tokens - self._num_known
+        self._known_text = self._decode(self._token_ids[: self._num_known])
         return delta
 
 
