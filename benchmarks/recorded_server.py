@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paredown.cost.step_cost import StepLoad, chunk_pairs
+from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
@@ -112,6 +113,7 @@ def recorded_server(
     executor: NativeExecutor, tokenizer: Tokenizer, config: ScheduleConfig
 ) -> Iterator[tuple[str, RecordingEngine]]:
     """Its address and its engine."""
+    prepare_texts(tokenizer, executor.spec.vocab_size)
     engine = RecordingEngine(executor, tokenizer, config)
     worker = Worker(lambda: engine)
     state = ServerState(

@@ -25,6 +25,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.native.pack_weights import pack_weights
@@ -107,6 +108,7 @@ def start(
 ) -> Engine:
     """An engine whose `batch` requests decode."""
     executor = NativeExecutor(cast(NativeModel, model), kv)
+    prepare_texts(tokenizer, executor.spec.vocab_size)
     engine = Engine(executor, tokenizer, ScheduleConfig(max_running=batch, prefix_cache=True))
     token_ids = tokenizer.encode(TEXT)
     for i in range(batch):

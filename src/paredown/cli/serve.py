@@ -12,6 +12,7 @@ from paredown.cli.notes import tell_notes
 from paredown.cli.schedule import add_schedule_arguments, keeping_target, schedule_config
 from paredown.cli.speculation import add_speculation_arguments, speculation_config
 from paredown.cli.threads import add_threads_arguments
+from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
 from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
@@ -105,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
         speculator = None
         if speculation is not None:
             speculator = make_speculator(speculation, executor, tokenizer, num_threads=args.threads)
+        prepare_texts(tokenizer, executor.spec.vocab_size)
         return Engine(executor, tokenizer, keeping_target(args, config, executor), speculator)
 
     worker = Worker(load)

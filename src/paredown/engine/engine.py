@@ -11,7 +11,6 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.detokenize import prepare_texts
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.prompt import as_token_ids
@@ -46,7 +45,6 @@ class Engine:
             config=ScheduleConfig() if config is None else config,
             kept=KeptPages.of(executor.spec),
         )
-        prepare_texts(tokenizer, executor.spec.vocab_size)
         self._replies: dict[int, Reply] = {}
         # Last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []

@@ -20,10 +20,10 @@ class ByteLevelDetokenizer:
         self._utf8: codecs.IncrementalDecoder | None = None
 
     def push(self, token_id: int) -> str:
-        try:
-            piece = self._texts[token_id]
-        except IndexError:
-            piece = self._texts.of(token_id)
+        texts = self._texts
+        piece = texts[token_id] if token_id < len(texts) else None
+        if piece is None:
+            piece = texts.of(token_id)
         if self._utf8 is None and isinstance(piece, str):
             return piece
         if self._utf8 is None:
@@ -58,10 +58,10 @@ class SentencePieceDetokenizer:
         self._is_plain = not self._num_to_strip
 
     def push(self, token_id: int) -> str:
-        try:
-            piece = self._texts[token_id]
-        except IndexError:
-            piece = self._texts.of(token_id)
+        texts = self._texts
+        piece = texts[token_id] if token_id < len(texts) else None
+        if piece is None:
+            piece = texts.of(token_id)
         if self._is_plain and isinstance(piece, str):
             return piece
         text = self._strip(self._join(piece))

@@ -27,10 +27,10 @@ class Vocabulary(Protocol):
     def id_to_token(self, id: int, /) -> str | None: ...
 
 
-class TokenTexts(list[str | bytes]):
+class TokenTexts(list[str | bytes | None]):
     """The text of a token, or its bytes where these are not whole characters (SentencePiece: of
     every token that is a byte). "" for special tokens, which decoding skips, and for ids without a
-    token. Holds the ids that `cover` or `of` was asked for, and all before them.
+    token. None where nobody has asked for it yet: ask `of`.
 
     `max_stripped` spaces are dropped where a text begins. `is_byte_level` tells the kinds apart:
     bytes that make no character become U+FFFD, there as Unicode's "maximal subparts", in
@@ -53,17 +53,19 @@ class TokenTexts(list[str | bytes]):
     def cover(self, num_tokens: int) -> None:
         """Makes the texts of the first ids. One that is made between two steps of the model costs
         3 to 6 us, as much as all else that a step does for a token."""
-        for token_id in range(len(self), num_tokens):
-            piece = self._vocabulary.id_to_token(token_id)
-            if piece is None or piece in self._special:
-                self.append("")
-            else:
-                self.append(self._decoder.decode(piece))
+        for token_id in range(num_tokens):
+            self.of(token_id)
 
     def of(self, token_id: int) -> str | bytes:
-        """Of any token, covered or not."""
-        self.cover(token_id + 1)
-        return self[token_id]
+        """Of any token, made where it is not there."""
+        if token_id >= len(self):
+            self.extend([None] * (token_id + 1 - len(self)))
+        text = self[token_id]
+        if text is None:
+            piece = self._vocabulary.id_to_token(token_id)
+            text = "" if piece is None or piece in self._special else self._decoder.decode(piece)
+            self[token_id] = text
+        return text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor
 from paredown.engine.reply import EngineTokenizer
@@ -85,6 +86,7 @@ class LoadBenchmark:
     ) -> None:
         self._executor = executor
         self._meter = Meter(executor)
+        prepare_texts(tokenizer, executor.spec.vocab_size)
         self.engine = Engine(self._meter.executor, tokenizer, config, speculator)
         self._peak_per_s = peak_per_s
         self._slo = slo
