@@ -79,6 +79,20 @@ def test_the_longest_cached_prefix_goes_first():
     assert started(driver, arrivals) == "cbaed"
 
 
+def test_a_prefix_that_a_running_request_has_computed_counts():
+    driver = make("longest-prefix")
+    running = driver.submit([5] * 64, 9)
+    driver.step()
+    other, alike = driver.submit([6] * 64), driver.submit([5] * 64)
+    assert driver.scheduler.waiting.first() is alike
+    driver.run_to_end()
+    assert (running.num_cached_tokens, alike.num_cached_tokens, other.num_cached_tokens) == (
+        0,
+        48,
+        0,
+    )
+
+
 def test_a_prefix_that_was_evicted_while_its_request_waited_counts_no_more():
     driver = make("longest-prefix", num_pages=6)
     driver.submit([5] * 48)

@@ -64,13 +64,10 @@ class Request:
     first_step_s: float | None = None
     first_token_s: float | None = None
     finish_s: float | None = None
-    # That its prompt fills.
-    num_prompt_pages: int = field(init=False, repr=False)
     # Made while its numbers are at hand: later each of them comes from somewhere in memory.
     _packed_prompt: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.num_prompt_pages = self.num_prompt_tokens // PAGE_SIZE
         self._packed_prompt = packed(self.token_ids)
 
     @property
@@ -92,6 +89,10 @@ class Request:
 
     def contents(self, start: int, end: int) -> PageContents:
         """What the pages from `start` up to `end` hold once they are full."""
-        if end <= self.num_prompt_pages:
+        num_prompt_tokens = self.num_prompt_tokens
+        if end * PAGE_SIZE <= num_prompt_tokens:
             return PackedPages(self._packed_prompt, start)
+        if start * PAGE_SIZE < num_prompt_tokens:
+            generated = packed(self.token_ids[num_prompt_tokens : end * PAGE_SIZE])
+            return PackedPages(self._packed_prompt + generated, start)
         return PackedPages(packed(self.token_ids[start * PAGE_SIZE : end * PAGE_SIZE]))

@@ -6,7 +6,6 @@ from typing import Literal, get_args
 
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.plan.replica import Replica
-from paredown.spec.kv import PAGE_SIZE
 
 RouterName = Literal["round-robin", "least-loaded", "prefix-affinity"]
 ROUTER_NAMES: tuple[RouterName, ...] = get_args(RouterName)
@@ -43,13 +42,11 @@ def prefix_affinity(request: CountedRequest, replicas: Sequence[Replica], loads:
     least = min(loads)
     if not request.page_contents:
         return loads.index(least)
-    max_pages, salt = (request.num_tokens - 1) // PAGE_SIZE, request.service.salt
     best, best_key = -1, (0, 0)
     for number, (replica, load) in enumerate(zip(replicas, loads, strict=True)):
         if load > BUSY_FACTOR * least + BUSY_REQUESTS:
             continue
-        found, _ = replica.scheduler.cache.find(salt, request.contents(0, max_pages), max_pages)
-        key = (len(found), -load)
+        key = (replica.scheduler.num_known_pages(request), -load)
         if best < 0 or key > best_key:
             best, best_key = number, key
     return best

@@ -15,11 +15,14 @@ runs are few where pages are many (benchmarks/prefix_cache.py).
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 # Of a run: what separates the nodes of two.
 _MAX_PAGES: Final = 1 << 32
+
+# How a page is looked up: the node before it, or the salt, and what it holds.
+PageKey = tuple[int | str, Hashable]
 
 
 class PageContents(Protocol):
@@ -49,15 +52,19 @@ class PrefixCacheStats:
 @dataclass(slots=True, eq=False)
 class _Run:
     """Pages one after the other. The i-th holds `contents[num_skipped + i]`, and its node is
-    `first_node + i`."""
+    `first_node + i`; `key` is the first one's."""
 
     first_node: int
-    parent: int | str
+    key: PageKey
     pages: list[int]
     contents: PageContents
     num_skipped: int
-    # By node of this run, the runs that follow it; not its own pages.
-    branches: dict[int, set["_Run"]] = field(default_factory=dict)
+    # By node of this run, the runs that follow it; not its own pages. Most have none.
+    branches: dict[int, set["_Run"]] | None = None
+
+    @property
+    def parent(self) -> int | str:
+        return self.key[0]
 
 
 class PrefixCache:
@@ -71,7 +78,7 @@ class PrefixCache:
         # By number, which is their first node over _MAX_PAGES.
         self._runs: dict[int, _Run] = {}
         # By the node or salt before them and what their first page holds.
-        self._first_runs: dict[tuple[int | str, Hashable], _Run] = {}
+        self._first_runs: dict[PageKey, _Run] = {}
         self._num_runs = self._num_cached = 0
         self.stats = PrefixCacheStats()
 
@@ -90,8 +97,9 @@ class PrefixCache:
         """Of a node that the cache has."""
         return self._runs[node // _MAX_PAGES].pages[node % _MAX_PAGES]
 
-    def child(self, parent: int | str, content: Hashable) -> int | None:
-        """The node of the page with this content after `parent`, a node or a salt."""
+    def child(self, key: PageKey) -> int | None:
+        """The node of the page with this key."""
+        parent, content = key
         if isinstance(parent, int):
             run, place = self._runs.get(parent // _MAX_PAGES), parent % _MAX_PAGES + 1
             if run is None or place > len(run.pages):
@@ -100,20 +108,22 @@ class PrefixCache:
                 return parent + 1
             if not run.branches:
                 return None
-        found = self._first_runs.get((parent, content))
+        found = self._first_runs.get(key)
         return None if found is None else found.first_node
 
     def find(
         self, salt: str, contents: PageContents, max_pages: int
-    ) -> tuple[list[int], int | None]:
-        """The pages of the longest known prefix, at most `max_pages`, and the node of the last one;
-        `contents[i]` is what the i-th page of the sequence holds. They are not held yet."""
+    ) -> tuple[list[int], int | None, PageKey | None]:
+        """The pages of the longest known prefix, at most `max_pages`, the node of the last one, and
+        the key of the next one, None when there are as many; `contents[i]` is what the i-th page of
+        the sequence holds. They are not held yet."""
         pages: list[int] = []
         node: int | None = None
         while len(pages) < max_pages:
-            found = self.child(salt if node is None else node, contents[len(pages)])
+            key = (salt if node is None else node, contents[len(pages)])
+            found = self.child(key)
             if found is None:
-                break
+                return pages, node, key
             # It and those behind it in its run.
             run, place = self._runs[found // _MAX_PAGES], found % _MAX_PAGES
             pages.append(run.pages[place])
@@ -124,7 +134,7 @@ class PrefixCache:
             ):
                 pages.append(run.pages[place])
             node = run.first_node + place - 1
-        return pages, node
+        return pages, node, None
 
     def add(
         self, parent: int | str, contents: PageContents, pages: list[int]
@@ -134,16 +144,15 @@ class PrefixCache:
         and the node of the last one."""
         known: list[int] = []
         for index in range(len(pages)):
-            found = self.child(parent, contents[index])
+            key = (parent, contents[index])
+            found = self.child(key)
             if found is None:
-                break
+                new = pages[index:]
+                return known + new, self._add_run(key, contents, index, new)
             known.append(self.page(found))
             parent = found
-        new = pages[len(known) :]
-        if new:
-            parent = self._add_run(parent, contents, len(known), new)
         assert isinstance(parent, int)
-        return known + new, parent
+        return known, parent
 
     def forget(self, pages: Sequence[int]) -> set[int]:
         """The content of these pages is lost. Returns the others that come after them, which cannot
@@ -167,16 +176,18 @@ class PrefixCache:
         return lost
 
     def _add_run(
-        self, parent: int | str, contents: PageContents, num_skipped: int, pages: list[int]
+        self, key: PageKey, contents: PageContents, num_skipped: int, pages: list[int]
     ) -> int:
         """The node of its last page."""
         self._num_runs += 1
         first_node = self._num_runs * _MAX_PAGES
-        run = _Run(first_node, parent, pages, contents, num_skipped)
-        self._runs[self._num_runs] = self._first_runs[parent, contents[num_skipped]] = run
-        if isinstance(parent, int):
-            branches = self._runs[parent // _MAX_PAGES].branches
-            branches.setdefault(parent, set()).add(run)
+        run = _Run(first_node, key, pages, contents, num_skipped)
+        self._runs[self._num_runs] = self._first_runs[key] = run
+        if isinstance(run.parent, int):
+            before = self._runs[run.parent // _MAX_PAGES]
+            if before.branches is None:
+                before.branches = {}
+            before.branches.setdefault(run.parent, set()).add(run)
         for page in pages:
             assert self._page_runs[page] is None, f"page {page} holds something else"
             self._page_runs[page] = run
@@ -192,8 +203,9 @@ class PrefixCache:
             for page in run.pages[place:]:
                 self._page_runs[page] = None
             del run.pages[place:]
-            for node in [one for one in run.branches if one - run.first_node >= place]:
-                ends += [(branch, 0) for branch in run.branches.pop(node)]
+            branches = run.branches or {}
+            for node in [one for one in branches if one - run.first_node >= place]:
+                ends += [(branch, 0) for branch in branches.pop(node)]
             if not run.pages:
                 self._drop(run)
         return lost
@@ -201,11 +213,12 @@ class PrefixCache:
     def _drop(self, run: _Run) -> None:
         """Forgets a run of which no page is left."""
         del self._runs[run.first_node // _MAX_PAGES]
-        del self._first_runs[run.parent, run.contents[run.num_skipped]]
+        del self._first_runs[run.key]
         if isinstance(run.parent, str):
             return
         before = self._runs.get(run.parent // _MAX_PAGES)
-        if before is not None and (branches := before.branches.get(run.parent)):
+        if before is not None and before.branches and run.parent in before.branches:
+            branches = before.branches[run.parent]
             branches.remove(run)
             if not branches:
                 del before.branches[run.parent]
@@ -229,13 +242,13 @@ class PrefixCache:
             assert run.first_node == number * _MAX_PAGES
             assert self._first_runs[run.parent, run.contents[run.num_skipped]] is run
             assert isinstance(run.parent, str) or self.has(run.parent)
-            assert all(map(self.has, run.branches))
+            assert all(map(self.has, run.branches or ()))
             places += [(page, run) for page in run.pages]
         by_page = dict(places)
         assert len(by_page) == len(places) == self._num_cached
         assert self._page_runs == [by_page.get(page) for page in range(len(self._page_runs))]
         assert len(self._first_runs) == len(self._runs)
-        followers = [one for run in self._runs.values() for one in run.branches.items()]
+        followers = [one for run in self._runs.values() for one in (run.branches or {}).items()]
         assert all(one.parent == node for node, runs in followers for one in runs)
         num_first = sum(isinstance(run.parent, str) for run in self._runs.values())
         assert sum(len(runs) for _, runs in followers) == len(self._runs) - num_first

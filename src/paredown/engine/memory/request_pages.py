@@ -1,17 +1,15 @@
 """RequestPages: the pages of the requests that run, taken, shared, filled and given back."""
 
 from array import array
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.memory.pages import PagePool
-from paredown.engine.memory.prefix_cache import PrefixCache
+from paredown.engine.memory.prefix_cache import PageKey, PrefixCache
 from paredown.engine.request import Request
 from paredown.spec.kv import PAGE_SIZE
-
-_Key = tuple[int | str, Hashable]
 
 
 @dataclass(slots=True)
@@ -21,7 +19,7 @@ class FoundPrefix:
 
     pages: list[int]
     node: int | None
-    next_key: _Key | None
+    next_key: PageKey | None
 
 
 _NOTHING_FOUND: Final = FoundPrefix([], None, None)
@@ -32,6 +30,9 @@ class RequestPages:
 
     Requests that begin alike and come together compute their prefix once: while one of them is
     about to fill a page, the others are told to wait for it.
+
+    What a running request has computed goes into the cache when somebody asks for the first page of
+    it that is not there, and when the request ends: most are never asked for (LOG.md).
 
     A request takes pages for all of its tokens. Where it gives pages up behind its window, it takes
     `max_pages` at most, and others as it goes on.
@@ -45,9 +46,9 @@ class RequestPages:
         self.max_pages = kept.pages_of(num_pages * PAGE_SIZE, max_step_tokens)
         self._kept = kept
         self._uses_cache = prefix_cache
-        # The page of its known tokens that each request will fill next, both ways.
-        self._filled_by: dict[_Key, int] = {}
-        self._fills: dict[int, _Key] = {}
+        # The first page of known tokens that each request has not put into the cache, both ways.
+        self._filled_by: dict[PageKey, Request] = {}
+        self._fills: dict[int, PageKey] = {}
 
     def find(self, request: Request) -> FoundPrefix:
         """What is known of a request that waits. The last token is computed in any case, for its
@@ -56,13 +57,26 @@ class RequestPages:
             return _NOTHING_FOUND
         salt, num_full = request.service.salt, len(request.token_ids) // PAGE_SIZE
         contents = request.contents(0, num_full)
-        pages, node = list[int](), None
-        if not request.needs_every_row:
-            max_pages = (request.num_tokens - 1) // PAGE_SIZE
-            pages, node = self.cache.find(salt, contents, max_pages)
-        if len(pages) == num_full:
-            return FoundPrefix(pages, node, None)
-        return FoundPrefix(pages, node, (salt if node is None else node, contents[len(pages)]))
+        max_pages = 0 if request.needs_every_row else (request.num_tokens - 1) // PAGE_SIZE
+        while True:
+            pages, node, key = self.cache.find(salt, contents, max_pages)
+            if len(pages) == num_full:
+                return FoundPrefix(pages, node, None)
+            if key is None:
+                key = (salt if node is None else node, contents[len(pages)])
+            if not self._filled_by or not self._publish(key):
+                return FoundPrefix(pages, node, key)
+
+    def has(self, node: int | None) -> bool:
+        """Whether a node's page is still in the cache, and so all before it."""
+        return self.cache.has(node)
+
+    def child(self, key: PageKey) -> int | None:
+        """The node of the page with this key."""
+        found = self.cache.child(key)
+        if found is None and self._publish(key):
+            found = self.cache.child(key)
+        return found
 
     def is_awaited(self, request: Request, prefix: FoundPrefix) -> bool:
         """Whether a running request is about to fill the first page that this one lacks."""
@@ -123,9 +137,8 @@ class RequestPages:
 
     def seal(self, request: Request) -> None:
         """Puts the pages that are full now into the cache; where it has the same already, from
-        another request, that page takes the place of this one's. Done when the prompt's pages are
-        full; with those of generated tokens, which others hardly ever have at once, when the
-        request ends, is preempted or shared, or gives pages up."""
+        another request, that page takes the place of this one's. Done when somebody asks for them,
+        and when the request ends, is preempted or shared, or gives pages up."""
         start = request.num_sealed_pages
         request.num_sealed_pages = end = request.num_computed_tokens // PAGE_SIZE
         if not self._uses_cache or start == end:
@@ -143,7 +156,7 @@ class RequestPages:
             self.pool.release(page for _, page in others)
             request.pages[place] = array("i", known)
         self.pool.keep(known)
-        if self._fills:
+        if request.id in self._fills:
             self._forget_next(request)
             self._note_next(request, self._next_key(request))
 
@@ -160,8 +173,8 @@ class RequestPages:
 
     def park(self, request: Request) -> None:
         """It fills no page any more, and holds those that it has."""
-        self.seal(request)
         self._forget_next(request)
+        self.seal(request)
 
     def release(self, request: Request) -> None:
         self.park(request)
@@ -176,7 +189,8 @@ class RequestPages:
         requests = list(running)
         self.pool.check_integrity(request.pages for request in requests)
         self.cache.check_integrity()
-        assert {key: number for number, key in self._fills.items()} == self._filled_by
+        fillers = {key: request.id for key, request in self._filled_by.items()}
+        assert {key: number for number, key in self._fills.items()} == fillers
         assert self._fills.keys() <= {request.id for request in requests}
         for request in requests:
             num_pages = len(request.pages) + request.num_released_pages
@@ -185,12 +199,11 @@ class RequestPages:
             assert len(request.pages) <= self.max_pages
             num_released = self._kept.num_released(request.num_computed_tokens)
             assert request.num_released_pages == num_released
-            num_full = request.num_computed_tokens // PAGE_SIZE
-            assert min(num_full, request.num_prompt_pages) <= request.num_sealed_pages <= num_full
+            assert request.num_sealed_pages <= request.num_computed_tokens // PAGE_SIZE
             if self.cache.has(request.sealed_node):
                 num_sealed = request.num_sealed_pages
                 contents = request.contents(0, num_sealed)
-                known, _ = self.cache.find(request.service.salt, contents, num_sealed)
+                known, *_ = self.cache.find(request.service.salt, contents, num_sealed)
                 assert len(known) == num_sealed
                 first = self._kept.num_sink_pages
                 del known[first : first + num_released]
@@ -214,7 +227,7 @@ class RequestPages:
         num_more = min(-(-num_tokens // PAGE_SIZE) - request.num_released_pages, self.max_pages)
         return num_more - len(request.pages)
 
-    def _next_key(self, request: Request) -> _Key | None:
+    def _next_key(self, request: Request) -> PageKey | None:
         """Of the page after the sealed ones, where others of the same tokens could use it."""
         index, node = request.num_sealed_pages, request.sealed_node
         if (index + 1) * PAGE_SIZE > len(request.token_ids):
@@ -224,10 +237,19 @@ class RequestPages:
         content = request.contents(index, index + 1)[0]
         return request.service.salt if node is None else node, content
 
-    def _note_next(self, request: Request, key: _Key | None) -> None:
+    def _note_next(self, request: Request, key: PageKey | None) -> None:
         if key is not None and key not in self._filled_by:
-            self._filled_by[key] = request.id
+            self._filled_by[key] = request
             self._fills[request.id] = key
+
+    def _publish(self, key: PageKey) -> bool:
+        """Seals the pages of the request that has filled this one, or will. False where there is
+        none, or it has not filled it yet."""
+        owner = self._filled_by.get(key)
+        if owner is None or owner.num_computed_tokens // PAGE_SIZE == owner.num_sealed_pages:
+            return False
+        self.seal(owner)
+        return True
 
     def _forget_next(self, request: Request) -> None:
         key = self._fills.pop(request.id, None)

@@ -110,10 +110,10 @@ class Scheduler:
         self.max_positions = max_positions
         self._kept, self._gives_pages_back = kept, kept.window is not None
         self._policy = policy = POLICIES[config.policy]
-        self.waiting: WaitingQueue = policy.make_queue(self.cache)
+        self.waiting: WaitingQueue = policy.make_queue(pages)
         self._shares: FairShares | None = None
         if config.fair_shares:
-            self.waiting = self._shares = FairShares(lambda: policy.make_queue(self.cache))
+            self.waiting = self._shares = FairShares(lambda: policy.make_queue(pages))
         self.running: list[Request] = []
         # Ended, with pages from which others may be forked, as long as nobody else needs them.
         self.parked: list[Request] = []
@@ -144,6 +144,10 @@ class Scheduler:
         if fewest is not None and fewest <= self.pool.num_pages:
             return self.max_positions
         return min(self.max_positions, self.pool.num_pages * PAGE_SIZE)
+
+    def num_known_pages(self, request: Request) -> int:
+        """Of a request that has not come yet, those that others have computed."""
+        return len(self._pages.find(request).pages)
 
     def check_prompt(self, num_prompt_tokens: int) -> None:
         """Raises RequestError or CapacityError for a prompt that can never be answered."""
@@ -250,13 +254,10 @@ class Scheduler:
     def advance(self, request: Request, num_tokens: int) -> None:
         """Notes that `num_tokens` more of `token_ids` are computed: those of a chunk, drafts apart,
         and after them the drafts that were accepted and are certain now."""
-        request.num_computed_tokens = num_computed = request.num_computed_tokens + num_tokens
-        assert num_computed <= len(request.token_ids)
+        request.num_computed_tokens += num_tokens
+        assert request.num_computed_tokens <= len(request.token_ids)
         if self._shares is not None:
             self._shares.charge(request, num_tokens)
-        num_sealed = request.num_sealed_pages
-        if num_sealed < request.num_prompt_pages and num_sealed < num_computed // PAGE_SIZE:
-            self._pages.seal(request)
         if self._gives_pages_back:
             self._pages.drop_unseen(request)
 

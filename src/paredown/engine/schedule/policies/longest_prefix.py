@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
-from paredown.engine.memory.prefix_cache import PrefixCache
+from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import Request
 from paredown.spec.kv import PAGE_SIZE
 
@@ -30,8 +30,8 @@ class LongestPrefixQueue:
     """Implements WaitingQueue. What is looked up again for a request is one page, not its prefix:
     as long as the end of a chain is cached, so is all before it."""
 
-    def __init__(self, cache: PrefixCache) -> None:
-        self._cache = cache
+    def __init__(self, pages: RequestPages) -> None:
+        self._pages = pages
         self._order: list[tuple[int, Request]] = []
         self._matches: dict[int, _Match] = {}
 
@@ -58,12 +58,12 @@ class LongestPrefixQueue:
 
     def _num_matched_pages(self, request: Request) -> int:
         match = self._matches.get(request.id)
-        if match is None or (isinstance(match.parent, int) and not self._cache.has(match.parent)):
+        if match is None or (isinstance(match.parent, int) and not self._pages.has(match.parent)):
             match = _Match(0, request.service.salt, request.contents(0, 1)[0])
             self._matches[request.id] = match
         max_pages = (len(request.token_ids) - 1) // PAGE_SIZE
         while match.num_pages < max_pages:
-            node = self._cache.child(match.parent, match.content)
+            node = self._pages.child((match.parent, match.content))
             if node is None:
                 break
             match.num_pages += 1

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from paredown.engine.memory.prefix_cache import PrefixCache
+from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import Request
 from paredown.engine.schedule.policies.deadline import deadline
 from paredown.engine.schedule.policies.first_come import first_come
@@ -23,12 +23,12 @@ class Policy:
 
     rank: Callable[[Request], float]
     preempts: bool
-    make_queue: Callable[[PrefixCache], WaitingQueue]
+    make_queue: Callable[[RequestPages], WaitingQueue]
 
 
 POLICIES: dict[PolicyName, Policy] = {
-    "first-come": Policy(first_come, False, lambda cache: RankedQueue()),
-    "priority": Policy(priority, True, lambda cache: RankedQueue()),
-    "deadline": Policy(deadline, True, lambda cache: RankedQueue()),
+    "first-come": Policy(first_come, False, lambda pages: RankedQueue()),
+    "priority": Policy(priority, True, lambda pages: RankedQueue()),
+    "deadline": Policy(deadline, True, lambda pages: RankedQueue()),
     "longest-prefix": Policy(first_come, False, LongestPrefixQueue),
 }
