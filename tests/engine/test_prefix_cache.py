@@ -20,7 +20,7 @@ class Colliding:
 
 def fill(cache: PrefixCache, pool: PagePool, salt: str, contents: list[object]) -> list[int]:
     """A sequence's pages as the scheduler keeps them: known ones shared, the others its own."""
-    pages, node, _ = cache.find(salt, contents, len(contents))
+    pages, node = cache.find(salt, contents, len(contents))
     pool.hold(pages)
     for content in contents[len(pages) :]:
         fresh = pool.allocate(1)

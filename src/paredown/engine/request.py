@@ -7,6 +7,7 @@ are the tokens that are certain (`token_ids`) and those that somebody proposes t
 """
 
 from array import array
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -66,9 +67,13 @@ class Request:
     finish_s: float | None = None
     # Made while its numbers are at hand: later each of them comes from somewhere in memory.
     _packed_prompt: bytes = field(init=False, repr=False)
+    # What the first page will hold; None where the prompt does not fill one.
+    first_page: Hashable = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._packed_prompt = packed(self.token_ids)
+        has_page = self.num_prompt_tokens >= PAGE_SIZE
+        self.first_page = self.contents(0, 1)[0] if has_page else None
 
     @property
     def num_tokens(self) -> int:

@@ -97,6 +97,10 @@ class PrefixCache:
         """Of a node that the cache has."""
         return self._runs[node // _MAX_PAGES].pages[node % _MAX_PAGES]
 
+    def begins_with(self, key: PageKey) -> bool:
+        """Whether the page with this key is known, for one whose key has a salt."""
+        return key in self._first_runs
+
     def child(self, key: PageKey) -> int | None:
         """The node of the page with this key."""
         parent, content = key
@@ -113,17 +117,15 @@ class PrefixCache:
 
     def find(
         self, salt: str, contents: PageContents, max_pages: int
-    ) -> tuple[list[int], int | None, PageKey | None]:
-        """The pages of the longest known prefix, at most `max_pages`, the node of the last one, and
-        the key of the next one, None when there are as many; `contents[i]` is what the i-th page of
-        the sequence holds. They are not held yet."""
+    ) -> tuple[list[int], int | None]:
+        """The pages of the longest known prefix, at most `max_pages`, and the node of the last one;
+        `contents[i]` is what the i-th page of the sequence holds. They are not held yet."""
         pages: list[int] = []
         node: int | None = None
         while len(pages) < max_pages:
-            key = (salt if node is None else node, contents[len(pages)])
-            found = self.child(key)
+            found = self.child((salt if node is None else node, contents[len(pages)]))
             if found is None:
-                return pages, node, key
+                break
             # It and those behind it in its run.
             run, place = self._runs[found // _MAX_PAGES], found % _MAX_PAGES
             pages.append(run.pages[place])
@@ -134,7 +136,7 @@ class PrefixCache:
             ):
                 pages.append(run.pages[place])
             node = run.first_node + place - 1
-        return pages, node, None
+        return pages, node
 
     def add(
         self, parent: int | str, contents: PageContents, pages: list[int]

@@ -55,16 +55,20 @@ class RequestPages:
         logits."""
         if not self._uses_cache:
             return _NOTHING_FOUND
-        salt, num_full = request.service.salt, len(request.token_ids) // PAGE_SIZE
+        salt, first = request.service.salt, request.first_page
+        if first is not None:
+            key: PageKey = (salt, first)
+            if key not in self._filled_by and not self.cache.begins_with(key):
+                return FoundPrefix([], None, key)
+        num_full = len(request.token_ids) // PAGE_SIZE
         contents = request.contents(0, num_full)
         max_pages = 0 if request.needs_every_row else (request.num_tokens - 1) // PAGE_SIZE
         while True:
-            pages, node, key = self.cache.find(salt, contents, max_pages)
+            pages, node = self.cache.find(salt, contents, max_pages)
             if len(pages) == num_full:
                 return FoundPrefix(pages, node, None)
-            if key is None:
-                key = (salt if node is None else node, contents[len(pages)])
-            if not self._filled_by or not self._publish(key):
+            key = (salt if node is None else node, contents[len(pages)])
+            if not self._publish(key):
                 return FoundPrefix(pages, node, key)
 
     def has(self, node: int | None) -> bool:
@@ -203,7 +207,7 @@ class RequestPages:
             if self.cache.has(request.sealed_node):
                 num_sealed = request.num_sealed_pages
                 contents = request.contents(0, num_sealed)
-                known, *_ = self.cache.find(request.service.salt, contents, num_sealed)
+                known, _ = self.cache.find(request.service.salt, contents, num_sealed)
                 assert len(known) == num_sealed
                 first = self._kept.num_sink_pages
                 del known[first : first + num_released]

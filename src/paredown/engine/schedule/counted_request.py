@@ -55,6 +55,7 @@ class CountedRequest(Request):
     ) -> None:
         assert num_output_tokens >= 1
         self._tokens = tokens = TokenCount(num_prompt_tokens)
+        self.page_contents = page_contents
         super().__init__(
             id=id,
             params=_PARAMS,
@@ -64,7 +65,6 @@ class CountedRequest(Request):
             service=service,
             arrival_s=arrival_s,
         )
-        self.page_contents = page_contents
         self.index = index
 
     def add_tokens(self, num_tokens: int) -> None:
