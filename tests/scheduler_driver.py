@@ -80,7 +80,7 @@ class SchedulerDriver:
         slices = []
         for one, num_tokens in plan.chunks:
             start = one.num_computed_tokens
-            wanted = one.token_ids + one.draft_token_ids
+            wanted = [*one.token_ids, *one.draft_token_ids]
             end = start + num_tokens
             self._check_pages_are_its_own(one, start, end)
             num_logits = 1 + len(one.draft_token_ids) if end == len(wanted) else 0
@@ -100,7 +100,7 @@ class SchedulerDriver:
         return [one for one, _ in plan.chunks]
 
     def _take(self, one: Request, num_tokens: int, rows: list[np.ndarray]) -> None:
-        drafts = one.draft_token_ids
+        drafts, one.draft_token_ids = list(one.draft_token_ids), ()
         self.scheduler.advance(one, num_tokens - len(drafts))
         if rows:
             for follower in self.scheduler.fork_followers(one):
@@ -116,7 +116,6 @@ class SchedulerDriver:
             if not drafts or drafts.pop(0) != token_id:
                 break
             self.scheduler.advance(one, 1)
-        drafts.clear()
 
     def expected(self, token_ids: list[int]) -> np.ndarray:
         return reference_logits(token_ids, VOCAB_SIZE, self.executor.spec)

@@ -112,7 +112,7 @@ def test_drafts_of_a_preempted_request_are_dropped():
     driver.step()
     request.draft_token_ids = [1, 2, 3]
     driver.scheduler._preempt(request, driver.scheduler.schedule())
-    assert request.draft_token_ids == []
+    assert not request.draft_token_ids
     driver.run_to_end()
 
 

@@ -7,6 +7,7 @@ finish reason, whatever happens to it.
 import secrets
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,26 @@ from paredown.engine.prompt import as_token_ids
 from paredown.engine.reply import EngineTokenizer, Reply
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.sampling.sampler import FAILURES, RowError
+from paredown.engine.sampling.sampler import FAILURES, RowError, SampledRows
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.engine.speculate.speculator import Speculator
 from paredown.kernels.native_sampler import RowStatus, SamplingState
+
+
+@dataclass(slots=True)
+class _Step:
+    """What a step computes. `turns`: those that may have their next token, with the `states` they
+    draw it with; of a plain step their rows are all there are, in order."""
+
+    replies: list[Reply] = field(default_factory=list)
+    slices: list[SequenceSlice] = field(default_factory=list)
+    turns: list[Reply] = field(default_factory=list)
+    states: list[SamplingState] = field(default_factory=list)
+    num_rows: int = 0
+    is_plain: bool = True
 
 
 class Engine:
@@ -130,26 +144,21 @@ class Engine:
             )
         start_s = time.perf_counter()
         plan = self.scheduler.schedule()
-        chunks = plan.chunks
-        if not chunks:
+        if not plan.chunks:
             return outputs
-        replies, slices, num_rows = list[Reply](), list[SequenceSlice](), 0
-        for request, num_tokens in chunks:
-            reply = self._replies[request.id]
-            part = reply.begin(num_tokens, num_rows)
-            num_rows += part.num_logits
-            replies.append(reply)
-            slices.append(part)
+        step = self._begin(plan.chunks)
         try:
             if plan.page_copies:
                 self.executor.copy_pages(plan.page_copies)
-            logits = self.executor.step(slices)
+            logits = self.executor.step(step.slices)
+            num_rows = step.num_rows
             assert len(logits) == num_rows, f"{len(logits)} rows of logits, not {num_rows}"
         except Exception as error:  # the one place where a failing model meets its requests
             message = f"the model failed: {type(error).__name__}: {error}"
-            return outputs + [self._end(one, "error", message) for one in replies]
-        turns = self._advance(chunks, replies, logits, outputs)
-        outputs += self._take_tokens(turns, logits)
+            return outputs + self._fail(plan.chunks, step.replies, message)
+        if not step.is_plain:
+            step.turns = self._score_and_fork(step.replies, logits, outputs)
+        outputs += self._take_tokens(step, logits)
         if speculator is not None:
             seconds = time.perf_counter() - start_s
             if is_resting:
@@ -193,18 +202,42 @@ class Engine:
         self._replies |= {one.request.id: one for one in replies}
         return requests
 
-    def _advance(
+    def _begin(self, chunks: list[Chunk]) -> "_Step":
+        """What these ask of the model, noted as computed: what is touched now is at hand, and comes
+        from memory once the model has run."""
+        step, replies, advance = _Step(), self._replies, self.scheduler.advance
+        num_rows = 0
+        for request, num_tokens in chunks:
+            reply = replies[request.id]
+            part = reply.begin(num_tokens, num_rows)
+            num_rows += part.num_logits
+            step.replies.append(reply)
+            step.slices.append(part)
+            advance(request, num_tokens - len(reply.drafts))
+            if request.num_computed_tokens == len(request.token_ids):
+                step.turns.append(reply)
+                step.states.append(reply.sampling)
+            if reply.drafts or request.followers or reply.is_watched:
+                step.is_plain = False
+        step.num_rows = num_rows
+        return step
+
+    def _fail(self, chunks: list[Chunk], replies: list[Reply], message: str) -> list[RequestOutput]:
+        for reply, (request, num_tokens) in zip(replies, chunks, strict=True):
+            self.scheduler.take_back(request, num_tokens - len(reply.drafts))
+        return [self._end(one, "error", message) for one in replies]
+
+    def _score_and_fork(
         self,
-        chunks: list[Chunk],
         replies: list[Reply],
         logits: npt.NDArray[np.float32],
         outputs: list[RequestOutput],
     ) -> list[Reply]:
-        """Notes what is computed; returns those that may have their next token, also those who were
-        forked for it now."""
-        advance, turns = self.scheduler.advance, list[Reply]()
-        for reply, (request, num_tokens) in zip(replies, chunks, strict=True):
-            advance(request, num_tokens - len(reply.drafts))
+        """Scores prompts, of those who asked for that; returns those that may have their next
+        token, also those who were forked for it now."""
+        turns = list[Reply]()
+        for reply in replies:
+            request = reply.request
             if reply.prompt_logprobs is not None and not request.is_scored:
                 try:
                     reply.score_prompt(self.executor.sampler, logits)
@@ -224,18 +257,16 @@ class Engine:
             one.follow(reply)
         return replies
 
-    def _take_tokens(
-        self, turns: list[Reply], logits: npt.NDArray[np.float32]
-    ) -> list[RequestOutput]:
+    def _take_tokens(self, step: "_Step", logits: npt.NDArray[np.float32]) -> list[RequestOutput]:
         """Draws the next token of every request, then another where it was the one guessed, as if
         there had been a step for each."""
-        going, num_tokens = turns, 0
-        while going := [
-            reply for reply in going if reply.token_filter is None or self._filter_tokens(reply)
-        ]:
-            places = [one.row for one in going]
-            chosen = logits if places == list(range(len(logits))) else logits[places]
-            drawn = self.executor.sampler.sample(chosen, [one.sampling for one in going])
+        turns, num_tokens = step.turns, 0
+        going, states = turns, step.states if step.is_plain else None
+        while going:
+            if states is None:
+                going, drawn = self._draw(going, logits)
+            else:
+                drawn, states = self.executor.sampler.sample(logits, states), None
             num_tokens += len(going)
             rows, going = zip(going, *drawn, strict=True), []
             for reply, token_id, logprobs, failure in rows:
@@ -258,6 +289,14 @@ class Engine:
                     self.speculator.observe(reply.request, len(reply.drafts), reply.num_accepted)
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return outputs
+
+    def _draw(
+        self, replies: list[Reply], logits: npt.NDArray[np.float32]
+    ) -> tuple[list[Reply], SampledRows]:
+        """A token from the row of each, those left out that their own function has ended."""
+        going = [one for one in replies if one.token_filter is None or self._filter_tokens(one)]
+        states = [one.sampling for one in going]
+        return going, self.executor.sampler.sample(logits[[one.row for one in going]], states)
 
     def _state_of(self, request: Request) -> SamplingState:
         return self._replies[request.id].sampling

@@ -41,6 +41,8 @@ class Reply:
     stops: StopMatcher | None
     token_filter: TokenFilter | None
     prompt_logprobs: list[Logprobs] | None
+    # Whether there is one of the last two.
+    is_watched: bool
 
     # The row of logits to draw from next, the guesses that were computed, and how many came true.
     row: int = 0
@@ -68,6 +70,7 @@ class Reply:
             StopMatcher(params.stop) if params.stop else None,
             params.token_filter,
             None if params.prompt_logprobs is None else [],
+            params.token_filter is not None or params.prompt_logprobs is not None,
         )
 
     def begin(self, num_tokens: int, num_rows: int) -> SequenceSlice:
@@ -85,7 +88,7 @@ class Reply:
         part.num_logits = 1 if end >= num_known else 0
         self.drafts, self.output = (), None
         if end > num_known:
-            self.drafts, request.draft_token_ids = request.draft_token_ids, []
+            self.drafts, request.draft_token_ids = request.draft_token_ids, ()
             self.num_accepted = 0
             part.token_ids += self.drafts
             part.num_logits += len(self.drafts)

@@ -7,7 +7,7 @@ are the tokens that are certain (`token_ids`) and those that somebody proposes t
 """
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -32,7 +32,7 @@ class Request:
     params: SamplingParams
     num_prompt_tokens: int
     token_ids: list[int]
-    draft_token_ids: list[int] = field(default_factory=list)
+    draft_token_ids: Sequence[int] = ()
     # The request ends with "length" when `token_ids` has grown to this.
     max_total_tokens: int
     seed: int = 0

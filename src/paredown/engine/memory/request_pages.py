@@ -201,8 +201,8 @@ class RequestPages:
             assert request.num_computed_tokens <= request.num_covered_tokens
             assert request.num_covered_tokens <= num_pages * PAGE_SIZE
             assert len(request.pages) <= self.max_pages
-            num_released = self._kept.num_released(request.num_computed_tokens)
-            assert request.num_released_pages == num_released
+            num_released = request.num_released_pages
+            assert num_released <= self._kept.num_released(request.num_computed_tokens)
             assert request.num_sealed_pages <= request.num_computed_tokens // PAGE_SIZE
             if self.cache.has(request.sealed_node):
                 num_sealed = request.num_sealed_pages

@@ -222,6 +222,9 @@ class Scheduler:
 
     def schedule(self) -> StepPlan:
         """The next step; without chunks only when nothing is left to do."""
+        if self._gives_pages_back:
+            for request in self.running:
+                self._pages.drop_unseen(request)
         plan = StepPlan()
         budget, num_preemptions = self._num_step_tokens, self.num_preemptions
         num_behind, is_short = len(self.running), False
@@ -258,8 +261,10 @@ class Scheduler:
         assert request.num_computed_tokens <= len(request.token_ids)
         if self._shares is not None:
             self._shares.charge(request, num_tokens)
-        if self._gives_pages_back:
-            self._pages.drop_unseen(request)
+
+    def take_back(self, request: Request, num_tokens: int) -> None:
+        """The last so many of its tokens, noted for the step under way, were not computed."""
+        request.num_computed_tokens -= num_tokens
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """Takes a live request out and frees its pages. Of its followers the first computes their
@@ -357,12 +362,11 @@ class Scheduler:
     def _fit_drafts(self, request: Request, room: int, plan: StepPlan) -> int:
         """Drops the drafts that have no room in the step or no free page, from the last on; returns
         how many are left. They take no page from anyone, and followers begin without them."""
-        drafts, num_certain = request.draft_token_ids, request.num_tokens
-        if request.followers:
-            room = 0
-        del drafts[max(room, 0) :]
+        num_certain = request.num_tokens
+        drafts = () if request.followers else request.draft_token_ids[: max(room, 0)]
         self._pages.grow(request, num_certain + len(drafts), plan.page_copies)
-        del drafts[max(request.num_covered_tokens - num_certain, 0) :]
+        drafts = drafts[: max(request.num_covered_tokens - num_certain, 0)]
+        request.draft_token_ids = drafts
         return len(drafts)
 
     def _preempt_for(self, request: Request, plan: StepPlan, *, has_place: bool) -> bool:
@@ -383,7 +387,7 @@ class Scheduler:
         self.running.remove(request)
         self._pages.release(request)
         request.num_computed_tokens = 0
-        request.draft_token_ids.clear()
+        request.draft_token_ids = ()
         request.num_preemptions += 1
         self.num_preemptions += 1
         self._push(request)

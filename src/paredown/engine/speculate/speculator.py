@@ -55,7 +55,7 @@ class Speculator:
         wanted, limits, longest = 0, {}, self.config.num_draft_tokens
         for one in running:
             if one.draft_token_ids:  # it had no place in the last step
-                one.draft_token_ids = []
+                one.draft_token_ids = ()
             num_tokens = len(one.token_ids)
             num_uncomputed = num_tokens - one.num_computed_tokens
             wanted += num_uncomputed
