@@ -10,9 +10,15 @@
 namespace paredown {
 namespace {
 
+// Shorter rows are those of models that the last cache may hold.
+constexpr int64_t kShortRowColumns = 768;
+
 // So few tokens that codes are decoded in registers: for more, once to memory or for tiles.
 inline bool few_tokens(const LinearView& w, int64_t num_tokens) {
-  return num_tokens <= (w.group_size == 32 ? kFewTokensShortGroups : kFewTokens);
+  if (w.group_size == 32) return num_tokens <= kFewTokensShortGroups;
+  const bool short_rows =
+      w.num_columns < kShortRowColumns && is_row(weight_bits(w.kind), w.num_steps > 0);
+  return num_tokens <= (short_rows ? kFewTokensShortRows : kFewTokens);
 }
 
 bool takes_tiles(const LinearView& w, int64_t num_tokens) {
@@ -35,15 +41,19 @@ template <int kBits, bool kStepped>
 inline void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
                            int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
   if (num_tokens == 1) {
-    int_few<kBits, kStepped, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
-                                                        panel_end);
-  } else if (num_tokens <= kGroupTokens) {
-    int_few<kBits, kStepped, kGroupTokens, kIntPanels, kIntPanels>(w, in, out, num_tokens,
-                                                                   panel_begin, panel_end);
-  } else {
-    int_few<kBits, kStepped, kSerialTokens, kIntPanels, kSerialPanels>(w, in, out, num_tokens,
-                                                                       panel_begin, panel_end);
+    return int_few<kBits, kStepped, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
+                                                               panel_end);
   }
+  if constexpr (kFewPanels > 1) {
+    if (num_tokens <= kGroupTokens) {
+      return int_few<kBits, kStepped, kGroupTokens, kIntPanels, kFewPanels>(w, in, out, num_tokens,
+                                                                            panel_begin, panel_end);
+    }
+  }
+  constexpr int kTokens = is_row(kBits, kStepped) ? kSerialRowTokens : kSerialTokens;
+  static_assert(kLanes % kTokens == 0);  // tiles never cross a multiple of 16
+  int_few<kBits, kStepped, kTokens, kIntPanels, kSerialPanels>(w, in, out, num_tokens, panel_begin,
+                                                               panel_end);
 }
 
 void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
@@ -78,16 +88,16 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
   }
   switch (w.kind) {
     case WeightKind::kInt2:
-      return int_few<2, false, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+      return int_few<2, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
                                                           panel_end);
     case WeightKind::kInt3:
-      return int_few<3, false, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+      return int_few<3, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
                                                           panel_end);
     case WeightKind::kInt5:
-      return int_few<5, false, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+      return int_few<5, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
                                                           panel_end);
     default:
-      return int_few<6, false, 1, kIntPanels, kIntPanels>(w, in, out, num_tokens, panel_begin,
+      return int_few<6, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
                                                           panel_end);
   }
 }

@@ -65,13 +65,10 @@ struct SteppedCodes {
   }
 };
 
-// Bytes ahead of those being multiplied that are fetched from the second cache into the first: a
-// load that misses the first would wait behind the fetches from memory.
-constexpr int64_t kNearBytes = 2048;
-
 // Fetches the lines of the block at `block` that are the due of quad kQuad, at an even pace: all at
-// once they would hold up the loads after them. What is kNearBytes on comes into the first cache,
-// what is read after these panels into the second.
+// once they would hold up the loads after them. What is kNearBytes on comes into the first cache (a
+// load that misses it would wait behind the fetches from memory), what is read after these panels
+// into the second.
 template <int kQuad, int64_t kBytes, int kPanels>
 inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, CodeSource source) {
   constexpr int64_t kLines = kBytes / 64 * kPanels;
@@ -79,16 +76,30 @@ inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, Cod
     const uint8_t* here =
         block + line / (kBytes / 64) * source.panel_bytes + line % (kBytes / 64) * 64;
     __builtin_prefetch(here + kNearBytes, 0, 3);
-    __builtin_prefetch(here + source.ahead_bytes, 0, 2);
+    if constexpr (kFetchesNextPanels) __builtin_prefetch(here + source.ahead_bytes, 0, 2);
   }
 }
 
+// Sums of kPanels panels in kChains: one sum would wait for its own last product.
+template <int kPanels, int kChains>
+inline void start_chains(I32x16 first, int panel, I32x16 (&sums)[kPanels * kChains]) {
+  sums[panel] = first;
+  for (int chain = 1; chain < kChains; ++chain) sums[chain * kPanels + panel] = zero_i();
+}
+template <int kPanels, int kChains>
+inline I32x16 whole_sum(const I32x16 (&sums)[kPanels * kChains], int panel) {
+  I32x16 sum = sums[panel];
+  for (int chain = 1; chain < kChains; ++chain) sum = add(sum, sums[chain * kPanels + panel]);
+  return sum;
+}
+
 // Adds the products of `num_columns` columns. kFetches: what comes after them is fetched meanwhile.
-template <bool kSmall, bool kFetches, class Codes, int kTokens, int kPanels>
+template <bool kSmall, bool kFetches, int kChains = 1, class Codes, int kTokens, int kSums>
 inline __attribute__((always_inline)) void add_products(const Codes& read, CodeSource source,
                                                         int64_t num_columns, const int8_t* x,
                                                         int64_t row_stride,
-                                                        I32x16 (&sums)[kTokens][kPanels]) {
+                                                        I32x16 (&sums)[kTokens][kSums]) {
+  constexpr int kPanels = kSums / kChains;
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * Codes::kBits;
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
@@ -101,7 +112,8 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
       for (int t = 0; t < kTokens; ++t) {
         const I32x16 four = broadcast_codes(x + t * row_stride + 4 * quad.value);
         for (int p = 0; p < kPanels; ++p) {
-          sums[t][p] = dot4<kSmall ? 4 : 8>(sums[t][p], codes[p], four);
+          I32x16& sum = sums[t][quad.value % kChains * kPanels + p];
+          sum = dot4<kSmall ? 4 : 8>(sum, codes[p], four);
         }
       }
     });
@@ -110,7 +122,7 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
 
 // Groups [group, group_end) of a tile, added to `totals`. Its tokens never cross a multiple of 16,
 // so that what belongs to them lies side by side (input_index).
-template <int kBits, bool kSmall, bool kFetches, int kTokens, int kPanels>
+template <int kBits, bool kSmall, bool kFetches, int kChains, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void add_groups(const LinearView& w, const InputRows& in,
                                                       CodeSource source, int64_t token,
                                                       int64_t panel, int64_t group,
@@ -121,24 +133,27 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
   const float* x_scales =
       in.scales + input_index(token, w.input_groups, w.input_groups == 1 ? 0 : group);
   for (; group < group_end; ++group, corrections += kLanes) {
-    I32x16 sums[kTokens][kPanels];
+    I32x16 sums[kTokens][kPanels * kChains];
     F32x16 scales[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       const int64_t weight_group = w.weight_groups == 1 ? 0 : group;
       const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
       scales[p] = load_scales(w, index);
-      if (kFetches && w.weight_groups > 1) {
+      if (kFetches && kFetchesNextPanels && w.weight_groups > 1) {
         fetch_scales(w, index + 2 * w.weight_groups * kLanes);
       }
-      for (int t = 0; t < kTokens; ++t) sums[t][p] = correction(w, index, corrections + t);
+      for (int t = 0; t < kTokens; ++t) {
+        start_chains<kPanels, kChains>(correction(w, index, corrections + t), p, sums[t]);
+      }
     }
-    add_products<kSmall, kFetches>(PlainCodes<kBits>{}, source, w.group_size,
-                                   x + group * w.group_size, in.code_stride, sums);
+    add_products<kSmall, kFetches, kChains>(PlainCodes<kBits>{}, source, w.group_size,
+                                            x + group * w.group_size, in.code_stride, sums);
     source.codes += w.group_size * kLanes / 8 * kBits;
     for (int t = 0; t < kTokens; ++t) {
       const float x_scale = w.input_groups == 1 ? 1.0f : x_scales[t];
       for (int p = 0; p < kPanels; ++p) {
-        totals[t][p] = add_group(w, totals[t][p], sums[t][p], scales[p], x_scale);
+        const I32x16 sum = whole_sum<kPanels, kChains>(sums[t], p);
+        totals[t][p] = add_group(w, totals[t][p], sum, scales[p], x_scale);
       }
     }
     if (w.input_groups > 1) x_scales += kLanes;
@@ -146,30 +161,31 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
 }
 
 // A whole row of int4 codes with steps: the sums of int8 codes.
-template <int kTokens, int kPanels>
+template <int kChains, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void add_steps(const LinearView& w, const InputRows& in,
                                                      CodeSource source, int64_t token,
                                                      int64_t panel,
                                                      F32x16 (&totals)[kTokens][kPanels]) {
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride;
-  I32x16 sums[kTokens][kPanels];
+  I32x16 sums[kTokens][kPanels * kChains];
   for (int t = 0; t < kTokens; ++t) {
-    for (int p = 0; p < kPanels; ++p) {
-      sums[t][p] = set_i(in.corrections[input_index(token + t, 1, 0)]);
-    }
+    const I32x16 first = set_i(in.corrections[input_index(token + t, 1, 0)]);
+    for (int p = 0; p < kPanels; ++p) start_chains<kPanels, kChains>(first, p, sums[t]);
   }
   for (int64_t step = 0; step < w.num_steps; ++step, x += w.step_size) {
     SteppedCodes<kPanels> read;
     for (int p = 0; p < kPanels; ++p) {
       const int64_t index = ((panel + p) * w.num_steps + step) * kLanes;
       read.steps[p] = load_steps(w, index);
-      __builtin_prefetch(w.steps + index + 2 * w.num_steps * kLanes, 0, 2);
+      if (kFetchesNextPanels) __builtin_prefetch(w.steps + index + 2 * w.num_steps * kLanes, 0, 2);
     }
-    add_products<false, true>(read, source, w.step_size, x, in.code_stride, sums);
+    add_products<false, true, kChains>(read, source, w.step_size, x, in.code_stride, sums);
     source.codes += w.step_size * kLanes / 2;
   }
   for (int t = 0; t < kTokens; ++t) {
-    for (int p = 0; p < kPanels; ++p) totals[t][p] = to_float(sums[t][p]);
+    for (int p = 0; p < kPanels; ++p) {
+      totals[t][p] = to_float(whole_sum<kPanels, kChains>(sums[t], p));
+    }
   }
 }
 
@@ -192,6 +208,16 @@ inline void finish_tile(const LinearView& w, const InputRows& in, const OutputRo
   for (int t = 0; t < kTokens; ++t) finish<kPanels>(w, out, token + t, panel, totals[t]);
 }
 
+// Codes that are mostly summed over whole rows; the others have a sum for each group.
+constexpr bool is_row(int bits, bool stepped) { return stepped || bits == 8; }
+
+// Chains of products that make up each of `num_sums` sums.
+template <int kBits, bool kStepped>
+constexpr int num_chains(int num_sums) {
+  constexpr int kWanted = is_row(kBits, kStepped) ? kRowSums : kGroupSums;
+  return num_sums < kWanted ? kWanted / num_sums : 1;
+}
+
 // Few tokens: the weight is read once, its codes decoded in registers, of kTogether panels at a
 // time; kPanels are finished together.
 template <int kBits, bool kStepped, int kTokens, int kPanels, int kTogether>
@@ -204,15 +230,16 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
       F32x16 totals[tokens.value][kPanels];
       for (int p = 0; p < kPanels; p += kTogether) {
         const CodeSource source{codes + p * panel_bytes, panel_bytes, kPanels * panel_bytes};
+        constexpr int kChains = num_chains<kBits, kStepped>(tokens.value * kTogether);
         F32x16 part[tokens.value][kTogether];
         if constexpr (kStepped) {
-          add_steps(w, in, source, token, panel + p, part);
+          add_steps<kChains>(w, in, source, token, panel + p, part);
         } else {
           for (auto& row : part) {
             for (F32x16& total : row) total = zero_f();
           }
-          add_groups<kBits, is_small(kBits), true>(w, in, source, token, panel + p, 0, w.num_groups,
-                                                   part);
+          add_groups<kBits, is_small(kBits), true, kChains>(w, in, source, token, panel + p, 0,
+                                                            w.num_groups, part);
         }
         for (int t = 0; t < tokens.value; ++t) {
           for (int i = 0; i < kTogether; ++i) totals[t][p + i] = part[t][i];

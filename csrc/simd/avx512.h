@@ -37,12 +37,40 @@ constexpr int kManyGroupTokens = 3;
 constexpr bool kScalesBits = true;
 constexpr int kSerialTokens = 8;
 constexpr int kSerialPanels = 1;  // one after the other, for up to kSerialTokens
+// How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
+// first cache, whether the panels after these come into the second, and how many sums of whole rows
+// and of groups grow side by side, so that none waits for its own last product.
+#if defined(__AVX512BF16__) && !defined(PAREDOWN_HAS_TILES)
+// Measured on AMD Zen 5: one stream to a core, of which the processor itself fetches the most.
+constexpr int kFewPanels = 1;
+constexpr int64_t kNearBytes = 6144;
+constexpr bool kFetchesNextPanels = false;
+constexpr int kRowSums = 4;
+constexpr int kGroupSums = 2;
+constexpr int kSerialRowTokens = 16;
+#else
+// Measured on Intel Emerald Rapids.
+constexpr int kFewPanels = 2;
+constexpr int64_t kNearBytes = 2048;
+constexpr bool kFetchesNextPanels = true;
+constexpr int kRowSums = 1;
+constexpr int kGroupSums = 1;
+constexpr int kSerialRowTokens = 8;
+#endif
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 #if defined(PAREDOWN_HAS_TILES)
 constexpr int kFewTokens = 6;
+constexpr int kFewTokensShortRows = 6;
 constexpr int kFewTokensShortGroups = 8;  // groups of 32 columns, half a tile deep
+#elif defined(__AVX512BF16__)
+// Measured on AMD Zen 5: weights from memory gain up to 32 tokens, rows of bytes that stay in a
+// cache up to 12, short groups in either.
+constexpr int kFewTokens = 32;
+constexpr int kFewTokensShortRows = 12;
+constexpr int kFewTokensShortGroups = 32;
 #else
 constexpr int kFewTokens = 12;
+constexpr int kFewTokensShortRows = 12;
 constexpr int kFewTokensShortGroups = 12;
 #endif
 // Products of codes below 8 bits are made differently.

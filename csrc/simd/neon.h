@@ -32,14 +32,24 @@ constexpr int kAttentionSums = 4;  // of rows by vectors
 constexpr int kIntTokens = 2;
 constexpr int kGroupTokens = 2;
 constexpr int kSerialTokens = 2;
+constexpr int kSerialRowTokens = 2;
 constexpr int kSerialPanels = 2;
 constexpr int kIntPanels = 2;
 constexpr int kManyPanels = 2;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
 constexpr int kManyGroupTokens = 2;
 // Group sums are scaled as the bits of floats: needs a fused multiply-add.
 constexpr bool kScalesBits = false;
+// How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
+// first cache, whether the panels after these come into the second, and how many sums of whole rows
+// and of groups grow side by side at least.
+constexpr int kFewPanels = 2;
+constexpr int64_t kNearBytes = 2048;
+constexpr bool kFetchesNextPanels = true;
+constexpr int kRowSums = 1;
+constexpr int kGroupSums = 1;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
+constexpr int kFewTokensShortRows = 8;
 constexpr int kFewTokensShortGroups = 8;
 // Products of codes below 8 bits are made differently.
 #if defined(__ARM_FEATURE_MATMUL_INT8)
