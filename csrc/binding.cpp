@@ -12,8 +12,8 @@
 #include <string>
 
 #include "binding_attention.h"
-#include "binding_draft.h"
 #include "binding_sampling.h"
+#include "binding_step.h"
 #include "hash.h"
 #include "isa.h"
 #include "model.h"
@@ -252,26 +252,6 @@ class Linear {
   int64_t max_tokens_ = 0;
 };
 
-// Lists, which cost a step less than arrays made of them. Pages, which are many, are an array as it
-// comes.
-using Numbers = const std::vector<int32_t>&;
-
-void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers num_logits,
-          Numbers page_offsets, Ints pages, Numbers num_released,
-          nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logits) {
-  const StepInput input{tokens,       starts,      lengths,     num_logits,
-                        page_offsets, ints(pages), num_released};
-  model.check(input);
-  int64_t num_rows = 0;
-  for (int32_t count : input.num_logits) num_rows += count;
-  if (static_cast<int64_t>(logits.shape(0)) != num_rows ||
-      static_cast<int64_t>(logits.shape(1)) != model.config().vocab_size) {
-    throw std::invalid_argument("logits must be [sum of num_logits, vocab_size]");
-  }
-  nb::gil_scoped_release release;
-  model.step(input, logits.data());
-}
-
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -340,7 +320,7 @@ NB_MODULE(_core, m) {
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 
   nb::class_<Model> model(m, "Model");
-  bind_drafts(model);
+  bind_steps(model);
   model
       .def(
           "__init__",
@@ -402,10 +382,7 @@ NB_MODULE(_core, m) {
           nb::arg("kind"), nb::arg("bytes"), nb::arg("offset"), nb::keep_alive<1, 3>())
       .def(
           "copy_pages", [](Model& model, Ints pairs) { model.copy_pages(ints(pairs)); },
-          nb::arg("pairs"))
-      .def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
-           nb::arg("num_logits"), nb::arg("page_offsets"), nb::arg("pages"),
-           nb::arg("num_released"), nb::arg("logits"));
+          nb::arg("pairs"));
 }
 
 }  // namespace paredown

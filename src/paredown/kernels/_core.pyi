@@ -1,4 +1,4 @@
-from array import array
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -61,8 +61,7 @@ class Model:
         starts: list[int],
         lengths: list[int],
         num_logits: list[int],
-        page_offsets: list[int],
-        pages: array[int],
+        pages: list[Sequence[int]],
         num_released: list[int],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
@@ -71,8 +70,7 @@ class Model:
         tokens: list[int],
         starts: list[int],
         lengths: list[int],
-        page_offsets: list[int],
-        pages: list[int],
+        pages: list[Sequence[int]],
         states: list[SamplingState],
         num_guesses: list[int],
     ) -> list[list[int]]: ...

@@ -1,7 +1,6 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
-from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -202,19 +201,16 @@ class NativeModel:
         starts: list[int],
         lengths: list[int],
         num_logits: list[int],
-        page_offsets: list[int],
-        pages: "array[int]",
+        pages: list[Sequence[int]],
         num_released: list[int],
     ) -> npt.NDArray[np.float32]:
-        """Runs one batched step; what the lists and the array of 32-bit integers hold is said of
-        StepInput in csrc/model.h.
+        """Runs one batched step; what the lists hold is said of StepInput in csrc/model.h. Pages
+        are those of each slice: a list, or an array of 32-bit integers, which is read where it is.
 
         Returns logits [sum of num_logits, vocab_size].
         """
         logits = np.empty((sum(num_logits), self.spec.vocab_size), dtype=np.float32)
-        self._core.step(
-            tokens, starts, lengths, num_logits, page_offsets, pages, num_released, logits
-        )
+        self._core.step(tokens, starts, lengths, num_logits, pages, num_released, logits)
         return logits
 
     def write_drafts(
@@ -222,16 +218,13 @@ class NativeModel:
         tokens: list[int],
         starts: list[int],
         lengths: list[int],
-        page_offsets: list[int],
-        pages: list[int],
+        pages: list[Sequence[int]],
         states: list[SamplingState],
         num_guesses: list[int],
     ) -> list[list[int]]:
         """Runs one step, and goes on with each slice for `num_guesses` tokens, drawn by its state;
         lists as DraftInput in csrc/draft.h."""
-        return self._core.write_drafts(
-            tokens, starts, lengths, page_offsets, pages, states, num_guesses
-        )
+        return self._core.write_drafts(tokens, starts, lengths, pages, states, num_guesses)
 
 
 def planned_step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int, num_tokens: int) -> int:

@@ -1,6 +1,5 @@
 """NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
 
-from array import array
 from typing import Literal
 
 import numpy as np
@@ -120,17 +119,16 @@ class NativeExecutor:
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
         or its pages; nothing is computed then."""
-        tokens, lengths, page_offsets, pages = list[int](), list[int](), [0], array("i")
+        tokens, lengths = list[int](), list[int]()
         for part in slices:
             token_ids = part.token_ids
             tokens += token_ids
             lengths.append(len(token_ids))
-            pages.extend(part.pages)
-            page_offsets.append(len(pages))
+        pages = [part.pages for part in slices]
         starts = [part.start for part in slices]
         num_logits = [part.num_logits for part in slices]
         released = [part.num_released_pages for part in slices]
-        return self._model.step(tokens, starts, lengths, num_logits, page_offsets, pages, released)
+        return self._model.step(tokens, starts, lengths, num_logits, pages, released)
 
     def write_drafts(
         self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
@@ -139,14 +137,9 @@ class NativeExecutor:
         does, RuntimeError when the model's logits are not finite."""
         starts = [part.start for part in slices]
         lengths = [len(part.token_ids) for part in slices]
-        tokens, pages, page_offsets = list[int](), list[int](), [0]
-        for part in slices:
-            tokens += part.token_ids
-            pages.extend(part.pages)
-            page_offsets.append(len(pages))
-        return self._model.write_drafts(
-            tokens, starts, lengths, page_offsets, pages, states, num_guesses
-        )
+        tokens = [token_id for part in slices for token_id in part.token_ids]
+        pages = [part.pages for part in slices]
+        return self._model.write_drafts(tokens, starts, lengths, pages, states, num_guesses)
 
 
 def load_executor(

@@ -6,7 +6,7 @@
 
 namespace paredown {
 
-// Adds what writes drafts to the model's class.
-void bind_drafts(nanobind::class_<Model>& model);
+// Adds steps, and what writes drafts, to the model's class.
+void bind_steps(nanobind::class_<Model>& model);
 
 }  // namespace paredown
