@@ -53,7 +53,7 @@ class Request:
     num_cached_tokens: int = 0
     # Others that ask for the same prompt and go on from it when it is computed, each of whom has
     # this one as its `leader`.
-    followers: "list[Request]" = field(default_factory=list, repr=False)
+    followers: "Sequence[Request]" = field(default=(), repr=False)
     leader: "Request | None" = field(default=None, repr=False)
     # Whether its pages stay its own when it has ended, for others to go on from.
     keeps_pages: bool = False

@@ -13,14 +13,14 @@ class Followers:
         self.num_following = 0
 
     def add(self, leader: Request, followers: Sequence[Request]) -> None:
-        leader.followers = list(followers)
+        leader.followers = tuple(followers)
         self.num_following += len(followers)
         for one in followers:
             one.leader = leader
 
-    def take(self, leader: Request) -> list[Request]:
+    def take(self, leader: Request) -> Sequence[Request]:
         """They follow nobody any more."""
-        followers, leader.followers = leader.followers, []
+        followers, leader.followers = leader.followers, ()
         self.num_following -= len(followers)
         for one in followers:
             one.leader = None
@@ -29,13 +29,13 @@ class Followers:
     def remove(self, follower: Request) -> None:
         leader = follower.leader
         assert leader is not None
-        leader.followers.remove(follower)
+        leader.followers = tuple(one for one in leader.followers if one is not follower)
         follower.leader = None
         self.num_following -= 1
 
     def check_integrity(self, leaders: Iterable[Request]) -> list[Request]:
         """Asserts that each follows one of these, who are all that may lead; returns them all."""
-        followers = []
+        followers = list[Request]()
         for leader in leaders:
             assert leader.leader is None
             assert not (leader.followers and leader.num_generated_tokens)

@@ -18,6 +18,7 @@ A request whose next page a running one is about to fill waits for that page. Se
 prompt are one request until the prompt is computed: then the others, its followers, are forked.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -190,7 +191,7 @@ class Scheduler:
         self._followers.add(request, followers)
         self._push(request)
 
-    def fork_followers(self, request: Request) -> list[Request]:
+    def fork_followers(self, request: Request) -> Sequence[Request]:
         """Forks them, now that their prompt is computed."""
         followers = self._followers.take(request)
         for one in followers:
