@@ -19,7 +19,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model

@@ -13,7 +13,7 @@ from paredown.cost.serving import MAX_STEP_TOKENS
 from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.engine_steps import StepTimer
 from paredown.evaluate.quartile import lower_quartile
 from paredown.models.checkpoint import Checkpoint

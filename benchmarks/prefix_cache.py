@@ -26,7 +26,7 @@ from paredown.engine.memory.pages import PagePool
 from paredown.engine.memory.prefix_cache import PrefixCache
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model

@@ -16,7 +16,8 @@ from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.schedule.scheduler import ScheduleConfig, StepPlan
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.step_plan import StepPlan
 from paredown.engine.worker import Worker
 from paredown.evaluate.load.arrival import Arrival
 from paredown.models.tokenizer import Tokenizer

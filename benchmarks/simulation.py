@@ -43,7 +43,7 @@ from benchmarks.recorded_server import (
 )
 from benchmarks.step_fit import FittedStep, fit, scaled
 from paredown.engine.native.native_executor import load_executor
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.load.arrival import Arrival
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model

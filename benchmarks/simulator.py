@@ -20,7 +20,7 @@ import time
 from paredown.cost.inspection import Target
 from paredown.cost.machines import find_machine
 from paredown.cost.model_formats import ModelFormats
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.plan.lengths import parse_lengths
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulate import Fleet, simulate

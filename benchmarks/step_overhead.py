@@ -30,7 +30,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.native.pack_weights import pack_weights
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.native_sampler import SamplingState
 from paredown.kernels.probe import default_num_threads, processor_name

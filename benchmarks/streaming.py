@@ -32,7 +32,7 @@ from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.text import DATA_TEXT, DATA_VARIABLE, read_text
 from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint

@@ -20,7 +20,8 @@ from paredown.engine.prompt import encode_prompt
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig, StepPlan
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.step_plan import StepPlan
 from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.proposer import Proposer

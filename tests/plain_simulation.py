@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig, Scheduler
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError, Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.errors import CapacityError, RequestError
 from paredown.plan.workload import SimulatedRequest

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from paredown.engine.engine import Engine
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.worker import Worker
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, make_server

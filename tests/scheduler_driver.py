@@ -7,8 +7,10 @@ from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig, Scheduler
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
+from paredown.engine.schedule.step_plan import StepPlan
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 from toy_executor import ToyExecutor, reference_logits, toy_spec
@@ -33,6 +35,7 @@ class SchedulerDriver:
         self.num_made = 0
         self.now_s = 0.0
         self.finished: list[Request] = []
+        self.num_repeated = 0
 
     def make(self, token_ids: list[int], max_tokens: int, service: Service) -> Request:
         self.num_made += 1
@@ -76,6 +79,8 @@ class SchedulerDriver:
         plan = self.scheduler.schedule()
         assert plan.chunks or not self.alive
         assert plan.num_tokens <= self.scheduler.config.max_step_tokens
+        if plan.is_repeated:
+            self._check_repeated(plan)
         self.executor.copy_pages(plan.page_copies)
         slices = []
         for one, num_tokens in plan.chunks:
@@ -98,6 +103,15 @@ class SchedulerDriver:
             self._take(one, num_tokens, [next(logits) for _ in range(part.num_logits)])
         assert next(logits, None) is None
         return [one for one, _ in plan.chunks]
+
+    def _check_repeated(self, plan: StepPlan) -> None:
+        """What a look at each request would have given them."""
+        self.num_repeated += 1
+        assert [one for one, _ in plan.chunks] == self.scheduler.running
+        for one, num_tokens in plan.chunks:
+            assert num_tokens == 1 == len(one.token_ids) - one.num_computed_tokens
+            assert not one.draft_token_ids
+            assert one.num_covered_tokens >= len(one.token_ids)
 
     def _take(self, one: Request, num_tokens: int, rows: list[np.ndarray]) -> None:
         drafts, one.draft_token_ids = list(one.draft_token_ids), ()

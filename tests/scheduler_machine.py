@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from paredown.engine.schedule.policies.table import POLICY_NAMES
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.service import Service
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
@@ -96,6 +96,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def draft(self, number, is_right, length):
         running = self.scheduler.running
         one = running[number % len(running)]
+        self.scheduler.expect_drafts()
         one.draft_token_ids, tokens = [], list(one.token_ids)
         for _ in range(min(length, one.max_total_tokens - one.num_tokens - 1)):
             guess = int(np.argmax(self.driver.expected(tokens)) + one.id) % VOCAB_SIZE

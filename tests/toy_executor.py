@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import SequenceSlice
+from paredown.engine.executor import SequenceSlice, moved_on
 from paredown.engine.sampling.sampler import FAILURES, RowSampler
 from paredown.kernels.native_sampler import RowStatus, SamplingState, sampler_with_threads
 from paredown.spec.kv import PAGE_SIZE
@@ -110,6 +110,12 @@ class ToyExecutor:
             raise RuntimeError("injected failure")
         rows = [row for one in slices for row in self._run(one)]
         return np.array(rows, np.float32).reshape(len(rows), self.spec.vocab_size)
+
+    def step_again(
+        self, slices: list[SequenceSlice], token_ids: list[int]
+    ) -> npt.NDArray[np.float32]:
+        assert all(len(one.token_ids) == one.num_logits == 1 for one in slices)
+        return self.step(moved_on(slices, token_ids))
 
     def write_drafts(
         self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]

@@ -9,7 +9,7 @@ from benchmarks.peers.peer import LoadOptions
 from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE

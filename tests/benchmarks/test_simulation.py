@@ -8,7 +8,7 @@ from benchmarks.recorded_server import RecordedStep, load_of
 from benchmarks.step_fit import KNOTS, features, fit, scaled
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
 from paredown.engine.schedule.counted_request import CountedRequest
-from paredown.engine.schedule.scheduler import StepPlan
+from paredown.engine.schedule.step_plan import StepPlan
 
 
 def seconds(step: StepLoad) -> float:

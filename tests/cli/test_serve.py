@@ -16,7 +16,7 @@ from paredown.cli.main import main
 from paredown.cli.schedule import step_budget_line
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 
 COMMAND = [sys.executable, "-m", "paredown.cli.main", "serve", "--port", "0", "--json"]
 

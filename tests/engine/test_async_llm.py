@@ -8,7 +8,8 @@ import pytest
 
 from paredown import LLM, AsyncLLM, SamplingParams
 from paredown.engine.request import Request
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Job, UnavailableError, Worker
 from paredown.errors import RequestError

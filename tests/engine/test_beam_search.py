@@ -12,7 +12,7 @@ from paredown.engine.llm import LLM
 from paredown.engine.sampling.beam_search import BeamSearchParams, beam_search
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import RequestError
 from sampling_reference import reference_logprobs
 from toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec

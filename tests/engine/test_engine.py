@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE
 from plain_loop import plain_loop
@@ -113,6 +114,7 @@ def test_dropped_drafts_change_no_answer(work, config, num_pages, random):
     requests = [engine.submit(prompt, params) for prompt, params in work]
 
     def draft():
+        engine.scheduler.expect_drafts()
         for one in engine.scheduler.running:
             room = one.max_total_tokens - one.num_tokens - 1
             one.draft_token_ids = random.choices(range(512), k=min(random.randrange(20), room))
@@ -148,6 +150,7 @@ def test_drafts_are_computed_where_the_step_has_room():
     first, second = engine.submit([5], GREEDY), engine.submit([6], GREEDY)
     engine.step()
     first.draft_token_ids, second.draft_token_ids = [1] * 20, [2] * 3
+    engine.scheduler.expect_drafts()
     # 1 + 6 drafts leave the second request its one token.
     assert engine.scheduler.schedule().chunks == [(first, 7), (second, 1)]
     assert (first.draft_token_ids, second.draft_token_ids) == ([1] * 6, [])

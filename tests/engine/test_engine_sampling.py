@@ -9,8 +9,10 @@ from paredown.engine.engine import Engine
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.policies.fair_shares import GENERATED_WEIGHT
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig, StepPlan
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
+from paredown.engine.schedule.step_plan import StepPlan
 from sampling_reference import reference_logprobs
 from toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 

@@ -5,7 +5,8 @@ import pytest
 from paredown.engine.llm import LLM
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE
 

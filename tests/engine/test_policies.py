@@ -9,7 +9,7 @@ from paredown.engine.schedule.policies.deadline import DEFAULT_DEADLINE_S
 from paredown.engine.schedule.policies.fair_shares import GENERATED_WEIGHT
 from paredown.engine.schedule.policies.longest_prefix import FULL_MATCH_S
 from paredown.engine.schedule.policies.priority import LEVEL_S
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.service import MAX_PRIORITY, Service
 from paredown.spec.kv import PAGE_SIZE
 from scheduler_driver import SchedulerDriver

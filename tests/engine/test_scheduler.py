@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.service import Service
 from paredown.errors import ConfigError
 from scheduler_driver import VOCAB_SIZE, SchedulerDriver
@@ -111,6 +111,7 @@ def test_drafts_of_a_preempted_request_are_dropped():
     request = driver.submit([5] * 20, 20)
     driver.step()
     request.draft_token_ids = [1, 2, 3]
+    driver.scheduler.expect_drafts()
     driver.scheduler._preempt(request, driver.scheduler.schedule())
     assert not request.draft_token_ids
     driver.run_to_end()
@@ -172,6 +173,7 @@ def test_drafts_that_are_right_are_taken_over():
         likeliest = np.argmax(reference_logits(tokens, VOCAB_SIZE))
         tokens.append(int(likeliest + one.id) % VOCAB_SIZE)
     one.draft_token_ids = tokens[15:]
+    driver.scheduler.expect_drafts()
     driver.step()
     assert one.token_ids[: len(tokens)] == tokens
     assert one.num_tokens == len(tokens) + 1

@@ -16,7 +16,7 @@ from paredown.engine.llm import LLM
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import CapacityError, RequestError
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
 from paredown.spec.kv import PAGE_SIZE

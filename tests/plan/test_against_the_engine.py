@@ -10,7 +10,7 @@ from paredown.cost.step_cost import StepLoad
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.counted_request import CountedRequest
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.plan.replica import Replica
 from paredown.plan.step_times import StepTimes
 from paredown.spec.kv import PAGE_SIZE

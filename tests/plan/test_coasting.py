@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.policies.table import POLICY_NAMES
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
 from paredown.errors import CapacityError, RequestError
 from paredown.plan.replica import Replica

@@ -11,7 +11,7 @@ import pytest
 
 from paredown.cost.step_cost import StepLoad
 from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.plan.lengths import parse_lengths
 from paredown.plan.response_cache import ResponseCacheConfig

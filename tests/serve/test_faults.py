@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import CheckpointError
 from running_server import NUM_PAGES, SPEC, running_server
 from toy_executor import ToyExecutor

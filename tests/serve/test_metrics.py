@@ -4,7 +4,7 @@ import re
 import threading
 
 from paredown.engine.engine import Engine
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator

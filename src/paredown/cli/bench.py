@@ -37,7 +37,7 @@ from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.engine.prompt import encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.errors import ConfigError

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 from paredown.cli.picture_path import check_picture_path
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import Arrival, Length, drawn, poisson
 from paredown.evaluate.load.benchmark import Cell

@@ -13,7 +13,7 @@ from paredown.cost.machine_file import find_calibration
 from paredown.cost.predicted_step import PredictedStep
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.native.native_executor import NativeExecutor
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.load.benchmark import Cell, LoadResult
 from paredown.evaluate.measurement import Measurement
 from paredown.evaluate.speed import Trial

@@ -6,7 +6,7 @@ import sys
 
 from paredown.engine.executor import Executor
 from paredown.engine.schedule.policies.table import POLICY_NAMES
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.step_budget import choose_step_budget
 
 

@@ -21,8 +21,10 @@ from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampler import FAILURES, RowError, SampledRows
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
-from paredown.engine.schedule.scheduler import Chunk, ScheduleConfig, Scheduler
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
+from paredown.engine.schedule.step_plan import Chunk
 from paredown.engine.speculate.speculator import Speculator
 from paredown.kernels.native_sampler import RowStatus, SamplingState
 
@@ -30,12 +32,14 @@ from paredown.kernels.native_sampler import RowStatus, SamplingState
 @dataclass(slots=True)
 class _Step:
     """What a step computes. `turns`: those that may have their next token, with the `states` they
-    draw it with; of a plain step their rows are all there are, in order."""
+    draw it with; of a plain step their rows are all there are, in order, and `token_ids` are
+    what they drew."""
 
     replies: list[Reply] = field(default_factory=list)
     slices: list[SequenceSlice] = field(default_factory=list)
     turns: list[Reply] = field(default_factory=list)
     states: list[SamplingState] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
     num_rows: int = 0
     is_plain: bool = True
 
@@ -62,6 +66,7 @@ class Engine:
         self._replies: dict[int, Reply] = {}
         # Last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
+        self._last = _Step()
         self._num_submitted = 0
 
     @property
@@ -136,21 +141,26 @@ class Engine:
         is_resting = speculator is not None and speculator.rests()
         if speculator is not None and not is_resting:
             max_step_tokens = self.scheduler.config.max_step_tokens
-            speculator.propose(
+            if speculator.propose(
                 self.scheduler.running,
                 self._state_of,
                 max_step_tokens,
                 is_queued=bool(self.scheduler.waiting),
-            )
+            ):
+                self.scheduler.expect_drafts()
         start_s = time.perf_counter()
         plan = self.scheduler.schedule()
         if not plan.chunks:
             return outputs
-        step = self._begin(plan.chunks)
+        is_repeated = plan.is_repeated and self._last.is_plain
+        step = self._last = self._begin_again() if is_repeated else self._begin(plan.chunks)
         try:
             if plan.page_copies:
                 self.executor.copy_pages(plan.page_copies)
-            logits = self.executor.step(step.slices)
+            if is_repeated:
+                logits = self.executor.step_again(step.slices, step.token_ids)
+            else:
+                logits = self.executor.step(step.slices)
             num_rows = step.num_rows
             assert len(logits) == num_rows, f"{len(logits)} rows of logits, not {num_rows}"
         except Exception as error:  # the one place where a failing model meets its requests
@@ -201,6 +211,13 @@ class Engine:
         self.scheduler.submit(*requests)
         self._replies |= {one.request.id: one for one in replies}
         return requests
+
+    def _begin_again(self) -> "_Step":
+        """The same requests as before, each with the token that it drew."""
+        for reply in self._last.replies:
+            reply.request.num_computed_tokens += 1
+            reply.output = None
+        return self._last
 
     def _begin(self, chunks: list[Chunk]) -> "_Step":
         """What these ask of the model, noted as computed: what is touched now is at hand, and comes
@@ -267,6 +284,7 @@ class Engine:
                 going, drawn = self._draw(going, logits)
             else:
                 drawn, states = self.executor.sampler.sample(logits, states), None
+                step.token_ids = drawn.token_ids
             num_tokens += len(going)
             rows, going = zip(going, *drawn, strict=True), []
             for reply, token_id, logprobs, failure in rows:

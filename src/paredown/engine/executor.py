@@ -54,6 +54,22 @@ class Executor(Protocol):
         slice is not kept: in the next step the same object may hold other tokens."""
         ...
 
+    def step_again(
+        self, slices: list[SequenceSlice], token_ids: list[int]
+    ) -> npt.NDArray[np.float32]:
+        """As `step(moved_on(slices, token_ids))`, of the slices of the last step, each of one token
+        and its row. What they say of tokens need not be true any more: others may have been given
+        here before. Pages may have been added."""
+        ...
+
+
+def moved_on(slices: list[SequenceSlice], token_ids: list[int]) -> list[SequenceSlice]:
+    """The same slices, each with the token after its last."""
+    for part, token_id in zip(slices, token_ids, strict=True):
+        part.start += len(part.token_ids)
+        part.token_ids = [token_id]
+    return slices
+
 
 class DraftingExecutor(Executor, Protocol):
     """An executor of a draft model."""

@@ -17,7 +17,8 @@ from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_search
 from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.score import (
     Score,
     Window,

@@ -24,8 +24,9 @@ FinishReason = Literal["stop", "length", "cancelled", "error"]
 class Request:
     """Times are `time.monotonic()` seconds. `token_ids` is the prompt and what was generated.
 
-    `draft_token_ids` may be set between two steps; the scheduler drops from their end what a step
-    has no room for, and after a step none are left. Computed tokens are always certain ones.
+    `draft_token_ids` may be set between two steps (`Scheduler.expect_drafts`); the scheduler drops
+    from their end what a step has no room for, and after a step none are left. Computed tokens are
+    always certain ones.
     """
 
     id: int

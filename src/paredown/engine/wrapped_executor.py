@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import Executor, SequenceSlice
+from paredown.engine.executor import Executor, SequenceSlice, moved_on
 from paredown.engine.sampling.sampler import RowSampler
 from paredown.spec.model import ModelSpec
 
@@ -39,3 +39,8 @@ class WrappedExecutor:
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         return self._step(slices)
+
+    def step_again(
+        self, slices: list[SequenceSlice], token_ids: list[int]
+    ) -> npt.NDArray[np.float32]:
+        return self._step(moved_on(slices, token_ids))

@@ -18,7 +18,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.reply import EngineTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.wrapped_executor import WrappedExecutor
 from paredown.evaluate.quartile import lower_quartile
 from paredown.spec.kv import PAGE_SIZE

@@ -14,7 +14,7 @@ from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor
 from paredown.engine.reply import EngineTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.progress import OnCount
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, prefill_load
 from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.plan.demand import Demand
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulate import MAX_REPLICAS, Fleet, simulate

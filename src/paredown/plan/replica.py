@@ -7,7 +7,8 @@ from collections.abc import Callable
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.coasting import CoastingScheduler
 from paredown.engine.schedule.counted_request import CountedRequest
-from paredown.engine.schedule.scheduler import ScheduleConfig, StepPlan
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.step_plan import StepPlan
 from paredown.plan.step_times import StepTimes
 
 OnFinish = Callable[[CountedRequest], None]

@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 from paredown.cost.step_cost import StepCost
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.counted_request import CountedRequest
-from paredown.engine.schedule.scheduler import QueueFullError, ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.errors import CapacityError, ConfigError, RequestError, UnsupportedError
 from paredown.plan.replica import Replica
 from paredown.plan.response_cache import Identity, ResponseCache, ResponseCacheConfig

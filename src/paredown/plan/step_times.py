@@ -7,7 +7,7 @@ bandwidth, operations over a peak) nothing is lost, and n steps take a closed fo
 """
 
 from paredown.cost.step_cost import StepCost, StepLoad, chunk_kv_tokens, chunk_pairs
-from paredown.engine.schedule.scheduler import Chunk
+from paredown.engine.schedule.step_plan import Chunk
 
 
 class StepTimes:

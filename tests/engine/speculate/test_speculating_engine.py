@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.reference_text import ReferenceTextProposer

@@ -8,7 +8,7 @@ from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampler import make_state
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.models.checkpoint import Checkpoint

@@ -1,5 +1,6 @@
 """NativeExecutor: a checkpoint on the C++ core. CPU serving goes through here, without torch."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -43,6 +44,9 @@ class NativeExecutor:
         self._cache = cache
         self.weights_from = weights_from
         self._sampler = RowSampler(model.sampler)
+        # Of the last step: starts; lengths, num_logits, pages, num_released.
+        self._starts = list[int]()
+        self._columns = (list[int](), list[int](), list[Sequence[int]](), list[int]())
 
     @property
     def known_content(self) -> str | None:
@@ -128,7 +132,15 @@ class NativeExecutor:
         starts = [part.start for part in slices]
         num_logits = [part.num_logits for part in slices]
         released = [part.num_released_pages for part in slices]
+        self._starts, self._columns = starts, (lengths, num_logits, pages, released)
         return self._model.step(tokens, starts, lengths, num_logits, pages, released)
+
+    def step_again(
+        self, slices: list[SequenceSlice], token_ids: list[int]
+    ) -> npt.NDArray[np.float32]:
+        """See Executor.step_again. Raises as `step` does."""
+        self._starts = [start + 1 for start in self._starts]
+        return self._model.step(token_ids, self._starts, *self._columns)
 
     def write_drafts(
         self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]

@@ -16,7 +16,9 @@ from heapq import heappop, heappush
 
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.counted_request import CountedRequest
-from paredown.engine.schedule.scheduler import ScheduleConfig, Scheduler, StepPlan
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.scheduler import Scheduler
+from paredown.engine.schedule.step_plan import StepPlan
 from paredown.spec.kv import PAGE_SIZE
 
 
@@ -51,6 +53,7 @@ class CoastingScheduler(Scheduler):
         assert not config.fair_shares, "shares are of tokens as they come"
         assert not coasts or kept is None or kept.window is None, "a window gives pages back"
         self._may_coast = coasts
+        self._may_repeat = False  # those that coast are not looked at either
         self._coasting: dict[int, _Coast] = {}  # in the order of `running`
         # (step after which it has all its tokens, place in that order, id)
         self._ends: list[tuple[int, int, int]] = []

@@ -19,73 +19,23 @@ prompt are one request until the prompt is computed: then the others, its follow
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import get_args
 
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.schedule.followers import Followers
 from paredown.engine.schedule.policies.fair_shares import FairShares
-from paredown.engine.schedule.policies.table import POLICIES, PolicyName
+from paredown.engine.schedule.policies.table import POLICIES
+from paredown.engine.schedule.repetition import Repetition
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.schedule.step_plan import Chunk, StepPlan
 from paredown.engine.schedule.waiting_queue import WaitingQueue
-from paredown.errors import CapacityError, ConfigError, RequestError
+from paredown.errors import CapacityError, RequestError
 from paredown.spec.kv import PAGE_SIZE
 
 
 class QueueFullError(CapacityError):
     """The waiting queue is full; the same request may be accepted later."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduleConfig:
-    """`max_step_tokens`: tokens computed in one step. A waiting request is not running yet; at
-    most `num_places` run.
-
-    `fair_shares`: tenants are served alike, and the policy orders the requests of each.
-    """
-
-    max_step_tokens: int = 512
-    max_running: int = 64
-    max_waiting: int = 256
-    policy: PolicyName = "first-come"
-    fair_shares: bool = False
-    prefix_cache: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("max_step_tokens", "max_running", "max_waiting"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(
-                    f"{name} must be a positive integer", seen=value, remedy="Use 1 or more."
-                )
-        if self.policy not in POLICIES:
-            raise ConfigError(
-                "there is no such policy",
-                seen=repr(self.policy),
-                remedy=f"Use one of {', '.join(get_args(PolicyName))}.",
-            )
-
-    @property
-    def num_places(self) -> int:
-        """Requests that run together: each has a token in every step."""
-        return min(self.max_running, self.max_step_tokens)
-
-
-# So many tokens of a request from its `num_computed_tokens` on, drafts included.
-Chunk = tuple[Request, int]
-
-
-@dataclass(slots=True)
-class StepPlan:
-    """`page_copies`: (from, to), to be made in this order before anything is computed."""
-
-    chunks: list[Chunk] = field(default_factory=list)
-    page_copies: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(num_tokens for _, num_tokens in self.chunks)
 
 
 class Scheduler:
@@ -124,6 +74,11 @@ class Scheduler:
         self._num_step_tokens, self._num_places = config.max_step_tokens, config.num_places
         # Free pages that were too few for the first of the queue; None when that is not known.
         self._too_few_pages: int | None = None
+        self._chunks: list[Chunk] = []
+        self._may_repeat = not self._gives_pages_back and self._shares is None
+        # Whether the last step ran what runs now; and how that goes on, where all of it decodes.
+        self._is_settled = False
+        self._repetition: Repetition | None = None
 
     @property
     def num_waiting(self) -> int:
@@ -213,6 +168,7 @@ class Scheduler:
             return
         self._pages.share(parent, child)
         self.running.append(child)
+        self._unsettle()
 
     def drop(self, request: Request) -> None:
         """Nobody is to be forked any more from this request, which has ended."""
@@ -221,8 +177,34 @@ class Scheduler:
             self._pages.release(request)
             self._too_few_pages = None
 
+    def expect_drafts(self) -> None:
+        """Running requests have drafts, or may have: the next plan looks at each of them."""
+        self._unsettle()
+
     def schedule(self) -> StepPlan:
-        """The next step; without chunks only when nothing is left to do."""
+        """The next step; without chunks only when nothing is left to do. What the plan before held
+        has been computed, and those all of whose tokens were have got another one, or ended."""
+        plan = None if self._repetition is None else self._repeat(self._repetition)
+        if plan is None:
+            plan = self._look_at_all()
+            if self._is_settled and plan.num_tokens == len(plan.chunks) == len(self.running):
+                self._repetition = Repetition.of(self.running)
+        self._is_settled, self._chunks = self._may_repeat, plan.chunks
+        return plan
+
+    def _repeat(self, repetition: Repetition) -> StepPlan | None:
+        """None where pages are missing."""
+        plan = StepPlan(self._chunks, is_repeated=True)
+        for request in repetition.due():
+            if not self._pages.grow(request, len(request.token_ids), plan.page_copies):
+                self._repetition = None
+                return None
+        assert not plan.page_copies, "nobody has come to share the page of a token"
+        if self.waiting:
+            self._admit(plan, self._num_step_tokens - len(plan.chunks))
+        return plan
+
+    def _look_at_all(self) -> StepPlan:
         if self._gives_pages_back:
             for request in self.running:
                 self._pages.drop_unseen(request)
@@ -276,6 +258,7 @@ class Scheduler:
             self._followers.remove(request)
         elif request.pages:
             self.running.remove(request)
+            self._unsettle()
             if request.keeps_pages and reason in ("stop", "length"):
                 self._pages.park(request)
                 self.parked.append(request)
@@ -306,6 +289,10 @@ class Scheduler:
             assert request.num_computed_tokens < request.num_tokens
             assert request.num_wanted_tokens < request.max_total_tokens
 
+    def _unsettle(self) -> None:
+        """Others run now than did in the last step, or they want more than a token each."""
+        self._is_settled, self._repetition = False, None
+
     def _push(self, request: Request) -> None:
         self.waiting.push(request)
         self._too_few_pages = None
@@ -327,9 +314,11 @@ class Scheduler:
             if has_place and self._pages.start(request, prefix):
                 self.waiting.remove(request)
                 self.running.append(request)
+                self._unsettle()
                 num_ready = min(request.num_tokens, request.num_covered_tokens)
                 num_tokens = min(num_ready - request.num_computed_tokens, budget)
                 plan.chunks.append((request, num_tokens))
+                plan.is_repeated = False
                 budget -= num_tokens
             elif has_place and self.parked:
                 self.drop(self.parked[-1])
@@ -385,7 +374,9 @@ class Scheduler:
     def _preempt(self, request: Request, plan: StepPlan) -> None:
         """Back to the queue, and out of the step where it was in it already."""
         plan.chunks = [chunk for chunk in plan.chunks if chunk[0] is not request]
+        plan.is_repeated = False
         self.running.remove(request)
+        self._unsettle()
         self._pages.release(request)
         request.num_computed_tokens = 0
         request.draft_token_ids = ()

@@ -45,10 +45,10 @@ class Speculator:
         max_step_tokens: int,
         *,
         is_queued: bool = False,
-    ) -> None:
-        """Gives drafts to those whose next step computes their last token. `running` are all that
-        the step will compute, of at most `max_step_tokens` tokens; `is_queued`: others wait for a
-        place among them."""
+    ) -> bool:
+        """Gives drafts to those whose next step computes their last token; returns whether anyone
+        has one now. `running` are all that the step will compute, of at most `max_step_tokens`
+        tokens; `is_queued`: others wait for a place among them."""
         start_s = time.perf_counter()
         self._num_guesses = self._num_accepted = 0
         self._proposal_s = 0.0
@@ -69,17 +69,18 @@ class Speculator:
         asks = [Ask(one, limits[one.id], state_of(one)) for one in running if limits.get(one.id)]
         if not asks:
             self._proposal_s = time.perf_counter() - start_s
-            return
+            return False
         drafts = self._drafts(asks)
         self._proposal_s = time.perf_counter() - start_s
         self.stats.proposal_s += self._proposal_s
         if drafts is None:
-            return
+            return False
         self.adapter.observe_proposal(max(ask.max_tokens for ask in asks), self._proposal_s)
         if self.config.is_adaptive:
             self._trim(asks, drafts, wanted, is_queued)
         for ask, draft in zip(asks, drafts, strict=True):
             ask.request.draft_token_ids = draft
+        return any(drafts)
 
     def _drafts(self, asks: Sequence[Ask]) -> list[list[int]] | None:
         """None when that failed: guessing must not end an answer."""

@@ -7,7 +7,7 @@ from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor
 from paredown.engine.reply import EngineTokenizer
-from paredown.engine.schedule.scheduler import ScheduleConfig
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import CapacityError, RequestError
 from paredown.evaluate.load.arrival import Arrival, together

@@ -1,0 +1,42 @@
+"""ScheduleConfig: how the steps of an engine are filled."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+from paredown.engine.schedule.policies.table import POLICIES, PolicyName
+from paredown.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """`max_step_tokens`: tokens computed in one step. A waiting request is not running yet; at
+    most `num_places` run.
+
+    `fair_shares`: tenants are served alike, and the policy orders the requests of each.
+    """
+
+    max_step_tokens: int = 512
+    max_running: int = 64
+    max_waiting: int = 256
+    policy: PolicyName = "first-come"
+    fair_shares: bool = False
+    prefix_cache: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("max_step_tokens", "max_running", "max_waiting"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(
+                    f"{name} must be a positive integer", seen=value, remedy="Use 1 or more."
+                )
+        if self.policy not in POLICIES:
+            raise ConfigError(
+                "there is no such policy",
+                seen=repr(self.policy),
+                remedy=f"Use one of {', '.join(get_args(PolicyName))}.",
+            )
+
+    @property
+    def num_places(self) -> int:
+        """Requests that run together: each has a token in every step."""
+        return min(self.max_running, self.max_step_tokens)

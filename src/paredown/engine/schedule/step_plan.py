@@ -1,0 +1,24 @@
+"""StepPlan: what a step computes."""
+
+from dataclasses import dataclass, field
+
+from paredown.engine.request import Request
+
+# So many tokens of a request from its `num_computed_tokens` on, drafts included.
+Chunk = tuple[Request, int]
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """`page_copies`: (from, to), to be made in this order before anything is computed.
+
+    `is_repeated`: the chunks are those of the plan before, each request a token further.
+    """
+
+    chunks: list[Chunk] = field(default_factory=list)
+    page_copies: list[tuple[int, int]] = field(default_factory=list)
+    is_repeated: bool = False
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(num_tokens for _, num_tokens in self.chunks)
