@@ -301,3 +301,34 @@ def test_static_pages_need_scales_above_0(bad: float) -> None:
     for scales in (replace(good, values=(1.0, bad)), replace(good, keys=(1.0,))):
         with pytest.raises(ValueError, match="finite numbers above 0, one for each kv head"):
             NativeModel(TINY, kv, threads, {1: scales})
+
+
+def test_the_same_slices_again_are_those_of_the_next_tokens() -> None:
+    executor = random_executor(TINY, WEIGHT_SPECS["int4-g32"], num_pages=8, num_threads=2)
+    rng = np.random.default_rng(0)
+    prompts = [random_tokens(rng, length) for length in (3, 15, 17)]
+    following = [random_tokens(rng, 3) for _ in range(4)]
+    expected = [
+        alone_and_whole(executor, [*prompt, *(tokens[i] for tokens in following)])[-4:]
+        for i, prompt in enumerate(prompts)
+    ]
+    pages = [[3], [5], [0, 1]]
+    chunks = zip(prompts, pages, strict=True)
+    executor.step([SequenceSlice(ids, 0, kept, 0) for ids, kept in chunks])
+    slices = [
+        SequenceSlice([token_id], len(prompt), kept, 1)
+        for token_id, prompt, kept in zip(following[0], prompts, pages, strict=True)
+    ]
+    rows = [executor.step(slices)]
+    pages[1].append(7)  # its third token there begins a page
+    rows += [executor.step_again(slices, token_ids) for token_ids in following[1:]]
+    assert np.array_equal(np.stack(rows, axis=1), np.stack(expected))
+
+
+def test_a_token_out_of_range_is_refused_again() -> None:
+    executor = random_executor(TINY, WEIGHT_SPECS["bf16"], num_pages=8)
+    part = SequenceSlice(token_ids=[1], start=0, pages=[0], num_logits=1)
+    executor.step([part])
+    for token_ids, message in (([97], "outside the vocabulary"), ([1, 1], "do not add up")):
+        with pytest.raises(ValueError, match=message):
+            executor.step_again([part], token_ids)

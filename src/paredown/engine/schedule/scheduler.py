@@ -76,8 +76,7 @@ class Scheduler:
         self._too_few_pages: int | None = None
         self._chunks: list[Chunk] = []
         self._may_repeat = not self._gives_pages_back and self._shares is None
-        # Whether the last step ran what runs now; and how that goes on, where all of it decodes.
-        self._is_settled = False
+        # How it goes on, where all that run decode.
         self._repetition: Repetition | None = None
 
     @property
@@ -168,7 +167,7 @@ class Scheduler:
             return
         self._pages.share(parent, child)
         self.running.append(child)
-        self._unsettle()
+        self._repetition = None
 
     def drop(self, request: Request) -> None:
         """Nobody is to be forked any more from this request, which has ended."""
@@ -179,7 +178,7 @@ class Scheduler:
 
     def expect_drafts(self) -> None:
         """Running requests have drafts, or may have: the next plan looks at each of them."""
-        self._unsettle()
+        self._repetition = None
 
     def schedule(self) -> StepPlan:
         """The next step; without chunks only when nothing is left to do. What the plan before held
@@ -187,9 +186,9 @@ class Scheduler:
         plan = None if self._repetition is None else self._repeat(self._repetition)
         if plan is None:
             plan = self._look_at_all()
-            if self._is_settled and plan.num_tokens == len(plan.chunks) == len(self.running):
+            if self._may_repeat and plan.num_tokens == len(plan.chunks) == len(self.running):
                 self._repetition = Repetition.of(self.running)
-        self._is_settled, self._chunks = self._may_repeat, plan.chunks
+        self._chunks = plan.chunks
         return plan
 
     def _repeat(self, repetition: Repetition) -> StepPlan | None:
@@ -258,7 +257,7 @@ class Scheduler:
             self._followers.remove(request)
         elif request.pages:
             self.running.remove(request)
-            self._unsettle()
+            self._repetition = None
             if request.keeps_pages and reason in ("stop", "length"):
                 self._pages.park(request)
                 self.parked.append(request)
@@ -289,10 +288,6 @@ class Scheduler:
             assert request.num_computed_tokens < request.num_tokens
             assert request.num_wanted_tokens < request.max_total_tokens
 
-    def _unsettle(self) -> None:
-        """Others run now than did in the last step, or they want more than a token each."""
-        self._is_settled, self._repetition = False, None
-
     def _push(self, request: Request) -> None:
         self.waiting.push(request)
         self._too_few_pages = None
@@ -314,7 +309,7 @@ class Scheduler:
             if has_place and self._pages.start(request, prefix):
                 self.waiting.remove(request)
                 self.running.append(request)
-                self._unsettle()
+                self._repetition = None
                 num_ready = min(request.num_tokens, request.num_covered_tokens)
                 num_tokens = min(num_ready - request.num_computed_tokens, budget)
                 plan.chunks.append((request, num_tokens))
@@ -376,7 +371,7 @@ class Scheduler:
         plan.chunks = [chunk for chunk in plan.chunks if chunk[0] is not request]
         plan.is_repeated = False
         self.running.remove(request)
-        self._unsettle()
+        self._repetition = None
         self._pages.release(request)
         request.num_computed_tokens = 0
         request.draft_token_ids = ()
