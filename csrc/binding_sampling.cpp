@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -66,26 +67,34 @@ class PooledSampler : public Sampler {
   std::unique_ptr<ThreadPool> pool_;
 };
 
-// (status, None or (log-probability, [(token, log-probability)]))
-nb::tuple as_tuple(const SampledRow& row) {
-  nb::object logprobs = nb::none();
-  if (row.has_logprobs) logprobs = nb::make_tuple(row.logprobs.chosen, row.logprobs.top);
-  return nb::make_tuple(static_cast<int>(row.status), logprobs);
+// None or (log-probability, [(token, log-probability)])
+nb::object logprobs_of(const SampledRow& row) {
+  if (!row.has_logprobs) return nb::none();
+  return nb::make_tuple(row.logprobs.chosen, row.logprobs.top);
 }
 
-// The token of each row; and by index those rows of which there is more to say, as there is of few.
-std::pair<nb::list, nb::dict> sample(Sampler& sampler, Logits logits,
-                                     const std::vector<SamplingState*>& states) {
+// (status, log-probabilities)
+nb::tuple as_tuple(const SampledRow& row) {
+  return nb::make_tuple(static_cast<int>(row.status), logprobs_of(row));
+}
+
+void check_states(const std::vector<SamplingState*>& states, int64_t vocab_size) {
   std::vector<SamplingState*> sorted(states);
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
     throw std::invalid_argument("two rows have the same state");
   }
   for (const SamplingState* state : states) {
-    if (state->vocab_size() != static_cast<int64_t>(logits.shape(1))) {
+    if (state->vocab_size() != vocab_size) {
       throw std::invalid_argument("a state has another vocabulary than the logits");
     }
   }
+}
+
+// The token of each row; and by index those rows of which there is more to say, as there is of few.
+std::pair<nb::list, nb::dict> sample(Sampler& sampler, Logits logits,
+                                     const std::vector<SamplingState*>& states) {
+  check_states(states, static_cast<int64_t>(logits.shape(1)));
   if (logits.shape(0) != states.size()) {
     throw std::invalid_argument("logits must be [states, vocab_size]");
   }
@@ -102,6 +111,38 @@ std::pair<nb::list, nb::dict> sample(Sampler& sampler, Logits logits,
     if (has_more) others[nb::int_(i)] = as_tuple(rows[i]);
   }
   return {tokens, others};
+}
+
+// For each state its tokens: (token, status, None or log-probabilities).
+nb::list sample_runs(Sampler& sampler, Logits logits, const std::vector<int64_t>& first_rows,
+                     const std::vector<std::vector<int32_t>>& guesses,
+                     const std::vector<SamplingState*>& states) {
+  check_states(states, static_cast<int64_t>(logits.shape(1)));
+  if (first_rows.size() != states.size() || guesses.size() != states.size()) {
+    throw std::invalid_argument("there must be rows and guesses for each state");
+  }
+  const auto num_rows = static_cast<int64_t>(logits.shape(0));
+  std::vector<GuessedRows> rows;
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (first_rows[i] < 0 || first_rows[i] + std::ssize(guesses[i]) >= num_rows) {
+      throw std::invalid_argument("the rows of a state are not all there");
+    }
+    rows.push_back({first_rows[i], guesses[i]});
+  }
+  std::vector<std::vector<SampledRow>> runs(states.size());
+  {
+    nb::gil_scoped_release release;
+    sampler.sample_runs(logits.data(), rows, states, runs);
+  }
+  nb::list found;
+  for (const std::vector<SampledRow>& run : runs) {
+    nb::list tokens;
+    for (const SampledRow& row : run) {
+      tokens.append(nb::make_tuple(row.token, static_cast<int>(row.status), logprobs_of(row)));
+    }
+    found.append(tokens);
+  }
+  return found;
 }
 
 int distribution(Sampler& sampler, Logits logits, SamplingState& state, Doubles probs) {
@@ -149,6 +190,8 @@ void bind_sampling(nb::module_& m) {
 
   nb::class_<Sampler>(m, "Sampler")
       .def("sample", sample, nb::arg("logits"), nb::arg("states"))
+      .def("sample_runs", sample_runs, nb::arg("logits"), nb::arg("first_rows"), nb::arg("guesses"),
+           nb::arg("states"))
       .def("distribution", distribution, nb::arg("logits"), nb::arg("state"), nb::arg("probs"))
       .def("logprobs", logprobs, nb::arg("logits"), nb::arg("tokens"), nb::arg("num_top"));
   nb::class_<PooledSampler, Sampler>(m, "PooledSampler")

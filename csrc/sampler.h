@@ -33,6 +33,13 @@ struct SampledRow {
   RowLogprobs logprobs;
 };
 
+// Rows of a request: `first` is that of its next token, and behind it lies one for each of the
+// guesses what that token and those after it are.
+struct GuessedRows {
+  int64_t first = 0;
+  std::span<const int32_t> guesses;
+};
+
 class Sampler {
  public:
   // Both must outlive the sampler.
@@ -42,6 +49,11 @@ class Sampler {
   // The states are different objects. A row that fails leaves its state as it was.
   void sample(const float* logits, std::span<SamplingState* const> states,
               std::span<SampledRow> rows);
+
+  // As `sample`, for the first row of each; and as long as the token is the one guessed, for the
+  // next row, too. Into runs[i] go the tokens of state i; the last of them may have failed.
+  void sample_runs(const float* logits, std::span<const GuessedRows> rows,
+                   std::span<SamplingState* const> states, std::span<std::vector<SampledRow>> runs);
 
   // The probabilities [vocab_size] that `sample` draws a token of one row from.
   RowStatus distribution(const float* logits, SamplingState& state, double* probs);

@@ -18,7 +18,7 @@ from paredown.engine.prompt import as_token_ids
 from paredown.engine.reply import EngineTokenizer, Reply
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.sampling.sampler import FAILURES, RowError, SampledRows
+from paredown.engine.sampling.sampler import FAILURES, RowError, SampledToken
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 from paredown.engine.schedule.schedule_config import ScheduleConfig
@@ -275,46 +275,58 @@ class Engine:
         return replies
 
     def _take_tokens(self, step: "_Step", logits: npt.NDArray[np.float32]) -> list[RequestOutput]:
-        """Draws the next token of every request, then another where it was the one guessed, as if
+        """Draws the next token of every request; where that was guessed another, and so on, as if
         there had been a step for each."""
-        turns, num_tokens = step.turns, 0
-        going, states = turns, step.states if step.is_plain else None
-        while going:
-            if states is None:
-                going, drawn = self._draw(going, logits)
-            else:
-                drawn, states = self.executor.sampler.sample(logits, states), None
-                step.token_ids = drawn.token_ids
-            num_tokens += len(going)
-            rows, going = zip(going, *drawn, strict=True), []
-            for reply, token_id, logprobs, failure in rows:
+        turns = step.turns
+        if step.is_plain:
+            drawn = self.executor.sampler.sample(logits, step.states)
+            step.token_ids = drawn.token_ids
+            for reply, token_id, logprobs, failure in zip(turns, *drawn, strict=True):
                 if failure is not None:
-                    is_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
-                    self._end(reply, "error", failure).is_request_fault = is_fault
-                    num_tokens -= 1
-                    continue
-                reason = reply.add_token(token_id, logprobs)
-                if reply.drafts and reply.accept(token_id):  # it is computed, too
-                    self.scheduler.advance(reply.request, 1)
-                    if reason is None:
-                        going.append(reply)
-                if reason is not None:
+                    self._end_without_token(reply, failure)
+                elif (reason := reply.add_token(token_id, logprobs)) is not None:
                     self._end(reply, reason)
+        else:
+            self._take_runs(turns, logits)
         outputs = [one.output for one in turns if one.output is not None]
         if self.speculator is not None:
             for reply in turns:
                 if reply.drafts:
                     self.speculator.observe(reply.request, len(reply.drafts), reply.num_accepted)
+            num_tokens = sum(len(one.token_ids) for one in outputs)
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return outputs
 
-    def _draw(
-        self, replies: list[Reply], logits: npt.NDArray[np.float32]
-    ) -> tuple[list[Reply], SampledRows]:
-        """A token from the row of each, those left out that their own function has ended."""
-        going = [one for one in replies if one.token_filter is None or self._filter_tokens(one)]
-        states = [one.sampling for one in going]
-        return going, self.executor.sampler.sample(logits[[one.row for one in going]], states)
+    def _take_runs(self, turns: list[Reply], logits: npt.NDArray[np.float32]) -> None:
+        """Whose function says what may come next is asked for each token, and so draws one at a
+        time."""
+        going = turns
+        while going:
+            going = [one for one in going if one.token_filter is None or self._filter_tokens(one)]
+            runs = self.executor.sampler.sample_runs(
+                logits,
+                [one.row for one in going],
+                [() if one.token_filter else one.drafts for one in going],
+                [one.sampling for one in going],
+            )
+            drawn = zip(going, runs, strict=True)
+            going = [reply for reply, run in drawn if self._add_run(reply, run)]
+
+    def _add_run(self, reply: Reply, run: list[SampledToken]) -> bool:
+        """Whether a row is left that the request may draw from."""
+        is_computed = False
+        for token_id, logprobs, failure in run:
+            if failure is not None:
+                self._end_without_token(reply, failure)
+                return False
+            reason = reply.add_token(token_id, logprobs)
+            is_computed = bool(reply.drafts) and reply.accept(token_id)
+            if is_computed:
+                self.scheduler.advance(reply.request, 1)
+            if reason is not None:
+                self._end(reply, reason)
+                return False
+        return is_computed
 
     def _state_of(self, request: Request) -> SamplingState:
         return self._replies[request.id].sampling
@@ -332,6 +344,10 @@ class Engine:
         if allowed is not None:
             reply.sampling.allow_next(allowed)
         return True
+
+    def _end_without_token(self, reply: Reply, failure: str) -> None:
+        output = self._end(reply, "error", failure)
+        output.is_request_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
 
     def _end(self, reply: Reply, reason: FinishReason, error: str | None = None) -> RequestOutput:
         """Takes a live request out; returns its last output."""

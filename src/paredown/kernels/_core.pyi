@@ -144,6 +144,13 @@ class Sampler:
     def sample(
         self, logits: npt.NDArray[np.float32], states: list[SamplingState]
     ) -> tuple[list[int], dict[int, Row]]: ...
+    def sample_runs(
+        self,
+        logits: npt.NDArray[np.float32],
+        first_rows: list[int],
+        guesses: list[Sequence[int]],
+        states: list[SamplingState],
+    ) -> list[list[tuple[int, int, tuple[float, list[tuple[int, float]]] | None]]]: ...
     def distribution(
         self,
         logits: npt.NDArray[np.float32],

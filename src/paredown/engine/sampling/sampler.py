@@ -46,6 +46,14 @@ class SampledRows(NamedTuple):
     failures: list[str | None]
 
 
+class SampledToken(NamedTuple):
+    """A token of a run; with a failure there is none, and nothing follows."""
+
+    token_id: int
+    logprobs: Logprobs | None
+    failure: str | None
+
+
 class RowError(ArithmeticError):
     """A row of logits has no distribution; the message says why."""
 
@@ -98,6 +106,18 @@ class RowSampler:
                 rows.logprobs[row] = _as_logprobs(token_ids[row], found)
         return rows
 
+    def sample_runs(
+        self,
+        logits_RV: Logits,
+        first_rows: list[int],
+        guesses: list[Sequence[int]],
+        states: list[SamplingState],
+    ) -> list[list[SampledToken]]:
+        """As `sample`, from the first row of each state; and where that token is the first of its
+        guesses from the row behind, and so on, which are as many rows as guesses."""
+        runs = self._core.sample_runs(logits_RV, first_rows, guesses, states)
+        return [[_as_token(*one) for one in run] for run in runs]
+
     def distribution(self, logits_1V: Logits, state: SamplingState) -> Probs:
         """The probabilities [1, V] that `sample` draws from; a greedy row has a single 1. Raises
         RowError for a row without a distribution."""
@@ -113,6 +133,13 @@ class RowSampler:
             raise RowError(FAILURES[RowStatus(failed[0])])
         scored = zip(token_ids, rows, strict=True)
         return [_as_logprobs(token_id, found) for token_id, (_, found) in scored if found]
+
+
+def _as_token(
+    token_id: int, status: int, found: tuple[float, list[tuple[int, float]]] | None
+) -> SampledToken:
+    failure = FAILURES[RowStatus(status)] if status else None
+    return SampledToken(token_id, _as_logprobs(token_id, found) if found else None, failure)
 
 
 def _as_logprobs(token_id: int, found: tuple[float, list[tuple[int, float]]]) -> Logprobs:
