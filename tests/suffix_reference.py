@@ -2,8 +2,23 @@
 
 from collections import Counter
 
+from paredown.engine.speculate.suffix_index import MIN_BEFORE_CHANGE
+
 
 def reference_find(texts, tail, *, min_match, max_match, max_places):
+    """As below; where nothing is found, for what stands before the last token, behind the places
+    that another token follows."""
+    limits = {"min_match": min_match, "max_match": max_match, "max_places": max_places}
+    found = reference_exact(texts, tail, **limits)
+    if found is not None or not tail:
+        return found
+    found = reference_exact(texts, tail[:-1], changed=tail[-1], **limits)
+    if found is None or found[0] < MIN_BEFORE_CHANGE:
+        return None
+    return found[0], [(number, position + 1) for number, position in found[1]]
+
+
+def reference_exact(texts, tail, *, min_match, max_match, max_places, changed=None):
     """(length, places with the latest first) of the longest suffix of `tail`, among the latest
     `max_places` places (text number, position) of its last `min_match` tokens. `texts` are in the
     order in which they were added."""
@@ -16,7 +31,7 @@ def reference_find(texts, tail, *, min_match, max_match, max_places):
         for position in range(min_match, len(text))
         if text[position - min_match : position] == run
     ]
-    places = places[::-1][:max_places]
+    places = [one for one in places[::-1][:max_places] if texts[one[0]][one[1]] != changed]
     if not places:
         return None
 

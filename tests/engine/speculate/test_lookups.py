@@ -93,6 +93,37 @@ def test_a_search_and_a_new_token_do_not_look_at_the_whole_text(monkeypatch):
     assert max(lengths) <= MAX_MATCH
 
 
+def test_a_copy_goes_on_behind_a_changed_token():
+    source = list(range(100, 120))
+    proposer = NgramProposer(min_match=2)
+    for number_before, expected in ((8, source[9:13]), (7, [])):
+        copy = [*source[8 - number_before : 8], 7]  # 7 in the place of 108
+        request = make_request([*source, 5, *copy], request_id=number_before)
+        assert proposer.propose([Ask(request, 4)])[0] == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.integers(0, 5), min_size=12, max_size=40),
+    st.lists(st.integers(0, 5), max_size=3),
+    st.data(),
+)
+def test_copies_with_a_changed_token_are_found_as_by_a_scan(text, between, data):
+    start = data.draw(st.integers(0, len(text) - 9))
+    end = data.draw(st.integers(start + 8, len(text) - 1))
+    token_ids = [*text, *between, *text[start:end], data.draw(st.integers(0, 7))]
+    for limits in (LIMITS, {"max_match": 9, "max_places": 2}):
+        index = SuffixIndex(min_match=3, **limits)
+        index.update(0, token_ids)
+        match = index.find(token_ids)
+        expected = reference_find([token_ids], token_ids, min_match=3, **limits)
+        assert (None if match is None else (match.length, match.places)) == expected
+        if match is not None:
+            assert index.continue_from(match, 5, own=0) == reference_continuation(
+                [token_ids], match.places, 5, own=0
+            )
+
+
 def test_a_loop_is_guessed_beyond_its_end():
     proposer = NgramProposer(min_match=2)
     draft = proposer.propose([Ask(make_request([9, 1, 2, 3, 1, 2, 3]), 8)])[0]

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 MAX_MATCH = 32
 MAX_PLACES = 8
+# As many tokens before one that was changed say where it was changed.
+MIN_BEFORE_CHANGE = 8
 
 
 # The number of a sequence, and the position in it of the token after a run.
@@ -85,13 +87,27 @@ class SuffixIndex:
 
     def find(self, token_ids: Sequence[int]) -> Match | None:
         """The longest suffix of `token_ids`, of `min_match` to `max_match` tokens, among the places
-        kept."""
-        width = self._min_match
-        if len(token_ids) < width:
+        kept. Where it is not among them its last token may be a changed one: then the longest of
+        those before it, of `MIN_BEFORE_CHANGE` or more, and the places behind the other token."""
+        tail = list(token_ids[-self._max_match - 1 :])
+        match = self._longest(tail[-self._max_match :], None)
+        if match is not None or not tail:
+            return match
+        changed = tail.pop()
+        match = self._longest(tail, changed)
+        if match is None or match.length < MIN_BEFORE_CHANGE:
             return None
-        tail = list(token_ids[-self._max_match :])
+        return Match(match.length, [(number, at + 1) for number, at in match.places])
+
+    def _longest(self, tail: list[int], changed: int | None) -> Match | None:
+        """Among the places that another token follows than `changed`."""
+        width = self._min_match
+        if len(tail) < width:
+            return None
         best, found = 0, list[Place]()
         for place in reversed(self._places.get(tuple(tail[-width:]), ())):
+            if changed is not None and self._sequences[place[0]][place[1]] == changed:
+                continue
             length = self._match_length(tail, place)
             if length > best:
                 best, found = length, [place]
