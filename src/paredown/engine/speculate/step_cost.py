@@ -4,6 +4,7 @@ import statistics
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
+from itertools import accumulate
 
 # Sizes of steps that are told apart: every small one, because kernels change their form there, then
 # four to each doubling.
@@ -57,6 +58,8 @@ class StepCost:
         self._seconds: dict[int, Least] = {}
         self._last_seen: dict[int, int] = {}
         self._num_steps = 0
+        # Sizes and their seconds as `_least_by_size` finds them, until one of the seconds changes.
+        self._curve: tuple[list[int], list[float]] | None = None
 
     def observe(self, num_tokens: int, seconds: float) -> None:
         size = _size(num_tokens)
@@ -64,11 +67,15 @@ class StepCost:
         found = self._seconds.setdefault(size, Least())
         if found.is_known and self._age(size) > _STALE_STEPS:
             found.start_anew()
+        known_s = found.value
         found.add(seconds)
+        if found.value != known_s:
+            self._curve = None
         self._last_seen[size] = self._num_steps
         if self._num_steps % _FORGET_STEPS == 0:
             for old in [one for one in self._seconds if self._age(one) >= _FORGET_STEPS]:
                 del self._seconds[old], self._last_seen[old]
+            self._curve = None
 
     def is_known(self, num_tokens: int) -> bool:
         """Whether steps of about this size were seen."""
@@ -77,7 +84,7 @@ class StepCost:
 
     def is_within(self, num_tokens: int) -> bool:
         """Whether steps of about this size were seen, or smaller and larger ones."""
-        known = self._known()
+        known, _ = self._least_by_size()
         return self.is_known(num_tokens) or (bool(known) and known[0] <= num_tokens <= known[-1])
 
     def typical(self, num_tokens: int) -> float:
@@ -90,7 +97,7 @@ class StepCost:
     def saved_share(self, num_tokens: int) -> float:
         """What a token less in a step saves, as a share of what one takes on average: 0 where the
         weights bind, 1 where arithmetic does, and 0 while no smaller steps were seen."""
-        known = self._known()
+        known, _ = self._least_by_size()
         step_s = self.typical(num_tokens)
         if not known or known[0] >= num_tokens or not step_s:
             return 0.0
@@ -100,29 +107,30 @@ class StepCost:
     def estimates(self, num_tokens: int, max_more: int) -> Iterator[float]:
         """Seconds of steps of `num_tokens`, one more, and so on up to `max_more` more, or to where
         a step would be a leap in the dark. Empty when nothing is known."""
-        seconds, most = dict[int, float](), 0.0
-        for size in reversed(self._known()):
-            most = min(most or self._seconds[size].value, self._seconds[size].value)
-            seconds[size] = most
-        known = sorted(seconds)
+        known, seconds = self._least_by_size()
         if not known:
             return
         index, smallest, largest = bisect_left(known, num_tokens), known[0], known[-1]
-        slope = (seconds[largest] - seconds[smallest]) / max(largest - smallest, 1)
+        slope = (seconds[-1] - seconds[0]) / max(largest - smallest, 1)
         for size in range(num_tokens, min(num_tokens + max_more, max(2 * largest, num_tokens)) + 1):
             if size > largest:
-                yield seconds[largest] + (size - largest) * slope
+                yield seconds[-1] + (size - largest) * slope
                 continue
             index += known[index] < size
-            above = seconds[known[index]]
+            above = seconds[index]
             if index == 0:
                 yield above
                 continue
-            below, width = seconds[known[index - 1]], known[index] - known[index - 1]
+            below, width = seconds[index - 1], known[index] - known[index - 1]
             yield above - (known[index] - size) / width * (above - below)
 
-    def _known(self) -> list[int]:
-        return sorted(size for size, found in self._seconds.items() if found.is_known)
+    def _least_by_size(self) -> tuple[list[int], list[float]]:
+        """The sizes that are known, and the seconds of each: no more than those of a larger one."""
+        if self._curve is None:
+            known = sorted(size for size, found in self._seconds.items() if found.is_known)
+            values = [self._seconds[size].value for size in known]
+            self._curve = known, list(accumulate(reversed(values), min))[::-1]
+        return self._curve
 
     def _age(self, size: int) -> int:
         return self._num_steps - self._last_seen.get(size, self._num_steps)
