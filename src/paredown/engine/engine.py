@@ -277,13 +277,14 @@ class Engine:
     def _take_tokens(self, step: "_Step", logits: npt.NDArray[np.float32]) -> list[RequestOutput]:
         """Draws the next token of every request; where that was guessed another, and so on, as if
         there had been a step for each."""
-        turns = step.turns
+        turns, num_failed = step.turns, 0
         if step.is_plain:
             drawn = self.executor.sampler.sample(logits, step.states)
             step.token_ids = drawn.token_ids
             for reply, token_id, logprobs, failure in zip(turns, *drawn, strict=True):
                 if failure is not None:
                     self._end_without_token(reply, failure)
+                    num_failed += 1
                 elif (reason := reply.add_token(token_id, logprobs)) is not None:
                     self._end(reply, reason)
         else:
@@ -293,7 +294,9 @@ class Engine:
             for reply in turns:
                 if reply.drafts:
                     self.speculator.observe(reply.request, len(reply.drafts), reply.num_accepted)
-            num_tokens = sum(len(one.token_ids) for one in outputs)
+            num_tokens = len(turns) - num_failed
+            if not step.is_plain:
+                num_tokens = sum(len(one.token_ids) for one in outputs)
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return outputs
 

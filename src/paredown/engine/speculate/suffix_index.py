@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 MAX_MATCH = 32
 MAX_PLACES = 8
+# Places are kept as numbers: millions of tuples would keep Python's collector busy.
+_POSITION_BITS = 40
 # As many tokens before one that was changed say where it was changed.
 MIN_BEFORE_CHANGE = 8
 
@@ -36,7 +38,7 @@ class SuffixIndex:
         self._min_match = min_match
         self._max_match = max_match
         self._max_places = max_places
-        self._places: dict[tuple[int, ...], list[Place]] = {}
+        self._places: dict[tuple[int, ...], list[int]] = {}
         self._sequences: dict[int, Sequence[int]] = {}
         # Of each sequence: runs that end before this position are indexed.
         self._num_indexed: dict[int, int] = {}
@@ -56,16 +58,16 @@ class SuffixIndex:
         start = self._num_indexed.get(sequence, width)
         end = max(start, len(token_ids))
         self._sequences[sequence] = token_ids
-        known, max_places = self._places, self._max_places
+        known, known_places, max_places = self._places, self._places.get, self._max_places
         runs = zip(
             *(token_ids[start - width + i : end - width + i] for i in range(width)), strict=True
         )
-        for position, run in enumerate(runs, start):
-            places = known.get(run)
+        for place, run in enumerate(runs, (sequence << _POSITION_BITS) + start):
+            places = known_places(run)
             if places is None:
-                known[run] = [(sequence, position)]
+                known[run] = [place]
                 continue
-            places.append((sequence, position))
+            places.append(place)
             if len(places) > max_places:
                 del places[0]
         self._num_indexed[sequence] = end
@@ -79,7 +81,7 @@ class SuffixIndex:
             places = self._places.get(run)
             if places is None:
                 continue
-            kept = [place for place in places if place[0] != sequence]
+            kept = [place for place in places if place >> _POSITION_BITS != sequence]
             if kept:
                 self._places[run] = kept
             else:
@@ -105,7 +107,8 @@ class SuffixIndex:
         if len(tail) < width:
             return None
         best, found = 0, list[Place]()
-        for place in reversed(self._places.get(tuple(tail[-width:]), ())):
+        for number in reversed(self._places.get(tuple(tail[-width:]), ())):
+            place = number >> _POSITION_BITS, number & (1 << _POSITION_BITS) - 1
             if changed is not None and self._sequences[place[0]][place[1]] == changed:
                 continue
             length = self._match_length(tail, place)
