@@ -32,7 +32,7 @@ def test_the_plan_repeats_over_the_borders_of_pages():
     assert driver.num_repeated == 38
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 40))
+@given(st.lists(st.integers(2, 40), min_size=1, max_size=6), st.integers(1, 40))
 def test_every_request_gets_its_pages_in_time(lengths, max_tokens):
     driver = SchedulerDriver(num_pages=40, config=ScheduleConfig())
     requests = [driver.submit([5 + i] * n, max_tokens) for i, n in enumerate(lengths)]
