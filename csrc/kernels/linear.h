@@ -3,6 +3,7 @@
 // the thread.
 #pragma once
 
+#include "linear_int_shared.h"
 #include "linear_tile_groups.h"
 #include "linear_tile_rows.h"
 #include "linear_tile_steps.h"
@@ -28,6 +29,8 @@ bool takes_tiles(const LinearView& w, int64_t num_tokens) {
   if (w.num_groups == 1) return w.num_columns % 64 == 0 || w.num_steps > 0;
   const bool fits_bytes = w.kind != WeightKind::kInt8 || w.zero_points == nullptr;
   return fits_bytes && fits_decoded(w);
+#elif defined(PAREDOWN_SHARES_CODES)
+  return shares_codes(w, num_tokens);
 #else
   (void)w;
   (void)num_tokens;
@@ -70,6 +73,8 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
     return step_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
   }
   if (in.tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+#elif defined(PAREDOWN_SHARES_CODES)
+  if (in.tiled) return shared_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 #endif
   if (w.kind == WeightKind::kInt8 && few) {
     return int_few_tokens<8, false>(w, in, out, num_tokens, panel_begin, panel_end);

@@ -68,6 +68,11 @@ constexpr int kFewTokensShortGroups = 8;  // groups of 32 columns, half a tile d
 constexpr int kFewTokens = 32;
 constexpr int kFewTokensShortRows = 12;
 constexpr int kFewTokensShortGroups = 32;
+// From so many tokens to so many, tiles of tokens share codes that the first of them decodes.
+#define PAREDOWN_SHARES_CODES 1
+constexpr int kMinSharedTokens = 13;
+constexpr int kMaxSharedRowTokens = 128;
+constexpr int kMaxSharedGroupTokens = 256;
 #else
 constexpr int kFewTokens = 12;
 constexpr int kFewTokensShortRows = 12;

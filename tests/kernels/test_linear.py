@@ -151,19 +151,20 @@ def test_zero_input_gives_the_bias(isa: str, kind: str, activations: str) -> Non
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("kind", "activations"), FORMS)
+@pytest.mark.parametrize("num_rows", [75, 90])  # whose last panel has no other beside it, or has
 def test_every_count_of_tokens_gives_a_row_the_same_bits(
-    isa: str, kind: str, activations: str
+    isa: str, kind: str, activations: str, num_rows: int
 ) -> None:
     rng = np.random.default_rng(8)
     group = None if (kind, activations) == ("fp8", "bf16") else 64
     case = random_case(
-        rng, kind, (75, 1216), group_size=group, symmetric=False, activations=activations
+        rng, kind, (num_rows, 1216), group_size=group, symmetric=False, activations=activations
     )
     x = rng.normal(size=(max(TOKEN_COUNTS), 1216)).astype(np.float32)
     linear = native_linear(case, isa, 2)
     rows: dict[int, np.ndarray] = {}
     for num_tokens in TOKEN_COUNTS:
-        y = np.empty((num_tokens, 75), dtype=np.float32)
+        y = np.empty((num_tokens, num_rows), dtype=np.float32)
         linear.run(x[:num_tokens], y)
         for t in range(num_tokens):
             assert np.array_equal(rows.setdefault(t, y[t].copy()), y[t])
@@ -190,6 +191,41 @@ def test_rows_multiplied_in_parts_have_the_same_bits(form: str) -> None:
         linear.run(x[:num_tokens], y)
         is_in = picked < num_tokens
         assert np.array_equal(y[picked[is_in]], few[is_in])
+
+
+@pytest.mark.parametrize(
+    ("form", "group", "symmetric", "activations"),
+    [
+        ("int4", 32, True, "int8_group"),
+        ("int4", 96, False, "int8_group"),  # stretches that end in the middle of 64 columns
+        ("int4", None, False, "int8_group"),
+        ("int8", 96, False, "int8_group"),
+        ("int8", None, True, "int8_group"),
+        ("int8", None, False, "int8_row"),
+        ("stepped", 32, False, "int8_row"),
+    ],
+)
+def test_tiles_that_share_codes_give_a_row_the_same_bits(
+    form: str, group: int | None, symmetric: bool, activations: str
+) -> None:
+    """Pairs of panels, in stretches, for tiles of all sizes."""
+    rng = np.random.default_rng(13)
+    shape = (90, 4608)
+    if form == "stepped":
+        case = random_stepped_case(rng, shape, group_size=32, symmetric=symmetric)
+    else:
+        case = random_case(
+            rng, form, shape, group_size=group, symmetric=symmetric, activations=activations
+        )
+    x = rng.normal(size=(258, shape[1])).astype(np.float32)
+    linear = native_linear(case, chosen_isa(), 2)
+    alone = np.empty((258, shape[0]), dtype=np.float32)
+    for t in range(258):
+        linear.run(x[t : t + 1], alone[t : t + 1])
+    for num_tokens in (*range(11, 35), 64, 127, 128, 130, 256, 258):
+        y = np.empty((num_tokens, shape[0]), dtype=np.float32)
+        linear.run(x[:num_tokens], y)
+        assert np.array_equal(y, alone[:num_tokens])
 
 
 @pytest.mark.parametrize("isa", ISAS)
