@@ -10,9 +10,9 @@ namespace {
 constexpr int64_t kCacheLine = 64;
 // Outputs beyond this are written past the caches: they would only push the inputs out of them.
 constexpr int64_t kStreamedBytes = int64_t{2} << 20;
-// So many tokens are shared out among the threads instead of panels, where the weight is as small
-// as this: each thread reads all of it, and the rows that it made itself.
-constexpr int64_t kMinSharedTokens = 128;
+// So many tokens for each thread are shared out instead of panels, where the weight is as small as
+// this: each thread reads all of it, and the rows that it made itself.
+constexpr int64_t kMinSharedTokens = 64;
 constexpr int64_t kMaxSharedWeightBytes = int64_t{1} << 20;
 constexpr int64_t kSharedTokens = 2 * kLanes;  // shares begin at multiples of it: two tiles
 // Tiled rows longer than this are multiplied in parts, and then every 16 of them lie a share of the
@@ -98,7 +98,8 @@ void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int
   output.streamed =
       aligned && !output.accumulate && num_tokens * output_columns * 4 > kStreamedBytes;
   const int64_t weight_bytes = w.num_rows * w.num_columns * weight_bits(w.kind) / 8;
-  if (num_tokens >= kMinSharedTokens && weight_bytes <= kMaxSharedWeightBytes) {
+  if (num_tokens >= kMinSharedTokens * pool_.num_threads() &&
+      weight_bytes <= kMaxSharedWeightBytes) {
     return for_shares(pool_, num_tokens, [&](int share, const Range& tokens) {
       OutputRows own = output;
       own.values += tokens.begin * output.row_stride;
