@@ -266,6 +266,9 @@ struct KernelTable {
   void (*norm)(const NormView&, const float* input, float* output, int64_t size);
   void (*prepare_heads)(const HeadsView&, float* heads, int64_t num_heads);
   void (*write_kv)(const KvView&, int32_t page, int64_t slot, const float* key, const float* value);
+  // All slots of a page, to the same bits; rows lie row_stride floats apart.
+  void (*write_page)(const KvView&, int32_t page, const float* keys, const float* values,
+                     int64_t row_stride);
   void (*attend)(const KvView&, const AttentionRows&, const AttentionTask&, float* scratch);
   // Merges the partial results of all chunks of a task and writes its output rows.
   void (*merge)(const KvView&, const AttentionRows&, const AttentionTask&);

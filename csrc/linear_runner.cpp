@@ -9,11 +9,37 @@ namespace {
 
 constexpr int64_t kCacheLine = 64;
 // Outputs beyond this are written past the caches: they would only push the inputs out of them.
-constexpr int64_t kStreamedBytes = int64_t{1} << 20;
+constexpr int64_t kStreamedBytes = int64_t{2} << 20;
+// So many tokens for each thread are shared out instead of panels, where the weight is as small as
+// this: each thread reads all of it, and the rows that it made itself.
+constexpr int64_t kMinSharedTokens = 64;
+constexpr int64_t kMaxSharedWeightBytes = int64_t{1} << 20;
+constexpr int64_t kSharedTokens = 2 * kLanes;  // shares begin at multiples of it: two tiles
 // Tiled rows longer than this are multiplied in parts, and then every 16 of them lie a share of the
 // second cache's sets further on than a power of two: parts fill all sets and not a few.
 constexpr int64_t kMaxWholeRowBytes = 4096;
 constexpr int64_t kTiledGapBytes = 1024;
+
+// body(share, tokens) for shares of whole kSharedTokens, but the last one.
+template <class Body>
+void for_shares(ThreadPool& pool, int64_t num_tokens, Body&& body) {
+  pool.run([&](int share, int num_shares) {
+    const int64_t num_blocks = (num_tokens + kSharedTokens - 1) / kSharedTokens;
+    const Range blocks = static_share(num_blocks, share, num_shares);
+    const int64_t end = std::min(blocks.end * kSharedTokens, num_tokens);
+    if (blocks.begin * kSharedTokens < end) body(share, Range{blocks.begin * kSharedTokens, end});
+  });
+}
+
+// The rows from `token` on, a multiple of kSharedTokens.
+InputRows rows_from(const LinearView& w, const InputRows& all, int64_t token) {
+  InputRows rows = all;
+  rows.values += token * all.row_stride;
+  rows.codes = static_cast<uint8_t*>(all.codes) + token * all.code_stride;
+  rows.scales += token * w.input_groups;
+  rows.corrections += token * w.num_groups;
+  return rows;
+}
 
 }  // namespace
 
@@ -66,13 +92,25 @@ void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int
                             OutputRows output) {
   const bool aligned = reinterpret_cast<uintptr_t>(output.values) % kCacheLine == 0 &&
                        output.row_stride * 4 % kCacheLine == 0;
+  const LinearView& w = part.view();
+  const int64_t num_panels = part.num_panels();
+  const int64_t output_columns = output.gated ? w.num_rows / 2 : w.num_rows;
   output.streamed =
-      aligned && !output.accumulate && num_tokens * part.view().num_rows * 4 > kStreamedBytes;
+      aligned && !output.accumulate && num_tokens * output_columns * 4 > kStreamedBytes;
+  const int64_t weight_bytes = w.num_rows * w.num_columns * weight_bits(w.kind) / 8;
+  if (num_tokens >= kMinSharedTokens * pool_.num_threads() &&
+      weight_bytes <= kMaxSharedWeightBytes) {
+    return for_shares(pool_, num_tokens, [&](int share, const Range& tokens) {
+      OutputRows own = output;
+      own.values += tokens.begin * output.row_stride;
+      kernels_.linear(w, rows_from(w, rows, tokens.begin), own, tokens.end - tokens.begin, 0,
+                      num_panels, scratch_.as<uint8_t>() + share * scratch_bytes_);
+    });
+  }
   pool_.run([&](int share, int num_shares) {
     // Pairs of panels stay together: they may be gate and up.
-    const int64_t num_panels = part.num_panels();
     const Range pairs = static_share((num_panels + 1) / 2, share, num_shares);
-    kernels_.linear(part.view(), rows, output, num_tokens, pairs.begin * 2,
+    kernels_.linear(w, rows, output, num_tokens, pairs.begin * 2,
                     std::min(pairs.end * 2, num_panels),
                     scratch_.as<uint8_t>() + share * scratch_bytes_);
   });

@@ -13,16 +13,21 @@ namespace paredown {
 // Fewer rows than this are not worth waking the helpers for elementwise work.
 inline constexpr int64_t kMinParallelRows = 8;
 
-// body(row) for each row, on the threads where there are enough of them.
+// body(begin, end) for shares of the rows, on the threads where there are enough of them.
 template <class Body>
-void for_rows(ThreadPool& pool, int64_t num_rows, Body&& body) {
-  if (num_rows < kMinParallelRows) {
-    for (int64_t row = 0; row < num_rows; ++row) body(row);
-    return;
-  }
+void for_ranges(ThreadPool& pool, int64_t num_rows, Body&& body) {
+  if (num_rows < kMinParallelRows) return body(int64_t{0}, num_rows);
   pool.run([&](int share, int num_shares) {
     const Range range = static_share(num_rows, share, num_shares);
-    for (int64_t row = range.begin; row < range.end; ++row) body(row);
+    body(range.begin, range.end);
+  });
+}
+
+// body(row) for each row, the same.
+template <class Body>
+void for_rows(ThreadPool& pool, int64_t num_rows, Body&& body) {
+  for_ranges(pool, num_rows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) body(row);
   });
 }
 

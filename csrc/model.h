@@ -160,6 +160,7 @@ class Model {
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
   void rotate_and_store(const Layer& layer, int64_t index);
+  bool fills_page(int64_t t, int64_t end) const;
   // Writes the cosines and sines of row t.
   void turn(int64_t t, int64_t position);
   void check_released(const StepInput& input, size_t slice) const;

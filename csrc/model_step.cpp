@@ -77,8 +77,8 @@ void Model::rotate_and_store(const Layer& layer, int64_t index) {
   const bool is_rotary = !config_.inverse_frequencies.empty();
   const NormView q_norm = norm_view(layer.q_norm);
   const NormView k_norm = norm_view(layer.k_norm);
-  for_rows(num_tokens_, [&](int64_t t) {
-    const Row& row = rows_[static_cast<size_t>(t)];
+  const int64_t v_offset = config_.num_kv_heads * head_dim;
+  auto prepare = [&](int64_t t) {
     float* query = wide_.as<float>() + t * wide_stride_;
     float* key = query + q_size;
     const float* cos = is_rotary ? cos_.as<float>() + t * head_dim / 2 : nullptr;
@@ -95,9 +95,29 @@ void Model::rotate_and_store(const Layer& layer, int64_t index) {
                            config_.num_heads);
     kernels_.prepare_heads({has_norm ? &k_norm : nullptr, cos, sin, 1.0f, head_dim}, key,
                            config_.num_kv_heads);
-    kernels_.write_kv(kv, row.pages[row.position / kPageSize - row.num_released],
-                      row.position % kPageSize, key, key + config_.num_kv_heads * head_dim);
+  };
+  for_ranges(pool_, num_tokens_, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end;) {
+      const Row& row = rows_[static_cast<size_t>(t)];
+      const int32_t page = row.pages[row.position / kPageSize - row.num_released];
+      const float* key = wide_.as<float>() + t * wide_stride_ + q_size;
+      const bool is_whole = fills_page(t, end);
+      for (const int64_t last = t + (is_whole ? kPageSize : 1); t < last; ++t) prepare(t);
+      if (is_whole) {
+        kernels_.write_page(kv, page, key, key + v_offset, wide_stride_);
+      } else {
+        kernels_.write_kv(kv, page, row.position % kPageSize, key, key + v_offset);
+      }
+    }
   });
+}
+
+// Whether row t and those after it, before `end`, are the tokens of a whole page.
+bool Model::fills_page(int64_t t, int64_t end) const {
+  const Row& row = rows_[static_cast<size_t>(t)];
+  if (row.position % kPageSize != 0 || t + kPageSize > end) return false;
+  const Row& last = rows_[static_cast<size_t>(t + kPageSize - 1)];
+  return last.pages == row.pages && last.position == row.position + kPageSize - 1;
 }
 
 void Model::activate() {

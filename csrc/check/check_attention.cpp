@@ -68,12 +68,41 @@ bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, Seen seen, R
          std::memcmp(shared.data(), alone.data(), num_bytes) == 0;
 }
 
+// A page written at once holds what its tokens write one by one, numbers among them that no page
+// can hold.
+bool check_whole_page(Isa isa, KvFormat format, Random& random) {
+  const KernelTable& kernels = kernel_table(isa);
+  constexpr int64_t kHeadDim = 48;
+  constexpr int64_t kHeads = 2;
+  constexpr int64_t kStride = 2 * kHeads * kHeadDim + 16;
+  std::vector<float> rows = floats(random, kPageSize * kStride, 0.0f, 1.0f);
+  rows[5] = std::nanf("");
+  rows[kStride + kHeads * kHeadDim] = -HUGE_VALF;
+  rows[2 * kStride] = 1e-40f;
+  const float* values = rows.data() + kHeads * kHeadDim;
+  const std::vector<float> scales(2 * kHeads, 0.01f);
+  const int64_t num_bytes = kHeads * kv_head_bytes(format, kHeadDim);
+  AlignedBuffer memory(2 * num_bytes);
+  const KvView kv{format.kind, memory.as<uint8_t>(), kHeads, kHeadDim,
+                  format.is_static ? scales.data() : nullptr};
+  kernels.write_page(kv, 0, rows.data(), values, kStride);
+  for (int64_t slot = 0; slot < kPageSize; ++slot) {
+    kernels.write_kv(kv, 1, slot, rows.data() + slot * kStride, values + slot * kStride);
+  }
+  return std::memcmp(kv.data, kv.data + num_bytes, static_cast<size_t>(num_bytes)) == 0;
+}
+
 }  // namespace
 
 void check_attention(Outcome& outcome) {
   Random random(21);
   for (Isa isa : supported_isas()) {
     for (const auto& [name, format] : kKvFormats) {
+      const bool same_page = check_whole_page(isa, format, random);
+      outcome.count(same_page);
+      if (!same_page) {
+        std::printf("whole pages differ: %s, pages %s\n", isa_name(isa), name.c_str());
+      }
       for (int64_t head_dim : {16, 48, 80, 256}) {
         for (const Seen seen : {Seen{0, 0}, Seen{600, 0}, Seen{600, 20}}) {
           const bool passed = check_long_context(isa, format, head_dim, seen, random);

@@ -65,6 +65,51 @@ inline void finish(const LinearView& w, const OutputRows& out, int64_t token, in
   for (int p = 0; p < kPanels; ++p) store_panel(w, out, token, panel + p, sums[p]);
 }
 
+// body(place, sum) for each sum of a tile, `place` where the output of its panel lies.
+template <int kTokens, int kPanels, class Body>
+inline void for_outputs(const OutputRows& out, int64_t token, int64_t panel,
+                        const F32x16 (&sums)[kTokens][kPanels], Body&& body) {
+  float* row = out.values + token * out.row_stride + panel * kLanes;
+  for (int t = 0; t < kTokens; ++t, row += out.row_stride) {
+    for (int p = 0; p < kPanels; ++p) body(row + p * kLanes, sums[t][p]);
+  }
+}
+
+// The sums of several tokens. What most layers want is chosen once for all of them: with a choice
+// for each, GCC 12 keeps them in memory.
+template <int kTokens, int kPanels>
+inline void finish_rows(const LinearView& w, const OutputRows& out, int64_t token, int64_t panel,
+                        F32x16 (&sums)[kTokens][kPanels]) {
+  const bool is_plain = w.bias == nullptr && (panel + kPanels) * kLanes <= w.num_rows;
+  if (is_plain && !out.gated) {
+    if (out.streamed) {
+      return for_outputs(out, token, panel, sums, [](float* p, F32x16 sum) { stream_f(p, sum); });
+    }
+    if (!out.accumulate) {
+      return for_outputs(out, token, panel, sums, [](float* p, F32x16 sum) { store_f(p, sum); });
+    }
+    return for_outputs(out, token, panel, sums,
+                       [](float* p, F32x16 sum) { store_f(p, add(load_f(p), sum)); });
+  }
+  if constexpr (kPanels % 2 == 0) {
+    if (is_plain && out.activation == Activation::kSilu) {
+      F32x16 products[kTokens][kPanels / 2];
+      for (int t = 0; t < kTokens; ++t) {
+        for (int p = 0; p < kPanels; p += 2) {
+          products[t][p / 2] = mul(activation<Activation::kSilu>(sums[t][p]), sums[t][p + 1]);
+        }
+      }
+      if (out.streamed) {
+        return for_outputs(out, token, panel / 2, products,
+                           [](float* p, F32x16 product) { stream_f(p, product); });
+      }
+      return for_outputs(out, token, panel / 2, products,
+                         [](float* p, F32x16 product) { store_f(p, product); });
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) finish<kPanels>(w, out, token + t, panel, sums[t]);
+}
+
 // Runs `tile(Index<tokens>, token)` over num_tokens: tiles of kTokens, then one of what is left, so
 // that weights are decoded no more often than they must.
 template <int kTokens, class Tile>

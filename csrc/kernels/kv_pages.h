@@ -61,6 +61,28 @@ inline void write_bf16(const KvView& kv, uint8_t* head, int64_t slot, const floa
   }
 }
 
+#if defined(PAREDOWN_HAS_BF16_PAIRS)
+// All slots of a page at once: pairs of slots of a value, and all slots of a pair of dims of a key,
+// are one store each.
+inline void write_bf16_page(const KvView& kv, uint8_t* head, const float* keys, const float* values,
+                            int64_t row_stride) {
+  auto* key_place = reinterpret_cast<uint16_t*>(head);
+  uint16_t* value_place = key_place + kv.head_dim * kPageSize;
+  for (int64_t d = 0; d < kv.head_dim; d += kLanes) {
+    F32x16 rows[kPageSize];
+    for (int slot = 0; slot < kPageSize; ++slot) {
+      rows[slot] = load_finite(keys + slot * row_stride + d);
+    }
+    store_bf16_columns(key_place + key_index(d, 0, 2), rows);
+    for (int slot = 0; slot < kPageSize; slot += 2) {
+      const float* value = values + slot * row_stride + d;
+      store_bf16_pairs(value_place + value_index(d, slot, 2), load_finite(value),
+                       load_finite(value + row_stride));
+    }
+  }
+}
+#endif
+
 // How the numbers of a head become codes. Found for the token: the scale, rounded to bf16, and
 // 1 / scale; both 0 for a head of zeros. Given: a divisor, as others who use such scales divide.
 struct CodeScale {
@@ -195,6 +217,23 @@ void write_kv(const KvView& kv, int32_t page, int64_t slot, const float* key, co
     } else {
       write_codes(kv, head, data, slot, head_key, head_value);
     }
+  }
+}
+
+// All slots of a page, the same: row_stride floats from the key, and the value, of one to the next.
+void write_page(const KvView& kv, int32_t page, const float* keys, const float* values,
+                int64_t row_stride) {
+#if defined(PAREDOWN_HAS_BF16_PAIRS)
+  if (kv.kind == KvKind::kBf16) {
+    for (int64_t head = 0; head < kv.num_kv_heads; ++head) {
+      write_bf16_page(kv, page_head(kv, page, head), keys + head * kv.head_dim,
+                      values + head * kv.head_dim, row_stride);
+    }
+    return;
+  }
+#endif
+  for (int64_t slot = 0; slot < kPageSize; ++slot) {
+    write_kv(kv, page, slot, keys + slot * row_stride, values + slot * row_stride);
   }
 }
 

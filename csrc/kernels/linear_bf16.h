@@ -68,7 +68,7 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
           }
           return;
         }
-        for (int t = 0; t < tokens.value; ++t) finish<kPanels>(w, out, token + t, panel, sums[t]);
+        finish_rows<tokens.value, kPanels>(w, out, token, panel, sums);
       });
     }
   }

@@ -205,7 +205,7 @@ inline void finish_tile(const LinearView& w, const InputRows& in, const OutputRo
       for (int p = 0; p < kPanels; ++p) totals[t][p] = mul(totals[t][p], scale);
     }
   }
-  for (int t = 0; t < kTokens; ++t) finish<kPanels>(w, out, token + t, panel, totals[t]);
+  finish_rows<kTokens, kPanels>(w, out, token, panel, totals);
 }
 
 // Codes that are mostly summed over whole rows; the others have a sum for each group.

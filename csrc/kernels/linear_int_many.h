@@ -242,6 +242,62 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
   }
 }
 
+// The same for groups of one block whose zero point lies in the corrections, scaled as bits. The
+// products of a panel follow each other: with those of a token together 12 sums reach 0.8 of the
+// peak of AMD Zen 5, so 1.0.
+template <int kTokens, int kPanels>
+__attribute__((noinline)) void block_group_tile(const LinearView& w, const InputRows& in,
+                                                const OutputRows& out, const ReadStretch& stretch,
+                                                int64_t token, int64_t panel, float* waiting) {
+  if (stretch.is_last) fetch_outputs<kTokens, kPanels>(out, token, panel);
+  F32x16 totals[kTokens][kPanels];
+  for (int i = 0; i < kTokens * kPanels; ++i) {
+    totals[i / kPanels][i % kPanels] = stretch.first == 0 ? zero_f() : load_f(waiting + i * kLanes);
+  }
+  const TileInputs<kTokens> inputs(w, in, token);
+  const int64_t panel_bytes = stretch.source.panel_bytes;
+  const int64_t row_stride = in.code_stride;
+  const uint8_t* codes = stretch.source.codes;
+  const float* scales = stretch.scales;
+  int64_t group = stretch.first / kBlockColumns;
+  const int64_t end = group + stretch.num_columns / kBlockColumns;
+  const auto* x = static_cast<const int8_t*>(in.codes) + token * row_stride + stretch.first;
+  // A loop that runs at least once: GCC 12 would keep totals in memory, too.
+  do {
+    I32x16 sums[kTokens][kPanels];
+    for (int t = 0; t < kTokens; ++t) {
+      const I32x16 begin = add(set_i(inputs.corrections[t][group * kLanes]), set_i(kWholeBits));
+      for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
+    }
+    unroll<kQuads>([&](auto quad) {
+      I32x16 fours[kTokens];
+      for (int t = 0; t < kTokens; ++t) {
+        fours[t] = broadcast_codes(x + t * row_stride + 4 * quad.value);
+      }
+      for (int p = 0; p < kPanels; ++p) {
+        const U8x64 panel_codes = load_u8(codes + p * panel_bytes + quad.value * 64);
+        for (int t = 0; t < kTokens; ++t) sums[t][p] = dot4<8>(sums[t][p], panel_codes, fours[t]);
+      }
+    });
+    F32x16 x_scales[kTokens];
+    for (int t = 0; t < kTokens; ++t) x_scales[t] = set_f(inputs.scales[t][group * kLanes]);
+    for (int p = 0; p < kPanels; ++p, scales += 2 * kLanes) {
+      const F32x16 scale = load_f(scales);
+      const F32x16 excess = load_f(scales + kLanes);
+      for (int t = 0; t < kTokens; ++t) {
+        const F32x16 product = scale_and_add(bits_as_float(sums[t][p]), scale, excess);
+        totals[t][p] = add_product(totals[t][p], product, x_scales[t]);
+      }
+    }
+    codes += kBlockColumns * kLanes;
+    x += kBlockColumns;
+  } while (++group < end);
+  if (stretch.is_last) return finish_tile<kTokens, kPanels>(w, in, out, token, panel, totals);
+  for (int i = 0; i < kTokens * kPanels; ++i) {
+    store_f(waiting + i * kLanes, totals[i / kPanels][i % kPanels]);
+  }
+}
+
 // All tokens through a stretch of kPanels panels.
 template <bool kSmall, int kPanels>
 inline void stretch_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
@@ -259,7 +315,10 @@ inline void stretch_tiles(const LinearView& w, const InputRows& in, const Output
   token_tiles<kManyGroupTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
     constexpr int kTokens = tokens.value;
     next.fetch_share();
-    if (kScalesBits && stretch.scales != nullptr) {
+    const bool by_blocks = w.group_size == kBlockColumns && w.zero_points == nullptr;
+    if (kScalesBits && stretch.scales != nullptr && by_blocks) {
+      block_group_tile<kTokens, kPanels>(w, in, out, stretch, token, panel, waiting(token));
+    } else if (kScalesBits && stretch.scales != nullptr) {
       group_tile<kSmall, kScalesBits, kTokens, kPanels>(w, in, out, stretch, token, panel,
                                                         waiting(token));
     } else {

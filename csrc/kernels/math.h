@@ -126,23 +126,38 @@ void norm(const NormView& view, const float* input, float* output, int64_t size)
   }
 }
 
+struct RotatedLanes {
+  F32x16 first;
+  F32x16 second;
+};
+inline RotatedLanes rotated(const float* head, const float* cos, const float* sin, int64_t half) {
+  const F32x16 a = load_f(head);
+  const F32x16 b = load_f(head + half);
+  const F32x16 c = load_f(cos);
+  const F32x16 s = load_f(sin);
+  return {sub(mul(a, c), mul(b, s)), add(mul(b, c), mul(a, s))};
+}
+
 // Rotary positions of one head, rotate-half form (arXiv 2104.09864): pairs (d, d + head_dim/2).
 inline void rotate(float* head, const float* cos, const float* sin, int64_t half) {
-  int64_t i = 0;
-  for (; i + kLanes <= half; i += kLanes) {
-    const F32x16 a = load_f(head + i);
-    const F32x16 b = load_f(head + half + i);
-    const F32x16 c = load_f(cos + i);
-    const F32x16 s = load_f(sin + i);
-    store_f(head + i, sub(mul(a, c), mul(b, s)));
-    store_f(head + half + i, add(mul(b, c), mul(a, s)));
+  auto place = [head, half](int64_t i, const RotatedLanes& lanes) {
+    store_f(head + i, lanes.first);
+    store_f(head + half + i, lanes.second);
+  };
+  if (half < kLanes) {
+    for (int64_t i = 0; i < half; ++i) {
+      const float a = head[i];
+      const float b = head[half + i];
+      head[i] = a * cos[i] - b * sin[i];
+      head[half + i] = b * cos[i] + a * sin[i];
+    }
+    return;
   }
-  for (; i < half; ++i) {
-    const float a = head[i];
-    const float b = head[half + i];
-    head[i] = a * cos[i] - b * sin[i];
-    head[half + i] = b * cos[i] + a * sin[i];
-  }
+  // The last lanes may lie among those before them: turned before these are.
+  const int64_t last = half - kLanes;
+  const RotatedLanes end = rotated(head + last, cos + last, sin + last, half);
+  for (int64_t i = 0; i < last; i += kLanes) place(i, rotated(head + i, cos + i, sin + i, half));
+  place(last, end);
 }
 
 // Norm, rotary positions and scale of each head while it is in the nearest cache.

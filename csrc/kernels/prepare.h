@@ -38,9 +38,9 @@ inline float largest_magnitude(const float* x, int64_t size) {
 }
 
 // code = round(x * inverse), within [-128, 127], for columns [first, first + size); returns the sum
-// of the codes.
-inline int32_t quantize(const InputRows& in, const float* x, int64_t first, int64_t size,
-                        float inverse, uint8_t* codes) {
+// of the codes by lane.
+inline I32x16 quantize(const InputRows& in, const float* x, int64_t first, int64_t size,
+                       float inverse, uint8_t* codes) {
   const F32x16 factor = set_f(inverse);
   I32x16 total = zero_i();
   for (int64_t i = first; i < first + size; i += kLanes) {
@@ -49,7 +49,52 @@ inline int32_t quantize(const InputRows& in, const float* x, int64_t first, int6
     total = add(total, code);
     store_i8(reinterpret_cast<int8_t*>(codes + code_offset(in, i)), code);
   }
-  return sum_lanes(total);
+  return total;
+}
+
+#if !defined(PAREDOWN_HAS_SUM_OF_EACH)
+inline I32x16 sum_of_each(const I32x16 (&rows)[kLanes]) {
+  int32_t sums[kLanes];
+  for (int i = 0; i < kLanes; ++i) sums[i] = sum_lanes(rows[i]);
+  return load_i(sums);
+}
+#endif
+
+// Groups of a row with a scale each, 16 at a time: what is found of each takes fewer operations
+// where it is found of all.
+inline void quantize_groups(const LinearView& w, const InputRows& in, const float* row,
+                            int64_t token, int32_t zero_point) {
+  uint8_t* codes = code_row(in, token);
+  for (int64_t begin = 0; begin < w.num_groups; begin += kLanes) {
+    const int64_t left = w.num_groups - begin;
+    const int64_t count = left < kLanes ? left : kLanes;
+    F32x16 largest[kLanes];
+    I32x16 totals[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      largest[i] = zero_f();
+      totals[i] = zero_i();
+    }
+    const float* x = row + begin * w.group_size;
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t k = 0; k < w.group_size; k += kLanes, x += kLanes) {
+        largest[i] = max(largest[i], abs(load_f(x)));
+      }
+    }
+    const F32x16 limits = max_of_each(largest);
+    float scales[kLanes];
+    float inverses[kLanes];
+    store_f(scales, div(limits, set_f(127.0f)));
+    store_f(inverses, select_less(zero_f(), limits, div(set_f(127.0f), limits), zero_f()));
+    for (int64_t i = 0; i < count; ++i) {
+      totals[i] = quantize(in, row, (begin + i) * w.group_size, w.group_size, inverses[i], codes);
+    }
+    int32_t sums[kLanes];
+    store_i(sums, sum_of_each(totals));
+    for (int64_t i = 0; i < count; ++i) {
+      in.scales[input_index(token, w.num_groups, begin + i)] = scales[i];
+      in.corrections[input_index(token, w.num_groups, begin + i)] = zero_point * -sums[i];
+    }
+  }
 }
 
 // Symmetric int8: one scale per row and group, one per row, or one given for all rows.
@@ -58,20 +103,23 @@ inline void quantize_row(const LinearView& w, const InputRows& in, const float* 
   uint8_t* codes = code_row(in, token);
   const int bits = w.num_steps > 0 ? 8 : weight_bits(w.kind);
   const int32_t zero_point = w.zero_points == nullptr ? 1 << (bits - 1) : 1;
+  if (w.input_scale <= 0.0f && w.input_groups > 1) {
+    return quantize_groups(w, in, row, token, zero_point);
+  }
   float scale = w.input_scale;
   float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int64_t group = 0; group < w.num_groups; ++group) {
     const int64_t first = group * w.group_size;
-    const bool own_scale = group == 0 || w.input_groups > 1;
-    if (w.input_scale <= 0.0f && own_scale) {
-      const float limit =
-          largest_magnitude(row + first, w.input_groups > 1 ? w.group_size : w.num_columns);
+    if (w.input_scale <= 0.0f && group == 0) {
+      const float limit = largest_magnitude(row, w.num_columns);
       scale = limit / 127.0f;
       inverse = limit > 0.0f ? 127.0f / limit : 0.0f;
     }
-    if (own_scale) in.scales[input_index(token, w.input_groups, group)] = scale;
+    if (group == 0 || w.input_groups > 1) {
+      in.scales[input_index(token, w.input_groups, group)] = scale;
+    }
     in.corrections[input_index(token, w.num_groups, group)] =
-        zero_point * -quantize(in, row, first, w.group_size, inverse, codes);
+        zero_point * -sum_lanes(quantize(in, row, first, w.group_size, inverse, codes));
   }
 }
 

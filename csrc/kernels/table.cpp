@@ -34,6 +34,7 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     norm,
     prepare_heads,
     write_kv,
+    write_page,
     attend,
     merge,
     activate,

@@ -95,6 +95,16 @@ inline F32x16 sub(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline F32x16 mul(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline F32x16 div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+// The same where sums fill the registers, each in its own: of an intrinsic the result may take the
+// place of a factor, and GCC 12 then keeps sums in memory.
+inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) {
+  asm("vfmadd231ps %2, %1, %0" : "+v"(sum.v) : "v"(a.v), "v"(b.v));
+  return sum;
+}
+inline F32x16 scale_and_add(F32x16 sum, F32x16 scale, F32x16 added) {
+  asm("vfmadd213ps %2, %1, %0" : "+v"(sum.v) : "v"(scale.v), "v"(added.v));
+  return sum;
+}
 inline F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline F32x16 abs(F32x16 a) { return {_mm512_abs_ps(a.v)}; }
@@ -109,26 +119,32 @@ inline float sum_lanes(F32x16 a) {
   return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
 }
 inline float max_lanes(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
-// The largest lane of each of 16 registers.
-inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
-  // Halving the registers four times leaves one lane to each.
+// What the lanes of each of 16 registers come to: halving the registers four times leaves one lane
+// to each.
+template <class Combine>
+inline __attribute__((always_inline)) __m512 fold_each(const F32x16 (&rows)[16],
+                                                       Combine&& combine) {
   __m512 eight[8];
   for (int i = 0; i < 8; ++i) {
     const int row = i / 4 * 8 + i % 4;
-    eight[i] = _mm512_max_ps(_mm512_shuffle_f32x4(rows[row].v, rows[row + 4].v, 0x44),
-                             _mm512_shuffle_f32x4(rows[row].v, rows[row + 4].v, 0xEE));
+    eight[i] = combine(_mm512_shuffle_f32x4(rows[row].v, rows[row + 4].v, 0x44),
+                       _mm512_shuffle_f32x4(rows[row].v, rows[row + 4].v, 0xEE));
   }
   __m512 four[4];
   for (int i = 0; i < 4; ++i) {
-    four[i] = _mm512_max_ps(_mm512_shuffle_f32x4(eight[i], eight[i + 4], 0x88),
-                            _mm512_shuffle_f32x4(eight[i], eight[i + 4], 0xDD));
+    four[i] = combine(_mm512_shuffle_f32x4(eight[i], eight[i + 4], 0x88),
+                      _mm512_shuffle_f32x4(eight[i], eight[i + 4], 0xDD));
   }
   __m512 two[2];
   for (int i = 0; i < 2; ++i) {
-    two[i] = _mm512_max_ps(_mm512_unpacklo_ps(four[i], four[i + 2]),
-                           _mm512_unpackhi_ps(four[i], four[i + 2]));
+    two[i] =
+        combine(_mm512_unpacklo_ps(four[i], four[i + 2]), _mm512_unpackhi_ps(four[i], four[i + 2]));
   }
-  return {_mm512_max_ps(_mm512_unpacklo_ps(two[0], two[1]), _mm512_unpackhi_ps(two[0], two[1]))};
+  return combine(_mm512_unpacklo_ps(two[0], two[1]), _mm512_unpackhi_ps(two[0], two[1]));
+}
+// The largest lane of each of 16 registers.
+inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
+  return {fold_each(rows, [](__m512 a, __m512 b) { return _mm512_max_ps(a, b); })};
 }
 
 inline F32x16 load_fp16(const uint16_t* p) {
@@ -139,13 +155,19 @@ inline F32x16 load_bf16(const uint16_t* p) {
       _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
 }
-// Round to nearest even.
-inline void store_bf16(uint16_t* p, F32x16 a) {
+// 0 to 15, one per lane.
+inline __m512i lane_numbers() {
+  return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+// bf16 in the upper halves of the lanes, rounded to nearest even; what is below them is no part.
+inline __m512i rounded_bf16(F32x16 a) {
   const __m512i bits = _mm512_castps_si512(a.v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+  return _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+}
+inline void store_bf16(uint16_t* p, F32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_bf16(a), 16)));
 }
 
 inline I32x16 zero_i() { return {_mm512_setzero_si512()}; }
@@ -170,6 +192,15 @@ inline I32x16 shift_right(I32x16 a) {
 inline F32x16 bits_as_float(I32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
 inline I32x16 float_bits(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
 inline int32_t sum_lanes(I32x16 a) { return _mm512_reduce_add_epi32(a.v); }
+// The sum of the lanes of each of 16 registers.
+#define PAREDOWN_HAS_SUM_OF_EACH 1
+inline I32x16 sum_of_each(const I32x16 (&rows)[16]) {
+  F32x16 bits[16];
+  for (int i = 0; i < 16; ++i) bits[i] = bits_as_float(rows[i]);
+  return float_bits({fold_each(bits, [](__m512 a, __m512 b) {
+    return bits_as_float(add(float_bits({a}), float_bits({b}))).v;
+  })});
+}
 inline F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 // Round to nearest even.
 inline I32x16 to_int(F32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
@@ -212,10 +243,6 @@ inline U8x64 load_nibbles(const uint8_t* p) {
 // 16 bytes in every quarter of a register.
 inline __m512i load_quarters(const uint8_t* p) {
   return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-}
-// 0 to 15, one per lane.
-inline __m512i lane_numbers() {
-  return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 // Bytes of 16 rows, each four times: what belongs to a row at its place in a quad of columns.
 inline U8x64 repeat_4(const uint8_t* p) {
@@ -344,3 +371,5 @@ inline F32x16 odd_bf16(I32x16 pairs) {
 
 }  // namespace
 }  // namespace paredown
+
+#include "avx512_pages.h"

@@ -87,6 +87,10 @@ inline F32x16 div(F32x16 a, F32x16 b) {
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return each_lane<F32x16>([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
 }
+inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, sum); }
+inline F32x16 scale_and_add(F32x16 sum, F32x16 scale, F32x16 added) {
+  return fma(sum, scale, added);
+}
 inline F32x16 max(F32x16 a, F32x16 b) {
   return each_lane<F32x16>([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
 }

@@ -100,6 +100,10 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return each_register<F32x16>(
       [](float32x4_t x, float32x4_t y, float32x4_t z) { return vfmaq_f32(z, x, y); }, a, b, c);
 }
+inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, sum); }
+inline F32x16 scale_and_add(F32x16 sum, F32x16 scale, F32x16 added) {
+  return fma(sum, scale, added);
+}
 inline F32x16 max(F32x16 a, F32x16 b) {
   return each_register<F32x16>([](float32x4_t x, float32x4_t y) { return vmaxq_f32(x, y); }, a, b);
 }

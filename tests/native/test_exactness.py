@@ -223,9 +223,10 @@ def test_codes_of_one_layer_leave_no_trace_in_another(
     assert np.array_equal(alone_and_whole(executor, token_ids[:9]), clean)
 
 
-@pytest.mark.parametrize("format_name", ["fp32", "int4-g32"])
+@pytest.mark.parametrize("format_name", ["fp32", "bf16", "int8", "int4-g32"])
 def test_same_bits_on_any_threads_of_prefill_and_decode(format_name: str) -> None:
-    """Steps of 65 tokens and more are prefill; plans change from step to step."""
+    """Steps of 65 tokens and more are prefill; plans change from step to step. Of a whole prompt
+    threads share the tokens, not the weights."""
     token_ids = random_tokens(np.random.default_rng(2), 200)
     expected = alone_and_whole(random_executor(TINY, WEIGHT_SPECS[format_name]), token_ids)
     for num_threads, decode_threads in ((1, 3), (3, 1), (4, 2)):
@@ -239,6 +240,7 @@ def test_same_bits_on_any_threads_of_prefill_and_decode(format_name: str) -> Non
         sequence = Sequence(token_ids=token_ids, pages=list(range(13)), chunks=chunks)
         run_together(executor, [sequence])
         assert np.array_equal(sequence.logits(), expected)
+        assert np.array_equal(alone_and_whole(executor, token_ids), expected)
 
 
 @pytest.mark.parametrize("kv_dtype", PAGE_FORMATS, ids=str)
