@@ -53,14 +53,18 @@ class PagePool:
     def allocate(self, num_pages: int) -> list[int] | None:
         """`num_pages` pages with one holder each, or None when fewer are free."""
         empty = self._empty
+        if not num_pages:
+            return []
         if num_pages > len(empty):
             if num_pages > self.num_free:
                 return None
             num_evicted = max(num_pages - len(empty), self.num_pages // _EVICTED_SHARE)
             self._evict(min(num_evicted, len(self._idle)))
-        pages = [empty.pop() for _ in range(num_pages)]
+        pages = empty[: -num_pages - 1 : -1]
+        del empty[-num_pages:]
+        counts = self._counts
         for page in pages:
-            self._counts[page] = 1
+            counts[page] = 1
         return pages
 
     def hold(self, pages: Iterable[int]) -> None:
@@ -74,15 +78,15 @@ class PagePool:
     def release(self, pages: Iterable[int]) -> None:
         """One holder less for each page. Of those that become idle the first is evicted first: give
         a sequence's pages last to first, since its later ones are of no use without the earlier."""
-        counts = self._counts
+        counts, is_kept, idle, free = self._counts, self._is_kept, self._idle, self._empty.append
         for page in pages:
             assert counts[page], f"page {page} was freed twice"
             counts[page] -= 1
             if counts[page] == 0:
-                if self._is_kept[page]:
-                    self._idle[page] = None
+                if is_kept[page]:
+                    idle[page] = None
                 else:
-                    self._empty.append(page)
+                    free(page)
 
     def keep(self, pages: Iterable[int]) -> None:
         """The content of these held pages is to be kept when nobody holds them."""

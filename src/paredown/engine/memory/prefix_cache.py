@@ -160,17 +160,17 @@ class PrefixCache:
         """The content of these pages is lost. Returns the others that come after them, which cannot
         be found any more and are forgotten, too."""
         page_runs, lost = self._page_runs, set[int]()
-        for page in pages:
+        index, end = 0, len(pages)
+        while index < end:
+            page = pages[index]
             run = page_runs[page]
-            if run is None:
-                continue  # it came after one that is forgotten
-            if run.pages[-1] == page and not run.branches:
-                page_runs[page] = None
-                run.pages.pop()
-                if not run.pages:
-                    self._drop(run)
-            else:
+            if run is None:  # it came after one that is forgotten
+                index += 1
+            elif run.pages[-1] != page or run.branches:
                 lost |= self._cut(run, run.pages.index(page))
+                index += 1
+            else:
+                index += self._cut_end(run, pages[index : index + len(run.pages)])
         lost.difference_update(pages)
         num_evicted = len(pages) + len(lost)
         self._num_cached -= num_evicted
@@ -195,6 +195,19 @@ class PrefixCache:
             self._page_runs[page] = run
         self._num_cached += len(pages)
         return first_node + len(pages) - 1
+
+    def _cut_end(self, run: _Run, pages: Sequence[int]) -> int:
+        """Forgets as many of these pages as stand at the end of a run without branches, last to
+        first, as pages are given back; or at least the first of them."""
+        num_pages = len(pages)
+        if run.pages[: -num_pages - 1 : -1] != pages:
+            num_pages = 1
+        for page in pages[:num_pages]:
+            self._page_runs[page] = None
+        del run.pages[-num_pages:]
+        if not run.pages:
+            self._drop(run)
+        return num_pages
 
     def _cut(self, run: _Run, place: int) -> set[int]:
         """Forgets a run's pages from this one on, and all that come after them."""
