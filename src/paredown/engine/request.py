@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paredown.engine.memory.packed_pages import AnsweredPages, PackedPages, packed
+from paredown.engine.memory.packed_pages import PackedPages, packed
 from paredown.engine.memory.prefix_cache import PageContents
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
@@ -95,6 +95,10 @@ class Request:
 
     def contents(self, start: int, end: int) -> PageContents:
         """What the pages from `start` up to `end` hold once they are full."""
-        if end * PAGE_SIZE <= self.num_prompt_tokens:
+        num_prompt_tokens = self.num_prompt_tokens
+        if end * PAGE_SIZE <= num_prompt_tokens:
             return PackedPages(self._packed_prompt, start)
-        return AnsweredPages(self._packed_prompt, self.token_ids, start)
+        if start * PAGE_SIZE < num_prompt_tokens:
+            generated = packed(self.token_ids[num_prompt_tokens : end * PAGE_SIZE])
+            return PackedPages(self._packed_prompt + generated, start)
+        return PackedPages(packed(self.token_ids[start * PAGE_SIZE : end * PAGE_SIZE]))

@@ -1,4 +1,4 @@
-"""PackedPages, AnsweredPages: the token ids of full pages, as the prefix cache compares them."""
+"""PackedPages: the token ids of full pages, as the prefix cache compares them."""
 
 from array import array
 
@@ -27,21 +27,3 @@ class PackedPages:
     def __getitem__(self, index: int, /) -> bytes:
         at = (self._start + index) * _PAGE_BYTES
         return self._tokens[at : at + _PAGE_BYTES]
-
-
-class AnsweredPages:
-    """As PackedPages, of a packed prompt and the answer that comes after it in `token_ids`, which
-    may grow. A page of the answer is packed when it is compared: most never are."""
-
-    __slots__ = ("_prompt", "_start", "_token_ids")
-
-    def __init__(self, prompt: bytes, token_ids: list[int], start: int) -> None:
-        self._prompt = prompt
-        self._token_ids = token_ids
-        self._start = start
-
-    def __getitem__(self, index: int, /) -> bytes:
-        page = self._start + index
-        if (page + 1) * _PAGE_BYTES <= len(self._prompt):
-            return self._prompt[page * _PAGE_BYTES : (page + 1) * _PAGE_BYTES]
-        return packed(self._token_ids[page * PAGE_SIZE : (page + 1) * PAGE_SIZE])
