@@ -92,7 +92,7 @@ def test_pages_that_are_missing_are_taken_from_another():
     assert len(driver.finished) == 3
 
 
-def test_fair_shares_are_charged_in_every_step():
+def test_with_fair_shares_no_plan_repeats():
     driver = SchedulerDriver(num_pages=32, config=ScheduleConfig(fair_shares=True))
     driver.submit([5] * 4, 20)
     assert not any(is_repeated(driver) for _ in range(10))
