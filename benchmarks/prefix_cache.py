@@ -148,7 +148,7 @@ def page_us(num_rounds: int) -> Found:
     contents = [bytes(rng.randrange(256) for _ in range(4 * PAGE_SIZE)) for _ in range(num_pages)]
     for _ in range(num_rounds):
         cache = PrefixCache(num_pages)
-        pool = PagePool(num_pages, on_evict=cache.forget)
+        pool = PagePool(num_pages)
         pages = pool.allocate(num_pages) or []
         started = time.perf_counter()
         assert cache.add("", contents, pages)[0] == pages

@@ -130,8 +130,5 @@ class PlainSimulation:
 def idle_chains(scheduler: Scheduler) -> list[int]:
     """How many pages stand before each idle page in its chain, the next to be evicted first: pages
     have other numbers in another run, and their places in chains have not."""
-    cache, pool = scheduler.cache, scheduler.pool
-    depths = []
-    for page in pool._idle:
-        depths.append(len(cache.chain(page)))
-    return depths
+    pages = scheduler._pages
+    return [len(pages.chain(page)) for page in pages.pool.idle_pages()]

@@ -120,13 +120,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         if not hasattr(self, "driver"):
             return
         self.scheduler.check_integrity()
-        pool, cache = self.scheduler.pool, self.scheduler.cache
         if self.driver.executor.spec.kept_window is not None:
             return
         # A chain is given up from its end.
-        idle = {page: place for place, page in enumerate(pool._idle)}
-        for page in pool._idle:
-            *before, _ = cache.chain(page)
+        idle = {page: place for place, page in enumerate(self.scheduler.pool.idle_pages())}
+        for page in idle:
+            *before, _ = self.scheduler._pages.chain(page)
             assert all(idle[page] < idle.get(one, 1 << 30) for one in before)
 
     @invariant()

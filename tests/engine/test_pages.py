@@ -15,7 +15,7 @@ def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
     """Against a model: who holds what, which pages are kept, in which order they became idle."""
     evicted: list[int] = []
 
-    def note(pages: list[int]) -> list[int]:
+    def note(number: int, pages: list[int]) -> list[int]:
         evicted.extend(pages)
         return []
 
@@ -54,13 +54,13 @@ def test_random_operations_never_share_or_lose_a_page(num_pages, operations):
         pool.check_integrity(held)
         owners = [page for pages in held for page in pages]
         assert pool.num_free == num_pages - len(set(owners))
-        assert list(pool._idle) == idle
+        assert pool.idle_pages() == idle
         for page in set(owners):
             assert pool.is_shared(page) == (owners.count(page) > 1)
 
 
 def test_pages_that_are_worth_nothing_without_an_evicted_one_are_dropped_held_or_idle():
-    pool = PagePool(4, on_evict=lambda pages: [1, 2] if 0 in pages else [])
+    pool = PagePool(4, on_evict=lambda _, pages: [1, 2] if 0 in pages else [])
     pages = pool.allocate(4)
     pool.keep([0, 1, 2])
     pool.release([0, 1])

@@ -34,7 +34,7 @@ def fill(cache: PrefixCache, pool: PagePool, salt: str, contents: list[object]) 
 
 def make(num_pages: int = 16) -> tuple[PrefixCache, PagePool]:
     cache = PrefixCache(num_pages)
-    return cache, PagePool(num_pages, on_evict=cache.forget)
+    return cache, PagePool(num_pages, on_evict=lambda _, pages: cache.forget(pages))
 
 
 def find(cache: PrefixCache, salt: str, contents: list[object]) -> list[int]:

@@ -68,7 +68,7 @@ class _Run:
 
 
 class PrefixCache:
-    """An index over the pages of a PagePool, whose `on_evict` must be `forget`."""
+    """An index over the pages of a PagePool, whose `on_evict` must call `forget`."""
 
     __slots__ = ("_first_runs", "_num_cached", "_num_runs", "_page_runs", "_runs", "stats")
 

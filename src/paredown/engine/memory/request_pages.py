@@ -7,7 +7,7 @@ from typing import Final
 
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.memory.pages import PagePool
-from paredown.engine.memory.prefix_cache import PageKey, PrefixCache
+from paredown.engine.memory.prefix_cache import PageContents, PageKey, PrefixCache
 from paredown.engine.request import Request
 from paredown.spec.kv import PAGE_SIZE
 
@@ -22,6 +22,16 @@ class FoundPrefix:
     next_key: PageKey | None
 
 
+@dataclass(slots=True, eq=False)
+class _RestingRun:
+    """Pages that an ended request has filled and that nobody has asked for: the number of their run
+    in the pool, by what the first one is found, and what each of them holds."""
+
+    number: int
+    key: PageKey
+    contents: PageContents
+
+
 _NOTHING_FOUND: Final = FoundPrefix([], None, None)
 
 
@@ -31,8 +41,8 @@ class RequestPages:
     Requests that begin alike and come together compute their prefix once: while one of them is
     about to fill a page, the others are told to wait for it.
 
-    What a running request has computed goes into the cache when somebody asks for the first page of
-    it that is not there, and when the request ends: most are never asked for (LOG.md).
+    What a request has computed goes into the cache when somebody asks for the first page of it that
+    is not there, be it that it runs or has ended: most are never asked for (LOG.md).
 
     A request takes pages for all of its tokens. Where it gives pages up behind its window, it takes
     `max_pages` at most, and others as it goes on.
@@ -42,13 +52,15 @@ class RequestPages:
         self, num_pages: int, *, prefix_cache: bool, kept: KeptPages, max_step_tokens: int
     ) -> None:
         self.cache = PrefixCache(num_pages)
-        self.pool = PagePool(num_pages, on_evict=self.cache.forget)
+        self.pool = PagePool(num_pages, on_evict=self._forget)
         self.max_pages = kept.pages_of(num_pages * PAGE_SIZE, max_step_tokens)
         self._kept = kept
         self._uses_cache = prefix_cache
         # The first page of known tokens that each request has not put into the cache, both ways.
-        self._filled_by: dict[PageKey, Request] = {}
+        self._filled_by: dict[PageKey, Request | _RestingRun] = {}
         self._fills: dict[int, PageKey] = {}
+        # By number.
+        self._resting: dict[int, _RestingRun] = {}
 
     def find(self, request: Request) -> FoundPrefix:
         """What is known of a request that waits. The last token is computed in any case, for its
@@ -142,7 +154,7 @@ class RequestPages:
     def seal(self, request: Request) -> None:
         """Puts the pages that are full now into the cache; where it has the same already, from
         another request, that page takes the place of this one's. Done when somebody asks for them,
-        and when the request ends, is preempted or shared, or gives pages up."""
+        and when the request is parked or shared, or gives pages up."""
         start = request.num_sealed_pages
         request.num_sealed_pages = end = request.num_computed_tokens // PAGE_SIZE
         if not self._uses_cache or start == end:
@@ -181,8 +193,21 @@ class RequestPages:
         self.seal(request)
 
     def release(self, request: Request) -> None:
-        self.park(request)
+        """It has ended or is preempted. What it has computed stays until pages are needed."""
+        if not self._rest(request):
+            self.park(request)
         self._give_back(request)
+
+    def chain(self, page: int) -> list[int]:
+        """All pages from the start of a kept page's sequence up to it."""
+        for resting in self._resting.values():
+            pages = self.pool.idle_run(resting.number)
+            if page in pages:
+                own, parent = pages[: pages.index(page) + 1], resting.key[0]
+                if isinstance(parent, str):
+                    return own
+                return self.cache.chain(self.cache.page(parent)) + own
+        return self.cache.chain(page)
 
     def num_wanted_pages(self, request: Request) -> int:
         """That it needs to start."""
@@ -193,8 +218,16 @@ class RequestPages:
         requests = list(running)
         self.pool.check_integrity(request.pages for request in requests)
         self.cache.check_integrity()
-        fillers = {key: request.id for key, request in self._filled_by.items()}
-        assert {key: number for number, key in self._fills.items()} == fillers
+        fillers = self._filled_by.items()
+        ids = {key: one.id for key, one in fillers if isinstance(one, Request)}
+        assert {key: number for number, key in self._fills.items()} == ids
+        resting = {one.number: one for _, one in fillers if isinstance(one, _RestingRun)}
+        assert self._resting == resting
+        assert all(self._filled_by[one.key] is one for one in resting.values())
+        assert all(one.key[1] == one.contents[0] for one in resting.values())
+        num_resting = [len(self.pool.idle_run(number)) for number in resting]
+        assert all(num_resting)
+        assert sum(num_resting) + self.cache.num_cached_pages >= self.pool.num_idle
         assert self._fills.keys() <= {request.id for request in requests}
         for request in requests:
             num_pages = len(request.pages) + request.num_released_pages
@@ -250,10 +283,56 @@ class RequestPages:
         """Seals the pages of the request that has filled this one, or will. False where there is
         none, or it has not filled it yet."""
         owner = self._filled_by.get(key)
-        if owner is None or owner.num_computed_tokens // PAGE_SIZE == owner.num_sealed_pages:
+        if owner is None:
+            return False
+        if isinstance(owner, _RestingRun):
+            self._seal_resting(owner)
+            return True
+        if owner.num_computed_tokens // PAGE_SIZE == owner.num_sealed_pages:
             return False
         self.seal(owner)
         return True
+
+    def _rest(self, request: Request) -> bool:
+        """Makes idle what a request has filled since it was sealed, to be found by the first page.
+        False, and nothing done, where that page cannot be found, or others have it, too."""
+        start, end = request.num_sealed_pages, request.num_computed_tokens // PAGE_SIZE
+        if not self._uses_cache or start == end:
+            return False
+        key = self._fills.get(request.id) or self._next_key(request)
+        if key is None or self._filled_by.get(key, request) is not request:
+            return False
+        if isinstance(key[0], int) and not self.cache.has(key[0]):
+            return False
+        if self.cache.child(key) is not None:
+            return False
+        self._fills.pop(request.id, None)
+        place = slice(start - request.num_released_pages, end - request.num_released_pages)
+        number = self.pool.rest(request.pages[place])
+        del request.pages[place]
+        resting = _RestingRun(number, key, request.contents(start, end))
+        self._filled_by[key] = self._resting[number] = resting
+        return True
+
+    def _seal_resting(self, resting: _RestingRun) -> None:
+        """Puts what is left of it into the cache; of pages that others have, too, those stay."""
+        del self._filled_by[resting.key], self._resting[resting.number]
+        own, parent = self.pool.idle_run(resting.number), resting.key[0]
+        if isinstance(parent, int) and not self.cache.has(parent):
+            self.pool.drop(own)
+            return
+        known, _ = self.cache.add(parent, resting.contents, own)
+        self.pool.drop([page for page, other in zip(own, known, strict=True) if page != other])
+
+    def _forget(self, number: int, pages: list[int]) -> Iterable[int]:
+        """The content of these pages of an idle run is lost."""
+        resting = self._resting.get(number)
+        if resting is None:
+            return self.cache.forget(pages)
+        self.cache.stats.num_evictions += len(pages)
+        if not self.pool.has_idle_run(number):
+            del self._filled_by[resting.key], self._resting[number]
+        return ()
 
     def _forget_next(self, request: Request) -> None:
         key = self._fills.pop(request.id, None)
