@@ -13,7 +13,8 @@ batch    16 requests together: what must not become slower
 replay   random weights of 1B shape in int4 with a draft model of 80 M in int8: every step in full,
          each guess accepted with the probability that the built-in pair was measured to have
 
-Each row runs the same requests with and without speculation in turn, in one process. `gain` is the
+Each row runs the same requests with and without speculation in turn, in one process, 20 ms of one
+after 20 ms of the other, on executors that share weights and change places. `gain` is the
 median over rounds of the ratio, `spread` its quartile distance over the median. `fixed` is the best
 gain of the same with one K for all, 1 to 4, in runs of their own (--fixed). The ceiling is
 
@@ -157,6 +158,7 @@ class Bench:
         path = resolve_model(None)
         self.tokenizer = Tokenizer.open(path)
         self.executor = self.load(Checkpoint.open(path))
+        self.other = self.executor.sharing_weights(self.executor.kv)
         text = (data / "text" / "classic-books" / "test.txt").read_text("utf-8")
         self.token_ids = encode_prompt(self.tokenizer, text[:2_000_000])
         self.console = Console(stderr=True)
@@ -182,13 +184,15 @@ class Bench:
     def compare(
         self, section: str, config: SpeculationConfig, workload: Workload, costs: Costs | None
     ) -> SpeculationSpeed:
-        speed = compare_speculation(self.executor, self.tokenizer, self.make(config), workload)
+        speed = compare_speculation(
+            (self.executor, self.other), self.tokenizer, self.make(config), workload
+        )
         fixed = None
         if self.with_fixed and costs:
             fixed = best_fixed(
                 config,
                 lambda always: compare_speculation(
-                    self.executor, self.tokenizer, self.make(always), workload
+                    (self.executor, self.other), self.tokenizer, self.make(always), workload
                 ),
             )
         self.add(section, speed, costs, fixed)
@@ -203,8 +207,8 @@ class Bench:
     ) -> None:
         workload = Workload(name=f"{config.kind}, copied text", rounds=rounds, params=GREEDY)
         speculator = self.make(config)
-        executor = scripted(self.executor, scripts)
-        speed = compare_speculation(executor, self.tokenizer, speculator, workload)
+        executors = scripted(self.executor, scripts), scripted(self.other, scripts)
+        speed = compare_speculation(executors, self.tokenizer, speculator, workload)
         self.add("lookup", speed, costs)
 
     def add(
@@ -300,7 +304,8 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
     scripts = [
         bench.piece(number, PROMPT_TOKENS + REPLAY_TOKENS) for number in range(bench.num_rounds + 1)
     ]
-    executor = scripted(target, scripts)
+    other = target.sharing_weights(target.kv)
+    executors = scripted(target, scripts), scripted(other, scripts)
     workload = Workload(
         name=f"{TARGET_1B.model} {TARGET_1B.name}, acceptance {rate:.0%}",
         rounds=[[one[:PROMPT_TOKENS]] for one in scripts],
@@ -310,7 +315,7 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
     def speed_with(config: SpeculationConfig) -> SpeculationSpeed:
         proposer = ReplayProposer(DraftModelProposer(draft), scripts, rate)
         speculator = Speculator(proposer, config)
-        return compare_speculation(executor, bench.tokenizer, speculator, workload)
+        return compare_speculation(executors, bench.tokenizer, speculator, workload)
 
     config = SpeculationConfig(kind="draft", max_draft_tokens=MAX_DRAFT)
     speed = speed_with(config)

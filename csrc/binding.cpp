@@ -12,6 +12,7 @@
 #include <string>
 
 #include "binding_attention.h"
+#include "binding_lookup.h"
 #include "binding_sampling.h"
 #include "binding_step.h"
 #include "hash.h"
@@ -304,6 +305,7 @@ NB_MODULE(_core, m) {
       nb::arg("isa"), nb::arg("num_threads"), nb::arg("num_regions"), nb::arg("num_operations"),
       nb::call_guard<nb::gil_scoped_release>());
 
+  bind_lookup(m);
   bind_sampling(m);
   bind_attention(m);
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from paredown.engine.speculate.suffix_index import MIN_BEFORE_CHANGE
+from paredown.kernels.suffix_index import SuffixIndex
 
 
 def reference_find(texts, tail, *, min_match, max_match, max_places):
@@ -13,7 +13,7 @@ def reference_find(texts, tail, *, min_match, max_match, max_places):
     if found is not None or not tail:
         return found
     found = reference_exact(texts, tail[:-1], changed=tail[-1], **limits)
-    if found is None or found[0] < MIN_BEFORE_CHANGE:
+    if found is None or found[0] < SuffixIndex.MIN_BEFORE_CHANGE:
         return None
     return found[0], [(number, position + 1) for number, position in found[1]]
 

@@ -30,6 +30,9 @@ void check_packed(Outcome& outcome);
 // is the draw from the distribution that verification gets.
 void check_sampler(Outcome& outcome);
 
+// Lookups find what a scan of all texts finds, and nothing of a text that is removed.
+void check_suffix_index(Outcome& outcome);
+
 // Drafts that are written in one call are those of a step and a draw for each token.
 void check_written_drafts(Outcome& outcome);
 

@@ -15,6 +15,7 @@ int main() {
   check_thread_pool(outcome);
   check_packed(outcome);
   check_sampler(outcome);
+  check_suffix_index(outcome);
   check_batches(outcome);
   check_written_drafts(outcome);
   check_attention(outcome);

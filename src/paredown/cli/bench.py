@@ -279,10 +279,10 @@ def _measure_speculation(
     """One sequence at a time, each way of drawing in turn."""
     prompts = [encode_prompt(tokenizer, text) for text in PROMPTS]
     kv = KVSpec(num_pages=_NUM_PAGES, dtype=executor.kv_dtype)
-    answering = executor.sharing_weights(kv)
+    answering = executor.sharing_weights(kv), executor.sharing_weights(kv)
     gains = []
     for name, temperature in DRAWS.items():
-        speculator = make_speculator(config, answering, tokenizer, num_threads=executor.num_threads)
+        speculator = make_speculator(config, executor, tokenizer, num_threads=executor.num_threads)
         params = SamplingParams(
             temperature=temperature, seed=1, max_tokens=MAX_TOKENS, ignore_eos=True
         )

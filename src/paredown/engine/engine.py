@@ -291,12 +291,13 @@ class Engine:
             self._take_runs(turns, logits)
         outputs = [one.output for one in turns if one.output is not None]
         if self.speculator is not None:
-            for reply in turns:
-                if reply.drafts:
-                    self.speculator.observe(reply.request, len(reply.drafts), reply.num_accepted)
             num_tokens = len(turns) - num_failed
             if not step.is_plain:
                 num_tokens = sum(len(one.token_ids) for one in outputs)
+                for reply in turns:
+                    if reply.drafts:
+                        num_drafts = len(reply.drafts)
+                        self.speculator.observe(reply.request, num_drafts, reply.num_accepted)
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return outputs
 

@@ -1,8 +1,11 @@
 """What speculation gains: the same requests with and without it, in turn, in one process.
 
-Both engines run on one executor, its pages too: two of the same weights differ by a hundredth, by
-where they lie in memory. Figures are medians over rounds; `spread` is the distance between the
-quartiles over the median. That both gave the same tokens is checked in every round.
+Both engines answer the requests of a round side by side, some milliseconds of one after some of the
+other: neighbours on a shared machine make seconds of it differ by more than is to be told apart.
+They have an executor each, of the same weights; two differ by a hundredth, by where their pages lie
+in memory, so they change places from round to round. Figures are medians over rounds; `spread` is
+the distance between the quartiles over the median. That both gave the same tokens is checked in
+every round.
 """
 
 import statistics
@@ -17,6 +20,9 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.progress import OnCount
+
+# An engine goes on until it has had so much more time than the other.
+_SLICE_S = 0.02
 
 # An answer that is known is not computed: each round is to do the same work.
 _CONFIG = ScheduleConfig(prefix_cache=False)
@@ -64,19 +70,22 @@ class SpeculationSpeed:
 
 
 def compare_speculation(
-    executor: Executor,
+    executors: tuple[Executor, Executor],
     tokenizer: EngineTokenizer,
     speculator: Speculator,
     workload: Workload,
     on_progress: OnCount | None = None,
 ) -> SpeculationSpeed:
-    """The executor's answers without and with speculation. Round 0 does not count."""
-    plain = Engine(executor, tokenizer, _CONFIG)
-    guessing = Engine(executor, tokenizer, _CONFIG, speculator)
+    """Answers without and with speculation, from executors of the same weights that have pages of
+    their own. Round 0 does not count."""
+    plain = [Engine(executor, tokenizer, _CONFIG) for executor in executors]
+    guessing = [Engine(executor, tokenizer, _CONFIG, speculator) for executor in executors]
     speed = SpeculationSpeed(name=workload.name)
     for number, prompts in enumerate(workload.rounds):
-        expected, without = _answer(plain, prompts, workload.params)
-        found, speculating = _answer(guessing, prompts, workload.params)
+        place = number % 2
+        (expected, without), (found, speculating) = _answer_in_turn(
+            (plain[place], guessing[1 - place]), prompts, workload.params
+        )
         if number:
             speed.without.append(without)
             speed.speculating.append(speculating)
@@ -91,14 +100,22 @@ def compare_speculation(
     return speed
 
 
-def _answer(
-    engine: Engine, prompts: Sequence[list[int]], params: SamplingParams
-) -> tuple[list[list[int]], float]:
-    """The generated tokens, and how many per second."""
-    start_s = time.perf_counter()
-    requests = [engine.submit(prompt, params) for prompt in prompts]
-    while engine.has_work:
-        engine.step()
-    seconds = time.perf_counter() - start_s
-    answers = [request.token_ids[request.num_prompt_tokens :] for request in requests]
-    return answers, sum(map(len, answers)) / seconds
+def _answer_in_turn(
+    engines: Sequence[Engine], prompts: Sequence[list[int]], params: SamplingParams
+) -> list[tuple[list[list[int]], float]]:
+    """Of each engine the generated tokens, and how many per second of its own time."""
+    requests, seconds = [], []
+    for engine in engines:
+        start_s = time.perf_counter()
+        requests.append([engine.submit(prompt, params) for prompt in prompts])
+        seconds.append(time.perf_counter() - start_s)
+    while busy := [index for index, engine in enumerate(engines) if engine.has_work]:
+        index = min(busy, key=seconds.__getitem__)
+        until_s = max(seconds[one] for one in busy) + _SLICE_S
+        while seconds[index] < until_s and engines[index].has_work:
+            start_s = time.perf_counter()
+            engines[index].step()
+            seconds[index] += time.perf_counter() - start_s
+    answers = [[one.token_ids[one.num_prompt_tokens :] for one in own] for own in requests]
+    rates = [sum(map(len, own)) / taken for own, taken in zip(answers, seconds, strict=True)]
+    return list(zip(answers, rates, strict=True))

@@ -11,11 +11,11 @@ from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.proposer import Ask
 from paredown.engine.speculate.reference_text import ReferenceTextProposer
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
-from paredown.engine.speculate.suffix_index import MAX_MATCH, MAX_PLACES, SuffixIndex
+from paredown.kernels.suffix_index import SuffixIndex
 from suffix_reference import reference_continuation, reference_find
 
 TOKENS = st.lists(st.integers(0, 2), max_size=40)
-LIMITS = {"max_match": MAX_MATCH, "max_places": MAX_PLACES}
+LIMITS = {"max_match": SuffixIndex.MAX_MATCH, "max_places": SuffixIndex.MAX_PLACES}
 
 
 def make_request(token_ids, *, request_id=0, num_prompt_tokens=1, salt=""):
@@ -77,20 +77,40 @@ def test_what_is_removed_leaves_nothing(texts, data):
     assert index.num_runs == 0
 
 
-def test_a_search_and_a_new_token_do_not_look_at_the_whole_text(monkeypatch):
-    """Work is counted in comparisons of the backward walk."""
-    lengths = []
-    walk = SuffixIndex._match_length
+def test_a_search_looks_at_few_places_and_no_further_back_than_it_has_to():
+    index = SuffixIndex(min_match=2)
+    index.update(0, [7] * 3000)
+    match = index.find([7] * 3000)
+    assert match.length == SuffixIndex.MAX_MATCH
+    assert match.places == [(0, 2999 - i) for i in range(SuffixIndex.MAX_PLACES)]
 
-    def count(self, tail, place):
-        lengths.append(walk(self, tail, place))
-        return lengths[-1]
 
-    monkeypatch.setattr(SuffixIndex, "_match_length", count)
-    proposer, request = NgramProposer(min_match=2), make_request([7] * 3000)
-    assert proposer.propose([Ask(request, 4)])[0] == [7] * 4
-    assert len(lengths) <= MAX_PLACES
-    assert max(lengths) <= MAX_MATCH
+def test_what_an_index_cannot_be_asked_is_refused():
+    for limits in (
+        {"min_match": 0},
+        {"min_match": 5, "max_match": 4},
+        {"min_match": 1, "max_places": 0},
+    ):
+        with pytest.raises(ValueError, match="min_match"):
+            SuffixIndex(**limits)
+    index = SuffixIndex(min_match=1)
+    with pytest.raises(IndexError, match="no sequence"):
+        index.remove(3)
+    for token_ids in ([1 << 40], ["a"], [None]):
+        with pytest.raises((TypeError, RuntimeError)):
+            index.update(0, token_ids)
+    assert index.find([]) is None
+    index.update(0, [])
+    assert (index.num_sequences, index.num_runs) == (1, 0)
+
+
+def test_what_came_after_a_sequence_that_is_gone_is_not_known():
+    index = SuffixIndex(min_match=1)
+    index.update(0, [1, 2, 3])
+    match = index.find([1])
+    assert index.continue_from(match, 2, own=None) == [2, 3]
+    index.remove(0)
+    assert index.continue_from(match, 2, own=None) == []
 
 
 def test_a_copy_goes_on_behind_a_changed_token():

@@ -44,10 +44,12 @@ _NUM_PROBED = 4
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
 # Where no guess pays, for so many steps nothing is asked, looked up or measured; for more of them
-# where asking and looking in vain would take more than a share of the time.
+# where asking and looking in vain would take more than a share of the time. Of several requests it
+# is smaller: that one of them begins to repeat itself is worth little to the others.
 _REST_STEPS = 16
 _MAX_REST_STEPS = 128
-_SHARE_IN_VAIN = 0.005
+_SHARE_IN_VAIN = 0.0025
+_SHARE_IN_VAIN_ALONE = 0.005
 # Guesses that may follow the best number before the search ends: a step is as long for the first
 # token of a kernel's tile as for the last.
 _LOOKAHEAD = 16
@@ -245,7 +247,8 @@ class Adapter:
         if not num_guesses:
             self.debt.pay(seconds, proposal_s)
             if self._num_rest_steps:
-                num_steps = min(int(proposal_s / (_SHARE_IN_VAIN * seconds)), _MAX_REST_STEPS)
+                share = _SHARE_IN_VAIN_ALONE if num_tokens == 1 else _SHARE_IN_VAIN
+                num_steps = min(int(proposal_s / (share * seconds)), _MAX_REST_STEPS)
                 self._num_rest_steps = max(self._num_rest_steps, num_steps)
         elif self.cost.is_within(num_plain):
             plain_s = self.cost.typical(num_plain)

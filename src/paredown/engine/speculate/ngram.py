@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from paredown.engine.request import Request
 from paredown.engine.speculate.proposer import Ask
-from paredown.engine.speculate.suffix_index import Match, SuffixIndex
+from paredown.kernels.suffix_index import SuffixIndex, SuffixMatch
 
 _OWN = 0
 
@@ -23,7 +23,7 @@ class NgramProposer:
     def forget(self, request: Request) -> None:
         self._indexes.pop(request.id, None)
 
-    def find(self, request: Request) -> Match | None:
+    def find(self, request: Request) -> SuffixMatch | None:
         """The longest match in the request's own text."""
         index = self._indexes.get(request.id)
         if index is None:
@@ -31,7 +31,7 @@ class NgramProposer:
         index.update(_OWN, request.token_ids)
         return index.find(request.token_ids)
 
-    def continue_from(self, request: Request, match: Match, max_tokens: int) -> list[int]:
+    def continue_from(self, request: Request, match: SuffixMatch, max_tokens: int) -> list[int]:
         """What came after a match that `find` has found for the request."""
         return self._indexes[request.id].continue_from(match, max_tokens, own=_OWN)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from paredown.engine.request import Request
 from paredown.engine.speculate.proposer import Ask
-from paredown.engine.speculate.suffix_index import SuffixIndex
+from paredown.kernels.suffix_index import SuffixIndex
 
 
 class ReferenceTextProposer:
@@ -18,7 +18,7 @@ class ReferenceTextProposer:
     def __init__(self, texts: Sequence[Sequence[int]], *, min_match: int) -> None:
         self._index = SuffixIndex(min_match=min_match)
         for number, text in enumerate(texts):
-            self._index.update(number, text)
+            self._index.update(number, list(text))
 
     def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
         return [self._propose(ask) for ask in asks]

@@ -34,9 +34,8 @@ class Speculator:
     def rests(self) -> bool:
         """Whether the step to come is left alone: there is nothing to `propose`, and its time is
         for `observe_rest`. To be asked once a step."""
-        if self.stats.failure is not None:
-            return True
-        return self.config.is_adaptive and self.adapter.rests()
+        # Without adapting nothing begins a rest.
+        return self.adapter.rests() or self.stats.failure is not None
 
     def propose(
         self,

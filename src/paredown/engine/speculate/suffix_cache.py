@@ -2,8 +2,8 @@
 of earlier answers, of any request, and of their own.
 
 The paper keeps suffix trees and walks to the most frequent continuation of the longest match. The
-index here does so over the latest places of each run of tokens (suffix_index.py), with one entry
-per cached token.
+index here does so over the latest places of each run of tokens (csrc/suffix_index.h), with at most
+one place per cached token.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from paredown.engine.request import Request
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.proposer import Ask
-from paredown.engine.speculate.suffix_index import SuffixIndex
+from paredown.kernels.suffix_index import SuffixIndex
 
 
 class SuffixCacheProposer:
