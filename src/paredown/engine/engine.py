@@ -67,6 +67,9 @@ class Engine:
         # Last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
         self._last = _Step()
+        # Steps to come that the speculator leaves alone, and tokens and seconds of those behind.
+        self._num_rest_steps = 0
+        self._rested: list[tuple[int, float]] = []
         self._num_submitted = 0
 
     @property
@@ -137,17 +140,11 @@ class Engine:
         """Runs one step. A failure of the executor ends the requests of this step with "error";
         the engine and all other requests live on."""
         outputs, self._ended = self._ended, []
-        speculator = self.speculator
-        is_resting = speculator is not None and speculator.rests()
-        if speculator is not None and not is_resting:
-            max_step_tokens = self.scheduler.config.max_step_tokens
-            if speculator.propose(
-                self.scheduler.running,
-                self._state_of,
-                max_step_tokens,
-                is_queued=bool(self.scheduler.waiting),
-            ):
-                self.scheduler.expect_drafts()
+        speculator, is_resting = self.speculator, self._num_rest_steps > 0
+        if is_resting:
+            self._num_rest_steps -= 1
+        elif speculator is not None:
+            self._propose(speculator)
         start_s = time.perf_counter()
         plan = self.scheduler.schedule()
         if not plan.chunks:
@@ -172,10 +169,22 @@ class Engine:
         if speculator is not None:
             seconds = time.perf_counter() - start_s
             if is_resting:
-                speculator.observe_rest(seconds)
+                self._rested.append((plan.num_tokens, seconds))
             else:
-                speculator.observe_step(plan.num_tokens, seconds)
+                self._num_rest_steps = speculator.observe_step(plan.num_tokens, seconds)
         return outputs
+
+    def _propose(self, speculator: Speculator) -> None:
+        """Has drafts made for the step to come."""
+        speculator.observe_rest(self._rested)
+        self._rested.clear()
+        if speculator.propose(
+            self.scheduler.running,
+            self._state_of,
+            self.scheduler.config.max_step_tokens,
+            is_queued=bool(self.scheduler.waiting),
+        ):
+            self.scheduler.expect_drafts()
 
     def check_integrity(self) -> None:
         """Asserts that the engine and its scheduler agree on who is alive."""

@@ -191,20 +191,63 @@ def test_a_new_request_starts_from_what_the_others_found():
 
 def test_where_nothing_pays_not_even_that_is_asked_for_a_while():
     adapter = Adapter(cost=make_cost(proportional))
-    assert not adapter.rests()
+    assert not adapter.take_rest()
     assert not any(adapter.choose({1: 8}, 1).values())
-    rests = [adapter.rests() for _ in range(20)]
-    assert 12 <= rests.index(False) <= 16
+    assert adapter.take_rest() == 16
+    assert not adapter.take_rest(), "it was taken"
     paying = Adapter(cost=make_cost(flat))
     assert paying.choose({1: 8}, 1)[1]
-    assert not paying.rests()
+    assert not paying.take_rest()
+
+
+def test_looking_in_vain_makes_a_rest_longer_for_one_less_than_for_several():
+    found = []
+    for num_requests in (1, 4):
+        adapter = Adapter(cost=make_cost(proportional))
+        limits = dict.fromkeys(range(num_requests), 8)
+        assert not any(adapter.choose(limits, num_requests).values())
+        adapter.observe_step(num_requests, 0, 1.0, proposal_s=0.2)
+        found.append(adapter.take_rest())
+    assert found == [40, 80]
+
+
+def test_what_a_step_takes_without_guesses_is_told_by_rests_and_not_by_the_first_after_guesses():
+    """The first ones after guesses take twice as long."""
+    adapter = Adapter(cost=make_cost(lambda _: 3e-4))
+    for _ in range(5):
+        adapter.observe_step(2, 1, 3e-4)
+    for _ in range(9):
+        adapter.observe_step(1, 0, 2e-4)
+    assert adapter.cost.typical(1) == 3e-4, "they are not settled"
+    for _ in range(9):
+        adapter.observe_step(1, 0, 1e-4)
+    assert adapter.cost.typical(1) == 1e-4
+    adapter.observe_step(2, 1, 3e-4)
+    adapter.observe_rest([(1, 2e-4)] * 13 + [(1, 5e-5)] * 3)
+    assert next(adapter.cost.estimates(1, 0)) == 5e-5
+
+
+def test_prompts_between_guesses_do_not_put_off_measuring_what_a_step_takes_without():
+    adapter = Adapter(cost=make_cost(flat))
+    num_plain = 0
+    for number in range(4 * PROBE_STEPS):
+        if number % 50 == 49:
+            adapter.choose({}, 100)
+            adapter.observe_step(100, 0, 1.0)
+            continue
+        count = adapter.choose({7: 4}, 1).get(7, 0)
+        num_plain += count == 0
+        adapter.observe_step(1 + count, count, 1.0, num_accepted=count)
+        if count:
+            adapter.observe_acceptance(7, count, count)
+    assert num_plain >= 8
 
 
 def test_prompts_and_last_tokens_are_no_reason_to_rest():
     adapter = Adapter(cost=make_cost(flat))
     assert not any(adapter.choose({1: 0}, 1).values())
     assert not any(adapter.choose({}, 32).values())
-    assert not adapter.rests()
+    assert not adapter.take_rest()
     assert adapter.choose({2: 8}, 1)[2]
 
 
@@ -292,7 +335,7 @@ def test_drafts_that_were_not_found_are_left_out_and_the_rest_may_not_pay():
     for _ in range(20):  # two of many go on finding nothing
         found = adapter.trim({1: 8, 2: 0, 3: 0}, 8)
     assert found == {1: 0, 2: 0, 3: 0}
-    assert adapter.rests()
+    assert adapter.take_rest()
     assert adapter.trim({1: 8, 2: 0, 3: 0}, 8, is_queued=True)[1] > 0, "others wait"
 
 

@@ -50,6 +50,7 @@ class Batches:
     def __init__(self, step_us, guesser, *, noise):
         self.step_us, self.guesser, self.noise = step_us, guesser, noise
         self.chance, self.adapter = random.Random(0), Adapter()
+        self.num_rest_steps, self.rested = 0, []
 
     def run(self, num_batches):
         """How many times faster than without guesses."""
@@ -66,8 +67,10 @@ class Batches:
         left, missed, time_us = dict.fromkeys(requests, ANSWER_TOKENS), 32, 0.0
         while left:
             asked, proposal_us = {}, 0.0
-            is_resting = self.adapter.rests()
+            is_resting = self.num_rest_steps > 0
             if not is_resting:
+                self.adapter.observe_rest(self.rested)
+                self.rested.clear()
                 limits = {one: min(16, count - 1) for one, count in left.items()}
                 chosen = self.adapter.choose(limits, len(left))
                 asked = {one: count for one, count in chosen.items() if count}
@@ -81,7 +84,8 @@ class Batches:
             time_us += proposal_us + step_us
             num_right = self.take(left, drafts)
             if is_resting:
-                self.adapter.observe_rest(step_us / 1e6)
+                self.rested.append((len(left), step_us / 1e6))
+                self.num_rest_steps -= 1
                 continue
             self.adapter.observe_step(
                 num_tokens,
@@ -90,6 +94,7 @@ class Batches:
                 num_accepted=num_right,
                 proposal_s=proposal_us / 1e6,
             )
+            self.num_rest_steps = self.adapter.take_rest()
         return time_us
 
     def guess_us(self, asked, missed):

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
+from math import inf
 
 from paredown.engine.speculate.debt import Debt
 from paredown.engine.speculate.evenness import Evenness
@@ -33,7 +34,7 @@ from paredown.engine.speculate.round_cost import RoundCost
 from paredown.engine.speculate.step_cost import StepCost
 
 # What is not taken for so many steps, guesses or none, is taken a few times, to be measured anew;
-# guesses that did not pay then, after twice as many steps the next time, up to the last number. Of
+# where it did not pay then, after twice as many steps the next time, up to the last number. Of
 # several requests guesses are tried less often, as each step tells more.
 PROBE_STEPS = 128
 MAX_PROBE_STEPS = 1024
@@ -41,6 +42,9 @@ _NUM_PROBES = 4
 _MIN_PROBES = 2
 # Of so many requests: for all of a batch a draft model has much to catch up with.
 _NUM_PROBED = 4
+# For so long after guesses a step without them takes longer than the next ones: in the processor's
+# caches is what guessing needed (1.7 times at 200 us a step, LOG.md). Such steps tell nothing.
+_SETTLING_S = 0.002
 # A choice is kept for so many steps of the same requests: choosing takes time, too.
 _KEEP_STEPS = 4
 # Where no guess pays, for so many steps nothing is asked, looked up or measured; for more of them
@@ -50,6 +54,8 @@ _REST_STEPS = 16
 _MAX_REST_STEPS = 128
 _SHARE_IN_VAIN = 0.0025
 _SHARE_IN_VAIN_ALONE = 0.005
+# So many of the last steps of a rest count as steps without guesses.
+_NUM_OF_REST = 3
 # Guesses that may follow the best number before the search ends: a step is as long for the first
 # token of a kernel's tile as for the last.
 _LOOKAHEAD = 16
@@ -117,37 +123,43 @@ class Adapter:
     _num_probes: int = 0
     _is_probing: bool = False
     _num_plain_probes: int = 0
-    # Steps of a rest that are left, and what those behind took together.
+    # Of a rest that is to follow.
     _num_rest_steps: int = 0
-    _num_rested: int = 0
-    _rested_s: float = 0.0
+    _since_guess_s: float = inf
     _probe_steps: int = PROBE_STEPS
+    _plain_probe_steps: int = PROBE_STEPS
 
-    def rests(self) -> bool:
-        """Whether there is nothing to choose in this step. To be asked once a step; one that rests
-        is told to `observe_rest` alone."""
-        if not self._num_rest_steps:
-            return False
-        self._num_rest_steps -= 1
-        return True
+    def take_rest(self) -> int:
+        """For how many steps to come there is nothing to choose: those are left alone, and what
+        they took is told before the next one. To be asked after each other step."""
+        num_steps, self._num_rest_steps = self._num_rest_steps, 0
+        return num_steps
 
-    def observe_rest(self, seconds: float) -> None:
-        """A step of a rest took `seconds`."""
-        self._num_rested += 1
-        self._rested_s += seconds
+    def observe_rest(self, steps: Sequence[tuple[int, float]]) -> None:
+        """Steps that were left alone: their tokens and seconds."""
+        if not steps:
+            return
+        rested_s = sum(seconds for _, seconds in steps)
+        self.debt.pay_for(rested_s)
+        for num_tokens, seconds in steps[-_NUM_OF_REST:]:
+            self.cost.observe(num_tokens, seconds)
+        self._num_since_guess += len(steps)
+        self._since_guess_s += rested_s
+        self._num_since_none = 0
+        self._age = _KEEP_STEPS
 
     def choose(
         self, limits: dict[int, int], num_tokens: int, *, is_queued: bool = False
     ) -> dict[int, int]:
         """K by request id, at most its limit, and 0 where it is left out; `num_tokens` is the step
         without guesses, `is_queued` whether others wait for a place."""
-        self._end_rest()
         if not any(limits.values()):  # prompts and last tokens: nothing that does not pay
             return limits
-        if self._num_since_none >= PROBE_STEPS:
+        if self._num_since_none >= self._plain_probe_steps:
             self._num_plain_probes = _NUM_PROBES
+            self._num_since_none = 0
+            self._plain_probe_steps = min(2 * self._plain_probe_steps, MAX_PROBE_STEPS)
         if self._num_plain_probes or not self.cost.is_within(num_tokens):
-            self._num_plain_probes = max(self._num_plain_probes - 1, 0)
             return {}
         if self.debt.is_due:
             self._num_probes = 0
@@ -173,6 +185,7 @@ class Adapter:
                 self._probe_steps = PROBE_STEPS
             else:
                 share_kept = _KEPT_IN_REST
+                self._plain_probe_steps = PROBE_STEPS
                 self._rest()
             for one, count in self._chosen.items():
                 if not count and one in self._requests:  # else it would never be tried again
@@ -202,14 +215,6 @@ class Adapter:
 
     def _rest(self) -> None:
         self._num_rest_steps = _REST_STEPS
-
-    def _end_rest(self) -> None:
-        if self._num_rested:
-            self.debt.pay_for(self._rested_s)
-            self._num_since_guess += self._num_rested
-            self._num_since_none = self._num_rested = 0
-            self._rested_s = 0.0
-            self._age = _KEEP_STEPS
 
     def _best(
         self, limits: dict[int, int], num_tokens: int, rounds_s: Sequence[float], is_queued: bool
@@ -242,10 +247,12 @@ class Adapter:
     ) -> None:
         """A step of `num_tokens` tokens, `num_guesses` of them guesses, of which `num_accepted`
         came true, took `seconds`; guessing took `proposal_s` before it."""
-        self.cost.observe(num_tokens, seconds)
         num_plain = num_tokens - num_guesses
+        is_settled = self._since_guess_s >= _SETTLING_S
+        if num_guesses or is_settled:
+            self.cost.observe(num_tokens, seconds)
         if not num_guesses:
-            self.debt.pay(seconds, proposal_s)
+            self.debt.pay(seconds, proposal_s, is_settled=is_settled)
             if self._num_rest_steps:
                 share = _SHARE_IN_VAIN_ALONE if num_tokens == 1 else _SHARE_IN_VAIN
                 num_steps = min(int(proposal_s / (share * seconds)), _MAX_REST_STEPS)
@@ -258,7 +265,12 @@ class Adapter:
             taken_s = min(seconds, limit_s) + min(proposal_s, limit_s)
             self.debt.guess(taken_s, plain_s, num_plain, num_accepted)
         self._num_since_guess = 0 if num_guesses else self._num_since_guess + 1
-        self._num_since_none = self._num_since_none + 1 if num_guesses else 0
+        self._since_guess_s = 0.0 if num_guesses else self._since_guess_s + seconds
+        if num_guesses:
+            self._num_since_none += 1
+        elif is_settled:
+            self._num_since_none = 0
+            self._num_plain_probes = max(self._num_plain_probes - 1, 0)
 
     def observe_proposal(self, num_rounds: int, seconds: float) -> None:
         """Guessing up to `num_rounds` tokens for each request took `seconds`. After steps without

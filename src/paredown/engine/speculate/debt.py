@@ -52,11 +52,13 @@ class Debt:
         self._limit_s = plain_s * (_LIMIT_STEPS + _LIMIT_STEPS_ALONE / num_plain_tokens**0.5)
         self.is_due = self.is_due or self.seconds > self._limit_s
 
-    def pay(self, seconds: float, proposal_s: float) -> None:
+    def pay(self, seconds: float, proposal_s: float, *, is_settled: bool = True) -> None:
         """A step without guesses took `seconds`, after they were looked for in vain for
-        `proposal_s`."""
+        `proposal_s`. Without `is_settled` it tells nothing of those after it."""
         self.seconds += proposal_s
         self.pay_for(seconds)
+        if not is_settled:
+            return
         self._after_s.append(seconds)
         if len(self._after_s) == _NUM_AFTER and self._num_before:
             self._reckon_anew(statistics.median(self._after_s))

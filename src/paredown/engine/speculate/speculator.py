@@ -30,12 +30,8 @@ class Speculator:
         # Of the step under way.
         self._num_guesses = self._num_accepted = 0
         self._proposal_s = 0.0
-
-    def rests(self) -> bool:
-        """Whether the step to come is left alone: there is nothing to `propose`, and its time is
-        for `observe_rest`. To be asked once a step."""
-        # Without adapting nothing begins a rest.
-        return self.adapter.rests() or self.stats.failure is not None
+        # What it took to learn from the step before.
+        self._learning_s = 0.0
 
     def propose(
         self,
@@ -48,7 +44,10 @@ class Speculator:
         """Gives drafts to those whose next step computes their last token; returns whether anyone
         has one now. `running` are all that the step will compute, of at most `max_step_tokens`
         tokens; `is_queued`: others wait for a place among them."""
-        start_s = time.perf_counter()
+        if self.stats.failure is not None:
+            return False
+        start_s = time.perf_counter() - self._learning_s
+        self._learning_s = 0.0
         self._num_guesses = self._num_accepted = 0
         self._proposal_s = 0.0
         wanted, limits, longest = 0, {}, self.config.num_draft_tokens
@@ -110,12 +109,16 @@ class Speculator:
         if request.finish_reason is None:
             self.adapter.observe_acceptance(request.id, num_proposed, num_accepted)
 
-    def observe_rest(self, seconds: float) -> None:
-        """A step that was left alone took `seconds`."""
-        self.adapter.observe_rest(seconds)
+    def observe_rest(self, steps: Sequence[tuple[int, float]]) -> None:
+        """The tokens and seconds of steps that were left alone. To be told before the next one."""
+        self.adapter.observe_rest(steps)
 
-    def observe_step(self, num_tokens: int, seconds: float) -> None:
-        """The step computed `num_tokens` tokens, guesses among them, in `seconds`."""
+    def observe_step(self, num_tokens: int, seconds: float) -> int:
+        """The step computed `num_tokens` tokens, guesses among them, in `seconds`. Returns how many
+        steps to come are to be left alone: there is nothing to `propose`."""
+        if self.stats.failure is not None:
+            return 0
+        start_s = time.perf_counter()
         self.adapter.observe_step(
             num_tokens,
             self._num_guesses,
@@ -123,6 +126,8 @@ class Speculator:
             num_accepted=self._num_accepted,
             proposal_s=self._proposal_s,
         )
+        self._learning_s = time.perf_counter() - start_s
+        return self.adapter.take_rest()
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
