@@ -128,8 +128,8 @@ struct OutputRows {
 // parts.
 inline constexpr int64_t kDecodedColumns = 1024;
 inline constexpr int64_t kManyColumns = 2048;
-inline constexpr int64_t kScaleFloats = 4 * 16 * 2 * kLanes;  // four panels, sixteen groups
-inline constexpr int64_t kMinSums = 256;                      // times 16 rows
+inline constexpr int64_t kScaleFloats = 4 * 16 * kLanes;  // four panels, sixteen groups
+inline constexpr int64_t kMinSums = 256;                  // times 16 rows
 inline constexpr int64_t kPartPanels = 64;
 inline constexpr int64_t kPartTokens = 512;
 inline constexpr int64_t kMinPartTokens = 64;  // fewer tokens are never multiplied in parts

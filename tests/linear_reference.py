@@ -167,8 +167,11 @@ def activation_group(case: LinearCase) -> int:
     return next(group for group in (128, 64, 32) if padded % group == 0)
 
 
-def quantized_input(x_TI: Floats, group: int) -> npt.NDArray[np.float64]:
-    """Symmetric int8 per row and group, then back: what the integer kernels see of the input."""
+def quantized_input(
+    x_TI: Floats, group: int, *, has_power_scales: bool = False
+) -> npt.NDArray[np.float64]:
+    """Symmetric int8 per row and group, then back: what the integer kernels see of the input. Where
+    weights have scales for the same groups those of inputs are powers of two."""
     tokens, columns = x_TI.shape
     padded = np.zeros((tokens, -(-columns // group) * group), dtype=np.float32)
     padded[:, :columns] = x_TI
@@ -177,6 +180,9 @@ def quantized_input(x_TI: Floats, group: int) -> npt.NDArray[np.float64]:
     inverse = np.divide(np.float32(127), limit, out=np.zeros_like(limit), where=limit > 0)
     codes = np.rint(grouped * inverse)
     scales = (limit / np.float32(127)).astype(np.float64)
+    if has_power_scales:
+        scales = 2.0 ** np.maximum(np.ceil(np.log2(np.maximum(scales, 1e-300))), -100)
+        codes = np.clip(np.rint(grouped.astype(np.float64) / scales), -128, 127)
     values: npt.NDArray[np.float64] = (codes * scales).reshape(tokens, -1)[:, :columns]
     return values
 
@@ -198,7 +204,9 @@ def bf16_input(x_TI: Floats) -> npt.NDArray[np.float64]:
 def seen_input(case: LinearCase, x_TI: Floats) -> npt.NDArray[np.float64]:
     """The input as the layer's arithmetic sees it."""
     if case.activations == "int8_group":
-        return quantized_input(x_TI, activation_group(case))
+        group = activation_group(case)
+        has_power_scales = group == case.group_size < case.values_OI.shape[1]
+        return quantized_input(x_TI, group, has_power_scales=has_power_scales)
     if case.activations == "int8_row":
         return quantized_input(x_TI, x_TI.shape[1])
     if case.activations == "int8_static":

@@ -24,14 +24,15 @@ inline I32x16 correction(const LinearView& w, int64_t index, const int32_t* of_i
   return w.zero_points == nullptr ? all : mul(load_u8_as_i32(w.zero_points + index), all);
 }
 
-// total + input scale * weight scale * sum, the scales as far as a group has its own.
+// total + weight scale * (input scale * sum), the scales as far as a group has its own. Of both the
+// input's is a power of two, so that one rounding is left.
 inline F32x16 add_group(const LinearView& w, F32x16 total, I32x16 sum, F32x16 weight_scale,
                         float input_scale) {
   const F32x16 product = to_float(sum);
   if (w.num_groups == 1) return product;
   if (w.input_groups == 1) return fma(product, weight_scale, total);
   if (w.weight_groups == 1) return fma(product, set_f(input_scale), total);
-  return fma(mul(product, weight_scale), set_f(input_scale), total);
+  return fma(mul(product, set_f(input_scale)), weight_scale, total);
 }
 
 // Where the codes of a panel lie: in the weight itself, or decoded to one per byte.

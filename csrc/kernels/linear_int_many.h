@@ -2,6 +2,8 @@
 // and stays in the caches while all tokens pass over it; their sums wait in memory for the next.
 #pragma once
 
+#include <bit>
+
 #include "linear_int.h"
 
 namespace paredown {
@@ -42,7 +44,7 @@ inline Stretch stretch_at(const LinearView& w, int64_t first, int64_t limit) {
 // A stretch of some panels, its codes one to a byte.
 struct ReadStretch : Stretch {
   CodeSource source;
-  const float* scales;  // in the form of scale_bits; null: as the weight has them
+  const float* scales;  // [groups][panels][16]; null: as the weight has them
 };
 
 // The codes of kPanels panels in a stretch: where they lie, or decoded.
@@ -65,35 +67,33 @@ inline CodeSource decoded_source(const LinearView& w, int64_t panel, const Stret
   return {decoded, kManyColumns * kLanes, 0};
 }
 
-// The float whose last bit counts 1: a sum added to its bits is that sum as a float, plus this.
-constexpr float kWholeFloat = 0x1.8p23f;
-constexpr int32_t kWholeBits = 0x4B400000;
-constexpr float kMaxBitScale = 0x1p100f;
-
-// Whether sums of the groups may be scaled as the bits that they are, by one operation that takes
-// kWholeFloat times the scale off again, to the bits that conversion and product give: sums must
-// stay below 2^22 and what is taken off be exact, which scale_bits sees to.
-inline bool may_scale_bits(const LinearView& w) {
+// Whether sums of the groups may be read as the bits of floats (SumBits).
+inline bool may_read_bits(const LinearView& w) {
   const int64_t largest = w.group_size * ((int64_t{128} << weight_bits(w.kind)) - 128);
-  return kScalesBits && w.weight_groups > 1 && w.input_groups > 1 &&
-         w.scale_kind != ScaleKind::kFp32 && largest < int64_t{1} << 22;
+  return kReadsBits && has_power_scales(w) && largest < int64_t{1} << 22;
 }
 
-// The scales of a stretch of kPanels panels as [groups][panels]{scale, what it takes off}[16];
-// false where a scale is too large for that.
+// 1.5 * 2^23 times the scale of a group of inputs, a power of two. Its last bit counts that scale:
+// its bits and a sum added to them are the bits of this and the sum times the scale, as long as
+// sums stay below 2^22; taking it off leaves that product. Of a scale that is not a number it is
+// none either.
+inline I32x16 sum_bits(const float* x_scale) {
+  constexpr int32_t kWhole = 0x4B400000 - 0x3F800000;
+  const I32x16 power =
+      min(float_bits(set_f(*x_scale)), set_i(std::bit_cast<int32_t>(2 * kMaxPower)));
+  return add(power, set_i(kWhole));
+}
+
+// The scales of a stretch of kPanels panels as floats.
 template <int kPanels>
-inline bool scale_bits(const LinearView& w, int64_t panel, const Stretch& stretch, float* scales) {
-  F32x16 largest = zero_f();
+inline void widen_scales(const LinearView& w, int64_t panel, const Stretch& stretch,
+                         float* scales) {
   const int64_t end = (stretch.first + stretch.num_columns) / w.group_size;
   for (int64_t group = stretch.first / w.group_size; group < end; ++group) {
-    for (int p = 0; p < kPanels; ++p, scales += 2 * kLanes) {
-      const F32x16 scale = load_scales(w, ((panel + p) * w.weight_groups + group) * kLanes);
-      largest = max(largest, abs(scale));
-      store_f(scales, scale);
-      store_f(scales + kLanes, mul(scale, set_f(-kWholeFloat)));
+    for (int p = 0; p < kPanels; ++p, scales += kLanes) {
+      store_f(scales, load_scales(w, ((panel + p) * w.weight_groups + group) * kLanes));
     }
   }
-  return max_lanes(largest) < kMaxBitScale;
 }
 
 // The lines of weights that follow a stretch, fetched into the second cache a share with each tile
@@ -192,7 +192,7 @@ inline void add_corrections(const LinearView& w, int64_t index, const TileInputs
   }
 }
 
-// Several groups: float totals wait between stretches. kBits: sums are scaled as bits.
+// Several groups: float totals wait between stretches. kBits: sums are read as bits.
 template <bool kSmall, bool kBits, int kTokens, int kPanels>
 __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& in,
                                           const OutputRows& out, const ReadStretch& stretch,
@@ -212,19 +212,19 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
     const int64_t index = (panel * w.weight_groups + (w.weight_groups == 1 ? 0 : group)) * kLanes;
     I32x16 sums[kTokens][kPanels];
     for (int t = 0; t < kTokens; ++t) {
-      const int32_t correct = w.zero_points == nullptr ? inputs.corrections[t][group * kLanes] : 0;
-      for (int p = 0; p < kPanels; ++p) sums[t][p] = set_i(correct + (kBits ? kWholeBits : 0));
+      I32x16 begin = set_i(w.zero_points == nullptr ? inputs.corrections[t][group * kLanes] : 0);
+      if constexpr (kBits) begin = add(begin, sum_bits(inputs.scales[t] + group * kLanes));
+      for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
     }
     add_products<kSmall, false>(PlainCodes<8>{}, source, w.group_size, x, in.code_stride, sums);
     source.codes += w.group_size * kLanes;
     if (w.zero_points != nullptr) add_corrections(w, index, inputs, group, sums);
     for (int p = 0; p < kPanels; ++p) {
       if constexpr (kBits) {
-        const F32x16 scale = load_f(scales + 2 * p * kLanes);
-        const F32x16 excess = load_f(scales + (2 * p + 1) * kLanes);
+        const F32x16 scale = load_f(scales + p * kLanes);
         for (int t = 0; t < kTokens; ++t) {
-          const F32x16 product = fma(bits_as_float(sums[t][p]), scale, excess);
-          totals[t][p] = fma(product, set_f(inputs.scales[t][group * kLanes]), totals[t][p]);
+          const F32x16 whole = bits_as_float(sum_bits(inputs.scales[t] + group * kLanes));
+          totals[t][p] = fma(sub(bits_as_float(sums[t][p]), whole), scale, totals[t][p]);
         }
       } else {
         const F32x16 scale = load_scales(w, index + p * w.weight_groups * kLanes);
@@ -234,7 +234,7 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
         }
       }
     }
-    if (kBits) scales += 2 * kPanels * kLanes;
+    if (kBits) scales += kPanels * kLanes;
   }
   if (stretch.is_last) return finish_tile<kTokens, kPanels>(w, in, out, token, panel, totals);
   for (int i = 0; i < kTokens * kPanels; ++i) {
@@ -242,7 +242,7 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
   }
 }
 
-// The same for groups of one block whose zero point lies in the corrections, scaled as bits. The
+// The same for groups of one block whose zero point lies in the corrections, read as bits. The
 // products of a panel follow each other: with those of a token together 12 sums reach 0.8 of the
 // peak of AMD Zen 5, so 1.0.
 template <int kTokens, int kPanels>
@@ -266,7 +266,8 @@ __attribute__((noinline)) void block_group_tile(const LinearView& w, const Input
   do {
     I32x16 sums[kTokens][kPanels];
     for (int t = 0; t < kTokens; ++t) {
-      const I32x16 begin = add(set_i(inputs.corrections[t][group * kLanes]), set_i(kWholeBits));
+      const I32x16 begin = add(set_i(inputs.corrections[t][group * kLanes]),
+                               sum_bits(inputs.scales[t] + group * kLanes));
       for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
     }
     unroll<kQuads>([&](auto quad) {
@@ -279,14 +280,15 @@ __attribute__((noinline)) void block_group_tile(const LinearView& w, const Input
         for (int t = 0; t < kTokens; ++t) sums[t][p] = dot4<8>(sums[t][p], panel_codes, fours[t]);
       }
     });
-    F32x16 x_scales[kTokens];
-    for (int t = 0; t < kTokens; ++t) x_scales[t] = set_f(inputs.scales[t][group * kLanes]);
-    for (int p = 0; p < kPanels; ++p, scales += 2 * kLanes) {
+    F32x16 whole[kTokens];
+    for (int t = 0; t < kTokens; ++t) {
+      whole[t] = bits_as_float(sum_bits(inputs.scales[t] + group * kLanes));
+    }
+    for (int p = 0; p < kPanels; ++p, scales += kLanes) {
       const F32x16 scale = load_f(scales);
-      const F32x16 excess = load_f(scales + kLanes);
       for (int t = 0; t < kTokens; ++t) {
-        const F32x16 product = scale_and_add(bits_as_float(sums[t][p]), scale, excess);
-        totals[t][p] = add_product(totals[t][p], product, x_scales[t]);
+        const F32x16 product = take_off(bits_as_float(sums[t][p]), whole[t]);
+        totals[t][p] = add_product(totals[t][p], product, scale);
       }
     }
     codes += kBlockColumns * kLanes;
@@ -316,11 +318,11 @@ inline void stretch_tiles(const LinearView& w, const InputRows& in, const Output
     constexpr int kTokens = tokens.value;
     next.fetch_share();
     const bool by_blocks = w.group_size == kBlockColumns && w.zero_points == nullptr;
-    if (kScalesBits && stretch.scales != nullptr && by_blocks) {
+    if (kReadsBits && stretch.scales != nullptr && by_blocks) {
       block_group_tile<kTokens, kPanels>(w, in, out, stretch, token, panel, waiting(token));
-    } else if (kScalesBits && stretch.scales != nullptr) {
-      group_tile<kSmall, kScalesBits, kTokens, kPanels>(w, in, out, stretch, token, panel,
-                                                        waiting(token));
+    } else if (kReadsBits && stretch.scales != nullptr) {
+      group_tile<kSmall, kReadsBits, kTokens, kPanels>(w, in, out, stretch, token, panel,
+                                                       waiting(token));
     } else {
       group_tile<kSmall, false, kTokens, kPanels>(w, in, out, stretch, token, panel,
                                                   waiting(token));
@@ -335,14 +337,14 @@ void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, i
   auto* scales = reinterpret_cast<float*>(decoded + kManyPanels * kLanes * kManyColumns);
   float* carry = scales + kScaleFloats;
   const int64_t limit = stretch_columns(w, num_tokens);
-  const bool scaled = may_scale_bits(w);
+  const bool reads_bits = may_read_bits(w);
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     Stretch stretch{0, 0, false};
     for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
       stretch = stretch_at(w, first, limit);
       const CodeSource source = decoded_source<kPanels>(w, panel, stretch, decoded);
-      const bool fits = scaled && scale_bits<kPanels>(w, panel, stretch, scales);
-      stretch_tiles<kSmall, kPanels>(w, in, out, {stretch, source, fits ? scales : nullptr},
+      if (reads_bits) widen_scales<kPanels>(w, panel, stretch, scales);
+      stretch_tiles<kSmall, kPanels>(w, in, out, {stretch, source, reads_bits ? scales : nullptr},
                                      num_tokens, panel, carry);
     }
   }

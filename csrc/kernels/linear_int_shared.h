@@ -161,8 +161,10 @@ struct SharedGroup {
   int64_t index;  // of the weights' scales and zero points
 };
 
+enum class SharedKind { kRow, kGroups, kGroupsWithScales };
+
 // Adds the sums of a group, scaled, to the totals.
-template <bool kWeightScales, int kTokens>
+template <SharedKind kKind, int kTokens>
 inline void add_shared_group(const LinearView& w, SharedGroup group,
                              I32x16 (&sums)[kTokens][kSharedPanels],
                              F32x16 (&totals)[kTokens][kSharedPanels]) {
@@ -174,18 +176,23 @@ inline void add_shared_group(const LinearView& w, SharedGroup group,
         sums[t][p] = add(sums[t][p], mul(zero_points, set_i(group.corrections[t])));
       }
     }
-    const F32x16 scale = kWeightScales ? load_scales(w, index) : set_f(1.0f);
+    if constexpr (kKind == SharedKind::kGroups) {
+      for (int t = 0; t < kTokens; ++t) {
+        totals[t][p] = fma(to_float(sums[t][p]), set_f(group.x_scales[t]), totals[t][p]);
+      }
+      continue;
+    }
+    const F32x16 scale = load_scales(w, index);
     for (int t = 0; t < kTokens; ++t) {
-      F32x16 product = to_float(sums[t][p]);
-      if constexpr (kWeightScales) product = mul(product, scale);
-      totals[t][p] = fma(product, set_f(group.x_scales[t]), totals[t][p]);
+      const F32x16 whole = bits_as_float(sum_bits(group.x_scales + t));
+      totals[t][p] = fma(sub(bits_as_float(sums[t][p]), whole), scale, totals[t][p]);
     }
   }
 }
 
-// Several groups, each with a scale of its inputs, kWeightScales: and one of its weights. Float
-// totals wait between stretches.
-template <bool kWeightScales, int kTokens, class Codes>
+// Several groups, each with a scale of its inputs and, but for kGroups, one of its weights, whose
+// sums are read as bits. Float totals wait between stretches.
+template <SharedKind kKind, int kTokens, class Codes>
 __attribute__((noinline)) void shared_group_tile(const LinearView& w, const InputRows& in,
                                                  const OutputRows& out, const SharedTile& tile,
                                                  const Codes& codes, FollowingLines& lines) {
@@ -202,15 +209,17 @@ __attribute__((noinline)) void shared_group_tile(const LinearView& w, const Inpu
   const int64_t number = input_index(tile.token, w.num_groups, stretch.first / size);
   SharedGroup group{in.corrections + number, in.scales + number,
                     tile.panel * w.weight_groups * kLanes};
+  constexpr bool kWeightScales = kKind != SharedKind::kGroups;
   if (kWeightScales) group.index += stretch.first / size * kLanes;
   for (int64_t k = 0; k < stretch.num_columns; k += size) {
     I32x16 sums[kTokens][kSharedPanels];
     for (int t = 0; t < kTokens; ++t) {
-      const int32_t correct = w.zero_points == nullptr ? group.corrections[t] : 0;
-      for (int p = 0; p < kSharedPanels; ++p) sums[t][p] = set_i(correct);
+      I32x16 begin = set_i(w.zero_points == nullptr ? group.corrections[t] : 0);
+      if (kWeightScales) begin = add(begin, sum_bits(group.x_scales + t));
+      for (int p = 0; p < kSharedPanels; ++p) sums[t][p] = begin;
     }
     add_shared<kTokens>(codes, k, k + size, stretch.first, x, following, sums);
-    add_shared_group<kWeightScales>(w, group, sums, totals);
+    add_shared_group<kKind>(w, group, sums, totals);
     group.corrections += kLanes;
     group.x_scales += kLanes;
     if (kWeightScales) group.index += kLanes;
@@ -224,16 +233,13 @@ __attribute__((noinline)) void shared_group_tile(const LinearView& w, const Inpu
   }
 }
 
-enum class SharedKind { kRow, kGroups, kGroupsWithScales };
-
 template <SharedKind kKind, int kTokens, class Codes>
 inline void shared_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
                         const SharedTile& tile, const Codes& codes, FollowingLines& lines) {
   if constexpr (kKind == SharedKind::kRow) {
     shared_row_tile<kTokens>(w, in, out, tile, codes, lines);
   } else {
-    constexpr bool kWeightScales = kKind == SharedKind::kGroupsWithScales;
-    shared_group_tile<kWeightScales, kTokens>(w, in, out, tile, codes, lines);
+    shared_group_tile<kKind, kTokens>(w, in, out, tile, codes, lines);
   }
 }
 
@@ -316,6 +322,7 @@ inline bool shares_codes(const LinearView& w, int64_t num_tokens) {
   const int64_t num_panels = (w.num_rows + kLanes - 1) / kLanes;
   if (w.input != InputKind::kInt8 || num_panels % kSharedPanels != 0) return false;
   if (w.num_groups == 1) return w.kind == WeightKind::kInt8 || w.num_steps > 0;
+  if (w.weight_groups > 1 && !may_read_bits(w)) return false;
   const bool fits = w.group_size <= kDecodedColumns && w.input_groups > 1;
   return fits && (w.kind == WeightKind::kInt8 || w.kind == WeightKind::kInt4);
 }

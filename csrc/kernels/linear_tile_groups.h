@@ -112,8 +112,8 @@ inline void add_group_product(const LinearView& w, const GroupTile& tile, int64_
     I32x16 dot = load_i(product + t.value * kLanes);
     if constexpr (kCodes == TileCodes::kBytes) dot = add(dot, set_i(corrections[t.value]));
     F32x16 sum = to_float(dot);
-    if constexpr (kScales == GroupScales::kBoth) sum = mul(sum, scale);
-    const F32x16 factor = kScales == GroupScales::kWeight ? scale : set_f(x_scales[t.value]);
+    if constexpr (kScales == GroupScales::kBoth) sum = mul(sum, set_f(x_scales[t.value]));
+    const F32x16 factor = kScales == GroupScales::kInput ? set_f(x_scales[t.value]) : scale;
     totals[t.value] = fma(sum, factor, totals[t.value]);
   });
 }

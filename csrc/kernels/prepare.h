@@ -1,6 +1,8 @@
 // Input rows in the form of a weight's kernel: quantized to int8, rounded to bf16, or as they are.
 #pragma once
 
+#include <limits>
+
 #include "decode.h"
 
 namespace paredown {
@@ -60,6 +62,25 @@ inline I32x16 sum_of_each(const I32x16 (&rows)[kLanes]) {
 }
 #endif
 
+// Whether the scales of groups of inputs are powers of two: where the weights' groups have scales,
+// too, whose product with them then rounds nothing, so that many tokens need not take it
+// (linear_int_many.h).
+inline bool has_power_scales(const LinearView& w) {
+  return w.input_scale <= 0.0f && w.input_groups > 1 && w.weight_groups > 1;
+}
+
+// The least power of two that is no less than a scale, from 2^-100 on; not a number for one beyond
+// 2^104, so that what is scaled with it is none either. And its inverse.
+constexpr float kMinPower = 0x1p-100f;
+constexpr float kMaxPower = 0x1p104f;
+inline void round_up_to_power(F32x16& scale, F32x16& inverse) {
+  const I32x16 above = add(float_bits(max(set_f(kMinPower), scale)), set_i(0x7FFFFF));
+  const F32x16 power = bits_as_float(shift_left<23>(shift_right<23>(above)));
+  const F32x16 too_large = set_f(0x1.000002p104f);  // the first one
+  inverse = select_less(scale, too_large, div(set_f(1.0f), power), zero_f());
+  scale = select_less(scale, too_large, power, set_f(std::numeric_limits<float>::quiet_NaN()));
+}
+
 // Groups of a row with a scale each, 16 at a time: what is found of each takes fewer operations
 // where it is found of all.
 inline void quantize_groups(const LinearView& w, const InputRows& in, const float* row,
@@ -81,10 +102,17 @@ inline void quantize_groups(const LinearView& w, const InputRows& in, const floa
       }
     }
     const F32x16 limits = max_of_each(largest);
+    F32x16 scale = div(limits, set_f(127.0f));
+    F32x16 inverse = zero_f();
+    if (has_power_scales(w)) {
+      round_up_to_power(scale, inverse);
+    } else {
+      inverse = select_less(zero_f(), limits, div(set_f(127.0f), limits), zero_f());
+    }
     float scales[kLanes];
     float inverses[kLanes];
-    store_f(scales, div(limits, set_f(127.0f)));
-    store_f(inverses, select_less(zero_f(), limits, div(set_f(127.0f), limits), zero_f()));
+    store_f(scales, scale);
+    store_f(inverses, inverse);
     for (int64_t i = 0; i < count; ++i) {
       totals[i] = quantize(in, row, (begin + i) * w.group_size, w.group_size, inverses[i], codes);
     }

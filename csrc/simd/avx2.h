@@ -36,8 +36,8 @@ constexpr int kSerialPanels = 2;
 constexpr int kIntPanels = 2;
 constexpr int kManyPanels = 2;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
 constexpr int kManyGroupTokens = 2;
-// Group sums are scaled as the bits of floats: needs a fused multiply-add.
-constexpr bool kScalesBits = false;
+// Group sums are read as the bits of floats.
+constexpr bool kReadsBits = false;
 // How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
 // first cache, whether the panels after these come into the second, and how many sums of whole rows
 // and of groups grow side by side at least.
@@ -89,9 +89,7 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
 inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, sum); }
-inline F32x16 scale_and_add(F32x16 sum, F32x16 scale, F32x16 added) {
-  return fma(sum, scale, added);
-}
+inline F32x16 take_off(F32x16 sum, F32x16 whole) { return sub(sum, whole); }
 inline F32x16 max(F32x16 a, F32x16 b) {
   return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
 }
@@ -156,6 +154,9 @@ inline I32x16 add(I32x16 a, I32x16 b) {
 }
 inline I32x16 mul(I32x16 a, I32x16 b) {
   return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
+}
+inline I32x16 min(I32x16 a, I32x16 b) {
+  return {_mm256_min_epi32(a.lo, b.lo), _mm256_min_epi32(a.hi, b.hi)};
 }
 inline I32x16 load_u8_as_i32(const uint8_t* p) {
   const __m128i bytes = load_128(p);

@@ -33,8 +33,8 @@ constexpr int kGroupTokens = 4;  // with groups, whose float sums take registers
 constexpr int kIntPanels = 2;
 constexpr int kManyPanels = 4;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
 constexpr int kManyGroupTokens = 3;
-// Group sums are scaled as the bits of floats: needs a fused multiply-add.
-constexpr bool kScalesBits = true;
+// Group sums are read as the bits of floats.
+constexpr bool kReadsBits = true;
 constexpr int kSerialTokens = 8;
 constexpr int kSerialPanels = 1;  // one after the other, for up to kSerialTokens
 // How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
@@ -101,8 +101,8 @@ inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) {
   asm("vfmadd231ps %2, %1, %0" : "+v"(sum.v) : "v"(a.v), "v"(b.v));
   return sum;
 }
-inline F32x16 scale_and_add(F32x16 sum, F32x16 scale, F32x16 added) {
-  asm("vfmadd213ps %2, %1, %0" : "+v"(sum.v) : "v"(scale.v), "v"(added.v));
+inline F32x16 take_off(F32x16 sum, F32x16 whole) {
+  asm("vsubps %1, %0, %0" : "+v"(sum.v) : "v"(whole.v));
   return sum;
 }
 inline F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
@@ -175,6 +175,7 @@ inline I32x16 set_i(int32_t x) { return {_mm512_set1_epi32(x)}; }
 inline I32x16 load_i(const void* p) { return {_mm512_loadu_si512(p)}; }
 inline I32x16 add(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline I32x16 mul(I32x16 a, I32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+inline I32x16 min(I32x16 a, I32x16 b) { return {_mm512_min_epi32(a.v, b.v)}; }
 inline I32x16 load_u8_as_i32(const uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }

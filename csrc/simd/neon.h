@@ -37,8 +37,8 @@ constexpr int kSerialPanels = 2;
 constexpr int kIntPanels = 2;
 constexpr int kManyPanels = 2;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
 constexpr int kManyGroupTokens = 2;
-// Group sums are scaled as the bits of floats: needs a fused multiply-add.
-constexpr bool kScalesBits = false;
+// Group sums are read as the bits of floats.
+constexpr bool kReadsBits = false;
 // How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
 // first cache, whether the panels after these come into the second, and how many sums of whole rows
 // and of groups grow side by side at least.
@@ -101,9 +101,7 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
       [](float32x4_t x, float32x4_t y, float32x4_t z) { return vfmaq_f32(z, x, y); }, a, b, c);
 }
 inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, sum); }
-inline F32x16 scale_and_add(F32x16 sum, F32x16 scale, F32x16 added) {
-  return fma(sum, scale, added);
-}
+inline F32x16 take_off(F32x16 sum, F32x16 whole) { return sub(sum, whole); }
 inline F32x16 max(F32x16 a, F32x16 b) {
   return each_register<F32x16>([](float32x4_t x, float32x4_t y) { return vmaxq_f32(x, y); }, a, b);
 }
@@ -167,6 +165,9 @@ inline I32x16 add(I32x16 a, I32x16 b) {
 }
 inline I32x16 mul(I32x16 a, I32x16 b) {
   return each_register<I32x16>([](int32x4_t x, int32x4_t y) { return vmulq_s32(x, y); }, a, b);
+}
+inline I32x16 min(I32x16 a, I32x16 b) {
+  return each_register<I32x16>([](int32x4_t x, int32x4_t y) { return vminq_s32(x, y); }, a, b);
 }
 inline I32x16 load_u8_as_i32(const uint8_t* p) {
   const uint8x16_t bytes = vld1q_u8(p);

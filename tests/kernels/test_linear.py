@@ -229,6 +229,37 @@ def test_tiles_that_share_codes_give_a_row_the_same_bits(
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(
+    ("kind", "group"), [("int4", 32), ("int4", 64), ("int8", 128), ("int5", 32)]
+)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_inputs_of_any_size_give_a_row_the_same_bits(
+    isa: str, kind: str, group: int, symmetric: bool
+) -> None:
+    """Scales of grouped inputs are powers of two from 2^-100 to 2^104, which sums of many tokens
+    carry in their exponents; beyond them a row is no number, whatever runs beside it."""
+    rng = np.random.default_rng(14)
+    case = random_case(rng, kind, (75, 384), group_size=group, symmetric=symmetric)
+    sizes = (1e-45, 1e-38, 1e-30, 1e-12, 1.0, 1e12, 1e30, 2.5e33, 2.8e33, 1e38, np.inf)
+    x = np.clip(rng.normal(size=(300, 384)), -3, 3).astype(np.float32) / 3
+    x[:, 5] = 1.0  # the largest of a group
+    with np.errstate(over="ignore", invalid="ignore"):
+        x[:, :group] *= np.float32([sizes[t % len(sizes)] for t in range(300)])[:, None]
+    x[np.isnan(x)] = 0
+    linear = native_linear(case, isa, 2)
+    alone = np.empty((300, 75), dtype=np.float32)
+    for t in range(300):
+        linear.run(x[t : t + 1], alone[t : t + 1])
+    for num_tokens in (2, 7, 16, 33, 130, 300):
+        y = np.empty((num_tokens, 75), dtype=np.float32)
+        linear.run(x[:num_tokens], y)
+        assert np.array_equal(y, alone[:num_tokens], equal_nan=True)
+    for t, row in enumerate(alone):
+        assert np.isfinite(row).all() == (sizes[t % len(sizes)] < 2.6e33)
+        assert np.isnan(row).all() == (sizes[t % len(sizes)] > 2.6e33)
+
+
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_scales_of_any_size_give_a_row_the_same_bits(isa: str, symmetric: bool) -> None:
     """Sums of many tokens may be scaled in one operation, which overflows beyond 2^104."""

@@ -14,6 +14,7 @@ largest magnitude that a scale is for, and h = 2^(b-1) - 1:
 Integer codes lie in [-2^(b-1), 2^(b-1) - 1]; all ties round to even.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -243,7 +244,8 @@ def round_input(
     """[.., I] inputs as a linear layer reads them that was stored with these `activations`.
 
     `input_scale` is that of int8_static; `group_size` the weight's, for int8_group (None: one scale
-    per row). int8_tensor, one dynamic scale for the whole tensor, is SmoothQuant's O2 (arXiv
+    per row), where the weight's groups have scales, too, inputs get powers of two
+    (csrc/kernels/prepare.h). int8_tensor, one dynamic scale for the whole tensor, is SmoothQuant's O2 (arXiv
     2211.10438); no stored format asks for it. The others are the native kernels' bit for bit.
     """
     if activations == "fp32":
@@ -259,7 +261,13 @@ def round_input(
         static = StaticScale(scale=input_scale)
         return round_activations(x, ActivationGrid(granularity="tensor"), static).values
     group = kernel_group_size(x.shape[-1], group_size)
-    return round_activations(x, ActivationGrid(granularity="group", group_size=group)).values
+    grid = ActivationGrid(granularity="group", group_size=group)
+    if group_size is None or group_size >= x.shape[-1]:
+        return round_activations(x, grid).values
+    shared = _shared(x, grid)
+    scales = _powers_above(shared.abs().amax(-1, keepdim=True) / 127)
+    codes = (shared / scales).round().clamp(-128, 127)
+    return _unshared(codes * scales, x, grid)
 
 
 def round_inputs(module: nn.Linear, spec: WeightSpec, input_scale: float | None) -> RemovableHandle:
@@ -281,6 +289,13 @@ def kernel_group_size(num_columns: int, group_size: int | None) -> int:
         return group_size
     padded = -(-num_columns // 32) * 32
     return next(group for group in (128, 64, 32) if padded % group == 0)
+
+
+def _powers_above(scales: Tensor) -> Tensor:
+    """The least powers of two from 2^-100 on that are no less; NaN above 2^104."""
+    mantissas, exponents = torch.frexp(scales.clamp(min=2.0**-100))
+    powers = torch.ldexp(torch.ones_like(scales), exponents - (mantissas == 0.5).to(torch.int32))
+    return powers.masked_fill(~(scales <= 2.0**104), math.nan)
 
 
 def _shared(x: Tensor, grid: ActivationGrid) -> Tensor:
