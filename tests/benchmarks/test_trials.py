@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from benchmarks.peers.trials import NUM_TRIALS, TRIAL_S, try_settings
+from benchmarks.peers.trials import LONG_S, NUM_TRIALS, TRIAL_S, try_settings
 
 
 class Runs:
@@ -37,6 +37,12 @@ def test_a_setting_that_was_held_up_once_can_still_win() -> None:
     assert try_settings(["good", "best"], short) == short.seconds
     long = Runs({"good": 10.0, "best": 9.0}, first={"best": 3.0})
     assert try_settings(["good", "best"], long) == long.seconds
+
+
+def test_very_long_runs_are_not_repeated() -> None:
+    runs = Runs({"good": LONG_S + 2, "best": LONG_S + 1})
+    assert try_settings(["good", "best"], runs) == runs.seconds
+    assert runs.count == {"good": 1, "best": 1}
 
 
 def test_short_runs_are_repeated_until_they_say_something() -> None:
