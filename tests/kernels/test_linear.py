@@ -262,7 +262,7 @@ def test_inputs_of_any_size_give_a_row_the_same_bits(
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_scales_of_any_size_give_a_row_the_same_bits(isa: str, symmetric: bool) -> None:
-    """Sums of many tokens may be scaled in one operation, which overflows beyond 2^104."""
+    """Subnormal, and so large that what is scaled overflows for some inputs."""
     rng = np.random.default_rng(9)
     num_tokens, shape = 40, (75, 256)
     for exponent in (-140, -126, 0, 99, 100, 101, 105, 110):
