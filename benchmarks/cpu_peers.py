@@ -20,12 +20,13 @@ from benchmarks.cases import MODELS, Case, all_cases
 from benchmarks.peers import OURS, PEERS
 from benchmarks.peers.child import ROOT, PeerError
 from benchmarks.report import as_json, make_row, markdown, text
-from benchmarks.rounds import Children, run_case
+from benchmarks.rounds import MIN_ROUNDS, Children, Rounds, run_case
 from paredown.errors import ConfigError, ParedownError
 from paredown.kernels.probe import default_num_threads
 
 BENCH_FOLDER = ROOT / "runs" / "bench"
 NUM_ROUNDS = 7
+CASE_S = 30.0
 EXIT_BAD_INPUT = 2
 
 
@@ -40,7 +41,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
     rivals = [name for name in PEERS if name != OURS]
     parser.add_argument("--peers", nargs="*", default=rivals, choices=rivals)
-    parser.add_argument("--rounds", type=int, default=NUM_ROUNDS)
+    parser.add_argument("--rounds", type=int, default=NUM_ROUNDS, help="at most so many")
+    parser.add_argument(
+        "--case-seconds",
+        type=float,
+        default=CASE_S,
+        metavar="S",
+        help=f"longer cases have fewer rounds, {MIN_ROUNDS} at least (default: %(default)g)",
+    )
     parser.add_argument("--threads", type=int, default=default_num_threads())
     parser.add_argument(
         "--output-formats",
@@ -89,6 +97,7 @@ def measure(args: argparse.Namespace, cases: Sequence[Case]) -> dict[str, Any]:
         machine = children.get("machine").call("describe", args.threads)
         machine["date"] = datetime.date.today().isoformat()
         machine["num_rounds"] = args.rounds
+        machine["case_s"] = args.case_seconds
         machine["load_average"] = os.getloadavg()[0]
         names = [name for name, info in infos.items() if "reason" not in info]
         runs = []
@@ -101,7 +110,7 @@ def measure(args: argparse.Namespace, cases: Sequence[Case]) -> dict[str, Any]:
                     case,
                     names,
                     num_threads=args.threads,
-                    num_rounds=args.rounds,
+                    rounds=Rounds(most=args.rounds, case_s=args.case_seconds),
                 )
             )
             document = as_json([make_row(run) for run in runs], runs, machine, infos)

@@ -115,7 +115,8 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     machine = document["machine"]
     found = [
         f"{machine['date']}, {machine['name']}, {machine['num_threads']} threads of "
-        f"{machine['num_cores']} cores; {machine['num_rounds']} rounds. "
+        f"{machine['num_cores']} cores; {machine['num_rounds']} rounds, of cases that take over "
+        f"{machine['case_s']:.0f} s fewer. "
         f"Load average before: {machine['load_average']:.1f}. "
         f"Measured first: memory {format_rate(machine['bandwidth_bytes_per_s'], 'B/s')}, "
         f"int8 {format_rate(machine['int8_ops_per_s'], 'op/s')}, "

@@ -1,5 +1,6 @@
 """Runs a case: everyone in turn, round by round, with the machine's limit in between."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,25 @@ from benchmarks.peers import MACHINE, OURS, PEERS, Target
 from benchmarks.peers.child import ChildPeer, PeerError
 from paredown.errors import UnsupportedError
 from paredown.models.config import spec_from_config
+
+# A case that takes long has fewer rounds, but never fewer than these.
+MIN_ROUNDS = 3
+# A peer so many times slower than the fastest one, in the round that does not count, can be no mark
+# for us: it is not run again.
+MAX_PEER_RATIO = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """How often a case is run: `most` times, or as often as fits in `case_s` seconds, if that is
+    fewer; never fewer than MIN_ROUNDS where `most` allows."""
+
+    most: int
+    case_s: float
+
+    def are_done(self, number: int, seconds: float) -> bool:
+        """After round `number`, 1 the first, `seconds` since that began."""
+        return number >= self.most or (number >= MIN_ROUNDS and seconds > self.case_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +98,14 @@ def run_case(
     names: Sequence[str],
     *,
     num_threads: int,
-    num_rounds: int,
+    rounds: Rounds,
 ) -> Run:
     """Measures `names` (ours among them) after a round that does not count."""
     names = list(names) if case.with_peers else [OURS]
     make_files(root, case.variant, names)
     if case.task == "start":
-        return _run_starts(root, case, names, num_threads=num_threads, num_rounds=num_rounds)
-    return _CaseRun(children, root, case, names, num_threads).run(num_rounds)
+        return _run_starts(root, case, names, num_threads=num_threads, num_rounds=rounds.most)
+    return _CaseRun(children, root, case, names, num_threads).run(rounds)
 
 
 class _CaseRun:
@@ -103,24 +123,21 @@ class _CaseRun:
         spec = spec_from_config(CONFIGS[case.variant.model])
         self._prompts = case.prompts(spec.vocab_size)
 
-    def run(self, num_rounds: int) -> Run:
+    def run(self, rounds: Rounds) -> Run:
         for name, kv_dtype in self._kv_dtypes.items():
             options = self._case.load_options(self._num_threads, kv_dtype)
             self._call(name, "load", self._root, self._case.variant, options)
         step_bytes = self._step_bytes()
         seconds: dict[str, list[float]] = {name: [] for name in self._kv_dtypes}
         limits = []
-        for number in range(num_rounds + 1):
-            limit = self._limit(step_bytes)
-            # Another one begins each round, so that no one always follows the same.
-            order = list(self._kv_dtypes)
-            first = number % len(order)
-            for name in order[first:] + order[:first]:
-                elapsed = self._measure(name)
-                if elapsed is not None and number > 0:
-                    seconds[name].append(elapsed)
-            if number > 0:
-                limits.append(limit)
+        self._leave_out_slow(self._round(0))
+        started = time.perf_counter()
+        number = 0
+        while not rounds.are_done(number, time.perf_counter() - started):
+            number += 1
+            limits.append(self._limit(step_bytes))
+            for name, elapsed in self._round(number).items():
+                seconds[name].append(elapsed)
         settings = {name: self._call(name, "settings") or {} for name in self._kv_dtypes}
         for name in self._kv_dtypes:
             self._call(name, "close")
@@ -132,6 +149,26 @@ class _CaseRun:
             limits=limits,
             step_bytes=step_bytes,
         )
+
+    def _round(self, number: int) -> dict[str, float]:
+        """Seconds of those that ran. Another one begins each round, so that no one always follows
+        the same."""
+        order = list(self._kv_dtypes)
+        first = number % len(order)
+        found = {name: self._measure(name) for name in order[first:] + order[:first]}
+        return {name: elapsed for name, elapsed in found.items() if elapsed is not None}
+
+    def _leave_out_slow(self, seconds: Mapping[str, float]) -> None:
+        """By what a round took."""
+        peers = {name: elapsed for name, elapsed in seconds.items() if name.split(" ")[0] != OURS}
+        for name, elapsed in peers.items():
+            ratio = elapsed / min(peers.values())
+            if ratio > MAX_PEER_RATIO:
+                rate = self._case.tokens_per_run / elapsed
+                self._failures[name] = (
+                    f"{rate:.1f} tokens/s in the round before the first, where the fastest peer "
+                    f"was {ratio:.1f} times as fast"
+                )
 
     def _measure(self, name: str) -> float | None:
         if self._case.task == "prefill":

@@ -111,6 +111,12 @@ struct InputRows {
   int32_t* corrections;
 };
 
+// The weight that reads an output, and where the form of it lies that this one reads.
+struct NextInput {
+  const LinearView* weight;
+  InputRows rows;
+};
+
 struct OutputRows {
   float* values;  // [T][row_stride]
   int64_t row_stride;
@@ -120,12 +126,14 @@ struct OutputRows {
   // The weight's panels are pairs (gate, up) and the output is activation(gate) * up.
   bool gated;
   Activation activation;
+  // Gated outputs go nowhere but into the input of the weight that reads them; null: to `values`.
+  const NextInput* next = nullptr;
 };
 
 // Working memory of one thread in `linear`: decoded columns of two panels in two bytes each or
 // kManyColumns of four in one, scales of groups, and the sums of four panels over all tokens, or of
-// more panels while tokens are few, or of kPartPanels over kPartTokens where rows are multiplied in
-// parts.
+// more panels while tokens are few; and either sums of kPartPanels over kPartTokens where rows are
+// multiplied in parts, or a group of the next weight's columns over all tokens.
 inline constexpr int64_t kDecodedColumns = 1024;
 inline constexpr int64_t kManyColumns = 2048;
 inline constexpr int64_t kScaleFloats = 4 * 16 * kLanes;  // four panels, sixteen groups
@@ -133,12 +141,16 @@ inline constexpr int64_t kMinSums = 256;                  // times 16 rows
 inline constexpr int64_t kPartPanels = 64;
 inline constexpr int64_t kPartTokens = 512;
 inline constexpr int64_t kMinPartTokens = 64;  // fewer tokens are never multiplied in parts
+inline constexpr int64_t kMaxNextGroup = 128;  // nor are longer groups made, nor for fewer tokens
 static_assert(4 * kManyColumns >= 2 * kDecodedColumns * 2);
 constexpr int64_t linear_scratch_bytes(int64_t num_tokens) {
   const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
   int64_t num_sums = 4 * padded > kMinSums ? 4 * padded : kMinSums;
-  if (padded > kMinPartTokens)
-    num_sums += kPartPanels * (padded < kPartTokens ? padded : kPartTokens);
+  if (padded > kMinPartTokens) {
+    const int64_t parts = kPartPanels * (padded < kPartTokens ? padded : kPartTokens);
+    const int64_t groups = kMaxNextGroup / kLanes * padded;
+    num_sums += parts > groups ? parts : groups;
+  }
   return kLanes * (4 * kManyColumns + num_sums * 4) + kScaleFloats * 4 + 4096;
 }
 
@@ -260,7 +272,10 @@ struct KernelTable {
   void (*prepare)(const LinearView&, const InputRows&, const float* row, int64_t token);
   // Whether `linear` wants the codes of this many tokens tiled.
   bool (*takes_tiles)(const LinearView&, int64_t num_tokens);
-  // scratch: linear_scratch_bytes(num_tokens), 64-byte aligned. Begins and ends at even panels.
+  // Whether `linear` can make the input of `next` of its gated outputs.
+  bool (*makes_input)(const LinearView&, const LinearView& next, int64_t num_tokens);
+  // scratch: linear_scratch_bytes(num_tokens), 64-byte aligned. Begins and ends at even panels, at
+  // those of whole groups where it makes the next input.
   void (*linear)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
                  int64_t panel_begin, int64_t panel_end, void* scratch);
   void (*norm)(const NormView&, const float* input, float* output, int64_t size);

@@ -41,6 +41,12 @@ InputRows rows_from(const LinearView& w, const InputRows& all, int64_t token) {
   return rows;
 }
 
+// Panels that one thread multiplies whole: pairs, which may be gate and up, or those of a group of
+// the next weight's columns.
+int64_t unit_panels(const OutputRows& output) {
+  return output.next == nullptr ? 2 : 2 * output.next->weight->group_size / kLanes;
+}
+
 }  // namespace
 
 LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_columns) {
@@ -48,7 +54,7 @@ LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_colu
   LinearMemory memory{};
   memory.values = rows * (max_columns * 4 + kCacheLine);
   memory.codes = rows * (max_columns * 4 + 2 * kCacheLine);
-  memory.scales = memory.corrections = rows * max_columns / kBlockColumns * 4;
+  memory.scales = memory.corrections = 2 * rows * max_columns / kBlockColumns * 4;
   memory.buffers = num_threads * max_columns * 4;
   memory.thread_scratch = round_up(linear_scratch_bytes(num_tokens), kCacheLine);
   memory.scratch = num_threads * memory.thread_scratch;
@@ -70,6 +76,17 @@ void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
 int64_t LinearRunner::num_bytes() const {
   return values_.num_bytes() + codes_.num_bytes() + scales_.num_bytes() + corrections_.num_bytes() +
          buffers_.num_bytes() + scratch_.num_bytes();
+}
+
+// Integer inputs take a quarter of the codes' memory at most, so that there is room for those of
+// the next weight, too.
+InputRows LinearRunner::next_rows(const LinearView& view, int64_t num_tokens) const {
+  const int64_t half = round_up(num_tokens, kLanes) * max_columns_;
+  InputRows rows = input_rows(view, num_tokens);
+  rows.codes = codes_.as<uint8_t>() + 2 * half;
+  rows.scales += half / kBlockColumns;
+  rows.corrections += half / kBlockColumns;
+  return rows;
 }
 
 InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) const {
@@ -95,23 +112,29 @@ void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int
   const LinearView& w = part.view();
   const int64_t num_panels = part.num_panels();
   const int64_t output_columns = output.gated ? w.num_rows / 2 : w.num_rows;
-  output.streamed =
-      aligned && !output.accumulate && num_tokens * output_columns * 4 > kStreamedBytes;
+  output.streamed = aligned && !output.accumulate && output.next == nullptr &&
+                    num_tokens * output_columns * 4 > kStreamedBytes;
   const int64_t weight_bytes = w.num_rows * w.num_columns * weight_bits(w.kind) / 8;
   if (num_tokens >= kMinSharedTokens * pool_.num_threads() &&
       weight_bytes <= kMaxSharedWeightBytes) {
     return for_shares(pool_, num_tokens, [&](int share, const Range& tokens) {
       OutputRows own = output;
       own.values += tokens.begin * output.row_stride;
+      NextInput next{};
+      if (output.next != nullptr) {
+        const LinearView& reader = *output.next->weight;
+        next = {&reader, rows_from(reader, output.next->rows, tokens.begin)};
+        own.next = &next;
+      }
       kernels_.linear(w, rows_from(w, rows, tokens.begin), own, tokens.end - tokens.begin, 0,
                       num_panels, scratch_.as<uint8_t>() + share * scratch_bytes_);
     });
   }
   pool_.run([&](int share, int num_shares) {
-    // Pairs of panels stay together: they may be gate and up.
-    const Range pairs = static_share((num_panels + 1) / 2, share, num_shares);
-    kernels_.linear(w, rows, output, num_tokens, pairs.begin * 2,
-                    std::min(pairs.end * 2, num_panels),
+    const int64_t unit = unit_panels(output);
+    const Range units = static_share((num_panels + unit - 1) / unit, share, num_shares);
+    kernels_.linear(w, rows, output, num_tokens, units.begin * unit,
+                    std::min(units.end * unit, num_panels),
                     scratch_.as<uint8_t>() + share * scratch_bytes_);
   });
 }

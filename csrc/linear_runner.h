@@ -64,25 +64,50 @@ class LinearRunner {
   void run(const LinearGroup& group, int64_t num_tokens, MakeRow&& make_row, OutputRows output) {
     for (const PackedLinear& part : group.parts) {
       const InputRows rows = input_rows(part.view(), num_tokens);
-      auto prepare = [&](int share, int num_shares) {
-        const Range range = static_share(num_tokens, share, num_shares);
-        float* buffer = buffers_.as<float>() + share * max_columns_;
-        for (int64_t token = range.begin; token < range.end; ++token) {
-          kernels_.prepare(part.view(), rows, make_row(token, buffer), token);
-        }
-      };
-      if (num_tokens < kMinParallelRows) {
-        prepare(0, 1);
-      } else {
-        pool_.run(prepare);
-      }
+      prepare(part, rows, num_tokens, make_row);
       multiply(part, rows, num_tokens, output);
       output.values += part.view().num_rows;
     }
   }
 
+  // output += or = activation(gate) * up @ down.T + bias; what lies between them goes to `between`
+  // where the kernel does not make the input of `down` of it at once.
+  template <class MakeRow>
+  void run_gated(const LinearGroup& gate_up, const LinearGroup& down, int64_t num_tokens,
+                 MakeRow&& make_row, OutputRows between, OutputRows output) {
+    const PackedLinear& first = gate_up.parts.front();
+    const PackedLinear& second = down.parts.front();
+    if (!kernels_.makes_input(first.view(), second.view(), num_tokens)) {
+      run(gate_up, num_tokens, make_row, between);
+      auto made = [&](int64_t t, float*) { return between.values + t * between.row_stride; };
+      return run(down, num_tokens, made, output);
+    }
+    const NextInput next{&second.view(), next_rows(second.view(), num_tokens)};
+    between.next = &next;
+    const InputRows rows = input_rows(first.view(), num_tokens);
+    prepare(first, rows, num_tokens, make_row);
+    multiply(first, rows, num_tokens, between);
+    multiply(second, next.rows, num_tokens, output);
+  }
+
  private:
+  // Puts make_row's rows into the form that a weight wants.
+  template <class MakeRow>
+  void prepare(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
+               MakeRow&& make_row) {
+    auto prepare_share = [&](int share, int num_shares) {
+      const Range range = static_share(num_tokens, share, num_shares);
+      float* buffer = buffers_.as<float>() + share * max_columns_;
+      for (int64_t token = range.begin; token < range.end; ++token) {
+        kernels_.prepare(part.view(), rows, make_row(token, buffer), token);
+      }
+    };
+    if (num_tokens < kMinParallelRows) return prepare_share(0, 1);
+    pool_.run(prepare_share);
+  }
+
   InputRows input_rows(const LinearView& view, int64_t num_tokens) const;
+  InputRows next_rows(const LinearView& view, int64_t num_tokens) const;
   void multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
                 OutputRows output);
 

@@ -157,6 +157,7 @@ class Model {
   void embed_rows(const StepInput& input);
   void run_layer(int64_t index, const StepInput& input);
   void keep_asked_rows(const StepInput& input);
+  auto normed_rows(const Norm& norm);
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
   void rotate_and_store(const Layer& layer, int64_t index);

@@ -129,18 +129,21 @@ void Model::activate() {
   });
 }
 
-// The linear layers of `group` on the normed rows of hidden_: a row is normed and put into the form
-// of its kernel while it is in the cache.
-void Model::run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
-                       const OutputRows& output) {
-  const NormView view = norm_view(norm);
-  const int64_t size = config_.hidden_size;
-  auto normed = [&](int64_t t, float* row) {
+// Makes normed rows of hidden_.
+auto Model::normed_rows(const Norm& norm) {
+  return [this, view = norm_view(norm)](int64_t t, float* row) {
+    const int64_t size = config_.hidden_size;
     kernels_.norm(view, hidden_.as<float>() + t * hidden_stride_, row, size);
     std::fill(row + size, row + round_up(size, kBlockColumns), 0.0f);
     return row;
   };
-  linears_.run(group, num_rows, normed, output);
+}
+
+// The linear layers of `group` on the normed rows of hidden_: a row is normed and put into the form
+// of its kernel while it is in the cache.
+void Model::run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
+                       const OutputRows& output) {
+  linears_.run(group, num_rows, normed_rows(norm), output);
 }
 
 // From the keys and values of the last layer on, only rows count whose logits are asked for: they
@@ -196,12 +199,12 @@ void Model::run_layer(int64_t index, const StepInput& input) {
     return;
   }
   if (layer.up.parts.front().gated()) {
-    run_normed(layer.up, layer.mlp_norm, num_tokens_,
-               {activated_.as<float>(), wide_stride_, false, false, true, config_.activation});
-  } else {
-    run_normed(layer.up, layer.mlp_norm, num_tokens_, wide);
-    activate();
+    return linears_.run_gated(
+        layer.up, layer.down, num_tokens_, normed_rows(layer.mlp_norm),
+        {activated_.as<float>(), wide_stride_, false, false, true, config_.activation}, residual);
   }
+  run_normed(layer.up, layer.mlp_norm, num_tokens_, wide);
+  activate();
   auto activated = [&](int64_t t, float*) { return activated_.as<float>() + t * wide_stride_; };
   linears_.run(layer.down, num_tokens_, activated, residual);
 }

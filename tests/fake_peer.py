@@ -26,6 +26,11 @@ class FakePeer:
         pass
 
 
+class FivefoldPeer(FakePeer):
+    def prefill(self, token_ids):
+        return 0.05
+
+
 class CrashingPeer(FakePeer):
     def prefill(self, token_ids):
         print("about to crash", flush=True)

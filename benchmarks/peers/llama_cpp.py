@@ -185,6 +185,9 @@ class LlamaCppPeer:
         llama_cpp.llama_backend_init()
         self._models: dict[bool, Any] = {}
         self._contexts: dict[Settings, Context] = {}
+        self._loaded: tuple[Path, LoadOptions] | None = None
+        # What was found of a file, its options and a task holds when it is loaded again.
+        self._found: dict[tuple[tuple[Path, LoadOptions] | None, str], tuple[Settings, str]] = {}
         self._chosen: dict[str, Settings] = {}
         self._tried: dict[str, str] = {}
 
@@ -194,8 +197,10 @@ class LlamaCppPeer:
 
     def load(self, root: Path, variant: Variant, options: LoadOptions) -> None:
         self.close()
+        path = gguf_file(root, variant)
+        self._loaded = path, options
         for repack in (True, False):
-            self._models[repack] = load_model(gguf_file(root, variant), repack=repack)
+            self._models[repack] = load_model(path, repack=repack)
         # Quantized values need flash attention.
         choices = (True,) if options.kv_dtype == "int8" else (True, False)
         for repack, flash_attention in product(self._models, choices):
@@ -203,14 +208,14 @@ class LlamaCppPeer:
             self._contexts[settings] = Context(self._models[repack], options, flash_attention)
 
     def prefill(self, token_ids: Sequence[int]) -> float:
-        if "prefill" not in self._chosen:
+        if not self._knows("prefill"):
             for context in self._contexts.values():
                 context.prefill(token_ids[:WARM_UP_TOKENS])
             self._choose("prefill", lambda context: context.prefill(token_ids))
         return self._contexts[self._chosen["prefill"]].prefill(token_ids)
 
     def decode(self, prompts: Sequence[Sequence[int]], num_steps: int) -> float:
-        if "decode" not in self._chosen:
+        if not self._knows("decode"):
             for settings, context in self._contexts.items():
                 context.fill(prompts, self._filled_like(settings, prompts))
                 context.decode(prompts, 1)
@@ -239,10 +244,20 @@ class LlamaCppPeer:
                 return context
         return None
 
+    def _knows(self, task: str) -> bool:
+        """Whether the fastest settings are chosen."""
+        if task not in self._chosen and (self._loaded, task) in self._found:
+            self._settle(task, *self._found[self._loaded, task])
+        return task in self._chosen
+
     def _choose(self, task: str, run: Callable[[Context], float]) -> None:
-        """Settles on the fastest for this model and task. The contexts are warm."""
+        """Finds the fastest settings for this model and task. The contexts are warm."""
         seconds = try_settings(list(self._contexts), lambda one: run(self._contexts[one]))
-        self._chosen[task] = min(seconds, key=lambda settings: seconds[settings])
-        self._tried[f"{task} seconds tried"] = "; ".join(
-            f"{one:.4f} {settings.name}" for settings, one in seconds.items()
-        )
+        fastest = min(seconds, key=lambda settings: seconds[settings])
+        tried = "; ".join(f"{one:.4f} {settings.name}" for settings, one in seconds.items())
+        self._found[self._loaded, task] = fastest, tried
+        self._settle(task, fastest, tried)
+
+    def _settle(self, task: str, settings: Settings, tried: str) -> None:
+        self._chosen[task] = settings
+        self._tried[f"{task} seconds tried"] = tried

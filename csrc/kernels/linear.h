@@ -38,6 +38,12 @@ bool takes_tiles(const LinearView& w, int64_t num_tokens) {
 #endif
 }
 
+bool makes_input(const LinearView& w, const LinearView& next, int64_t num_tokens) {
+  const bool reads_bytes = w.input == InputKind::kInt8 && fits_decoded(w);
+  return num_tokens > kMinPartTokens && reads_bytes && !few_tokens(w, num_tokens) &&
+         !takes_tiles(w, num_tokens) && takes_groups(w, next);
+}
+
 // Weights whose codes are read in registers: panels side by side for as many tokens as leave room
 // for their sums, one after the other for more.
 template <int kBits, bool kStepped>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "linear_float.h"
+#include "stretch.h"
 
 namespace paredown {
 namespace {
@@ -42,6 +43,8 @@ inline void add_pairs(const uint8_t* pairs, int64_t panel_bytes, int64_t num_pai
 
 // Of four panels 256 KB, which leave room in the second cache for inputs and for what comes next.
 constexpr int64_t kBf16StretchColumns = 2048;
+// With fewer tokens the processor's own fetching is best.
+constexpr int64_t kMinFetchingTokens = 64;
 // All tokens pass over a stretch of columns of some panels, which stays in the second cache; their
 // sums wait in `carry`.
 template <int kPanels>
@@ -53,7 +56,9 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
     for (int64_t first = 0; first < w.num_columns; first += kBf16StretchColumns) {
       const bool is_last = first + kBf16StretchColumns >= w.num_columns;
       const int64_t columns = is_last ? w.num_columns - first : kBf16StretchColumns;
+      NextStretch<kPanels> next(w, panel, {first, columns, is_last}, num_tokens / kFloatTokens + 1);
       token_tiles<kFloatTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+        if (num_tokens >= kMinFetchingTokens) next.fetch_share();
         F32x16 sums[tokens.value][kPanels];
         float* waiting = carry + token * kPanels * kLanes;
         for (int i = 0; i < tokens.value * kPanels; ++i) {

@@ -5,6 +5,8 @@
 #include <bit>
 
 #include "linear_int.h"
+#include "next_input.h"
+#include "stretch.h"
 
 namespace paredown {
 namespace {
@@ -25,12 +27,6 @@ inline int64_t stretch_columns(const LinearView& w, int64_t num_tokens) {
   if (weight_bits(w.kind) == 8) return w.num_columns;
   return few ? kStretchColumns : kManyColumns;
 }
-
-struct Stretch {
-  int64_t first;
-  int64_t num_columns;
-  bool is_last;
-};
 
 // Whole groups, or a part of the one group there is.
 inline Stretch stretch_at(const LinearView& w, int64_t first, int64_t limit) {
@@ -93,44 +89,6 @@ inline void widen_scales(const LinearView& w, int64_t panel, const Stretch& stre
     for (int p = 0; p < kPanels; ++p, scales += kLanes) {
       store_f(scales, load_scales(w, ((panel + p) * w.weight_groups + group) * kLanes));
     }
-  }
-}
-
-// The lines of weights that follow a stretch, fetched into the second cache a share with each tile
-// of tokens.
-template <int kPanels>
-class NextStretch {
- public:
-  NextStretch(const LinearView& w, int64_t panel, const Stretch& stretch, int64_t num_tiles) {
-    const int64_t column_bytes = kLanes * weight_bits(w.kind) / 8;
-    panel_bytes_ = w.num_columns * column_bytes;
-    const int64_t next_panel = stretch.is_last ? panel + kPanels : panel;
-    const int64_t next_column = stretch.is_last ? 0 : stretch.first + stretch.num_columns;
-    next_ = static_cast<const uint8_t*>(w.values) + next_panel * panel_bytes_ +
-            next_column * column_bytes;
-    const int64_t num_lines = stretch.num_columns * column_bytes / 64;
-    lines_per_tile_ = (num_lines + num_tiles - 1) / num_tiles;
-  }
-  void fetch_share() {
-    for (int64_t line = 0; line < lines_per_tile_; ++line, next_ += 64) {
-      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(next_ + p * panel_bytes_, 0, 2);
-    }
-  }
-
- private:
-  const uint8_t* next_;
-  int64_t panel_bytes_;
-  int64_t lines_per_tile_;
-};
-
-// Outputs that are added to, fetched while their sums are made: from one row to the next it is a
-// long way.
-template <int kTokens, int kPanels>
-inline void fetch_outputs(const OutputRows& out, int64_t token, int64_t panel) {
-  if (!out.accumulate) return;
-  const float* first = out.values + token * out.row_stride + panel * kLanes;
-  for (int i = 0; i < kTokens * kPanels; ++i) {
-    __builtin_prefetch(first + i / kPanels * out.row_stride + i % kPanels * kLanes, 1, 3);
   }
 }
 
@@ -336,17 +294,21 @@ void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, i
   auto* decoded = static_cast<uint8_t*>(scratch);
   auto* scales = reinterpret_cast<float*>(decoded + kManyPanels * kLanes * kManyColumns);
   float* carry = scales + kScaleFloats;
+  const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
+  const FinishedPanels finished(out, num_tokens, carry + padded * kManyPanels * kLanes);
   const int64_t limit = stretch_columns(w, num_tokens);
   const bool reads_bits = may_read_bits(w);
   for (; panel + kPanels <= panel_end; panel += kPanels) {
+    const OutputRows rows = finished.rows(panel);
     Stretch stretch{0, 0, false};
     for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
       stretch = stretch_at(w, first, limit);
       const CodeSource source = decoded_source<kPanels>(w, panel, stretch, decoded);
       if (reads_bits) widen_scales<kPanels>(w, panel, stretch, scales);
-      stretch_tiles<kSmall, kPanels>(w, in, out, {stretch, source, reads_bits ? scales : nullptr},
+      stretch_tiles<kSmall, kPanels>(w, in, rows, {stretch, source, reads_bits ? scales : nullptr},
                                      num_tokens, panel, carry);
     }
+    finished.end(panel + kPanels);
   }
   if constexpr (kPanels > 1) {
     int_many<kSmall, kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);

@@ -39,17 +39,18 @@ inline float largest_magnitude(const float* x, int64_t size) {
   return max_lanes(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
 }
 
-// code = round(x * inverse), within [-128, 127], for columns [first, first + size); returns the sum
-// of the codes by lane.
-inline I32x16 quantize(const InputRows& in, const float* x, int64_t first, int64_t size,
-                       float inverse, uint8_t* codes) {
+// code = round(x * inverse), within [-128, 127], for `size` columns of a token from `first` on, x
+// the first of them; returns the sum of the codes by lane.
+inline I32x16 quantize(const InputRows& in, const float* x, int64_t token, int64_t first,
+                       int64_t size, float inverse) {
+  uint8_t* codes = code_row(in, token);
   const F32x16 factor = set_f(inverse);
   I32x16 total = zero_i();
-  for (int64_t i = first; i < first + size; i += kLanes) {
+  for (int64_t i = 0; i < size; i += kLanes) {
     const F32x16 scaled = mul(load_f(x + i), factor);
     const I32x16 code = to_int(max(set_f(-128.0f), min(set_f(127.0f), scaled)));
     total = add(total, code);
-    store_i8(reinterpret_cast<int8_t*>(codes + code_offset(in, i)), code);
+    store_i8(reinterpret_cast<int8_t*>(codes + code_offset(in, first + i)), code);
   }
   return total;
 }
@@ -81,59 +82,77 @@ inline void round_up_to_power(F32x16& scale, F32x16& inverse) {
   scale = select_less(scale, too_large, power, set_f(std::numeric_limits<float>::quiet_NaN()));
 }
 
-// Groups of a row with a scale each, 16 at a time: what is found of each takes fewer operations
-// where it is found of all.
-inline void quantize_groups(const LinearView& w, const InputRows& in, const float* row,
-                            int64_t token, int32_t zero_point) {
-  uint8_t* codes = code_row(in, token);
-  for (int64_t begin = 0; begin < w.num_groups; begin += kLanes) {
-    const int64_t left = w.num_groups - begin;
-    const int64_t count = left < kLanes ? left : kLanes;
-    F32x16 largest[kLanes];
-    I32x16 totals[kLanes];
-    for (int64_t i = 0; i < kLanes; ++i) {
-      largest[i] = zero_f();
-      totals[i] = zero_i();
+// What is added for each of a token's codes: unsigned codes of the weight lie so much too high.
+inline int32_t common_zero_point(const LinearView& w) {
+  const int bits = w.num_steps > 0 ? 8 : weight_bits(w.kind);
+  return w.zero_points == nullptr ? 1 << (bits - 1) : 1;
+}
+
+// A group of a token's columns, x the first of them.
+struct TokenGroup {
+  const float* x;
+  int64_t token;
+  int64_t group;
+};
+
+// Up to 16 groups with a scale each, those that at(i) names: what is found of each takes fewer
+// operations where it is found of all.
+template <class At>
+inline void quantize_groups(const LinearView& w, const InputRows& in, int64_t count, At&& at) {
+  F32x16 largest[kLanes];
+  I32x16 totals[kLanes];
+  // Only those without a group: of all 16, GCC 12 makes a slow loop of its own.
+  for (int64_t i = count; i < kLanes; ++i) {
+    largest[i] = zero_f();
+    totals[i] = zero_i();
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const float* x = at(i).x;
+    F32x16 magnitude = abs(load_f(x));
+    for (int64_t k = kLanes; k < w.group_size; k += kLanes) {
+      magnitude = max(magnitude, abs(load_f(x + k)));
     }
-    const float* x = row + begin * w.group_size;
-    for (int64_t i = 0; i < count; ++i) {
-      for (int64_t k = 0; k < w.group_size; k += kLanes, x += kLanes) {
-        largest[i] = max(largest[i], abs(load_f(x)));
-      }
-    }
-    const F32x16 limits = max_of_each(largest);
-    F32x16 scale = div(limits, set_f(127.0f));
-    F32x16 inverse = zero_f();
-    if (has_power_scales(w)) {
-      round_up_to_power(scale, inverse);
-    } else {
-      inverse = select_less(zero_f(), limits, div(set_f(127.0f), limits), zero_f());
-    }
-    float scales[kLanes];
-    float inverses[kLanes];
-    store_f(scales, scale);
-    store_f(inverses, inverse);
-    for (int64_t i = 0; i < count; ++i) {
-      totals[i] = quantize(in, row, (begin + i) * w.group_size, w.group_size, inverses[i], codes);
-    }
-    int32_t sums[kLanes];
-    store_i(sums, sum_of_each(totals));
-    for (int64_t i = 0; i < count; ++i) {
-      in.scales[input_index(token, w.num_groups, begin + i)] = scales[i];
-      in.corrections[input_index(token, w.num_groups, begin + i)] = zero_point * -sums[i];
-    }
+    largest[i] = magnitude;
+  }
+  const F32x16 limits = max_of_each(largest);
+  F32x16 scale = div(limits, set_f(127.0f));
+  F32x16 inverse = zero_f();
+  if (has_power_scales(w)) {
+    round_up_to_power(scale, inverse);
+  } else {
+    inverse = select_less(zero_f(), limits, div(set_f(127.0f), limits), zero_f());
+  }
+  float scales[kLanes];
+  float inverses[kLanes];
+  store_f(scales, scale);
+  store_f(inverses, inverse);
+  for (int64_t i = 0; i < count; ++i) {
+    const TokenGroup g = at(i);
+    totals[i] = quantize(in, g.x, g.token, g.group * w.group_size, w.group_size, inverses[i]);
+  }
+  int32_t sums[kLanes];
+  store_i(sums, sum_of_each(totals));
+  const int32_t zero_point = common_zero_point(w);
+  for (int64_t i = 0; i < count; ++i) {
+    const TokenGroup g = at(i);
+    in.scales[input_index(g.token, w.num_groups, g.group)] = scales[i];
+    in.corrections[input_index(g.token, w.num_groups, g.group)] = zero_point * -sums[i];
   }
 }
 
 // Symmetric int8: one scale per row and group, one per row, or one given for all rows.
 inline void quantize_row(const LinearView& w, const InputRows& in, const float* row,
                          int64_t token) {
-  uint8_t* codes = code_row(in, token);
-  const int bits = w.num_steps > 0 ? 8 : weight_bits(w.kind);
-  const int32_t zero_point = w.zero_points == nullptr ? 1 << (bits - 1) : 1;
   if (w.input_scale <= 0.0f && w.input_groups > 1) {
-    return quantize_groups(w, in, row, token, zero_point);
+    for (int64_t first = 0; first < w.num_groups; first += kLanes) {
+      const int64_t left = w.num_groups - first;
+      quantize_groups(w, in, left < kLanes ? left : kLanes, [&](int64_t i) {
+        return TokenGroup{row + (first + i) * w.group_size, token, first + i};
+      });
+    }
+    return;
   }
+  const int32_t zero_point = common_zero_point(w);
   float scale = w.input_scale;
   float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int64_t group = 0; group < w.num_groups; ++group) {
@@ -147,7 +166,7 @@ inline void quantize_row(const LinearView& w, const InputRows& in, const float* 
       in.scales[input_index(token, w.input_groups, group)] = scale;
     }
     in.corrections[input_index(token, w.num_groups, group)] =
-        zero_point * -sum_lanes(quantize(in, row, first, w.group_size, inverse, codes));
+        zero_point * -sum_lanes(quantize(in, row + first, token, first, w.group_size, inverse));
   }
 }
 

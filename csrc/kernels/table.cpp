@@ -30,6 +30,7 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     kHasBf16Dot ? 2 : 4,
     prepare,
     takes_tiles,
+    makes_input,
     linear,
     norm,
     prepare_heads,

@@ -10,7 +10,7 @@ from benchmarks.checkpoints.cache import Variant
 from benchmarks.peers import MACHINE, OURS, PEERS, Target
 from benchmarks.peers.child import ChildPeer, PeerError
 from benchmarks.report import as_json, make_row, markdown, text
-from benchmarks.rounds import Children, run_case
+from benchmarks.rounds import MIN_ROUNDS, Children, Rounds, run_case
 
 
 def fake(name: str) -> Target:
@@ -77,7 +77,8 @@ def test_a_case_goes_on_without_the_peers_that_fail(tmp_path) -> None:
     )
     names = [OURS, "steady", "crashing", "raising"]
     with Children(logs=tmp_path / "logs", targets=targets) as children:
-        run = run_case(children, tmp_path, case, names, num_threads=1, num_rounds=2)
+        rounds = Rounds(most=2, case_s=60)
+        run = run_case(children, tmp_path, case, names, num_threads=1, rounds=rounds)
     assert set(run.failures) == {"crashing", "raising"}
     assert run.seconds["steady"] == [0.01, 0.01]
     assert len(run.seconds[OURS]) == len(run.limits) == 2
@@ -94,6 +95,7 @@ def test_a_case_goes_on_without_the_peers_that_fail(tmp_path) -> None:
         "num_threads": 1,
         "num_cores": 1,
         "num_rounds": 2,
+        "case_s": 60,
         "load_average": 0.5,
         "bandwidth_bytes_per_s": 1e9,
         "int8_ops_per_s": 1e9,
@@ -118,7 +120,8 @@ def test_a_decode_counts_every_sequence(tmp_path) -> None:
     )
     targets = {OURS: PEERS[OURS], "machine": MACHINE, "steady": fake("FakePeer")}
     with Children(logs=tmp_path / "logs", targets=targets) as children:
-        run = run_case(children, tmp_path, case, [OURS, "steady"], num_threads=1, num_rounds=1)
+        rounds = Rounds(most=1, case_s=60)
+        run = run_case(children, tmp_path, case, [OURS, "steady"], num_threads=1, rounds=rounds)
     row = make_row(run)
     assert row.rates["steady"].median == pytest.approx(3 * 8 / 0.01)
     assert row.utilization is not None
@@ -126,3 +129,37 @@ def test_a_decode_counts_every_sequence(tmp_path) -> None:
     assert row.passed is None
     # Weights in bf16 and three sequences of 24 tokens in the middle: 2 layers, 2 heads of 32.
     assert run.step_bytes > 3 * 24 * 2 * 2 * 2 * 32 * 2
+
+
+def test_a_case_that_takes_long_has_fewer_rounds_and_no_peer_that_is_no_mark(tmp_path) -> None:
+    case = Case(
+        task="prefill",
+        variant=Variant(model="tiny-llama", format="bf16"),
+        prompt_tokens=64,
+    )
+    targets = {
+        OURS: PEERS[OURS],
+        "machine": MACHINE,
+        "steady": fake("FakePeer"),
+        "fivefold": fake("FivefoldPeer"),
+    }
+    rounds = Rounds(most=9, case_s=0.0)
+    with Children(logs=tmp_path / "logs", targets=targets) as children:
+        names = [OURS, "steady", "fivefold"]
+        run = run_case(children, tmp_path, case, names, num_threads=1, rounds=rounds)
+    assert {name: len(seconds) for name, seconds in run.seconds.items()} == {
+        OURS: MIN_ROUNDS,
+        "steady": MIN_ROUNDS,
+    }
+    assert len(run.limits) == MIN_ROUNDS
+    assert run.failures == {
+        "fivefold": "1280.0 tokens/s in the round before the first, where the fastest peer was "
+        "5.0 times as fast"
+    }
+
+
+def test_short_cases_have_all_rounds() -> None:
+    rounds = Rounds(most=5, case_s=60.0)
+    assert [rounds.are_done(number, 59.0) for number in range(7)] == [False] * 5 + [True] * 2
+    assert [rounds.are_done(number, 61.0) for number in range(5)] == [False] * 3 + [True] * 2
+    assert Rounds(most=1, case_s=60.0).are_done(1, 0.0)

@@ -25,6 +25,7 @@ from paredown.spec.kv import (
     KVSpec,
 )
 from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.weight import WeightSpec
 from random_executor import TINY, WEIGHT_SPECS, random_executor
 
 NUM_PAGES = 64
@@ -150,6 +151,33 @@ def test_same_bits_in_small_steps_on_every_instruction_set(
     sequence = Sequence(token_ids=token_ids, pages=pages, chunks=steps.copy())
     run_together(executor, [sequence])
     assert np.array_equal(sequence.logits(), alone_and_whole(executor, token_ids))
+
+
+# Rows of weights whose inputs have a scale for each group: 1 or 4 blocks long, or of whole rows.
+GROUPED = (
+    WeightSpec(dtype="int4", group_size=32),
+    WeightSpec(dtype="int4", group_size=32, symmetric=False),
+    WeightSpec(dtype="int4", group_size=128),
+    WeightSpec(dtype="int8"),
+)
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("weights", GROUPED, ids=lambda weights: weights.name)
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_same_bits_where_products_of_gate_and_up_become_inputs_at_once(
+    isa: str, weights: WeightSpec, num_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do in steps of more than 64 or 256 tokens (csrc/kernels/next_input.h)."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
+    spec = replace(TINY, hidden_size=128, head_dim=32, intermediate_size=384, max_positions=512)
+    token_ids = random_tokens(np.random.default_rng(8), 301)
+    executor = random_executor(spec, weights, num_threads=num_threads)
+    expected = alone_and_whole(executor, token_ids)
+    for chunks in ([5, 60, 60, 60, 60, 56], [30, 271], [101, 200]):
+        sequence = Sequence(token_ids=token_ids, pages=list(range(19)), chunks=chunks)
+        run_together(executor, [sequence])
+        assert np.array_equal(sequence.logits(), expected)
 
 
 @pytest.mark.parametrize("format_name", ["fp32", "bf16", "int8", "int8-asym"])
