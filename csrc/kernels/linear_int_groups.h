@@ -41,6 +41,7 @@ inline I32x16 sum_bits(const float* x_scale) {
       min(float_bits(set_f(*x_scale)), set_i(std::bit_cast<int32_t>(2 * kMaxPower)));
   return add(power, set_i(kWhole));
 }
+
 // What belongs to the tokens of a tile, which may lie on both sides of a multiple of 16.
 template <int kTokens>
 struct TileInputs {
