@@ -31,6 +31,16 @@ class FivefoldPeer(FakePeer):
         return 0.05
 
 
+class WakingPeer(FakePeer):
+    """The first of every three calls, which are a turn, takes ten times as long."""
+
+    num_calls = 0
+
+    def prefill(self, token_ids):
+        self.num_calls += 1
+        return 0.1 if self.num_calls % 3 == 1 else 0.01
+
+
 class CrashingPeer(FakePeer):
     def prefill(self, token_ids):
         print("about to crash", flush=True)

@@ -163,3 +163,16 @@ def test_short_cases_have_all_rounds() -> None:
     assert [rounds.are_done(number, 59.0) for number in range(7)] == [False] * 5 + [True] * 2
     assert [rounds.are_done(number, 61.0) for number in range(5)] == [False] * 3 + [True] * 2
     assert Rounds(most=1, case_s=60.0).are_done(1, 0.0)
+
+
+def test_a_short_turn_is_repeated_and_its_first_time_does_not_count(tmp_path) -> None:
+    case = Case(
+        task="prefill",
+        variant=Variant(model="tiny-llama", format="bf16"),
+        prompt_tokens=64,
+    )
+    targets = {OURS: PEERS[OURS], "machine": MACHINE, "waking": fake("WakingPeer")}
+    rounds = Rounds(most=2, case_s=60)
+    with Children(logs=tmp_path / "logs", targets=targets) as children:
+        run = run_case(children, tmp_path, case, [OURS, "waking"], num_threads=1, rounds=rounds)
+    assert run.seconds["waking"] == [0.01, 0.01]
