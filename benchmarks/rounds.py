@@ -23,8 +23,9 @@ MIN_ROUNDS = 3
 # A peer so many times slower than the fastest one, in the round that does not count, can be no mark
 # for us: it is not run again.
 MAX_PEER_RATIO = 3.0
-# A turn that is over sooner is repeated for about so long, and the first time does not count: it
-# pays for threads that sleep, caches that others have filled, and cores that others still spin on.
+# A turn that is over in half of this is repeated for about so long, and the first time does not
+# count: it pays for threads that sleep, caches that others have filled, and cores that others still
+# spin on.
 TURN_S = 0.3
 
 

@@ -43,7 +43,7 @@ inline void add_pairs(const uint8_t* pairs, int64_t panel_bytes, int64_t num_pai
 
 // Of four panels 256 KB, which leave room in the second cache for inputs and for what comes next.
 constexpr int64_t kBf16StretchColumns = 2048;
-// With fewer tokens the processor's own fetching is best.
+// Few tiles would fetch the next stretch all at once.
 constexpr int64_t kMinFetchingTokens = 64;
 // All tokens pass over a stretch of columns of some panels, which stays in the second cache; their
 // sums wait in `carry`.
