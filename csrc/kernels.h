@@ -95,19 +95,25 @@ struct LinearView {
 // to PackedShape or to how a checkpoint's numbers come to be packed.
 inline constexpr int kLayoutVersion = 2;
 
+// How the codes of input rows lie, and what lies beside them.
+enum class InputLayout {
+  kRows,   // [T][code_stride bytes]
+  kTiles,  // [T / 16][code_stride / 64][16 rows][64 bytes]
+  kPairs,  // as tiles, for sums of pairs of products (kernels/linear_int_pairs.h)
+};
+
 // The input rows of a linear layer in the form its kernel reads; `prepare` writes them. Rows are
 // allocated up to a multiple of 16.
 struct InputRows {
   float* values;  // fp32 input: [T][row_stride]
   int64_t row_stride;
-  // [T][code_stride bytes]: int8, bf16, or floats rounded to bf16 where the set has no bf16
-  // products; `tiled`: [T / 16][code_stride / 64][16 rows][64 bytes].
-  void* codes;
+  void* codes;  // int8, bf16, or floats rounded to bf16 where the set has no bf16 products
   int64_t code_stride;
-  bool tiled;
-  float* scales;  // int8: [T / 16][input_groups][16]
+  InputLayout layout;
+  float* scales;  // int8: [T / 16][input_groups][16]; kPairs: 1.5 * 2^23 times as large
   // int8: [T / 16][num_groups][16], what a group's product with unsigned codes lacks: minus the sum
-  // of the input's codes, times the zero point where it is the same for all weights.
+  // of the input's codes, times the zero point where it is the same for all weights. kPairs: the
+  // bits of `scales` less the products that pairs have too much of the inputs alone.
   int32_t* corrections;
 };
 
@@ -270,8 +276,8 @@ struct KernelTable {
   // Puts one row (num_columns floats, zero beyond the weight's own columns) in the form of its
   // kernel.
   void (*prepare)(const LinearView&, const InputRows&, const float* row, int64_t token);
-  // Whether `linear` wants the codes of this many tokens tiled.
-  bool (*takes_tiles)(const LinearView&, int64_t num_tokens);
+  // How `linear` wants the codes of this many tokens.
+  InputLayout (*input_layout)(const LinearView&, int64_t num_tokens);
   // Whether `linear` can make the input of `next` of its gated outputs.
   bool (*makes_input)(const LinearView&, const LinearView& next, int64_t num_tokens);
   // scratch: linear_scratch_bytes(num_tokens), 64-byte aligned. Begins and ends at even panels, at

@@ -92,15 +92,15 @@ InputRows LinearRunner::next_rows(const LinearView& view, int64_t num_tokens) co
 InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) const {
   const int64_t element_bytes = view.input == InputKind::kInt8 ? 1 : kernels_.bf16_input_bytes;
   const int64_t code_bytes = round_up(view.num_columns * element_bytes, kCacheLine);
-  const bool tiled = kernels_.takes_tiles(view, num_tokens);
+  const InputLayout layout = kernels_.input_layout(view, num_tokens);
   // A cache line more than a power of two: rows side by side do not share their cache sets.
   int64_t gap_bytes = kCacheLine;
-  if (tiled) gap_bytes = code_bytes > kMaxWholeRowBytes ? kTiledGapBytes : 0;
+  if (layout != InputLayout::kRows) gap_bytes = code_bytes > kMaxWholeRowBytes ? kTiledGapBytes : 0;
   return {values_.as<float>(),
           view.num_columns + kCacheLine / 4,
           codes_.get(),
           code_bytes + gap_bytes,
-          tiled,
+          layout,
           scales_.as<float>(),
           corrections_.as<int32_t>()};
 }

@@ -171,7 +171,8 @@ def quantized_input(
     x_TI: Floats, group: int, *, has_power_scales: bool = False
 ) -> npt.NDArray[np.float64]:
     """Symmetric int8 per row and group, then back: what the integer kernels see of the input. Where
-    weights have scales for the same groups those of inputs are powers of two."""
+    weights have scales for the same groups those of inputs are powers of two, and codes end at 120.
+    """
     tokens, columns = x_TI.shape
     padded = np.zeros((tokens, -(-columns // group) * group), dtype=np.float32)
     padded[:, :columns] = x_TI
@@ -181,6 +182,7 @@ def quantized_input(
     codes = np.rint(grouped * inverse)
     scales = (limit / np.float32(127)).astype(np.float64)
     if has_power_scales:
+        scales = (limit / np.float32(120)).astype(np.float64)
         scales = 2.0 ** np.maximum(np.ceil(np.log2(np.maximum(scales, 1e-300))), -100)
         codes = np.clip(np.rint(grouped.astype(np.float64) / scales), -128, 127)
     values: npt.NDArray[np.float64] = (codes * scales).reshape(tokens, -1)[:, :columns]

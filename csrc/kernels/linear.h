@@ -3,6 +3,7 @@
 // the thread.
 #pragma once
 
+#include "linear_int_pairs.h"
 #include "linear_int_shared.h"
 #include "linear_tile_groups.h"
 #include "linear_tile_rows.h"
@@ -22,7 +23,7 @@ inline bool few_tokens(const LinearView& w, int64_t num_tokens) {
   return num_tokens <= (short_rows ? kFewTokensShortRows : kFewTokens);
 }
 
-bool takes_tiles(const LinearView& w, int64_t num_tokens) {
+inline bool takes_tiles(const LinearView& w, int64_t num_tokens) {
 #if defined(PAREDOWN_HAS_TILES)
   if (w.input != InputKind::kInt8) return w.input == InputKind::kBf16;
   if (few_tokens(w, num_tokens)) return false;
@@ -38,10 +39,17 @@ bool takes_tiles(const LinearView& w, int64_t num_tokens) {
 #endif
 }
 
+InputLayout input_layout(const LinearView& w, int64_t num_tokens) {
+#if defined(PAREDOWN_PAIRS_PRODUCTS)
+  if (takes_pairs(w, num_tokens)) return InputLayout::kPairs;
+#endif
+  return takes_tiles(w, num_tokens) ? InputLayout::kTiles : InputLayout::kRows;
+}
+
 bool makes_input(const LinearView& w, const LinearView& next, int64_t num_tokens) {
   const bool reads_bytes = w.input == InputKind::kInt8 && fits_decoded(w);
   return num_tokens > kMinPartTokens && reads_bytes && !few_tokens(w, num_tokens) &&
-         !takes_tiles(w, num_tokens) && takes_groups(w, next);
+         input_layout(w, num_tokens) != InputLayout::kTiles && takes_groups(w, next);
 }
 
 // Weights whose codes are read in registers: panels side by side for as many tokens as leave room
@@ -68,19 +76,27 @@ inline void int_few_tokens(const LinearView& w, const InputRows& in, const Outpu
 void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
                 int64_t panel_begin, int64_t panel_end, void* scratch) {
   const bool few = few_tokens(w, num_tokens) || !fits_decoded(w);
+#if defined(PAREDOWN_PAIRS_PRODUCTS)
+  if (in.layout == InputLayout::kPairs) {
+    return pair_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  }
+#endif
 #if defined(PAREDOWN_HAS_TILES)
-  if (in.tiled && w.num_groups > 1) {
+  const bool tiled = in.layout == InputLayout::kTiles;
+  if (tiled && w.num_groups > 1) {
     return token_blocks(w, in, out, num_tokens,
                         [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
                           group_tiles(w, rows, outputs, count, panel_begin, panel_end, scratch);
                         });
   }
-  if (in.tiled && w.num_steps > 0) {
+  if (tiled && w.num_steps > 0) {
     return step_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
   }
-  if (in.tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  if (tiled) return row_tiles(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 #elif defined(PAREDOWN_SHARES_CODES)
-  if (in.tiled) return shared_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  if (in.layout == InputLayout::kTiles) {
+    return shared_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  }
 #endif
   if (w.kind == WeightKind::kInt8 && few) {
     return int_few_tokens<8, false>(w, in, out, num_tokens, panel_begin, panel_end);

@@ -2,8 +2,6 @@
 // the groups a float total, which waits in memory for the next stretch of columns.
 #pragma once
 
-#include <bit>
-
 #include "linear_int.h"
 #include "stretch.h"
 
@@ -31,16 +29,7 @@ inline bool has_input_groups(const LinearView& w) {
   return kReadsBits && w.weight_groups == 1 && w.input_groups > 1 && w.zero_points == nullptr;
 }
 
-// 1.5 * 2^23 times the scale of a group of inputs, a power of two. Its last bit counts that scale:
-// its bits and a sum added to them are the bits of this and the sum times the scale, as long as
-// sums stay below 2^22; taking it off leaves that product. Of a scale that is not a number it is
-// none either.
-inline I32x16 sum_bits(const float* x_scale) {
-  constexpr int32_t kWhole = 0x4B400000 - 0x3F800000;
-  const I32x16 power =
-      min(float_bits(set_f(*x_scale)), set_i(std::bit_cast<int32_t>(2 * kMaxPower)));
-  return add(power, set_i(kWhole));
-}
+inline I32x16 sum_bits(const float* x_scale) { return sum_bits(set_f(*x_scale)); }
 
 // What belongs to the tokens of a tile, which may lie on both sides of a multiple of 16.
 template <int kTokens>

@@ -243,24 +243,6 @@ inline void shared_tile(const LinearView& w, const InputRows& in, const OutputRo
   }
 }
 
-// Runs `tile(Index<tokens>, token)` over num_tokens in tiles of up to kTokens of about the same
-// size, none across a multiple of 16: what belongs to its tokens lies side by side.
-template <int kTokens, class Tile>
-inline void even_tiles(int64_t num_tokens, Tile&& tile) {
-  for (int64_t first = 0; first < num_tokens; first += kLanes) {
-    const int64_t count = num_tokens - first < kLanes ? num_tokens - first : kLanes;
-    const int64_t num_tiles = (count + kTokens - 1) / kTokens;
-    int64_t token = first;
-    for (int64_t i = 0; i < num_tiles; ++i) {
-      const int64_t size = (count + num_tiles - 1 - i) / num_tiles;
-      unroll<kTokens>([&](auto index) {
-        if (size == index.value + 1) tile(Index<index.value + 1>{}, token);
-      });
-      token += size;
-    }
-  }
-}
-
 // The tiles of a stretch: `first_codes` are those that the first one decodes for the others.
 template <SharedKind kKind, class FirstCodes>
 inline void shared_stretch(const LinearView& w, const InputRows& in, const OutputRows& out,

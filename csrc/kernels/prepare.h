@@ -1,6 +1,7 @@
 // Input rows in the form of a weight's kernel: quantized to int8, rounded to bf16, or as they are.
 #pragma once
 
+#include <bit>
 #include <limits>
 
 #include "decode.h"
@@ -17,11 +18,11 @@ inline int64_t input_index(int64_t token, int64_t num_groups, int64_t group) {
 // one piece in either layout.
 inline uint8_t* code_row(const InputRows& in, int64_t token) {
   auto* codes = static_cast<uint8_t*>(in.codes);
-  if (!in.tiled) return codes + token * in.code_stride;
+  if (in.layout == InputLayout::kRows) return codes + token * in.code_stride;
   return codes + token / kLanes * kLanes * in.code_stride + token % kLanes * 64;
 }
 inline int64_t code_offset(const InputRows& in, int64_t i) {
-  return in.tiled ? i / 64 * 64 * kLanes + i % 64 : i;
+  return in.layout == InputLayout::kRows ? i : i / 64 * 64 * kLanes + i % 64;
 }
 
 // In four chains: one would wait for its own last comparison.
@@ -39,8 +40,19 @@ inline float largest_magnitude(const float* x, int64_t size) {
   return max_lanes(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
 }
 
+#if defined(PAREDOWN_PAIRS_PRODUCTS)
+// Of the pairs of columns among 16, those of a quad with those of the quad after it, (x_a +
+// 128) x_b: what the product of a pair has of its inputs alone.
+inline I32x16 pair_products(I32x16 codes) {
+  alignas(64) static constexpr int32_t kFirst[kLanes] = {0, 0, 0, 0, 128, 128, 128, 128,
+                                                         0, 0, 0, 0, 128, 128, 128, 128};
+  return mul(codes, add(quad_before(codes), load_i(kFirst)));
+}
+#endif
+
 // code = round(x * inverse), within [-128, 127], for `size` columns of a token from `first` on, x
-// the first of them; returns the sum of the codes by lane.
+// the first of them; returns the sum of the codes by lane, or kPairs: of their pair_products.
+template <bool kPairs = false>
 inline I32x16 quantize(const InputRows& in, const float* x, int64_t token, int64_t first,
                        int64_t size, float inverse) {
   uint8_t* codes = code_row(in, token);
@@ -49,7 +61,11 @@ inline I32x16 quantize(const InputRows& in, const float* x, int64_t token, int64
   for (int64_t i = 0; i < size; i += kLanes) {
     const F32x16 scaled = mul(load_f(x + i), factor);
     const I32x16 code = to_int(max(set_f(-128.0f), min(set_f(127.0f), scaled)));
+#if defined(PAREDOWN_PAIRS_PRODUCTS)
+    total = add(total, kPairs ? pair_products(code) : code);
+#else
     total = add(total, code);
+#endif
     store_i8(reinterpret_cast<int8_t*>(codes + code_offset(in, first + i)), code);
   }
   return total;
@@ -65,7 +81,9 @@ inline I32x16 sum_of_each(const I32x16 (&rows)[kLanes]) {
 
 // Whether the scales of groups of inputs are powers of two: where the weights' groups have scales,
 // too, whose product with them then rounds nothing, so that many tokens need not take it
-// (linear_int_many.h).
+// (linear_int_groups.h). Codes end at 120 there, so that the sum of one and of a weight's of four
+// bits fits a byte (linear_int_pairs.h).
+constexpr float kLargestPowerCode = 120.0f;
 inline bool has_power_scales(const LinearView& w) {
   return w.input_scale <= 0.0f && w.input_groups > 1 && w.weight_groups > 1;
 }
@@ -80,6 +98,16 @@ inline void round_up_to_power(F32x16& scale, F32x16& inverse) {
   const F32x16 too_large = set_f(0x1.000002p104f);  // the first one
   inverse = select_less(scale, too_large, div(set_f(1.0f), power), zero_f());
   scale = select_less(scale, too_large, power, set_f(std::numeric_limits<float>::quiet_NaN()));
+}
+
+// 1.5 * 2^23 times the scale of a group of inputs, a power of two. Its last bit counts that scale:
+// its bits and a sum added to them are the bits of this and the sum times the scale, as long as
+// sums stay below 2^22; taking it off leaves that product. Of a scale that is not a number it is
+// none either.
+inline I32x16 sum_bits(F32x16 x_scales) {
+  constexpr int32_t kWhole = 0x4B400000 - 0x3F800000;
+  const I32x16 powers = min(float_bits(x_scales), set_i(std::bit_cast<int32_t>(2 * kMaxPower)));
+  return add(powers, set_i(kWhole));
 }
 
 // What is added for each of a token's codes: unsigned codes of the weight lie so much too high.
@@ -115,28 +143,36 @@ inline void quantize_groups(const LinearView& w, const InputRows& in, int64_t co
     largest[i] = magnitude;
   }
   const F32x16 limits = max_of_each(largest);
-  F32x16 scale = div(limits, set_f(127.0f));
+  F32x16 scale = div(limits, set_f(has_power_scales(w) ? kLargestPowerCode : 127.0f));
   F32x16 inverse = zero_f();
   if (has_power_scales(w)) {
     round_up_to_power(scale, inverse);
   } else {
     inverse = select_less(zero_f(), limits, div(set_f(127.0f), limits), zero_f());
   }
-  float scales[kLanes];
   float inverses[kLanes];
-  store_f(scales, scale);
   store_f(inverses, inverse);
+  const bool pairs = in.layout == InputLayout::kPairs;
   for (int64_t i = 0; i < count; ++i) {
     const TokenGroup g = at(i);
-    totals[i] = quantize(in, g.x, g.token, g.group * w.group_size, w.group_size, inverses[i]);
+    const int64_t first = g.group * w.group_size;
+    totals[i] = pairs ? quantize<true>(in, g.x, g.token, first, w.group_size, inverses[i])
+                      : quantize<false>(in, g.x, g.token, first, w.group_size, inverses[i]);
   }
+  I32x16 corrections = mul(sum_of_each(totals), set_i(pairs ? -1 : -common_zero_point(w)));
+  if (pairs) {
+    const I32x16 bits = sum_bits(scale);
+    scale = bits_as_float(bits);
+    corrections = add(corrections, bits);
+  }
+  float scales[kLanes];
   int32_t sums[kLanes];
-  store_i(sums, sum_of_each(totals));
-  const int32_t zero_point = common_zero_point(w);
+  store_f(scales, scale);
+  store_i(sums, corrections);
   for (int64_t i = 0; i < count; ++i) {
     const TokenGroup g = at(i);
     in.scales[input_index(g.token, w.num_groups, g.group)] = scales[i];
-    in.corrections[input_index(g.token, w.num_groups, g.group)] = zero_point * -sums[i];
+    in.corrections[input_index(g.token, w.num_groups, g.group)] = sums[i];
   }
 }
 

@@ -13,31 +13,50 @@ struct Stretch {
   bool is_last;
 };
 
-// The lines of weights that follow a stretch, fetched into the second cache a share with each tile
-// of tokens.
+// Lines of panels that are fetched into the second cache, so many of each with every tile.
+struct FetchedLines {
+  const uint8_t* next;
+  int64_t panel_bytes;
+  int64_t per_tile;
+
+  template <int kPanels>
+  void fetch() {
+    for (int64_t line = 0; line < per_tile; ++line, next += 64) {
+      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(next + p * panel_bytes, 0, 2);
+    }
+  }
+};
+
+// The codes and scales that follow a stretch, fetched a share with each tile of tokens.
 template <int kPanels>
 class NextStretch {
  public:
   NextStretch(const LinearView& w, int64_t panel, const Stretch& stretch, int64_t num_tiles) {
-    const int64_t column_bytes = kLanes * weight_bits(w.kind) / 8;
-    panel_bytes_ = w.num_columns * column_bytes;
     const int64_t next_panel = stretch.is_last ? panel + kPanels : panel;
     const int64_t next_column = stretch.is_last ? 0 : stretch.first + stretch.num_columns;
-    next_ = static_cast<const uint8_t*>(w.values) + next_panel * panel_bytes_ +
-            next_column * column_bytes;
-    const int64_t num_lines = stretch.num_columns * column_bytes / 64;
-    lines_per_tile_ = (num_lines + num_tiles - 1) / num_tiles;
+    auto lines = [&](const void* first, int64_t stride, int64_t item, int64_t count,
+                     int64_t bytes) {
+      const int64_t panel_bytes = stride * kLanes * bytes / 8;
+      const int64_t num_lines = count * kLanes * bytes / 8 / 64;
+      return FetchedLines{
+          static_cast<const uint8_t*>(first) + next_panel * panel_bytes + item * kLanes * bytes / 8,
+          panel_bytes, (num_lines + num_tiles - 1) / num_tiles};
+    };
+    codes_ = lines(w.values, w.num_columns, next_column, stretch.num_columns, weight_bits(w.kind));
+    const int64_t scale_bits = w.scale_kind == ScaleKind::kFp32 ? 32 : 16;
+    if (w.weight_groups > 1) {
+      scales_ = lines(w.scales, w.weight_groups, next_column / w.group_size,
+                      stretch.num_columns / w.group_size, scale_bits);
+    }
   }
   void fetch_share() {
-    for (int64_t line = 0; line < lines_per_tile_; ++line, next_ += 64) {
-      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(next_ + p * panel_bytes_, 0, 2);
-    }
+    codes_.template fetch<kPanels>();
+    scales_.template fetch<kPanels>();
   }
 
  private:
-  const uint8_t* next_;
-  int64_t panel_bytes_;
-  int64_t lines_per_tile_;
+  FetchedLines codes_{};
+  FetchedLines scales_{};
 };
 
 // Outputs that are added to, fetched while their sums are made: from one row to the next it is a

@@ -29,7 +29,7 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     PAREDOWN_QUOTE(PAREDOWN_ISA),
     kHasBf16Dot ? 2 : 4,
     prepare,
-    takes_tiles,
+    input_layout,
     makes_input,
     linear,
     norm,

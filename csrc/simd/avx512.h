@@ -374,3 +374,6 @@ inline F32x16 odd_bf16(I32x16 pairs) {
 }  // namespace paredown
 
 #include "avx512_pages.h"
+#if defined(PAREDOWN_SHARES_CODES)
+#include "avx512_pairs.h"
+#endif

@@ -109,6 +109,31 @@ def test_the_largest_codes_neither_saturate_nor_overflow(
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("group", [32, 1024])
+@pytest.mark.parametrize("kind", ["int2", "int3", "int4"])
+def test_the_largest_codes_of_weights_and_grouped_inputs_fit_a_byte_together(
+    isa: str, group: int, kind: str
+) -> None:
+    """Sums of 24 tokens and more multiply the sum of an input's code, up to 120, and a weight's."""
+    rng = np.random.default_rng(15)
+    rows, columns, num_tokens = 32, 2048, 40
+    middle = 1 << (INTEGER_BITS[kind] - 1)
+    codes = rng.choice([0, 2 * middle - 1], size=(rows, columns)).astype(np.uint8)
+    signs = rng.choice([-1, 1], size=(num_tokens, columns))
+    codes[:4, :], codes[4:8, :], signs[:2, :], signs[2:4, :] = 0, 2 * middle - 1, 1, -1
+    case = LinearCase(
+        kind=kind,
+        values_OI=codes,
+        group_size=group,
+        scales_OG=np.ones((rows, columns // group), dtype=np.float32),
+        activations="int8_group",
+    )
+    expected = 120 * signs @ (codes.astype(np.int64) - middle).T
+    y = run_linear(case, (120.0 * signs).astype(np.float32), isa)
+    assert np.array_equal(y, expected)  # whole numbers below 2^24
+
+
+@pytest.mark.parametrize("isa", ISAS)
 def test_one_scale_for_all_inputs_saturates_at_the_ends_of_int8(isa: str) -> None:
     for extreme, code in ((1e9, 127), (-1e9, -128)):
         case = LinearCase(
@@ -196,8 +221,11 @@ def test_rows_multiplied_in_parts_have_the_same_bits(form: str) -> None:
 @pytest.mark.parametrize(
     ("form", "group", "symmetric", "activations"),
     [
+        ("int2", 32, True, "int8_group"),
+        ("int3", 96, True, "int8_group"),  # stretches that end in the middle of 64 columns
         ("int4", 32, True, "int8_group"),
-        ("int4", 96, False, "int8_group"),  # stretches that end in the middle of 64 columns
+        ("int4", 576, True, "int8_group"),
+        ("int4", 96, False, "int8_group"),
         ("int4", None, False, "int8_group"),
         ("int8", 96, False, "int8_group"),
         ("int8", None, True, "int8_group"),
@@ -208,7 +236,8 @@ def test_rows_multiplied_in_parts_have_the_same_bits(form: str) -> None:
 def test_tiles_that_share_codes_give_a_row_the_same_bits(
     form: str, group: int | None, symmetric: bool, activations: str
 ) -> None:
-    """Pairs of panels, in stretches, for tiles of all sizes."""
+    """Pairs of panels, in stretches, for tiles of all sizes; those of short codes with scales of
+    groups also make one product for two columns, from 24 tokens on."""
     rng = np.random.default_rng(13)
     shape = (90, 4608)
     if form == "stepped":
@@ -233,13 +262,14 @@ def test_tiles_that_share_codes_give_a_row_the_same_bits(
     ("kind", "group"), [("int4", 32), ("int4", 64), ("int8", 128), ("int5", 32)]
 )
 @pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("num_rows", [75, 90])
 def test_inputs_of_any_size_give_a_row_the_same_bits(
-    isa: str, kind: str, group: int, symmetric: bool
+    isa: str, kind: str, group: int, symmetric: bool, num_rows: int
 ) -> None:
     """Scales of grouped inputs are powers of two from 2^-100 to 2^104, which sums of many tokens
     carry in their exponents; beyond them a row is no number, whatever runs beside it."""
     rng = np.random.default_rng(14)
-    case = random_case(rng, kind, (75, 384), group_size=group, symmetric=symmetric)
+    case = random_case(rng, kind, (num_rows, 384), group_size=group, symmetric=symmetric)
     sizes = (1e-45, 1e-38, 1e-30, 1e-12, 1.0, 1e12, 1e30, 2.5e33, 2.8e33, 1e38, np.inf)
     x = np.clip(rng.normal(size=(300, 384)), -3, 3).astype(np.float32) / 3
     x[:, 5] = 1.0  # the largest of a group
@@ -247,11 +277,11 @@ def test_inputs_of_any_size_give_a_row_the_same_bits(
         x[:, :group] *= np.float32([sizes[t % len(sizes)] for t in range(300)])[:, None]
     x[np.isnan(x)] = 0
     linear = native_linear(case, isa, 2)
-    alone = np.empty((300, 75), dtype=np.float32)
+    alone = np.empty((300, num_rows), dtype=np.float32)
     for t in range(300):
         linear.run(x[t : t + 1], alone[t : t + 1])
     for num_tokens in (2, 7, 16, 33, 130, 300):
-        y = np.empty((num_tokens, 75), dtype=np.float32)
+        y = np.empty((num_tokens, num_rows), dtype=np.float32)
         linear.run(x[:num_tokens], y)
         assert np.array_equal(y, alone[:num_tokens], equal_nan=True)
     for t, row in enumerate(alone):
@@ -261,10 +291,13 @@ def test_inputs_of_any_size_give_a_row_the_same_bits(
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_scales_of_any_size_give_a_row_the_same_bits(isa: str, symmetric: bool) -> None:
+@pytest.mark.parametrize("num_rows", [75, 90])
+def test_scales_of_any_size_give_a_row_the_same_bits(
+    isa: str, symmetric: bool, num_rows: int
+) -> None:
     """Subnormal, and so large that what is scaled overflows for some inputs."""
     rng = np.random.default_rng(9)
-    num_tokens, shape = 40, (75, 256)
+    num_tokens, shape = 40, (num_rows, 256)
     for exponent in (-140, -126, 0, 99, 100, 101, 105, 110):
         case = random_case(rng, "int4", shape, group_size=32, symmetric=symmetric)
         case.scales_OG[:, 3] = np.float32(2.0) ** exponent

@@ -48,6 +48,9 @@ NUMBER_DTYPES: tuple[NumberDType, ...] = get_args(NumberDType)
 # What shares a scale: the whole tensor, a row, or a group of columns of a row.
 Granularity = Literal["tensor", "token", "group"]
 
+# Of groups whose scale is a power of two (csrc/kernels/prepare.h).
+_LARGEST_POWER_CODE = 120
+
 _TORCH_DTYPES: dict[NumberDType, torch.dtype] = {
     "fp8_e4m3": torch.float8_e4m3fn,
     "fp8_e5m2": torch.float8_e5m2,
@@ -245,7 +248,7 @@ def round_input(
 
     `input_scale` is that of int8_static; `group_size` the weight's, for int8_group (None: one scale
     per row): where the weight's groups have scales, too, those of inputs are powers of two
-    (csrc/kernels/prepare.h). int8_tensor, one dynamic scale for the whole tensor, is SmoothQuant's
+    and codes end at 120 (csrc/kernels/prepare.h). int8_tensor, one dynamic scale for the whole tensor, is SmoothQuant's
     O2 (arXiv 2211.10438); no stored format asks for it. The others are the native kernels' bit for
     bit.
     """
@@ -266,7 +269,7 @@ def round_input(
     if group_size is None or group_size >= x.shape[-1]:
         return round_activations(x, grid).values
     shared = _shared(x, grid)
-    scales = _powers_above(shared.abs().amax(-1, keepdim=True) / 127)
+    scales = _powers_above(shared.abs().amax(-1, keepdim=True) / _LARGEST_POWER_CODE)
     codes = (shared / scales).round().clamp(-128, 127)
     return _unshared(codes * scales, x, grid)
 
