@@ -47,7 +47,7 @@ def assert_close(case: LinearCase, x_TI: np.ndarray, isa: str) -> None:
 def test_layers_match_the_reference(isa: str, kind: str, activations: str, symmetric: bool) -> None:
     rng = np.random.default_rng(7)
     groups = (None,) if (kind, activations) == ("fp8", "bf16") else (None, 32, 64, 128)
-    for group, shape in product(groups, ((16, 128), (37, 384), (70, 256))):
+    for group, shape in product(groups, ((16, 128), (37, 384), (90, 256))):
         case = random_case(
             rng, kind, shape, group_size=group, symmetric=symmetric, activations=activations
         )
@@ -270,7 +270,7 @@ def test_inputs_of_any_size_give_a_row_the_same_bits(
     carry in their exponents; beyond them a row is no number, whatever runs beside it."""
     rng = np.random.default_rng(14)
     case = random_case(rng, kind, (num_rows, 384), group_size=group, symmetric=symmetric)
-    sizes = (1e-45, 1e-38, 1e-30, 1e-12, 1.0, 1e12, 1e30, 2.5e33, 2.8e33, 1e38, np.inf)
+    sizes = (1e-45, 1e-38, 1e-30, 1e-12, 1.0, 1e12, 1e30, 2.4e33, 2.5e33, 1e38, np.inf)
     x = np.clip(rng.normal(size=(300, 384)), -3, 3).astype(np.float32) / 3
     x[:, 5] = 1.0  # the largest of a group
     with np.errstate(over="ignore", invalid="ignore"):
@@ -285,8 +285,8 @@ def test_inputs_of_any_size_give_a_row_the_same_bits(
         linear.run(x[:num_tokens], y)
         assert np.array_equal(y, alone[:num_tokens], equal_nan=True)
     for t, row in enumerate(alone):
-        assert np.isfinite(row).all() == (sizes[t % len(sizes)] < 2.6e33)
-        assert np.isnan(row).all() == (sizes[t % len(sizes)] > 2.6e33)
+        assert np.isfinite(row).all() == (sizes[t % len(sizes)] < 2.43e33)
+        assert np.isnan(row).all() == (sizes[t % len(sizes)] > 2.43e33)
 
 
 @pytest.mark.parametrize("isa", ISAS)
