@@ -247,10 +247,10 @@ def round_input(
     """[.., I] inputs as a linear layer reads them that was stored with these `activations`.
 
     `input_scale` is that of int8_static; `group_size` the weight's, for int8_group (None: one scale
-    per row): where the weight's groups have scales, too, those of inputs are powers of two
-    and codes end at 120 (csrc/kernels/prepare.h). int8_tensor, one dynamic scale for the whole tensor, is SmoothQuant's
-    O2 (arXiv 2211.10438); no stored format asks for it. The others are the native kernels' bit for
-    bit.
+    per row): where the weight's groups have scales, too, those of inputs are powers of two and
+    codes end at 120 (csrc/kernels/prepare.h). int8_tensor, one dynamic scale for the whole tensor,
+    is SmoothQuant's O2 (arXiv 2211.10438); no stored format asks for it. The others are the native
+    kernels' bit for bit.
     """
     if activations == "fp32":
         return x
