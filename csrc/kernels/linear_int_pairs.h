@@ -22,8 +22,8 @@ constexpr int kPairTokens = 6;  // whose sums and totals fill 24 registers, weig
 constexpr int64_t kPairColumns = 512;
 // Measured on AMD Zen 5, weights from memory: fewer tokens are faster where codes are shared.
 constexpr int64_t kMinPairTokens = 24;
-constexpr int kPairBits =
-    4;  // of a code: its sum with an input up to kLargestPowerCode fits a byte
+// Of a code: its sum with an input up to kLargestPowerCode fits a byte.
+constexpr int kPairBits = 4;
 
 // What belongs to a group of a panel.
 struct PairGroup {
@@ -140,8 +140,8 @@ __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const
           odd[p] = load_u8(codes + p * kPairPanelBytes + pair.value * 128 + 64);
         }
         for (int t = 0; t < kTokens; ++t) {
-          add_pairs(sums[t][0], sums[t][1], even[0], odd[0], even[1], odd[1],
-                    x + t * 64 + pair.value * 8);
+          dot4_pairs(sums[t][0], sums[t][1], even[0], odd[0], even[1], odd[1],
+                     x + t * 64 + pair.value * 8);
         }
       });
       codes += kBlockColumns * kLanes;

@@ -34,12 +34,12 @@ class NextStretch {
   NextStretch(const LinearView& w, int64_t panel, const Stretch& stretch, int64_t num_tiles) {
     const int64_t next_panel = stretch.is_last ? panel + kPanels : panel;
     const int64_t next_column = stretch.is_last ? 0 : stretch.first + stretch.num_columns;
-    auto lines = [&](const void* first, int64_t stride, int64_t item, int64_t count,
-                     int64_t bytes) {
-      const int64_t panel_bytes = stride * kLanes * bytes / 8;
-      const int64_t num_lines = count * kLanes * bytes / 8 / 64;
+    // Of `count` of the `all` items of each panel, from `item` on; an item has 16 rows.
+    auto lines = [&](const void* first, int64_t all, int64_t item, int64_t count, int64_t bits) {
+      const int64_t panel_bytes = all * kLanes * bits / 8;
+      const int64_t num_lines = count * kLanes * bits / 8 / 64;
       return FetchedLines{
-          static_cast<const uint8_t*>(first) + next_panel * panel_bytes + item * kLanes * bytes / 8,
+          static_cast<const uint8_t*>(first) + next_panel * panel_bytes + item * kLanes * bits / 8,
           panel_bytes, (num_lines + num_tiles - 1) / num_tiles};
     };
     codes_ = lines(w.values, w.num_columns, next_column, stretch.num_columns, weight_bits(w.kind));

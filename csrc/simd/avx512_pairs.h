@@ -1,5 +1,5 @@
 // Products of pairs of columns (kernels/linear_int_pairs.h) where additions have ports of their own
-// beside those of products, as AMD Zen 4 and 5 have: two of each a cycle.
+// beside those of products: AMD Zen 5 does two of each a cycle.
 #pragma once
 
 #include <immintrin.h>
@@ -20,9 +20,9 @@ inline I32x16 quad_before(I32x16 a) { return {_mm512_maskz_shuffle_i32x4(0xF0F0,
 // For two panels, sums[i] += sum over j < 4 of (x[j] + odd[4 i + j]) * (x[4 + j] + even[4 i + j]),
 // the first factor unsigned, both modulo 256. In one piece: GCC 12 would keep of two dozen sums and
 // totals some in memory.
-inline __attribute__((always_inline)) void add_pairs(I32x16& sum0, I32x16& sum1, U8x64 even0,
-                                                     U8x64 odd0, U8x64 even1, U8x64 odd1,
-                                                     const uint8_t* x) {
+inline __attribute__((always_inline)) void dot4_pairs(I32x16& sum0, I32x16& sum1, U8x64 even0,
+                                                      U8x64 odd0, U8x64 even1, U8x64 odd1,
+                                                      const uint8_t* x) {
   const auto* quads = reinterpret_cast<const int32_t*>(x);
   __m512i first;
   __m512i second;
