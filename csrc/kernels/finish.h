@@ -124,17 +124,21 @@ inline void token_tiles(int64_t num_tokens, int64_t token, Tile&& tile) {
 // size, none across a multiple of 16: what belongs to its tokens lies side by side.
 template <int kTokens, class Tile>
 inline void even_tiles(int64_t num_tokens, Tile&& tile) {
-  for (int64_t first = 0; first < num_tokens; first += kLanes) {
-    const int64_t count = num_tokens - first < kLanes ? num_tokens - first : kLanes;
-    const int64_t num_tiles = (count + kTokens - 1) / kTokens;
-    int64_t token = first;
-    for (int64_t i = 0; i < num_tiles; ++i) {
-      const int64_t size = (count + num_tiles - 1 - i) / num_tiles;
-      unroll<kTokens>([&](auto index) {
-        if (size == index.value + 1) tile(Index<index.value + 1>{}, token);
-      });
-      token += size;
-    }
+  int64_t first = 0;
+  for (; first + kLanes <= num_tokens; first += kLanes) {
+    constexpr int kTiles = (kLanes + kTokens - 1) / kTokens;
+    unroll<kTiles>([&](auto index) {
+      constexpr int kFirst = kLanes / kTiles * index.value;
+      constexpr int kEnd = index.value + 1 == kTiles ? kLanes : kLanes / kTiles * (index.value + 1);
+      tile(Index<kEnd - kFirst>{}, first + kFirst);
+    });
+  }
+  for (int64_t num_left = (num_tokens - first + kTokens - 1) / kTokens; num_left > 0; --num_left) {
+    const int64_t size = (num_tokens - first + num_left - 1) / num_left;
+    unroll<kTokens>([&](auto index) {
+      if (size == index.value + 1) tile(Index<index.value + 1>{}, first);
+    });
+    first += size;
   }
 }
 

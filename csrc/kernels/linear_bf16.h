@@ -59,6 +59,7 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
       NextStretch<kPanels> next(w, panel, {first, columns, is_last}, num_tokens / kFloatTokens + 1);
       token_tiles<kFloatTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
         if (num_tokens >= kMinFetchingTokens) next.fetch_share();
+        if (is_last) fetch_outputs<tokens.value, kPanels>(out, token, panel);
         F32x16 sums[tokens.value][kPanels];
         float* waiting = carry + token * kPanels * kLanes;
         for (int i = 0; i < tokens.value * kPanels; ++i) {

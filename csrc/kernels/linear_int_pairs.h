@@ -83,6 +83,8 @@ __attribute__((noinline)) void decode_pair_groups(const LinearView& w, int64_t p
   }
 }
 
+// Totals before the first stretch.
+alignas(64) constexpr float kNoTotals[kPairTokens * kPairPanels * kLanes] = {};
 constexpr int64_t kPieceBytes = 64 * kLanes;  // of 64 columns of 16 tokens
 
 // A stretch of two panels, and where the inputs of its first column lie from those of the row's.
@@ -104,14 +106,15 @@ struct PairInputs {
   const float* wholes;
 };
 
-// Adds the groups of a stretch to the totals at `waiting`, [tokens][2 panels][16]. Unless what is
-// unrolled here is inlined at once, GCC 12 writes sums and totals to memory.
+// Adds the groups of a stretch to the totals at `before`, [tokens][2 panels][16], and stores them
+// at `after`. Unless what is unrolled here is inlined at once, GCC 12 writes sums and totals to
+// memory.
 template <int kTokens, bool kOneBlock>
 __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const PairInputs& in,
-                                               float* waiting) {
+                                               const float* before, float* after) {
   F32x16 totals[kTokens][kPairPanels];
   unroll<kTokens * kPairPanels>([&](auto i) __attribute__((always_inline)) {
-    totals[i.value / kPairPanels][i.value % kPairPanels] = load_f(waiting + i.value * kLanes);
+    totals[i.value / kPairPanels][i.value % kPairPanels] = load_f(before + i.value * kLanes);
   });
   const uint8_t* codes = stretch.codes;
   const uint8_t* x = in.x;
@@ -160,7 +163,7 @@ __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const
     group += kPairPanels;
   } while (group < end);
   unroll<kTokens * kPairPanels>([&](auto i) __attribute__((always_inline)) {
-    store_f(waiting + i.value * kLanes, totals[i.value / kPairPanels][i.value % kPairPanels]);
+    store_f(after + i.value * kLanes, totals[i.value / kPairPanels][i.value % kPairPanels]);
   });
 }
 
@@ -175,12 +178,16 @@ __attribute__((noinline)) void finish_pairs(const LinearView& w, const InputRows
   finish_tile<kTokens, kPairPanels>(w, in, out, token, panel, totals);
 }
 
-template <int kTokens>
+// Inputs of `num_tokens` tokens from `token` on, all among the same 16.
 inline PairInputs pair_inputs(const LinearView& w, const InputRows& in, const PairStretch& stretch,
-                              int64_t token) {
-  const int64_t index = input_index(token, w.num_groups, stretch.first_group);
-  const uint8_t* row = code_row(in, token);
-  return {row + stretch.x_offset, code_row(in, token + kTokens) - row, in.corrections + index,
+                              int64_t token, int64_t num_tokens) {
+  const int64_t place = token & (kLanes - 1);
+  const int64_t block = token - place;
+  const bool is_last = place + num_tokens >= kLanes;
+  const int64_t index = block * w.num_groups + stretch.first_group * kLanes + place;
+  return {static_cast<const uint8_t*>(in.codes) + block * in.code_stride + place * 64 +
+              stretch.x_offset,
+          is_last ? kLanes * in.code_stride - place * 64 : num_tokens * 64, in.corrections + index,
           in.scales + index};
 }
 
@@ -207,7 +214,6 @@ void int_pairs(const LinearView& w, const InputRows& in, const OutputRows& out, 
   const FinishedPanels finished(out, num_tokens, carry + padded * kPairPanels * kLanes);
   for (; panel < panel_end; panel += kPairPanels) {
     const OutputRows rows = finished.rows(panel);
-    for (int64_t i = 0; i < num_tokens * kPairPanels; ++i) store_f(carry + i * kLanes, zero_f());
     Stretch stretch{0, 0, false};
     for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
       stretch = stretch_at(w, first, kPairColumns);
@@ -219,8 +225,8 @@ void int_pairs(const LinearView& w, const InputRows& in, const OutputRows& out, 
         next.fetch_share();
         if (stretch.is_last) fetch_outputs<kTokens, kPairPanels>(rows, token, panel);
         float* waiting = carry + token * kPairPanels * kLanes;
-        add_pair_groups<kTokens, kOneBlock>(pairs, pair_inputs<kTokens>(w, in, pairs, token),
-                                            waiting);
+        add_pair_groups<kTokens, kOneBlock>(pairs, pair_inputs(w, in, pairs, token, kTokens),
+                                            first == 0 ? kNoTotals : waiting, waiting);
         if (stretch.is_last) finish_pairs<kTokens>(w, in, rows, token, panel, waiting);
       });
     }

@@ -263,8 +263,10 @@ inline F32x16 finished_sum(const LinearView& w, const InputRows& in, int64_t tok
 }
 
 // Residual rows are added to long after they were last read: two panels of one are fetched ahead.
+// Inlined at once as fetch_scales.
 constexpr int64_t kResidualAhead = 16;
-inline void fetch_residual(const OutputRows& out, int64_t token, int64_t panel) {
+inline __attribute__((always_inline)) void fetch_residual(const OutputRows& out, int64_t token,
+                                                          int64_t panel) {
   const float* target = out.values + token * out.row_stride + panel * kLanes;
   __builtin_prefetch(target, 1, 2);
   __builtin_prefetch(target + kLanes, 1, 2);

@@ -39,9 +39,8 @@ class FinishedPanels {
     const int64_t group = column / size - 1;
     for (int64_t token = 0; token < num_tokens_; token += kLanes) {
       const int64_t left = num_tokens_ - token;
-      quantize_groups(weight, out_.next->rows, left < kLanes ? left : kLanes, [&](int64_t i) {
-        return TokenGroup{groups_ + (token + i) * size, token + i, group};
-      });
+      quantize_groups(weight, out_.next->rows,
+                      {groups_ + token * size, token, group, left < kLanes ? left : kLanes, true});
     }
   }
 

@@ -50,23 +50,26 @@ inline I32x16 pair_products(I32x16 codes) {
 }
 #endif
 
-// code = round(x * inverse), within [-128, 127], for `size` columns of a token from `first` on, x
-// the first of them; returns the sum of the codes by lane, or kPairs: of their pair_products.
+// code = round(x * inverse), within [-128, 127], for `size` columns of a token from `first` on,
+// whose codes begin at `row`, x the first of them; returns the sum of the codes by lane, or kPairs:
+// of their pair_products.
 template <bool kPairs = false>
-inline I32x16 quantize(const InputRows& in, const float* x, int64_t token, int64_t first,
+inline I32x16 quantize(const InputRows& in, uint8_t* row, const float* x, int64_t first,
                        int64_t size, float inverse) {
-  uint8_t* codes = code_row(in, token);
   const F32x16 factor = set_f(inverse);
   I32x16 total = zero_i();
-  for (int64_t i = 0; i < size; i += kLanes) {
-    const F32x16 scaled = mul(load_f(x + i), factor);
-    const I32x16 code = to_int(max(set_f(-128.0f), min(set_f(127.0f), scaled)));
+  for (int64_t i = 0; i < size; i += kBlockColumns, x += kBlockColumns) {
+    auto* codes = reinterpret_cast<int8_t*>(row + code_offset(in, first + i));
+    for (int64_t k = 0; k < kBlockColumns; k += kLanes) {
+      const F32x16 scaled = mul(load_f(x + k), factor);
+      const I32x16 code = to_int(max(set_f(-128.0f), min(set_f(127.0f), scaled)));
 #if defined(PAREDOWN_PAIRS_PRODUCTS)
-    total = add(total, kPairs ? pair_products(code) : code);
+      total = add(total, kPairs ? pair_products(code) : code);
 #else
-    total = add(total, code);
+      total = add(total, code);
 #endif
-    store_i8(reinterpret_cast<int8_t*>(codes + code_offset(in, first + i)), code);
+      store_i8(codes + k, code);
+    }
   }
   return total;
 }
@@ -116,17 +119,22 @@ inline int32_t common_zero_point(const LinearView& w) {
   return w.zero_points == nullptr ? 1 << (bits - 1) : 1;
 }
 
-// A group of a token's columns, x the first of them.
-struct TokenGroup {
-  const float* x;
+// Up to 16 groups of columns that follow each other: of a token, or one of each of several tokens,
+// none across a multiple of 16.
+struct TokenGroups {
+  const float* x;  // the columns of one follow those of the one before
   int64_t token;
   int64_t group;
+  int64_t count;
+  bool of_tokens;
 };
 
-// Up to 16 groups with a scale each, those that at(i) names: what is found of each takes fewer
-// operations where it is found of all.
-template <class At>
-inline void quantize_groups(const LinearView& w, const InputRows& in, int64_t count, At&& at) {
+// A scale for each: what is found of each takes fewer operations where it is found of all.
+template <bool kPairs>
+__attribute__((noinline)) void quantize_groups(const LinearView& w, const InputRows& in,
+                                               const TokenGroups& groups) {
+  const int64_t size = w.group_size;
+  const int64_t count = groups.count;
   F32x16 largest[kLanes];
   I32x16 totals[kLanes];
   // Only those without a group: of all 16, GCC 12 makes a slow loop of its own.
@@ -134,11 +142,11 @@ inline void quantize_groups(const LinearView& w, const InputRows& in, int64_t co
     largest[i] = zero_f();
     totals[i] = zero_i();
   }
+  const float* x = groups.x;
   for (int64_t i = 0; i < count; ++i) {
-    const float* x = at(i).x;
-    F32x16 magnitude = abs(load_f(x));
-    for (int64_t k = kLanes; k < w.group_size; k += kLanes) {
-      magnitude = max(magnitude, abs(load_f(x + k)));
+    F32x16 magnitude = zero_f();
+    for (int64_t k = 0; k < size; k += kBlockColumns, x += kBlockColumns) {
+      magnitude = max(magnitude, max(abs(load_f(x)), abs(load_f(x + kLanes))));
     }
     largest[i] = magnitude;
   }
@@ -152,28 +160,39 @@ inline void quantize_groups(const LinearView& w, const InputRows& in, int64_t co
   }
   float inverses[kLanes];
   store_f(inverses, inverse);
-  const bool pairs = in.layout == InputLayout::kPairs;
   for (int64_t i = 0; i < count; ++i) {
-    const TokenGroup g = at(i);
-    const int64_t first = g.group * w.group_size;
-    totals[i] = pairs ? quantize<true>(in, g.x, g.token, first, w.group_size, inverses[i])
-                      : quantize<false>(in, g.x, g.token, first, w.group_size, inverses[i]);
+    const int64_t group = groups.of_tokens ? groups.group : groups.group + i;
+    uint8_t* row = code_row(in, groups.of_tokens ? groups.token + i : groups.token);
+    totals[i] = quantize<kPairs>(in, row, groups.x + i * size, group * size, size, inverses[i]);
   }
-  I32x16 corrections = mul(sum_of_each(totals), set_i(pairs ? -1 : -common_zero_point(w)));
-  if (pairs) {
+  I32x16 corrections = mul(sum_of_each(totals), set_i(kPairs ? -1 : -common_zero_point(w)));
+  if (kPairs) {
     const I32x16 bits = sum_bits(scale);
     scale = bits_as_float(bits);
     corrections = add(corrections, bits);
+  }
+  const int64_t first = input_index(groups.token, w.num_groups, groups.group);
+  if (groups.of_tokens && count == kLanes) {
+    store_f(in.scales + first, scale);
+    store_i(in.corrections + first, corrections);
+    return;
   }
   float scales[kLanes];
   int32_t sums[kLanes];
   store_f(scales, scale);
   store_i(sums, corrections);
+  const int64_t step = groups.of_tokens ? 1 : kLanes;
   for (int64_t i = 0; i < count; ++i) {
-    const TokenGroup g = at(i);
-    in.scales[input_index(g.token, w.num_groups, g.group)] = scales[i];
-    in.corrections[input_index(g.token, w.num_groups, g.group)] = sums[i];
+    in.scales[first + i * step] = scales[i];
+    in.corrections[first + i * step] = sums[i];
   }
+}
+
+inline void quantize_groups(const LinearView& w, const InputRows& in, const TokenGroups& groups) {
+#if defined(PAREDOWN_PAIRS_PRODUCTS)
+  if (in.layout == InputLayout::kPairs) return quantize_groups<true>(w, in, groups);
+#endif
+  quantize_groups<false>(w, in, groups);
 }
 
 // Symmetric int8: one scale per row and group, one per row, or one given for all rows.
@@ -182,9 +201,8 @@ inline void quantize_row(const LinearView& w, const InputRows& in, const float* 
   if (w.input_scale <= 0.0f && w.input_groups > 1) {
     for (int64_t first = 0; first < w.num_groups; first += kLanes) {
       const int64_t left = w.num_groups - first;
-      quantize_groups(w, in, left < kLanes ? left : kLanes, [&](int64_t i) {
-        return TokenGroup{row + (first + i) * w.group_size, token, first + i};
-      });
+      quantize_groups(
+          w, in, {row + first * w.group_size, token, first, left < kLanes ? left : kLanes, false});
     }
     return;
   }
@@ -202,7 +220,8 @@ inline void quantize_row(const LinearView& w, const InputRows& in, const float* 
       in.scales[input_index(token, w.input_groups, group)] = scale;
     }
     in.corrections[input_index(token, w.num_groups, group)] =
-        zero_point * -sum_lanes(quantize(in, row + first, token, first, w.group_size, inverse));
+        zero_point *
+        -sum_lanes(quantize(in, code_row(in, token), row + first, first, w.group_size, inverse));
   }
 }
 

@@ -60,9 +60,10 @@ class NextStretch {
 };
 
 // Outputs that are added to, fetched while their sums are made: from one row to the next it is a
-// long way.
+// long way. Inlined at once as fetch_scales.
 template <int kTokens, int kPanels>
-inline void fetch_outputs(const OutputRows& out, int64_t token, int64_t panel) {
+inline __attribute__((always_inline)) void fetch_outputs(const OutputRows& out, int64_t token,
+                                                         int64_t panel) {
   if (!out.accumulate) return;
   const float* first = out.values + token * out.row_stride + panel * kLanes;
   for (int i = 0; i < kTokens * kPanels; ++i) {
