@@ -38,15 +38,23 @@ inline bool takes_pairs(const LinearView& w, int64_t num_tokens) {
          w.zero_points == nullptr && may_read_bits(w) && w.group_size <= kDecodedColumns;
 }
 
+// The codes of a quad of columns as signed numbers, kMore added modulo 256.
+template <int kBits, int kQuad, int kMore>
+inline U8x64 centered_codes(const uint8_t* block) {
+  if constexpr (kBits == 4) {
+    return centered_nibbles<kQuad % 2 * 4, kMore>(load_u8(block + kQuad / 2 * 64));
+  }
+  return sub(quad_codes<kBits, kQuad>(block), set_u8((1 << (kBits - 1)) + kMore));
+}
+
 // The codes of a group of a panel, those of odd quads 128 more, and what its sums begin with.
 template <int kBits>
 inline I32x16 decode_pairs(const uint8_t* block, int64_t num_columns, uint8_t* codes) {
-  constexpr int kMiddle = 1 << (kBits - 1);
   I32x16 sum = zero_i();
   for (int64_t k = 0; k < num_columns; k += kBlockColumns) {
     unroll<kQuads / 2>([&](auto pair) {
-      const U8x64 even = sub(quad_codes<kBits, 2 * pair.value>(block), set_u8(kMiddle));
-      const U8x64 odd = sub(quad_codes<kBits, 2 * pair.value + 1>(block), set_u8(kMiddle + 128));
+      const U8x64 even = centered_codes<kBits, 2 * pair.value, 0>(block);
+      const U8x64 odd = centered_codes<kBits, 2 * pair.value + 1, 128>(block);
       store_u8(codes + 2 * pair.value * 64, even);
       store_u8(codes + (2 * pair.value + 1) * 64, odd);
       sum = dot4<8>(sum, odd, as_signed(even));
@@ -70,7 +78,8 @@ __attribute__((noinline)) void decode_pair_groups(const LinearView& w, int64_t p
                                                   PairGroup* groups) {
   constexpr int64_t kColumnBytes = kLanes * kBits / 8;
   const int64_t first = stretch.first / w.group_size;
-  for (int64_t i = 0; i < stretch.num_columns / w.group_size; ++i) {
+  const int64_t num_groups = stretch.num_columns / w.group_size;
+  for (int64_t i = 0; i < num_groups; ++i) {
     for (int p = 0; p < kPairPanels; ++p, ++groups) {
       const int64_t column = (panel + p) * w.num_columns + stretch.first + i * w.group_size;
       store_i(groups->begins,
@@ -111,7 +120,8 @@ struct PairInputs {
 // memory.
 template <int kTokens, bool kOneBlock>
 __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const PairInputs& in,
-                                               const float* before, float* after) {
+                                               FetchedLines& ahead, const float* before,
+                                               float* after) {
   F32x16 totals[kTokens][kPairPanels];
   unroll<kTokens * kPairPanels>([&](auto i) __attribute__((always_inline)) {
     totals[i.value / kPairPanels][i.value % kPairPanels] = load_f(before + i.value * kLanes);
@@ -123,6 +133,9 @@ __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const
   const int32_t* begins = in.begins;
   const float* wholes = in.wholes;
   const PairGroup* group = stretch.groups;
+  const uint8_t* fetched = ahead.next;
+  const int64_t ahead_bytes = ahead.panel_bytes;
+  int64_t lines_left = ahead.num_lines;
   const PairGroup* end = group + stretch.num_groups * kPairPanels;
   do {
     I32x16 sums[kTokens][kPairPanels];
@@ -132,6 +145,11 @@ __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const
     }
     int64_t blocks_left = kOneBlock ? 1 : stretch.num_blocks;
     do {
+      if (lines_left > 0) {
+        for (int p = 0; p < kPairPanels; ++p) __builtin_prefetch(fetched + p * ahead_bytes, 0, 3);
+        fetched += 64;
+        --lines_left;
+      }
       if (x_step == kBlockColumns) {
         for (int t = 0; t < kTokens; ++t) __builtin_prefetch(x + next + t * 64, 0, 3);
       }
@@ -162,6 +180,8 @@ __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const
     wholes += kLanes;
     group += kPairPanels;
   } while (group < end);
+  ahead.next = fetched;
+  ahead.num_lines = lines_left;
   unroll<kTokens * kPairPanels>([&](auto i) __attribute__((always_inline)) {
     store_f(after + i.value * kLanes, totals[i.value / kPairPanels][i.value % kPairPanels]);
   });
@@ -219,13 +239,14 @@ void int_pairs(const LinearView& w, const InputRows& in, const OutputRows& out, 
       stretch = stretch_at(w, first, kPairColumns);
       decode_pair_groups<kBits>(w, panel, stretch, codes, groups);
       const PairStretch pairs = pair_stretch(w, in, stretch, codes, groups);
-      NextStretch<kPairPanels> next(w, panel, stretch, num_tokens / kPairTokens + 1);
+      NextStretch<kPairPanels, 3> next(w, panel, stretch, num_tokens / kPairTokens + 1);
+      FetchedLines ahead = next.codes();
       even_tiles<kPairTokens>(num_tokens, [&](auto tokens, int64_t token) {
         constexpr int kTokens = tokens.value;
-        next.fetch_share();
+        next.fetch_scales_share();
         if (stretch.is_last) fetch_outputs<kTokens, kPairPanels>(rows, token, panel);
         float* waiting = carry + token * kPairPanels * kLanes;
-        add_pair_groups<kTokens, kOneBlock>(pairs, pair_inputs(w, in, pairs, token, kTokens),
+        add_pair_groups<kTokens, kOneBlock>(pairs, pair_inputs(w, in, pairs, token, kTokens), ahead,
                                             first == 0 ? kNoTotals : waiting, waiting);
         if (stretch.is_last) finish_pairs<kTokens>(w, in, rows, token, panel, waiting);
       });

@@ -13,22 +13,24 @@ struct Stretch {
   bool is_last;
 };
 
-// Lines of panels that are fetched into the second cache, so many of each with every tile.
+// Lines of panels that are fetched, so many of each with every tile.
 struct FetchedLines {
   const uint8_t* next;
   int64_t panel_bytes;
+  int64_t num_lines;
   int64_t per_tile;
 
-  template <int kPanels>
+  template <int kPanels, int kLocality>
   void fetch() {
     for (int64_t line = 0; line < per_tile; ++line, next += 64) {
-      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(next + p * panel_bytes, 0, 2);
+      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(next + p * panel_bytes, 0, kLocality);
     }
   }
 };
 
-// The codes and scales that follow a stretch, fetched a share with each tile of tokens.
-template <int kPanels>
+// The codes and scales that follow a stretch, fetched a share with each tile of tokens: into the
+// first cache (kLocality 3) or the second (2).
+template <int kPanels, int kLocality = 2>
 class NextStretch {
  public:
   NextStretch(const LinearView& w, int64_t panel, const Stretch& stretch, int64_t num_tiles) {
@@ -40,7 +42,7 @@ class NextStretch {
       const int64_t num_lines = count * kLanes * bits / 8 / 64;
       return FetchedLines{
           static_cast<const uint8_t*>(first) + next_panel * panel_bytes + item * kLanes * bits / 8,
-          panel_bytes, (num_lines + num_tiles - 1) / num_tiles};
+          panel_bytes, num_lines, (num_lines + num_tiles - 1) / num_tiles};
     };
     codes_ = lines(w.values, w.num_columns, next_column, stretch.num_columns, weight_bits(w.kind));
     const int64_t scale_bits = w.scale_kind == ScaleKind::kFp32 ? 32 : 16;
@@ -50,9 +52,12 @@ class NextStretch {
     }
   }
   void fetch_share() {
-    codes_.template fetch<kPanels>();
-    scales_.template fetch<kPanels>();
+    codes_.template fetch<kPanels, kLocality>();
+    fetch_scales_share();
   }
+  void fetch_scales_share() { scales_.template fetch<kPanels, kLocality>(); }
+  // For who fetches line by line.
+  const FetchedLines& codes() const { return codes_; }
 
  private:
   FetchedLines codes_{};

@@ -14,6 +14,23 @@ namespace {
 // The bytes of a register as the signed factor of dot4.
 inline I32x16 as_signed(U8x64 a) { return {a.v}; }
 
+// The matrix over GF(2) that takes a byte's nibble from bit kFirst on to a number from -8 to 7, but
+// for its upper five bits, which must all be inverted: they are copies of the nibble's last.
+template <int kFirst>
+constexpr uint64_t nibble_matrix() {
+  uint64_t matrix = 0;
+  for (int bit = 0; bit < 8; ++bit) {
+    matrix |= uint64_t{1} << (kFirst + (bit < 3 ? bit : 3)) << 8 * (7 - bit);
+  }
+  return matrix;
+}
+// Four bits of every byte, from bit kFirst on, less 8, or 120 more if kMore is 128.
+template <int kFirst, int kMore>
+inline U8x64 centered_nibbles(U8x64 a) {
+  const __m512i matrix = _mm512_set1_epi64(static_cast<int64_t>(nibble_matrix<kFirst>()));
+  return {_mm512_gf2p8affine_epi64_epi8(a.v, matrix, 0xF8 ^ kMore)};
+}
+
 // Lanes 0 to 3 in the place of lanes 4 to 7, 8 to 11 in that of 12 to 15; zero in the others.
 inline I32x16 quad_before(I32x16 a) { return {_mm512_maskz_shuffle_i32x4(0xF0F0, a.v, a.v, 0xB1)}; }
 
