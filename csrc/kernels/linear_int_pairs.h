@@ -21,7 +21,7 @@ constexpr int kPairTokens = 6;  // whose sums and totals fill 24 registers, weig
 // slower.
 constexpr int64_t kPairColumns = 512;
 // Measured on AMD Zen 5, weights from memory: fewer tokens are faster where codes are shared.
-constexpr int64_t kMinPairTokens = 24;
+constexpr int64_t kMinPairTokens = 17;
 // Of a code: its sum with an input up to kLargestPowerCode fits a byte.
 constexpr int kPairBits = 4;
 

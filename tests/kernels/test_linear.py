@@ -114,7 +114,7 @@ def test_the_largest_codes_neither_saturate_nor_overflow(
 def test_the_largest_codes_of_weights_and_grouped_inputs_fit_a_byte_together(
     isa: str, group: int, kind: str
 ) -> None:
-    """Sums of 24 tokens and more multiply the sum of an input's code, up to 120, and a weight's."""
+    """Sums of 17 tokens and more multiply the sum of an input's code, up to 120, and a weight's."""
     rng = np.random.default_rng(15)
     rows, columns, num_tokens = 32, 2048, 40
     middle = 1 << (INTEGER_BITS[kind] - 1)
@@ -237,7 +237,7 @@ def test_tiles_that_share_codes_give_a_row_the_same_bits(
     form: str, group: int | None, symmetric: bool, activations: str
 ) -> None:
     """Pairs of panels, in stretches, for tiles of all sizes; those of short codes with scales of
-    groups also make one product for two columns, from 24 tokens on."""
+    groups also make one product for two columns, from 17 tokens on."""
     rng = np.random.default_rng(13)
     shape = (90, 4608)
     if form == "stepped":
