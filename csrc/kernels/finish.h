@@ -128,8 +128,8 @@ inline void even_tiles(int64_t num_tokens, Tile&& tile) {
   for (; first + kLanes <= num_tokens; first += kLanes) {
     constexpr int kTiles = (kLanes + kTokens - 1) / kTokens;
     unroll<kTiles>([&](auto index) {
-      constexpr int kFirst = kLanes / kTiles * index.value;
-      constexpr int kEnd = index.value + 1 == kTiles ? kLanes : kLanes / kTiles * (index.value + 1);
+      constexpr int kFirst = kLanes * index.value / kTiles;
+      constexpr int kEnd = kLanes * (index.value + 1) / kTiles;
       tile(Index<kEnd - kFirst>{}, first + kFirst);
     });
   }
