@@ -146,7 +146,7 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> view_of(std::span<const uint8
 }
 
 // Every field of a PackedShape must stand in both of the next two functions.
-static_assert(sizeof(LinearView) == 136 && sizeof(PackedShape) == 144);
+static_assert(sizeof(LinearView) == 160 && sizeof(PackedShape) == 176);
 
 nb::dict shape_fields(const PackedShape& shape) {
   const LinearView& view = shape.view;
@@ -167,6 +167,7 @@ nb::dict shape_fields(const PackedShape& shape) {
   fields["has_zero_points"] = shape.has_zero_points;
   fields["has_bias"] = shape.has_bias;
   fields["gated"] = shape.gated;
+  fields["num_wide_blocks"] = shape.num_wide_blocks;
   return fields;
 }
 
@@ -192,6 +193,7 @@ PackedShape shape_from_fields(const nb::dict& fields) {
   shape.has_zero_points = flag("has_zero_points");
   shape.has_bias = flag("has_bias");
   shape.gated = flag("gated");
+  shape.num_wide_blocks = number("num_wide_blocks");
   return shape;
 }
 
@@ -213,9 +215,10 @@ class Linear {
          std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<uint8_t, 2>> steps,
          std::optional<Array<float, 1>> bias, const std::string& activations, float input_scale)
       : pool_(num_threads), runner_(kernel_table(choose_isa(isa)), pool_) {
-    group_.parts.emplace_back(check_linear(kind, {activations, input_scale, values, group_size,
-                                                  scales, zero_points, steps, bias}),
-                              pool_);
+    LinearSource source = check_linear(
+        kind, {activations, input_scale, values, group_size, scales, zero_points, steps, bias});
+    source.short_exponents = runner_.kernels().prefers_short_bf16;
+    group_.parts.emplace_back(source, pool_);
     num_columns_ = static_cast<int64_t>(values.shape(1));
     stride_ = (num_columns_ + 31) / 32 * 32;
   }

@@ -14,7 +14,19 @@ namespace paredown {
 inline constexpr int kLanes = 16;     // output rows of a panel, keys of a page
 inline constexpr int kPageSize = 16;  // tokens of a KV page
 
-enum class WeightKind { kFp32, kFp16, kBf16, kFp8, kInt2, kInt3, kInt4, kInt5, kInt6, kInt8 };
+enum class WeightKind {
+  kFp32,
+  kFp16,
+  kBf16,
+  kBf16Short,
+  kFp8,
+  kInt2,
+  kInt3,
+  kInt4,
+  kInt5,
+  kInt6,
+  kInt8
+};
 enum class ScaleKind { kFp32, kBf16, kFp16 };
 // The form in which a weight takes its input: as it is, rounded to bf16, or quantized to int8.
 enum class InputKind { kFp32, kBf16, kInt8 };
@@ -29,6 +41,8 @@ constexpr int weight_bits(WeightKind kind) {
     case WeightKind::kFp16:
     case WeightKind::kBf16:
       return 16;
+    case WeightKind::kBf16Short:
+      return 12;
     case WeightKind::kFp8:
     case WeightKind::kInt8:
       return 8;
@@ -56,9 +70,22 @@ constexpr int64_t block_bytes(WeightKind kind) {
   return kBlockColumns * kLanes / 8 * weight_bits(kind);
 }
 
+// bf16 in 12 bits, without loss: most of a panel's numbers share few exponents. A block in which
+// another exponent occurs is wide: it lies as bf16 has it, its last quarter in a place of its own.
+inline constexpr int kShortExponents = 16;
+inline constexpr int64_t kWideRestBytes =
+    block_bytes(WeightKind::kBf16) - block_bytes(WeightKind::kBf16Short);
+struct ShortBf16 {
+  const uint8_t* exponents;    // [N/16][16]
+  const uint32_t* wide_ranks;  // [N/16][K/32]: 0, or the number of a wide block, from 1 on
+  const uint8_t* wide_rests;   // [wide blocks][kWideRestBytes]
+};
+
 // A packed weight: panels of 16 output rows, in a panel blocks of 32 columns, ascending. A block is
 //   fp32, fp16  [32 columns][16 rows]
 //   bf16        [16 pairs][16 rows][2 columns]
+//   bf16 short  [4 quads of pairs]{[4 pairs][16 rows][2 columns] sign and mantissa in a byte,
+//               [16 rows][2 columns][4 pairs] four bits: which of ShortBf16 the exponent is}
 //   fp8         [8 quads][16 rows][4 columns in the order 0, 2, 1, 3]    e4m3
 //   int8        [8 quads][16 rows][4 columns]                            unsigned codes
 //   int2..int6  planes of 4, 2 and 1 bits, the low bits of a code first (6 = 4 + 2, 5 = 4 + 1,
@@ -88,12 +115,13 @@ struct LinearView {
   const uint8_t* zero_points;
   const uint8_t* steps;
   const uint8_t* step_offsets;
+  ShortBf16 short_bf16;
   const float* bias;  // padded to a multiple of 16, or null
 };
 
 // Files of packed weights carry this number: raise it with any change to what is described above,
 // to PackedShape or to how a checkpoint's numbers come to be packed.
-inline constexpr int kLayoutVersion = 2;
+inline constexpr int kLayoutVersion = 3;
 
 // How the codes of input rows lie, and what lies beside them.
 enum class InputLayout {
@@ -272,6 +300,7 @@ inline constexpr int64_t kTokenBlock = 64;
 
 struct KernelTable {
   const char* name;
+  bool prefers_short_bf16;   // over bf16, where memory bounds a product
   int64_t bf16_input_bytes;  // of one number in InputRows::codes for a weight with bf16 input
   // Puts one row (num_columns floats, zero beyond the weight's own columns) in the form of its
   // kernel.

@@ -53,6 +53,8 @@ class LinearRunner {
  public:
   LinearRunner(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
+  const KernelTable& kernels() const { return kernels_; }
+
   // Room for num_tokens rows of up to max_columns columns (a multiple of 32).
   void reserve(int64_t num_tokens, int64_t max_columns);
   int64_t num_bytes() const;

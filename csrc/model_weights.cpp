@@ -110,6 +110,7 @@ void Model::add_linear(const std::string& role, int64_t layer, const LinearSourc
   // Gate and up of one format are packed in turn, so that gate * up is finished in registers.
   const bool is_up = role == "up" || role.ends_with(".up");
   gated.gated = is_up && config_.gated && source.num_rows == 2 * inner_size(role);
+  gated.short_exponents = kernels_.prefers_short_bf16;
   linear_group(role, layer).parts.emplace_back(gated, pool_);
 }
 
@@ -168,12 +169,13 @@ void Model::set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64
 void Model::tie_embedding() {
   if (output_.parts.size() != 1) fail("the output layer comes before an embedding tied to it");
   const LinearView& view = output_.parts.front().view();
-  const bool is_float = view.kind == WeightKind::kFp32 || view.kind == WeightKind::kFp16 ||
-                        view.kind == WeightKind::kBf16;
+  const WeightKind kind = view.kind == WeightKind::kBf16Short ? WeightKind::kBf16 : view.kind;
+  const bool is_float =
+      kind == WeightKind::kFp32 || kind == WeightKind::kFp16 || kind == WeightKind::kBf16;
   if (!is_float || view.num_rows != config_.vocab_size) {
     fail("an embedding is tied to an output layer of floats with a row per token");
   }
-  embedding_ = {view.kind, view.num_rows, 0, nullptr, {}};
+  embedding_ = {kind, view.num_rows, 0, nullptr, {}};
   tied_ = true;
 }
 

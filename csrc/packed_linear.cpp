@@ -5,7 +5,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "pack_block.h"
 #include "round_up.h"
+#include "short_bf16.h"
 
 namespace paredown {
 namespace {
@@ -46,14 +48,19 @@ int64_t activation_group(int64_t num_columns) {
 
 bool is_coded(WeightKind kind) { return is_integer(kind) || kind == WeightKind::kFp8; }
 
+bool takes_bf16(WeightKind kind) {
+  return kind == WeightKind::kBf16 || kind == WeightKind::kBf16Short || kind == WeightKind::kFp8;
+}
+
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
 InputKind input_kind(const LinearSource& source) {
+  if (source.kind == WeightKind::kBf16Short) fail("bf16 with short exponents is packed of bf16");
   switch (source.activations) {
     case Activations::kFp32:
       return InputKind::kFp32;
     case Activations::kBf16:
-      if (source.kind != WeightKind::kBf16 && source.kind != WeightKind::kFp8) {
+      if (!takes_bf16(source.kind)) {
         fail("only bf16 and fp8 weights take bf16 activations");
       }
       return InputKind::kBf16;
@@ -131,6 +138,9 @@ ScaleKind scale_kind(const LinearSource& source, int64_t num_scales) {
 }
 
 struct Sections {
+  int64_t exponents;
+  int64_t wide_ranks;
+  int64_t wide_rests;
   int64_t scales;
   int64_t zero_points;
   int64_t steps;
@@ -145,9 +155,14 @@ Sections sections(const PackedShape& shape) {
   const int64_t num_steps = rows * view.num_steps;
   const int64_t num_zero_points = num_steps > 0 ? num_steps : num_scales;
   const int64_t scale_bytes = view.scale_kind == ScaleKind::kFp32 ? 4 : 2;
+  const int64_t num_blocks = rows / kLanes * (view.num_columns / kBlockColumns);
+  const bool is_short = view.kind == WeightKind::kBf16Short;
   Sections found{};
-  found.scales = round_up(
-      rows / kLanes * (view.num_columns / kBlockColumns) * block_bytes(view.kind), kCacheLine);
+  found.exponents = num_blocks * block_bytes(view.kind);
+  found.wide_ranks =
+      found.exponents + (is_short ? round_up(rows / kLanes * kShortExponents, kCacheLine) : 0);
+  found.wide_rests = found.wide_ranks + (is_short ? round_up(num_blocks * 4, kCacheLine) : 0);
+  found.scales = found.wide_rests + shape.num_wide_blocks * kWideRestBytes;
   found.zero_points =
       found.scales + (shape.has_scales ? round_up(num_scales * scale_bytes, kCacheLine) : 0);
   found.steps =
@@ -155,59 +170,6 @@ Sections sections(const PackedShape& shape) {
   found.bias = found.steps + round_up(num_steps, kCacheLine);
   found.end = found.bias + (shape.has_bias ? round_up(rows * 4, kCacheLine) : 0);
   return found;
-}
-
-// One row of up to 32 codes into the planes of its block, four columns at a time.
-void pack_codes(const uint8_t* codes, int64_t count, int bits, int64_t lane, uint8_t* block) {
-  uint32_t quads[kBlockColumns / 4] = {};
-  std::memcpy(quads, codes, static_cast<size_t>(count));
-  int done = 0;
-  for (int plane_bits : {4, 2, 1}) {
-    if ((bits & plane_bits) == 0) continue;
-    const int per_byte = 8 / plane_bits;
-    const uint32_t mask = ((1u << plane_bits) - 1) * 0x01010101u;
-    for (int i = 0; i < plane_bits; ++i) {
-      uint32_t bytes = 0;
-      for (int j = 0; j < per_byte; ++j) {
-        bytes |= (quads[i * per_byte + j] >> done & mask) << plane_bits * j;
-      }
-      std::memcpy(block + i * 64 + lane * 4, &bytes, sizeof(bytes));
-    }
-    block += plane_bits * 64;
-    done += plane_bits;
-  }
-}
-
-// One row of up to 32 columns into its block.
-void pack_block(WeightKind kind, const uint8_t* from, int64_t count, int64_t lane, uint8_t* block) {
-  switch (kind) {
-    case WeightKind::kFp32:
-      for (int64_t k = 0; k < count; ++k)
-        std::memcpy(block + (k * kLanes + lane) * 4, from + k * 4, 4);
-      return;
-    case WeightKind::kFp16:
-      for (int64_t k = 0; k < count; ++k)
-        std::memcpy(block + (k * kLanes + lane) * 2, from + k * 2, 2);
-      return;
-    case WeightKind::kBf16:
-      for (int64_t k = 0; k < count; ++k) {
-        std::memcpy(block + (k / 2 * kLanes + lane) * 4 + k % 2 * 2, from + k * 2, 2);
-      }
-      return;
-    case WeightKind::kFp8: {
-      constexpr int kPlace[] = {0, 2, 1, 3};
-      for (int64_t k = 0; k < count; ++k) block[k / 4 * 64 + lane * 4 + kPlace[k % 4]] = from[k];
-      return;
-    }
-    case WeightKind::kInt8:
-      for (int64_t k = 0; k < count; k += 4) {
-        std::memcpy(block + k * kLanes + lane * 4, from + k,
-                    static_cast<size_t>(std::min<int64_t>(4, count - k)));
-      }
-      return;
-    default:
-      return pack_codes(from, count, weight_bits(kind), lane, block);
-  }
 }
 
 }  // namespace
@@ -239,6 +201,9 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
     const Range range = static_share(num_panels(), share, num_shares);
     for (int64_t panel = range.begin; panel < range.end; ++panel) pack_panel(source, panel);
   });
+  if (source.short_exponents && view.kind == WeightKind::kBf16 && view.input == InputKind::kBf16) {
+    shorten(pool);
+  }
   pack_row_scales(source);
   if (source.steps != nullptr) pack_steps(source);
 }
@@ -262,9 +227,7 @@ void PackedLinear::check(const PackedShape& shape) {
                          view.group_size * view.num_groups == view.num_columns &&
                          is_groups(view.weight_groups) && is_groups(view.input_groups);
   const bool input_fits =
-      view.input == InputKind::kFp32 ||
-      (view.input == InputKind::kBf16 &&
-       (view.kind == WeightKind::kBf16 || view.kind == WeightKind::kFp8)) ||
+      view.input == InputKind::kFp32 || (view.input == InputKind::kBf16 && takes_bf16(view.kind)) ||
       (view.input == InputKind::kInt8 && is_integer(view.kind) && view.group_size <= kMaxGroup);
   const bool has_steps = view.step_size != 0 || view.num_steps != 0;
   const bool steps_fit =
@@ -272,14 +235,23 @@ void PackedLinear::check(const PackedShape& shape) {
       (view.kind == WeightKind::kInt4 && view.input == InputKind::kInt8 && view.num_groups == 1 &&
        is_size(view.step_size) && is_size(view.num_steps) && view.step_size % kBlockColumns == 0 &&
        view.step_size * view.num_steps == view.num_columns);
+  const bool is_short = view.kind == WeightKind::kBf16Short;
+  const int64_t num_blocks =
+      round_up(view.num_rows, kLanes) / kLanes * (view.num_columns / kBlockColumns);
   const bool parts_fit = shape.has_scales == is_coded(view.kind) &&
-                         (!shape.gated || view.num_rows % (2 * kLanes) == 0);
+                         (!shape.gated || view.num_rows % (2 * kLanes) == 0) &&
+                         shape.num_wide_blocks >= 0 &&
+                         shape.num_wide_blocks <= (is_short ? num_blocks : 0) &&
+                         (!is_short || view.input == InputKind::kBf16);
   if (!sizes_fit || !input_fits || !steps_fit || !parts_fit) {
     fail("a packed weight has an impossible shape");
   }
 }
 
 void PackedLinear::copy_row(int64_t row, void* values) const {
+  if (view_.kind == WeightKind::kBf16Short) {
+    return copy_short_row(view_, row, static_cast<uint16_t*>(values));
+  }
   const int64_t panel_bytes = view_.num_columns / kBlockColumns * block_bytes(view_.kind);
   const auto* from = static_cast<const uint8_t*>(view_.values) + row / kLanes * panel_bytes;
   const int64_t lane = row % kLanes;
@@ -302,6 +274,9 @@ void PackedLinear::point_into(const uint8_t* data) {
   const Sections found = sections(shape_);
   view_ = shape_.view;
   view_.values = data;
+  view_.short_bf16 = {data + found.exponents,
+                      reinterpret_cast<const uint32_t*>(data + found.wide_ranks),
+                      data + found.wide_rests};
   view_.scales = shape_.has_scales ? data + found.scales : nullptr;
   const uint8_t* zero_points = shape_.has_zero_points ? data + found.zero_points : nullptr;
   view_.zero_points = view_.num_steps > 0 ? nullptr : zero_points;
@@ -335,6 +310,28 @@ void PackedLinear::pack_panel(const LinearSource& source, int64_t panel) {
       pack_block(source.kind, row + column * element, count, lane, blocks + block * bytes);
     }
   }
+}
+
+// From bf16 to bf16 with short exponents, unless more than half of the blocks would be wide: these
+// save nothing.
+void PackedLinear::shorten(ThreadPool& pool) {
+  PackedShape shape = shape_;
+  shape.view.kind = WeightKind::kBf16Short;
+  const int64_t most_wide = num_panels() * (view_.num_columns / kBlockColumns) / 2;
+  shape.num_wide_blocks = most_wide;  // for room enough; what is not written takes no memory
+  const Sections found = sections(shape);
+  AlignedBuffer memory(found.end);
+  auto* data = memory.as<uint8_t>();
+  const ShortMemory to{data, data + found.exponents,
+                       reinterpret_cast<uint32_t*>(data + found.wide_ranks),
+                       data + found.wide_rests};
+  const std::vector<int64_t> first_wide = write_short_blocks(view_, to, pool);
+  if (first_wide.back() > most_wide) return;
+  write_wide_rests(view_, first_wide, to, pool);
+  shape.num_wide_blocks = first_wide.back();
+  shape_ = shape;
+  memory_ = std::move(memory);
+  point_into(data);
 }
 
 void PackedLinear::pack_row_scales(const LinearSource& source) {

@@ -30,6 +30,8 @@ struct LinearSource {
   const float* bias;  // [N] or null
   float input_scale;  // kInt8Static
   bool gated;         // rows are gate above up; their panels are packed in turn
+  // bf16 with bf16 inputs: packed as kBf16Short where most blocks are not wide.
+  bool short_exponents;
 };
 
 // A packed weight without its memory: enough to find everything in a piece of bytes.
@@ -39,6 +41,7 @@ struct PackedShape {
   bool has_zero_points;  // with steps: their offsets
   bool has_bias;
   bool gated;
+  int64_t num_wide_blocks;  // kBf16Short
 };
 
 class PackedLinear {
@@ -68,6 +71,7 @@ class PackedLinear {
   void point_into(const uint8_t* data);
   int64_t packed_row(int64_t row) const;
   void pack_panel(const LinearSource& source, int64_t panel);
+  void shorten(ThreadPool& pool);
   void pack_row_scales(const LinearSource& source);
   void pack_steps(const LinearSource& source);
 

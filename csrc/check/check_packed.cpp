@@ -53,6 +53,46 @@ bool rows_come_back(WeightKind kind, Random& random, ThreadPool& pool) {
   return refused && is_refused(impossible);
 }
 
+// bf16 with short exponents, and few blocks that have others, gives back what it was made of.
+bool short_rows_come_back(Random& random, ThreadPool& pool) {
+  constexpr int64_t kWideRows = 300;
+  std::vector<uint16_t> values(static_cast<size_t>(kWideRows * kColumns));
+  for (uint16_t& value : values) {
+    const int64_t sign_and_mantissa = below(random, 2) << 15 | below(random, 128);
+    // Fifteen exponents beside that of the zeros after the columns and, now and then, a zero, a
+    // subnormal number or one with any exponent.
+    int64_t exponent = 110 + below(random, kShortExponents - 1);
+    if (below(random, 1000) == 0) exponent = below(random, 2) * below(random, 256);
+    value = static_cast<uint16_t>(sign_and_mantissa | exponent << 7);
+  }
+  LinearSource source{};
+  source.kind = WeightKind::kBf16;
+  source.activations = Activations::kBf16;
+  source.num_rows = kWideRows;
+  source.num_columns = source.group_size = kColumns;
+  source.values = values.data();
+  source.short_exponents = true;
+  const PackedLinear packed(source, pool);
+  const PackedShape shape = packed.shape();
+  PackedLinear::check(shape);
+  if (shape.view.kind != WeightKind::kBf16Short || shape.num_wide_blocks == 0) return false;
+  const PackedLinear borrowed(shape, packed.bytes().data());
+  std::vector<uint16_t> row(static_cast<size_t>(shape.view.num_columns));
+  for (int64_t i = 0; i < kWideRows; ++i) {
+    borrowed.copy_row(i, row.data());
+    if (std::memcmp(row.data(), values.data() + i * kColumns, kColumns * 2) != 0) return false;
+  }
+  PackedShape impossible = shape;
+  impossible.view.input = InputKind::kFp32;
+  bool refused = is_refused(impossible);
+  impossible = shape;
+  impossible.num_wide_blocks = -1;
+  refused = refused && is_refused(impossible);
+  impossible = shape;
+  impossible.view.kind = WeightKind::kBf16;
+  return refused && is_refused(impossible);
+}
+
 }  // namespace
 
 void check_packed(Outcome& outcome) {
@@ -63,6 +103,9 @@ void check_packed(Outcome& outcome) {
     outcome.count(passed);
     if (!passed) std::printf("packed rows of kind %d differ\n", static_cast<int>(kind));
   }
+  const bool shortened = short_rows_come_back(random, pool);
+  outcome.count(shortened);
+  if (!shortened) std::printf("rows of bf16 with short exponents differ\n");
   const std::vector<uint8_t> text{'a', 'b', 'c'};
   const bool hashed = hash_chunks(text, 8, 2).front() == 0x44BC2CF5AD770999u;
   outcome.count(hashed);

@@ -39,6 +39,7 @@ struct LinearCase {
   bool asymmetric;
   int64_t num_tokens;
   bool stepped = false;
+  bool short_exponents = false;
 };
 
 // The last panel of 16 is not full. Some forms want an even number of panels.
@@ -61,8 +62,11 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test) {
   for (int64_t i = 0; i < count; ++i) {
     // Numbers of both signs near 1, as bf16 and as fp16.
     const int64_t magnitude = test.kind == WeightKind::kBf16 ? 0x3E00 : 0x3000;
-    halves.push_back(
-        static_cast<uint16_t>(magnitude + below(random, 0x200) + 0x8000 * below(random, 2)));
+    int64_t half = magnitude + below(random, 0x200);
+    // Sixteen exponents, and few numbers with others.
+    if (test.short_exponents)
+      half = below(random, 1500) == 0 ? 0x3400 : 0x3780 + below(random, 0x800);
+    halves.push_back(static_cast<uint16_t>(half + 0x8000 * below(random, 2)));
     codes.push_back(static_cast<uint8_t>(below(random, num_codes)));
   }
   for (int64_t i = 0; i < num_scales; ++i) {
@@ -85,6 +89,7 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test) {
   if (weight_bits(test.kind) <= 8) source.scales = scales.data();
   if (test.asymmetric) source.zero_points = zero_points.data();
   if (test.stepped) source.steps = steps.data();
+  source.short_exponents = test.short_exponents;
   LinearGroup group;
   group.parts.emplace_back(source, pool);
   LinearRunner runner(kernel_table(isa), pool);
@@ -123,6 +128,10 @@ void check_linears(Isa isa, Outcome& outcome) {
     for (WeightKind kind : {WeightKind::kBf16, WeightKind::kFp8}) {
       check_linear(isa, {kind, Activations::kBf16, kColumns, kColumns, false, num_tokens}, outcome);
     }
+    LinearCase shortened{WeightKind::kBf16, Activations::kBf16, kColumns, kColumns, false,
+                         num_tokens};
+    shortened.short_exponents = true;
+    check_linear(isa, shortened, outcome);
     for (WeightKind kind : {WeightKind::kInt2, WeightKind::kInt3, WeightKind::kInt4,
                             WeightKind::kInt5, WeightKind::kInt6, WeightKind::kInt8}) {
       for (int64_t group_size : {int64_t{32}, int64_t{64}, kColumns}) {

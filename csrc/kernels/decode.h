@@ -109,6 +109,11 @@ inline void decode_bits(const uint8_t* blocks, int64_t num_columns, uint8_t* cod
   }
 }
 
+inline const uint8_t* packed_columns(const LinearView& w, int64_t panel, int64_t first) {
+  return static_cast<const uint8_t*>(w.values) +
+         (panel * w.num_columns + first) / kBlockColumns * block_bytes(w.kind);
+}
+
 // The functions of this file that are not inline are shared by all kinds: a form per kind would
 // multiply what has to be compiled.
 __attribute__((noinline)) void decode_codes(WeightKind kind, const uint8_t* blocks,

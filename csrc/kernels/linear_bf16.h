@@ -21,6 +21,16 @@ inline void decode_fp8(const uint8_t* blocks, int64_t num_columns, uint8_t* pair
   }
 }
 
+// Columns [first, first + num_columns) of a panel of fp8 or of short bf16 as blocks of bf16.
+inline void decode_pairs(const LinearView& w, int64_t panel, int64_t first, int64_t num_columns,
+                         uint8_t* pairs) {
+  if (w.kind == WeightKind::kFp8) {
+    decode_fp8(packed_columns(w, panel, first), num_columns, pairs);
+  } else {
+    widen_columns(w, panel, first, num_columns, pairs);
+  }
+}
+
 inline F32x16 row_scales(const LinearView& w, int64_t panel) {
   return w.scales == nullptr ? set_f(1.0f) : load_scales(w, panel * kLanes);
 }
@@ -28,9 +38,11 @@ inline F32x16 row_scales(const LinearView& w, int64_t panel) {
 #if !defined(PAREDOWN_HAS_TILES)
 
 template <int kTokens, int kPanels>
-inline void add_pairs(const uint8_t* pairs, int64_t panel_bytes, int64_t num_pairs,
-                      const uint8_t* x, int64_t row_bytes, F32x16 (&sums)[kTokens][kPanels]) {
-  for (int64_t k = 0; k < num_pairs; ++k, pairs += 64, x += 4) {
+inline __attribute__((always_inline)) void add_pairs(const uint8_t* pairs, int64_t panel_bytes,
+                                                     int64_t num_pairs, const uint8_t* x,
+                                                     int64_t row_bytes,
+                                                     F32x16 (&sums)[kTokens][kPanels]) {
+  for (int64_t k = 0; k < num_pairs; ++k, pairs += kPairBytes, x += 4) {
     I32x16 weights[kPanels];
     for (int p = 0; p < kPanels; ++p) weights[p] = load_i(pairs + p * panel_bytes);
     for (int t = 0; t < kTokens; ++t) {
@@ -43,22 +55,28 @@ inline void add_pairs(const uint8_t* pairs, int64_t panel_bytes, int64_t num_pai
 
 // Of four panels 256 KB, which leave room in the second cache for inputs and for what comes next.
 constexpr int64_t kBf16StretchColumns = 2048;
-// Few tiles would fetch the next stretch all at once.
-constexpr int64_t kMinFetchingTokens = 64;
-// All tokens pass over a stretch of columns of some panels, which stays in the second cache; their
-// sums wait in `carry`.
+
+// All tokens pass over a stretch of columns of some panels, as it lies or decoded, which stays in
+// the second cache; their sums wait in `scratch`, as what is decoded does.
 template <int kPanels>
 void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                     int64_t num_tokens, int64_t panel, int64_t panel_end, float* carry) {
-  const int64_t panel_bytes = w.num_columns / kBlockColumns * block_bytes(WeightKind::kBf16);
+                     int64_t num_tokens, int64_t panel, int64_t panel_end, uint8_t* scratch) {
+  constexpr int64_t kDecodedBytes = kLanes * kDecodedColumns * 2;
+  auto* carry = reinterpret_cast<float*>(scratch + kFloatPanels * kDecodedBytes);
+  const bool as_it_lies = w.kind == WeightKind::kBf16;
+  const int64_t stretch = as_it_lies ? kBf16StretchColumns : kDecodedColumns;
+  const int64_t panel_bytes = as_it_lies ? w.num_columns * kLanes * 2 : kDecodedBytes;
   for (; panel + kPanels <= panel_end; panel += kPanels) {
-    const auto* pairs = static_cast<const uint8_t*>(w.values) + panel * panel_bytes;
-    for (int64_t first = 0; first < w.num_columns; first += kBf16StretchColumns) {
-      const bool is_last = first + kBf16StretchColumns >= w.num_columns;
-      const int64_t columns = is_last ? w.num_columns - first : kBf16StretchColumns;
+    for (int64_t first = 0; first < w.num_columns; first += stretch) {
+      const bool is_last = first + stretch >= w.num_columns;
+      const int64_t columns = is_last ? w.num_columns - first : stretch;
+      for (int p = 0; p < kPanels && !as_it_lies; ++p) {
+        decode_pairs(w, panel + p, first, columns, scratch + p * kDecodedBytes);
+      }
+      const uint8_t* pairs = as_it_lies ? packed_columns(w, panel, first) : scratch;
       NextStretch<kPanels> next(w, panel, {first, columns, is_last}, num_tokens / kFloatTokens + 1);
+      FetchedLines ahead = next.codes();
       token_tiles<kFloatTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-        if (num_tokens >= kMinFetchingTokens) next.fetch_share();
         if (is_last) fetch_outputs<tokens.value, kPanels>(out, token, panel);
         F32x16 sums[tokens.value][kPanels];
         float* waiting = carry + token * kPanels * kLanes;
@@ -66,74 +84,110 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
           sums[i / kPanels][i % kPanels] = first == 0 ? zero_f() : load_f(waiting + i * kLanes);
         }
         const auto* x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride + first * 2;
-        add_pairs<tokens.value, kPanels>(pairs + first * 2 * kLanes, panel_bytes, columns / 2, x,
-                                         in.code_stride, sums);
-        if (!is_last) {
-          for (int i = 0; i < tokens.value * kPanels; ++i) {
-            store_f(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);
-          }
-          return;
+        for (int64_t k = 0; k < columns; k += kBlockColumns) {
+          ahead.template fetch_due<kPanels, 2>(columns / kBlockColumns);
+          add_pairs<tokens.value, kPanels>(pairs + k * kLanes * 2, panel_bytes, kPairs, x + k * 2,
+                                           in.code_stride, sums);
         }
-        finish_rows<tokens.value, kPanels>(w, out, token, panel, sums);
+        for (int i = 0; i < tokens.value * kPanels; ++i) {
+          F32x16& sum = sums[i / kPanels][i % kPanels];
+          if (!is_last) store_f(waiting + i * kLanes, sum);
+          if (is_last && w.scales != nullptr) sum = mul(sum, row_scales(w, panel + i % kPanels));
+        }
+        if (is_last) finish_rows<tokens.value, kPanels>(w, out, token, panel, sums);
       });
     }
   }
   if constexpr (kPanels > 1) {
-    bf16_dot_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end, carry);
+    bf16_dot_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);
   }
 }
 
-// One scale per row; columns are decoded a stretch at a time, the sums wait in `scratch`.
-template <int kPanels = 2>
-void fp8_dot_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                    int64_t num_tokens, int64_t panel, int64_t panel_end, void* scratch) {
-  auto* decoded = static_cast<uint8_t*>(scratch);
-  auto* carry = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
-  constexpr int64_t kDecodedBytes = kLanes * kDecodedColumns * 2;
-  const int64_t panel_bytes = w.num_columns * kLanes;
-  for (; panel + kPanels <= panel_end; panel += kPanels) {
-    for (int64_t first = 0; first < w.num_columns; first += kDecodedColumns) {
-      const bool is_last = first + kDecodedColumns >= w.num_columns;
-      const int64_t columns = is_last ? w.num_columns - first : kDecodedColumns;
-      const auto* codes = static_cast<const uint8_t*>(w.values) + first * kLanes;
-      for (int p = 0; p < kPanels; ++p) {
-        decode_fp8(codes + (panel + p) * panel_bytes, columns, decoded + p * kDecodedBytes);
-      }
-      token_tiles<kFloatTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-        F32x16 sums[tokens.value][kPanels];
-        float* waiting = carry + token * kPanels * kLanes;
-        for (int i = 0; i < tokens.value * kPanels; ++i) {
-          sums[i / kPanels][i % kPanels] = first == 0 ? zero_f() : load_f(waiting + i * kLanes);
-        }
-        const auto* x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride + first * 2;
-        add_pairs<tokens.value, kPanels>(decoded, kDecodedBytes, columns / 2, x, in.code_stride,
-                                         sums);
-        for (int t = 0; t < tokens.value; ++t) {
-          for (int p = 0; p < kPanels; ++p) {
-            if (is_last) sums[t][p] = mul(sums[t][p], row_scales(w, panel + p));
-            if (!is_last) store_f(waiting + (t * kPanels + p) * kLanes, sums[t][p]);
-          }
-          if (is_last) finish<kPanels>(w, out, token + t, panel, sums[t]);
-        }
-      });
+// So few tokens that short bf16 is widened in registers (Zen 5, LOG.md 2026-11-23).
+constexpr int64_t kFewShortTokens = 16;
+
+// A block of short bf16 that is not wide, widened in registers. What is kNearBytes on comes into
+// the first cache meanwhile.
+template <int kTokens>
+inline __attribute__((always_inline)) void add_short_block(const uint8_t* block,
+                                                           ShortExponents exponents,
+                                                           const uint8_t* x, int64_t row_bytes,
+                                                           F32x16 (&sums)[kTokens][1]) {
+  unroll<kPairs>([&](auto pair) {
+    constexpr int kPlace = pair.value % kQuadPairs;
+    const uint8_t* quad = block + pair.value / kQuadPairs * kShortQuadBytes;
+    fetch_quad_share<kPlace>(quad);
+    const I32x16 names = load_i(quad + kQuadPairs * kPairBytes / 2);
+    const I32x16 weights = widen_bf16<kPlace>(quad + kPlace * kPairBytes / 2, names, exponents);
+    for (int t = 0; t < kTokens; ++t) {
+      uint32_t both;
+      __builtin_memcpy(&both, x + t * row_bytes + 4 * pair.value, sizeof(both));
+      sums[t][0] = dot_bf16(sums[t][0], weights, both);
     }
+  });
+}
+
+// The sums of a panel over all columns.
+template <int kTokens>
+inline __attribute__((always_inline)) void add_short_panel(const LinearView& w, int64_t panel,
+                                                           const uint8_t* x, int64_t row_bytes,
+                                                           F32x16 (&sums)[kTokens][1]) {
+  constexpr int kPairsInPlace = block_bytes(WeightKind::kBf16Short) / kPairBytes;
+  const ShortExponents exponents = load_exponents(w.short_bf16.exponents + panel * kShortExponents);
+  const uint8_t* block = packed_columns(w, panel, 0);
+  const int64_t num_blocks = w.num_columns / kBlockColumns;
+  const uint32_t* rank = w.short_bf16.wide_ranks + panel * num_blocks;
+  for (const uint32_t* end = rank + num_blocks; rank < end; ++rank) {
+    if (*rank == 0) {
+      add_short_block(block, exponents, x, row_bytes, sums);
+    } else {
+      const uint8_t* rest = w.short_bf16.wide_rests + (*rank - 1) * kWideRestBytes;
+      add_pairs<kTokens, 1>(block, 0, kPairsInPlace, x, row_bytes, sums);
+      add_pairs<kTokens, 1>(rest, 0, kPairs - kPairsInPlace, x + 4 * kPairsInPlace, row_bytes,
+                            sums);
+      // The next one's.
+      for (int64_t byte = 0; byte < kWideRestBytes; byte += 64) {
+        __builtin_prefetch(rest + kWideRestBytes + byte, 0, 3);
+      }
+    }
+    block += block_bytes(WeightKind::kBf16Short);
+    x += 2 * kBlockColumns;
+  }
+}
+
+// Few tokens: a weight is read once, panel after panel; kPanels are finished together.
+template <int kPanels>
+void few_short_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
+                      int64_t num_tokens, int64_t panel, int64_t panel_end) {
+  for (; panel + kPanels <= panel_end; panel += kPanels) {
+    even_tiles<kSerialRowTokens>(num_tokens, [&](auto tokens, int64_t token) {
+      const auto* x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
+      F32x16 totals[tokens.value][kPanels];
+      for (int p = 0; p < kPanels; ++p) {
+        F32x16 sums[tokens.value][1];
+        for (auto& row : sums) row[0] = zero_f();
+        add_short_panel(w, panel + p, x, in.code_stride, sums);
+        for (int t = 0; t < tokens.value; ++t) totals[t][p] = sums[t][0];
+      }
+      finish_rows<tokens.value, kPanels>(w, out, token, panel, totals);
+    });
   }
   if constexpr (kPanels > 1) {
-    fp8_dot_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);
+    few_short_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 
 void bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   if constexpr (kHasBf16Dot) {
-    if (w.kind == WeightKind::kFp8) {
-      return fp8_dot_linear(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+    if (w.kind == WeightKind::kBf16Short && num_tokens <= kFewShortTokens) {
+      return few_short_linear<2>(w, in, out, num_tokens, panel_begin, panel_end);
     }
     return bf16_dot_linear<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end,
-                                         static_cast<float*>(scratch));
+                                         static_cast<uint8_t*>(scratch));
   } else {
     const auto* rounded = static_cast<float*>(in.codes);
-    if (w.kind == WeightKind::kFp8) {
+    if (w.kind != WeightKind::kBf16) {
       InputRows floats = in;
       floats.values = static_cast<float*>(in.codes);
       floats.row_stride = in.code_stride / 4;

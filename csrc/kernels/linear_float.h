@@ -3,6 +3,7 @@
 #pragma once
 
 #include "finish.h"
+#include "widen.h"
 
 namespace paredown {
 namespace {
@@ -91,6 +92,10 @@ void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
     for (int64_t k = group * w.group_size; k < (group + 1) * w.group_size; k += kBlockColumns) {
       for (int p = 0; p < kPanels; ++p) {
         const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
+        if (w.kind == WeightKind::kBf16Short) {
+          widen_to_floats(w, panel + p, k, columns + p * kPanelFloats);
+          continue;
+        }
         decode_floats(w.kind, values + (p * num_blocks + k / kBlockColumns) * block_bytes(w.kind),
                       zero_points_of(w, index), columns + p * kPanelFloats);
       }
@@ -99,7 +104,8 @@ void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
                                    in.row_stride, sums);
     }
     for (int p = 0; p < kPanels; ++p) {
-      const F32x16 scale = load_scales(w, ((panel + p) * w.weight_groups + weight_group) * kLanes);
+      const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
+      const F32x16 scale = w.scales == nullptr ? set_f(1.0f) : load_scales(w, index);
       for (int t = 0; t < kTokens; ++t) totals[t][p] = fma(sums[t][p], scale, totals[t][p]);
     }
   }

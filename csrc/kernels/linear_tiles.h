@@ -288,18 +288,13 @@ inline void finish_pair(const LinearView& w, const InputRows& in, const OutputRo
   }
 }
 
-inline const uint8_t* packed_columns(const LinearView& w, int64_t panel, int64_t first) {
-  return static_cast<const uint8_t*>(w.values) +
-         (panel * w.num_columns + first) / kBlockColumns * block_bytes(w.kind);
-}
-
 // The B tiles of columns [first, first + columns) of a panel: where they lie, or decoded.
 inline const uint8_t* panel_tiles(const LinearView& w, int64_t panel, int64_t first,
                                   int64_t columns, uint8_t* decoded) {
   const uint8_t* values = packed_columns(w, panel, first);
   if (w.kind == WeightKind::kBf16 || w.kind == WeightKind::kInt8) return values;
-  if (w.kind == WeightKind::kFp8) {
-    decode_fp8(values, columns, decoded);
+  if (w.input == InputKind::kBf16) {
+    decode_pairs(w, panel, first, columns, decoded);
   } else {
     decode_codes(w.kind, values, columns, decoded);
   }

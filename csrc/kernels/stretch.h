@@ -19,12 +19,21 @@ struct FetchedLines {
   int64_t panel_bytes;
   int64_t num_lines;
   int64_t per_tile;
+  int64_t due = 0;
 
   template <int kPanels, int kLocality>
   void fetch() {
-    for (int64_t line = 0; line < per_tile; ++line, next += 64) {
-      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(next + p * panel_bytes, 0, kLocality);
-    }
+    for (int64_t line = 0; line < per_tile; ++line) fetch_line<kPanels, kLocality>();
+  }
+  // One of `num_parts` parts of a tile's share, at an even pace.
+  template <int kPanels, int kLocality>
+  void fetch_due(int64_t num_parts) {
+    for (due += per_tile; due >= num_parts; due -= num_parts) fetch_line<kPanels, kLocality>();
+  }
+  template <int kPanels, int kLocality>
+  void fetch_line() {
+    for (int p = 0; p < kPanels; ++p) __builtin_prefetch(next + p * panel_bytes, 0, kLocality);
+    next += 64;
   }
 };
 

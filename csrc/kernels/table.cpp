@@ -27,6 +27,7 @@ namespace paredown {
 extern const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA);
 const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     PAREDOWN_QUOTE(PAREDOWN_ISA),
+    kPrefersShortBf16,
     kHasBf16Dot ? 2 : 4,
     prepare,
     input_layout,

@@ -299,7 +299,33 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
   return {dot4_half<kBits>(acc.lo, w.lo, x.lo), dot4_half<kBits>(acc.hi, w.hi, x.hi)};
 }
 
+// Exponents that bf16 numbers name in four bits, twice over.
+struct ShortExponents {
+  __m256i v;
+};
+inline ShortExponents load_exponents(const uint8_t* p) {
+  return {_mm256_broadcastsi128_si256(load_128(p))};
+}
+template <int kPlace>
+inline __m256i widen_bf16(const uint8_t* bytes, __m256i names, ShortExponents exponents) {
+  const __m256i wide = _mm256_and_si256(_mm256_cvtepi8_epi16(load_128(bytes)),
+                                        _mm256_set1_epi16(static_cast<int16_t>(0x807F)));
+  // The upper byte of an index that has its top bit finds a zero.
+  const __m256i index = _mm256_or_si256(
+      _mm256_and_si256(_mm256_srli_epi16(names, 4 * kPlace), _mm256_set1_epi16(0x000F)),
+      _mm256_set1_epi16(static_cast<int16_t>(0x8000)));
+  return _mm256_or_si256(wide, _mm256_slli_epi16(_mm256_shuffle_epi8(exponents.v, index), 7));
+}
+// The pairs of 16 rows from their signs and mantissas, a byte each, and the names of their
+// exponents, four bits of 16 from bit 4 kPlace on.
+template <int kPlace>
+inline I32x16 widen_bf16(const uint8_t* bytes, I32x16 names, ShortExponents exponents) {
+  return {widen_bf16<kPlace>(bytes, names.lo, exponents),
+          widen_bf16<kPlace>(bytes + 16, names.hi, exponents)};
+}
+
 constexpr bool kHasBf16Dot = false;
+constexpr bool kPrefersShortBf16 = false;
 inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
 inline F32x16 even_bf16(I32x16 pairs) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs.lo, 16)),

@@ -297,7 +297,31 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
   });
 }
 
+// Exponents that bf16 numbers name in four bits.
+struct ShortExponents {
+  uint8_t v[16];
+};
+inline ShortExponents load_exponents(const uint8_t* p) {
+  ShortExponents exponents;
+  std::memcpy(exponents.v, p, sizeof(exponents.v));
+  return exponents;
+}
+// The pairs of 16 rows from their signs and mantissas, a byte each, and the names of their
+// exponents, four bits of 16 from bit 4 kPlace on.
+template <int kPlace>
+inline I32x16 widen_bf16(const uint8_t* bytes, I32x16 names, ShortExponents exponents) {
+  return each_lane<I32x16>([&](int i) {
+    const uint32_t pair = unsigned_of(names.v[i]) >> 4 * kPlace;
+    auto number = [&](uint32_t byte, uint32_t name) {
+      return (byte & 0x80u) << 8 | uint32_t{exponents.v[name]} << 7 | (byte & 0x7Fu);
+    };
+    return wrap(number(bytes[2 * i + 1], pair >> 16 & 0xFu) << 16 |
+                number(bytes[2 * i], pair & 0xFu));
+  });
+}
+
 constexpr bool kHasBf16Dot = false;
+constexpr bool kPrefersShortBf16 = false;
 inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
 inline F32x16 even_bf16(I32x16 pairs) {
   return each_lane<F32x16>(

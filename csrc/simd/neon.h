@@ -7,8 +7,6 @@
 
 #include <cstdint>
 
-#include "fp8_subnormals.h"
-
 namespace paredown {
 namespace {
 
@@ -337,52 +335,7 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
 #endif
 }
 
-#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
-constexpr bool kHasBf16Dot = true;
-// acc[i] += sum over j < 2 of w[2 i + j] * x[j] in bf16 pairs. bfdot rounds to odd and flushes
-// denormals, so its last bits differ from those of the x86 instruction (docs/instruction-sets.md).
-inline F32x16 dot_bf16(F32x16 acc, I32x16 w, uint32_t x) {
-  const uint32x4_t pairs = vdupq_n_u32(x);
-  for (int i = 0; i < 4; ++i) {
-    // Not vbfdotq_f32: GCC 12 writes a bf16 constant as the fp16 one of the same value.
-    asm("bfdot %0.4s, %1.8h, %2.8h" : "+w"(acc.v[i]) : "w"(w.v[i]), "w"(pairs));
-  }
-  return acc;
-}
-#else
-constexpr bool kHasBf16Dot = false;
-inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
-#endif
-// The even and odd columns of bf16 pairs, as float.
-inline F32x16 even_bf16(I32x16 pairs) {
-  return each_register<F32x16>(
-      [](int32x4_t x) { return vreinterpretq_f32_s32(vshlq_n_s32(x, 16)); }, pairs);
-}
-inline F32x16 odd_bf16(I32x16 pairs) {
-  return each_register<F32x16>(
-      [](int32x4_t x) {
-        const uint32x4_t mask = vdupq_n_u32(0xFFFF0000u);
-        return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_s32(x), mask));
-      },
-      pairs);
-}
-
-// fp8 codes as bf16: the even bytes' and the odd bytes' numbers.
-inline void bf16_from_fp8(U8x64 codes, I32x16& even, I32x16& odd) {
-  for (int i = 0; i < 4; ++i) {
-    const uint8x16_t code = codes.v[i];
-    const uint8x16_t magnitude = vandq_u8(code, vdupq_n_u8(0x7F));
-    const uint8x16_t subnormal = vcltq_u8(magnitude, vdupq_n_u8(8));
-    const uint8x16_t exponent = vandq_u8(vshrq_n_u8(code, 4), vdupq_n_u8(7));
-    const uint8x16_t low =
-        vbslq_u8(subnormal, vqtbl1q_u8(vld1q_u8(kSubnormalLow), magnitude), vshlq_n_u8(code, 4));
-    uint8x16_t high = vbslq_u8(subnormal, vqtbl1q_u8(vld1q_u8(kSubnormalHigh), magnitude),
-                               vaddq_u8(exponent, vdupq_n_u8(kNormalHigh)));
-    high = vorrq_u8(high, vandq_u8(code, vdupq_n_u8(0x80)));
-    even.v[i] = vreinterpretq_s32_u8(vtrn1q_u8(low, high));
-    odd.v[i] = vreinterpretq_s32_u8(vtrn2q_u8(low, high));
-  }
-}
-
 }  // namespace
 }  // namespace paredown
+
+#include "neon_bf16.h"

@@ -19,7 +19,7 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load, prompts_load
 from paredown.spec.model import ModelSpec, Rotary
-from paredown.spec.weight import WeightSpec
+from paredown.spec.weight import SHORT_BF16_BITS, WeightSpec
 
 SIZES = (1, 8, 64, 512)
 PROMPTS = (prefill_load(16), prefill_load(400), prompts_load(8, 32))
@@ -188,3 +188,17 @@ def test_least_squares_keeps_coefficients_above_zero() -> None:
 def test_quadratic_fit_finds_its_own() -> None:
     points = [(x, 3e-6 + 2e-9 * x + 5e-12 * x * x) for x in (128.0, 256.0, 512.0, 1024.0, 2048.0)]
     assert quadratic_fit(points) == pytest.approx((3e-6, 2e-9, 5e-12), rel=1e-4)
+
+
+def test_bf16_is_counted_as_the_set_packs_it() -> None:
+    """Shorter where the core gives exponents short, and by the roofs no slower for it."""
+    short = replace(TRUTH, isa="avx512_bf16")
+    step = {}
+    for truth in (TRUTH, short):
+        formats = ModelFormats(linear=BF16, output=INT4)
+        step[truth.isa] = PredictedStep(spec=model(768, 4), formats=formats, calibration=truth)
+    output_bytes = 512 * 768 * 4.5 / 8
+    plain_bytes = step["amx"].weight_bytes - output_bytes
+    short_bytes = step["avx512_bf16"].weight_bytes - output_bytes
+    assert short_bytes / plain_bytes == pytest.approx(SHORT_BF16_BITS / 16)
+    assert step["avx512_bf16"].step_s(decode_load(1, 8)) < step["amx"].step_s(decode_load(1, 8))

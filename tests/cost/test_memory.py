@@ -1,5 +1,6 @@
 """Bytes and arithmetic of whole models."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,14 @@ from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.measurement import linear_format
 from paredown.evaluate.stored_formats import stored_formats
+from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
+from paredown.spec.weight import SHORT_BF16_ISAS
 from tiny_models import make_model
 
 
@@ -85,8 +88,11 @@ def test_sinks_and_their_window_are_one_window() -> None:
 
 
 @pytest.mark.parametrize("name", ["default", "draft"])
-def test_weights_are_those_of_the_files_and_of_the_core(name: str) -> None:
+def test_weights_are_those_of_the_files_and_of_the_core(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The packaged checkpoints: what is predicted, in the files, and what a step reads."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "generic")
     checkpoint = Checkpoint.open(resolve_model(name))
     linear = linear_format(checkpoint)
     formats = ModelFormats(linear=linear, output=linear)
@@ -97,11 +103,25 @@ def test_weights_are_those_of_the_files_and_of_the_core(name: str) -> None:
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=1e-3)
 
 
+@pytest.mark.parametrize("isa", SHORT_BF16_ISAS & set(supported_isas()))
+def test_short_exponents_are_counted(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a trained model."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
+    checkpoint = Checkpoint.open(resolve_model("default"))
+    formats = replace(stored_formats(checkpoint), short_bf16=True)
+    memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
+    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    assert executor.weight_bytes == pytest.approx(memory.weights, rel=0.01)
+
+
 @pytest.mark.parametrize(
     "name", ["w4a8-g32-qoq", "w4a8-g64-asym-qoq", "w4a8-g32", "w4a8-g32-head-w4a8-g32-qoq"]
 )
-def test_integer_steps_are_seen_and_take_what_the_core_reads(name: str, tmp_path: Path) -> None:
+def test_integer_steps_are_seen_and_take_what_the_core_reads(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A byte for a group's step (and for its zero point), one scale for a row."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "generic")  # the head may be bf16
     # Rows in whole blocks of 16: the core fills the last one.
     sizes = {"hidden_size": 128, "intermediate_size": 256, "vocab_size": 320}
     make_model("llama", torch.bfloat16, 0, **sizes, tie_word_embeddings=True).save_pretrained(

@@ -11,14 +11,17 @@ import pytest
 
 from linear_reference import LinearCase, random_case, random_stepped_case
 from paredown.kernels import _core
+from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVSpec
+from paredown.spec.weight import SHORT_BF16_ISAS
 from random_executor import TINY
 
-VERSION = 2
+VERSION = 3
 SHAPE = (48, 64)
 STEPPED = "int4 with steps"
+SHORT = "bf16 with short exponents"
 DIGESTS = {
     "fp32": "a7d95985e1e2439b",
     "fp16": "af2cb88668d3bf9e",
@@ -32,10 +35,13 @@ DIGESTS = {
     "int2": "d6d6ad67224ce92d",
     STEPPED: "eb23d14dfe84503a",
 }
+SHORT_DIGEST = "4c1ddd05c41bdeed"
 
 
 def case_of(kind: str) -> LinearCase:
     rng = np.random.default_rng(3)
+    if kind == SHORT:
+        return random_case(rng, "bf16", SHAPE)
     if kind == STEPPED:
         return random_stepped_case(rng, SHAPE, group_size=32, symmetric=False)
     is_integer = kind.startswith("int")
@@ -56,5 +62,12 @@ def test_the_digests_are_of_this_version() -> None:
 
 
 @pytest.mark.parametrize("kind", DIGESTS)
-def test_the_layout_is_that_of_its_version(kind: str) -> None:
+def test_the_layout_is_that_of_its_version(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "generic")
     assert packed_digest(kind) == DIGESTS[kind]
+
+
+@pytest.mark.parametrize("isa", SHORT_BF16_ISAS & set(supported_isas()))
+def test_short_exponents_lie_as_in_their_version(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
+    assert packed_digest(SHORT) == SHORT_DIGEST

@@ -22,6 +22,7 @@ from paredown.engine.memory.memory_plan import (
 )
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, ConfigError
+from paredown.kernels.isa import ENVIRONMENT_VARIABLE
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.kernels.packed_file import Blob
 from paredown.models.checkpoint import Checkpoint
@@ -100,10 +101,14 @@ def test_too_many_pages_are_refused(tmp_path: Path) -> None:
         load_executor(Checkpoint.open(tmp_path), num_pages=10**10)
 
 
-def test_the_plan_counts_what_the_core_packs(tmp_path: Path) -> None:
+def test_the_plan_counts_what_the_core_packs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     VARIANTS["llama-wide"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
+    assert load_executor(checkpoint, num_pages=8).weight_bytes <= 1.05 * plan.weight_bytes
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "generic")  # which packs bf16 as it is
     packed = load_executor(checkpoint, num_pages=8).weight_bytes
     # The output layer's rows are padded to whole panels of 16, buffers to whole cache lines.
     assert plan.weight_bytes <= packed <= 1.05 * plan.weight_bytes
@@ -214,7 +219,8 @@ def test_a_step_reads_the_experts_of_a_token() -> None:
     assert 0 < mlp_bytes < dense
 
 
-def test_the_plan_counts_every_expert(tmp_path: Path) -> None:
+def test_the_plan_counts_every_expert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "generic")
     VARIANTS["qwen2-moe"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)

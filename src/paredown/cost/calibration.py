@@ -28,9 +28,10 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad
 from paredown.errors import ConfigError
+from paredown.spec.weight import SHORT_BF16_ISAS
 
 # Raised when coefficients mean something else: files of before are measured again.
-VERSION = 4
+VERSION = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +117,10 @@ class Calibration:
     attention: Mapping[str, AttentionRates]
     rates: StepRates
     engine: tuple[tuple[float, EngineRates], ...]
+
+    @property
+    def has_short_bf16(self) -> bool:
+        return self.isa in SHORT_BF16_ISAS
 
     def bandwidth(self, num_bytes: float) -> float:
         """Of a model that reads so much in a step."""

@@ -43,6 +43,14 @@ class Target:
         """Whether steps with such weights were measured on it."""
         return self.calibration is not None and self.calibration.knows(formats)
 
+    def running(self, formats: ModelFormats) -> ModelFormats:
+        """The formats as they run there."""
+        return replace(
+            formats,
+            activation_bytes=self.roofs.activation_bytes,
+            short_bf16=self.calibration is not None and self.calibration.has_short_bf16,
+        )
+
     def step_cost(self, spec: ModelSpec, formats: ModelFormats) -> PredictedStep | RooflineStep:
         """The best that is known; `basis` says what that is. Its `roofs` are those of the machine,
         but a model that fits the caches is not bound by the memory behind them, where the bandwidth
@@ -140,7 +148,7 @@ def inspect_model(
     """Tables of both phases, memory, times and what pays. Raises ConfigError for a workload that
     the model does not take."""
     workload.check(spec)
-    formats = replace(formats, activation_bytes=target.roofs.activation_bytes)
+    formats = target.running(formats)
     cost = target.step_cost(spec, formats)
     loads = phase_loads(spec, workload)
     counted = operations(spec, formats)

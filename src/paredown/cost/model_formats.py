@@ -16,13 +16,15 @@ _BF16 = WeightSpec(dtype="bf16")
 @dataclass(frozen=True, kw_only=True)
 class ModelFormats:
     """`activation_bytes` is what a value between two operations takes: the native core keeps
-    float32. A GPU and the textbook have 2. `kv_dtype` is one for all layers, or one for each."""
+    float32. A GPU and the textbook have 2. `kv_dtype` is one for all layers, or one for each.
+    `short_bf16`: the native core's, with an instruction set for which it packs bf16 shorter."""
 
     linear: WeightSpec = _BF16
     output: WeightSpec = _BF16
     embedding_bits: int = 16
     kv_dtype: KVDTypes = "bf16"
     activation_bytes: int = 4
+    short_bf16: bool = False
 
     @property
     def name(self) -> str:
@@ -35,6 +37,12 @@ class ModelFormats:
         if isinstance(self.kv_dtype, str):
             return self.kv_dtype
         return " + ".join(f"{count} {name}" for name, count in Counter(self.kv_dtype).items())
+
+    def weight_bytes(self, weights: WeightSpec, num_columns: int) -> Fraction:
+        """Bytes of one weight of a row of `num_columns`, its share of scales and zero points in
+        it."""
+        bits = native_bits_per_weight(weights, num_columns, short_bf16=self.short_bf16)
+        return Fraction(bits) / 8
 
     @property
     def kv_dtypes(self) -> tuple[KVDType, ...]:
@@ -52,11 +60,6 @@ def unit_of(weights: WeightSpec, activation_bytes: int) -> Unit:
     if weights.activations == "bf16" or (activation_bytes == 2 and weights.dtype != "fp32"):
         return "bf16"
     return "fp32"
-
-
-def weight_bytes(weights: WeightSpec, num_columns: int) -> Fraction:
-    """Bytes of one weight of a row of `num_columns`, its share of scales and zero points in it."""
-    return Fraction(native_bits_per_weight(weights, num_columns)) / 8
 
 
 def kv_element_bytes(kv_dtype: KVDType, head_dim: int) -> Fraction:

@@ -16,7 +16,6 @@ from paredown.cost.model_formats import (
     Unit,
     kv_element_bytes,
     unit_of,
-    weight_bytes,
 )
 from paredown.cost.operation import (
     EXPERTS,
@@ -134,18 +133,18 @@ class _Counter:
         if spec.experts is None or count == 0:
             return []
         floats = (self.formats.activation_bytes, self.formats.activation_bytes)
-        routers = {"router": sizes.experts}
+        routers, float32 = {"router": sizes.experts}, WeightSpec(dtype="fp32")
         if spec.experts.shared_intermediate_size is not None:
             routers["shared router"] = Polynomial.number(1)
         found = [
             _product(
                 name,
                 count,
-                WeightSpec(dtype="fp32"),
+                float32,
                 rows=Polynomial.letter(TOKENS),
                 out=out,
                 columns=sizes.hidden,
-                num_columns=spec.hidden_size,
+                bytes_per_weight=self.formats.weight_bytes(float32, spec.hidden_size),
                 activation_bytes=floats,
             )
             for name, out in routers.items()
@@ -174,7 +173,7 @@ class _Counter:
             rows=rows * self.sizes.experts_per_token if of_experts else rows,
             out=out,
             columns=columns,
-            num_columns=num_columns,
+            bytes_per_weight=self.formats.weight_bytes(self.formats.linear, num_columns),
             activation_bytes=(floats, floats),
         )
         if not of_experts:
@@ -210,7 +209,7 @@ class _Counter:
             rows=Polynomial.letter(LOGITS),
             out=self.sizes.vocabulary,
             columns=self.sizes.hidden,
-            num_columns=self.spec.hidden_size,
+            bytes_per_weight=self.formats.weight_bytes(self.formats.output, self.spec.hidden_size),
             activation_bytes=(self.formats.activation_bytes, _LOGIT_BYTES),
         )
 
@@ -250,7 +249,7 @@ def _product(
     rows: Polynomial,
     out: Polynomial,
     columns: Polynomial,
-    num_columns: int,
+    bytes_per_weight: Fraction,
     activation_bytes: tuple[int, int],
 ) -> Operation:
     read, written = activation_bytes
@@ -263,7 +262,7 @@ def _product(
         out=out,
         columns=columns,
         flops=2 * rows * size,
-        weight_bytes=size * weight_bytes(weights, num_columns),
+        weight_bytes=size * bytes_per_weight,
         kv_bytes=_NONE,
         activation_bytes=rows * columns * read + rows * out * written,
     )

@@ -1,12 +1,12 @@
 """PredictedStep: the StepCost of our engine on a calibrated machine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from paredown.cost.calibration import Calibration, EngineRates
 from paredown.cost.memory import mlp_columns
-from paredown.cost.model_formats import ModelFormats, kv_element_bytes, weight_bytes
+from paredown.cost.model_formats import ModelFormats, kv_element_bytes
 from paredown.cost.operation import OperationCost, experts_asked
 from paredown.cost.operations import AttentionLayers, attention_layers, num_sparse_layers
 from paredown.cost.roofline import Roofs, best_time
@@ -154,7 +154,12 @@ class PredictedStep:
 
     @cached_property
     def _roof(self) -> RooflineStep:
-        return RooflineStep(spec=self.spec, formats=self.formats, roofs=self.roofs, efficiency=None)
+        return RooflineStep(spec=self.spec, formats=self._packed, roofs=self.roofs, efficiency=None)
+
+    @cached_property
+    def _packed(self) -> ModelFormats:
+        """The formats as the core of this machine packs them."""
+        return replace(self.formats, short_bf16=self.calibration.has_short_bf16)
 
     @cached_property
     def columns(self) -> int:
@@ -210,9 +215,14 @@ class PredictedStep:
     ) -> list["_Part"]:
         if count == 0:
             return []
-        linear = self.formats.linear
+        linear, packed = self.formats.linear, self._packed
         return [
-            _Part(count, num_tokens, out * inner, float(out * inner * weight_bytes(linear, inner)))
+            _Part(
+                count,
+                num_tokens,
+                out * inner,
+                float(out * inner * packed.weight_bytes(linear, inner)),
+            )
             for out, inner in shapes.values()
         ]
 
@@ -220,7 +230,7 @@ class PredictedStep:
     def _output_weight(self) -> tuple[int, float]:
         columns = self.spec.hidden_size
         macs = self.spec.vocab_size * columns
-        return macs, float(macs * weight_bytes(self.formats.output, columns))
+        return macs, float(macs * self._packed.weight_bytes(self.formats.output, columns))
 
     @cached_property
     def _engine_rates(self) -> EngineRates:

@@ -12,6 +12,7 @@ from paredown.engine.native.pack_weights import pack_weights
 from paredown.engine.native.packed_cache import CacheConfig, PackedCache
 from paredown.engine.sampling.sampler import RowSampler
 from paredown.errors import ConfigError
+from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.native_sampler import SamplingState
 from paredown.kernels.packed_file import PackedFileError
@@ -22,7 +23,7 @@ from paredown.models.kv_scales import used_kv_scales
 from paredown.spec.kv import KVDTypes, KVSpec
 from paredown.spec.kv_choice import KVChoice, resolve_kv_choice
 from paredown.spec.model import ModelSpec
-from paredown.spec.weight import ActivationDType
+from paredown.spec.weight import SHORT_BF16_ISAS, ActivationDType
 
 WeightSource = Literal["checkpoint", "cache"]
 
@@ -212,7 +213,9 @@ def start_loading(
     plan = plan_memory(checkpoint, kv, threads.most)
     packed_cache = None
     if cache is not None and plan.weight_bytes >= cache.min_bytes:
-        options = {} if activations is None else {"activations": activations}
+        options: dict[str, str] = {} if activations is None else {"activations": activations}
+        if chosen_isa() in SHORT_BF16_ISAS:
+            options["bf16"] = "short"
         packed_cache = PackedCache(checkpoint, cache, num_threads=threads.most, options=options)
     return Loading(checkpoint, kv, plan, threads, activations, packed_cache)
 

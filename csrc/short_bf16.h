@@ -1,0 +1,30 @@
+// bf16 weights with short exponents (WeightKind::kBf16Short): packed, and read row by row.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels.h"
+#include "thread_pool.h"
+
+namespace paredown {
+
+// The memory of LinearView::values and of its ShortBf16.
+struct ShortMemory {
+  uint8_t* values;
+  uint8_t* exponents;
+  uint32_t* wide_ranks;
+  uint8_t* wide_rests;
+};
+
+// Writes everything but `wide_rests`, and returns for each panel of a bf16 weight how many blocks
+// of the panels before it are wide; last comes how many all have.
+std::vector<int64_t> write_short_blocks(const LinearView& plain, const ShortMemory& to,
+                                        ThreadPool& pool);
+void write_wide_rests(const LinearView& plain, const std::vector<int64_t>& first_wide,
+                      const ShortMemory& to, ThreadPool& pool);
+
+// num_columns numbers.
+void copy_short_row(const LinearView& w, int64_t row, uint16_t* values);
+
+}  // namespace paredown
