@@ -145,6 +145,12 @@ struct InputRows {
   int32_t* corrections;
 };
 
+// Columns of a weight's input that gated outputs become at a time: those with one scale, or of bf16
+// a cache line.
+constexpr int64_t next_group(const LinearView& w) {
+  return w.input == InputKind::kBf16 ? kBlockColumns : w.group_size;
+}
+
 // The weight that reads an output, and where the form of it lies that this one reads.
 struct NextInput {
   const LinearView* weight;
@@ -165,9 +171,9 @@ struct OutputRows {
 };
 
 // Working memory of one thread in `linear`: decoded columns of two panels in two bytes each or
-// kManyColumns of four in one, scales of groups, and the sums of four panels over all tokens, or of
-// more panels while tokens are few; and either sums of kPartPanels over kPartTokens where rows are
-// multiplied in parts, or a group of the next weight's columns over all tokens.
+// kManyColumns of four in one or two, scales of groups, and the sums of four panels over all
+// tokens, or of more panels while tokens are few; and either sums of kPartPanels over kPartTokens
+// where rows are multiplied in parts, or a group of the next weight's columns over all tokens.
 inline constexpr int64_t kDecodedColumns = 1024;
 inline constexpr int64_t kManyColumns = 2048;
 inline constexpr int64_t kScaleFloats = 4 * 16 * kLanes;  // four panels, sixteen groups
@@ -185,7 +191,7 @@ constexpr int64_t linear_scratch_bytes(int64_t num_tokens) {
     const int64_t groups = kMaxNextGroup / kLanes * padded;
     num_sums += parts > groups ? parts : groups;
   }
-  return kLanes * (4 * kManyColumns + num_sums * 4) + kScaleFloats * 4 + 4096;
+  return kLanes * (8 * kManyColumns + num_sums * 4) + kScaleFloats * 4 + 4096;
 }
 
 struct NormView {

@@ -44,7 +44,7 @@ InputRows rows_from(const LinearView& w, const InputRows& all, int64_t token) {
 // Panels that one thread multiplies whole: pairs, which may be gate and up, or those of a group of
 // the next weight's columns.
 int64_t unit_panels(const OutputRows& output) {
-  return output.next == nullptr ? 2 : 2 * output.next->weight->group_size / kLanes;
+  return output.next == nullptr ? 2 : 2 * next_group(*output.next->weight) / kLanes;
 }
 
 }  // namespace
@@ -78,12 +78,13 @@ int64_t LinearRunner::num_bytes() const {
          buffers_.num_bytes() + scratch_.num_bytes();
 }
 
-// Integer inputs take a quarter of the codes' memory at most, so that there is room for those of
-// the next weight, too.
+// Integer inputs take a quarter of the codes' memory at most and those in bf16 half of it, so that
+// there is room for those of the next weight, too.
 InputRows LinearRunner::next_rows(const LinearView& view, int64_t num_tokens) const {
-  const int64_t half = round_up(num_tokens, kLanes) * max_columns_;
+  const int64_t num_rows = round_up(num_tokens, kLanes);
+  const int64_t half = num_rows * max_columns_;
   InputRows rows = input_rows(view, num_tokens);
-  rows.codes = codes_.as<uint8_t>() + 2 * half;
+  rows.codes = codes_.as<uint8_t>() + num_rows * (2 * max_columns_ + kCacheLine);
   rows.scales += half / kBlockColumns;
   rows.corrections += half / kBlockColumns;
   return rows;

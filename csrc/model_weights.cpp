@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model.h"
+#include "short_bf16.h"
 
 namespace paredown {
 namespace {
@@ -192,7 +193,12 @@ void Model::borrow_linear(const std::string& role, int64_t layer, const PackedSh
       reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment != 0) {
     fail("the bytes of a packed weight do not fit its shape");
   }
-  linear_group(role, layer).parts.emplace_back(shape, bytes.data());
+  PackedLinear weight(shape, bytes.data());
+  if (shape.view.kind == WeightKind::kBf16Short &&
+      !ranks_fit(weight.view(), shape.num_wide_blocks)) {
+    fail("a packed weight names a wide block that it does not have");
+  }
+  linear_group(role, layer).parts.push_back(std::move(weight));
 }
 
 void Model::check_mlp(const Layer& layer, bool is_sparse) const {

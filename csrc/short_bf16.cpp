@@ -120,6 +120,12 @@ void write_wide_rests(const LinearView& plain, const std::vector<int64_t>& first
   });
 }
 
+bool ranks_fit(const LinearView& w, int64_t num_wide_blocks) {
+  const uint32_t* ranks = w.short_bf16.wide_ranks;
+  return std::all_of(ranks, ranks + panels_of(w) * panel_blocks(w),
+                     [=](uint32_t rank) { return rank <= num_wide_blocks; });
+}
+
 void copy_short_row(const LinearView& w, int64_t row, uint16_t* values) {
   const int64_t panel = row / kLanes;
   const int64_t lane = row % kLanes;

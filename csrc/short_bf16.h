@@ -24,6 +24,9 @@ std::vector<int64_t> write_short_blocks(const LinearView& plain, const ShortMemo
 void write_wide_rests(const LinearView& plain, const std::vector<int64_t>& first_wide,
                       const ShortMemory& to, ThreadPool& pool);
 
+// Whether every rank is that of one of the wide blocks: a file may say anything.
+bool ranks_fit(const LinearView& w, int64_t num_wide_blocks);
+
 // num_columns numbers.
 void copy_short_row(const LinearView& w, int64_t row, uint16_t* values);
 

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "../hash.h"
+#include "../short_bf16.h"
 #include "checks.h"
 #include "random_model.h"
 
@@ -81,6 +82,10 @@ bool short_rows_come_back(Random& random, ThreadPool& pool) {
   for (int64_t i = 0; i < kWideRows; ++i) {
     borrowed.copy_row(i, row.data());
     if (std::memcmp(row.data(), values.data() + i * kColumns, kColumns * 2) != 0) return false;
+  }
+  if (!ranks_fit(borrowed.view(), shape.num_wide_blocks) ||
+      ranks_fit(borrowed.view(), shape.num_wide_blocks - 1)) {
+    return false;
   }
   PackedShape impossible = shape;
   impossible.view.input = InputKind::kFp32;

@@ -47,9 +47,10 @@ InputLayout input_layout(const LinearView& w, int64_t num_tokens) {
 }
 
 bool makes_input(const LinearView& w, const LinearView& next, int64_t num_tokens) {
-  const bool reads_bytes = w.input == InputKind::kInt8 && fits_decoded(w);
-  return num_tokens > kMinPartTokens && reads_bytes && !few_tokens(w, num_tokens) &&
-         input_layout(w, num_tokens) != InputLayout::kTiles && takes_groups(w, next);
+  if (num_tokens <= kMinPartTokens || !takes_groups(w, next)) return false;
+  if (input_layout(w, num_tokens) == InputLayout::kTiles) return false;
+  if (w.input == InputKind::kBf16) return kHasBf16Dot;
+  return w.input == InputKind::kInt8 && fits_decoded(w) && !few_tokens(w, num_tokens);
 }
 
 // Weights whose codes are read in registers: panels side by side for as many tokens as leave room

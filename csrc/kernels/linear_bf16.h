@@ -3,6 +3,7 @@
 #pragma once
 
 #include "linear_float.h"
+#include "next_input.h"
 #include "stretch.h"
 
 namespace paredown {
@@ -53,23 +54,24 @@ inline __attribute__((always_inline)) void add_pairs(const uint8_t* pairs, int64
   }
 }
 
-// Of four panels 256 KB, which leave room in the second cache for inputs and for what comes next.
-constexpr int64_t kBf16StretchColumns = 2048;
-
 // All tokens pass over a stretch of columns of some panels, as it lies or decoded, which stays in
 // the second cache; their sums wait in `scratch`, as what is decoded does.
 template <int kPanels>
 void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
                      int64_t num_tokens, int64_t panel, int64_t panel_end, uint8_t* scratch) {
-  constexpr int64_t kDecodedBytes = kLanes * kDecodedColumns * 2;
+  // Of four panels 256 KB, which leave room in the second cache for inputs and what comes next.
+  constexpr int64_t kStretch = kManyColumns;
+  constexpr int64_t kDecodedBytes = kLanes * kStretch * 2;
   auto* carry = reinterpret_cast<float*>(scratch + kFloatPanels * kDecodedBytes);
   const bool as_it_lies = w.kind == WeightKind::kBf16;
-  const int64_t stretch = as_it_lies ? kBf16StretchColumns : kDecodedColumns;
   const int64_t panel_bytes = as_it_lies ? w.num_columns * kLanes * 2 : kDecodedBytes;
+  const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
+  const FinishedPanels finished(out, num_tokens, carry + padded * kFloatPanels * kLanes);
   for (; panel + kPanels <= panel_end; panel += kPanels) {
-    for (int64_t first = 0; first < w.num_columns; first += stretch) {
-      const bool is_last = first + stretch >= w.num_columns;
-      const int64_t columns = is_last ? w.num_columns - first : stretch;
+    const OutputRows rows = finished.rows(panel);
+    for (int64_t first = 0; first < w.num_columns; first += kStretch) {
+      const bool is_last = first + kStretch >= w.num_columns;
+      const int64_t columns = is_last ? w.num_columns - first : kStretch;
       for (int p = 0; p < kPanels && !as_it_lies; ++p) {
         decode_pairs(w, panel + p, first, columns, scratch + p * kDecodedBytes);
       }
@@ -77,7 +79,7 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
       NextStretch<kPanels> next(w, panel, {first, columns, is_last}, num_tokens / kFloatTokens + 1);
       FetchedLines ahead = next.codes();
       token_tiles<kFloatTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-        if (is_last) fetch_outputs<tokens.value, kPanels>(out, token, panel);
+        if (is_last) fetch_outputs<tokens.value, kPanels>(rows, token, panel);
         F32x16 sums[tokens.value][kPanels];
         float* waiting = carry + token * kPanels * kLanes;
         for (int i = 0; i < tokens.value * kPanels; ++i) {
@@ -94,9 +96,10 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
           if (!is_last) store_f(waiting + i * kLanes, sum);
           if (is_last && w.scales != nullptr) sum = mul(sum, row_scales(w, panel + i % kPanels));
         }
-        if (is_last) finish_rows<tokens.value, kPanels>(w, out, token, panel, sums);
+        if (is_last) finish_rows<tokens.value, kPanels>(w, rows, token, panel, sums);
       });
     }
+    finished.end(panel + kPanels);
   }
   if constexpr (kPanels > 1) {
     bf16_dot_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);

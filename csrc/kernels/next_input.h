@@ -9,8 +9,10 @@ namespace {
 
 // Whether outputs of w, gate * up, can be made to inputs of `next` group by group.
 inline bool takes_groups(const LinearView& w, const LinearView& next) {
-  return 2 * next.num_columns == w.num_rows && next.input == InputKind::kInt8 &&
-         next.input_scale <= 0.0f && next.input_groups > 1 && next.group_size <= kMaxNextGroup;
+  if (2 * next.num_columns != w.num_rows) return false;
+  if (next.input == InputKind::kBf16) return kHasBf16Dot;
+  return next.input == InputKind::kInt8 && next.input_scale <= 0.0f && next.input_groups > 1 &&
+         next.group_size <= kMaxNextGroup;
 }
 
 // Where finished panels are stored: in the output, or in memory until there is a whole group.
@@ -24,7 +26,7 @@ class FinishedPanels {
   OutputRows rows(int64_t panel) const {
     if (out_.next == nullptr) return out_;
     OutputRows rows = out_;
-    rows.row_stride = out_.next->weight->group_size;
+    rows.row_stride = next_group(*out_.next->weight);
     rows.values = groups_ - first_column(panel);
     return rows;
   }
@@ -33,9 +35,10 @@ class FinishedPanels {
   void end(int64_t panel_end) const {
     if (out_.next == nullptr) return;
     const LinearView& weight = *out_.next->weight;
-    const int64_t size = weight.group_size;
+    const int64_t size = next_group(weight);
     const int64_t column = panel_end / 2 * kLanes;
     if (column % size != 0) return;
+    if (weight.input == InputKind::kBf16) return round_columns(column - size, size);
     const int64_t group = column / size - 1;
     for (int64_t token = 0; token < num_tokens_; token += kLanes) {
       const int64_t left = num_tokens_ - token;
@@ -45,9 +48,14 @@ class FinishedPanels {
   }
 
  private:
+  void round_columns(int64_t column, int64_t size) const {
+    for (int64_t token = 0; token < num_tokens_; ++token) {
+      round_part(out_.next->rows, groups_ + token * size, column, size, token);
+    }
+  }
   // The first column of the group that a panel's outputs lie in.
   int64_t first_column(int64_t panel) const {
-    const int64_t size = out_.next->weight->group_size;
+    const int64_t size = next_group(*out_.next->weight);
     return panel / 2 * kLanes / size * size;
   }
 

@@ -225,22 +225,25 @@ inline void quantize_row(const LinearView& w, const InputRows& in, const float* 
   }
 }
 
-inline void round_row(const InputRows& in, const float* row, int64_t size, int64_t token) {
+// `size` numbers of a token from `column` on, rounded to bf16.
+inline void round_part(const InputRows& in, const float* part, int64_t column, int64_t size,
+                       int64_t token) {
   uint8_t* target = code_row(in, token);
   for (int64_t i = 0; i < size; i += kLanes) {
     if constexpr (kHasBf16Dot) {
-      store_bf16(reinterpret_cast<uint16_t*>(target + code_offset(in, 2 * i)), load_f(row + i));
+      const int64_t offset = code_offset(in, 2 * (column + i));
+      store_bf16(reinterpret_cast<uint16_t*>(target + offset), load_f(part + i));
     } else {
       uint16_t rounded[kLanes];
-      store_bf16(rounded, load_f(row + i));
-      store_f(reinterpret_cast<float*>(target) + i, load_bf16(rounded));
+      store_bf16(rounded, load_f(part + i));
+      store_f(reinterpret_cast<float*>(target) + column + i, load_bf16(rounded));
     }
   }
 }
 
 void prepare(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
   if (w.input == InputKind::kInt8) return quantize_row(w, in, row, token);
-  if (w.input == InputKind::kBf16) return round_row(in, row, w.num_columns, token);
+  if (w.input == InputKind::kBf16) return round_part(in, row, 0, w.num_columns, token);
   float* target = in.values + token * in.row_stride;
   if (target == row) return;
   for (int64_t i = 0; i < w.num_columns; i += kLanes) store_f(target + i, load_f(row + i));

@@ -41,7 +41,7 @@ HELD_AS: dict[WeightDType, WeightDType] = {"int7": "int8", "int1": "int2"}
 # The native core sums whole blocks of so many columns under one scale.
 KERNEL_COLUMNS = 32
 # Instruction sets with which the core packs bf16 for bf16 inputs with short exponents
-# (docs/short_bf16.md), and what such a weight takes on average where its numbers are normally
+# (docs/linear.md), and what such a weight takes on average where its numbers are normally
 # distributed: 12 bits, an exponent's share of 32 for 512, and 4 more in 3 % of the blocks.
 SHORT_BF16_ISAS = frozenset({"avx512_bf16"})
 SHORT_BF16_BITS = 12.2
