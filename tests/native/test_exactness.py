@@ -153,12 +153,15 @@ def test_same_bits_in_small_steps_on_every_instruction_set(
     assert np.array_equal(sequence.logits(), alone_and_whole(executor, token_ids))
 
 
-# Rows of weights whose inputs have a scale for each group: 1 or 4 blocks long, or of whole rows.
+# Rows of weights whose inputs have a scale for each group: 1 or 4 blocks long, or of whole rows;
+# and of those whose inputs are bf16, which have none.
 GROUPED = (
     WeightSpec(dtype="int4", group_size=32),
     WeightSpec(dtype="int4", group_size=32, symmetric=False),
     WeightSpec(dtype="int4", group_size=128),
     WeightSpec(dtype="int8"),
+    WeightSpec(dtype="bf16"),
+    WeightSpec(dtype="fp8"),
 )
 
 
