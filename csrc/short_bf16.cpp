@@ -40,8 +40,10 @@ std::array<uint8_t, kShortExponents> most_frequent(const uint16_t* words, int64_
   }
   std::array<uint8_t, 256> order;
   std::iota(order.begin(), order.end(), uint8_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint8_t a, uint8_t b) { return totals[a] > totals[b]; });
+  // Where as many numbers have two of them, the smaller exponent comes first.
+  std::partial_sort(
+      order.begin(), order.begin() + kShortExponents, order.end(),
+      [&](uint8_t a, uint8_t b) { return totals[a] != totals[b] ? totals[a] > totals[b] : a < b; });
   std::array<uint8_t, kShortExponents> found;
   std::copy_n(order.begin(), kShortExponents, found.begin());
   return found;
