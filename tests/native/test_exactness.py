@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
-from paredown.kernels.native_model import NativeModel
+from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.experts import Experts
 from paredown.spec.kv import (
@@ -26,7 +26,7 @@ from paredown.spec.kv import (
 )
 from paredown.spec.model import LearnedPositions, ModelSpec
 from paredown.spec.weight import WeightSpec
-from random_executor import TINY, WEIGHT_SPECS, random_executor
+from random_executor import TINY, WEIGHT_SPECS, random_executor, random_linear
 
 NUM_PAGES = 64
 EXPERTS = Experts(
@@ -181,6 +181,28 @@ def test_same_bits_where_products_of_gate_and_up_become_inputs_at_once(
         sequence = Sequence(token_ids=token_ids, pages=list(range(19)), chunks=chunks)
         run_together(executor, [sequence])
         assert np.array_equal(sequence.logits(), expected)
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("down", GROUPED, ids=lambda weights: weights.name)
+@pytest.mark.parametrize("others", GROUPED, ids=lambda weights: weights.name)
+def test_same_bits_where_down_has_a_format_of_its_own(
+    isa: str, down: WeightSpec, others: WeightSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
+    spec = replace(TINY, hidden_size=128, head_dim=32, intermediate_size=384, max_positions=512)
+
+    def make_linear(
+        rng: np.random.Generator, weights: WeightSpec, rows: int, columns: int
+    ) -> LinearArrays:
+        own = down if columns == spec.intermediate_size else weights
+        return random_linear(rng, own, rows, columns)
+
+    token_ids = random_tokens(np.random.default_rng(9), 301)
+    executor = random_executor(spec, others, num_threads=2, make_linear=make_linear)
+    sequence = Sequence(token_ids=token_ids, pages=list(range(19)), chunks=[30, 60, 211])
+    run_together(executor, [sequence])
+    assert np.array_equal(sequence.logits(), alone_and_whole(executor, token_ids))
 
 
 @pytest.mark.parametrize("format_name", ["fp32", "bf16", "int8", "int8-asym"])
