@@ -109,9 +109,8 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
 // So few tokens that short bf16 is widened in registers (Zen 5, LOG.md 2026-11-23).
 constexpr int64_t kFewShortTokens = 16;
 
-// A block of short bf16 that is not wide, widened in registers. What is kNearBytes on comes into
-// the first cache meanwhile.
-template <int kTokens>
+// A block of short bf16 that is not wide, widened in registers. What is near is fetched meanwhile.
+template <NearFetch kNear, int kTokens>
 inline __attribute__((always_inline)) void add_short_block(const uint8_t* block,
                                                            ShortExponents exponents,
                                                            const uint8_t* x, int64_t row_bytes,
@@ -119,7 +118,7 @@ inline __attribute__((always_inline)) void add_short_block(const uint8_t* block,
   unroll<kPairs>([&](auto pair) {
     constexpr int kPlace = pair.value % kQuadPairs;
     const uint8_t* quad = block + pair.value / kQuadPairs * kShortQuadBytes;
-    fetch_quad_share<kPlace>(quad);
+    fetch_quad_share<kPlace, kNear>(quad);
     const I32x16 names = load_i(quad + kQuadPairs * kPairBytes / 2);
     const I32x16 weights = widen_bf16<kPlace>(quad + kPlace * kPairBytes / 2, names, exponents);
     for (int t = 0; t < kTokens; ++t) {
@@ -131,7 +130,7 @@ inline __attribute__((always_inline)) void add_short_block(const uint8_t* block,
 }
 
 // The sums of a panel over all columns.
-template <int kTokens>
+template <NearFetch kNear, int kTokens>
 inline __attribute__((always_inline)) void add_short_panel(const LinearView& w, int64_t panel,
                                                            const uint8_t* x, int64_t row_bytes,
                                                            F32x16 (&sums)[kTokens][1]) {
@@ -142,7 +141,7 @@ inline __attribute__((always_inline)) void add_short_panel(const LinearView& w, 
   const uint32_t* rank = w.short_bf16.wide_ranks + panel * num_blocks;
   for (const uint32_t* end = rank + num_blocks; rank < end; ++rank) {
     if (*rank == 0) {
-      add_short_block(block, exponents, x, row_bytes, sums);
+      add_short_block<kNear>(block, exponents, x, row_bytes, sums);
     } else {
       const uint8_t* rest = w.short_bf16.wide_rests + (*rank - 1) * kWideRestBytes;
       add_pairs<kTokens, 1>(block, 0, kPairsInPlace, x, row_bytes, sums);
@@ -159,7 +158,7 @@ inline __attribute__((always_inline)) void add_short_panel(const LinearView& w, 
 }
 
 // Few tokens: a weight is read once, panel after panel; kPanels are finished together.
-template <int kPanels>
+template <NearFetch kNear, int kPanels>
 void few_short_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
                       int64_t num_tokens, int64_t panel, int64_t panel_end) {
   for (; panel + kPanels <= panel_end; panel += kPanels) {
@@ -169,14 +168,14 @@ void few_short_linear(const LinearView& w, const InputRows& in, const OutputRows
       for (int p = 0; p < kPanels; ++p) {
         F32x16 sums[tokens.value][1];
         for (auto& row : sums) row[0] = zero_f();
-        add_short_panel(w, panel + p, x, in.code_stride, sums);
+        add_short_panel<kNear>(w, panel + p, x, in.code_stride, sums);
         for (int t = 0; t < tokens.value; ++t) totals[t][p] = sums[t][0];
       }
       finish_rows<tokens.value, kPanels>(w, out, token, panel, totals);
     });
   }
   if constexpr (kPanels > 1) {
-    few_short_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
+    few_short_linear<kNear, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 
@@ -184,7 +183,9 @@ void bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out
                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   if constexpr (kHasBf16Dot) {
     if (w.kind == WeightKind::kBf16Short && num_tokens <= kFewShortTokens) {
-      return few_short_linear<2>(w, in, out, num_tokens, panel_begin, panel_end);
+      return with_near_fetch([&](auto near) {
+        few_short_linear<near.value, 2>(w, in, out, num_tokens, panel_begin, panel_end);
+      });
     }
     return bf16_dot_linear<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end,
                                          static_cast<uint8_t*>(scratch));

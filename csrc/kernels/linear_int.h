@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "finish.h"
+#include "near_fetch.h"
 #include "prepare.h"
 
 namespace paredown {
@@ -42,6 +43,7 @@ struct CodeSource {
   // Bytes ahead to fetch into the second cache, where codes are fetched: what is read after these
   // panels.
   int64_t ahead_bytes;
+  NearFetch near = NearFetch::kFirstCache;
 };
 
 // Codes below 8 bits have a faster product on some sets; elsewhere one form serves all.
@@ -67,16 +69,16 @@ struct SteppedCodes {
 };
 
 // Fetches the lines of the block at `block` that are the due of quad kQuad, at an even pace: all at
-// once they would hold up the loads after them. What is kNearBytes on comes into the first cache (a
-// load that misses it would wait behind the fetches from memory), what is read after these panels
-// into the second.
+// once they would hold up the loads after them. What is near comes where the processor wants it
+// (near_fetch.h; a load that misses the first cache would wait behind the fetches from memory),
+// what is read after these panels into the second.
 template <int kQuad, int64_t kBytes, int kPanels>
 inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, CodeSource source) {
   constexpr int64_t kLines = kBytes / 64 * kPanels;
   for (int64_t line = kQuad * kLines / kQuads; line < (kQuad + 1) * kLines / kQuads; ++line) {
     const uint8_t* here =
         block + line / (kBytes / 64) * source.panel_bytes + line % (kBytes / 64) * 64;
-    __builtin_prefetch(here + kNearBytes, 0, 3);
+    fetch_near<kBytes == kBlockColumns * kLanes>(here, source.near);
     if constexpr (kFetchesNextPanels) __builtin_prefetch(here + source.ahead_bytes, 0, 2);
   }
 }
@@ -230,7 +232,8 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
     token_tiles<kTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
       F32x16 totals[tokens.value][kPanels];
       for (int p = 0; p < kPanels; p += kTogether) {
-        const CodeSource source{codes + p * panel_bytes, panel_bytes, kPanels * panel_bytes};
+        const CodeSource source{codes + p * panel_bytes, panel_bytes, kPanels * panel_bytes,
+                                near_fetch()};
         constexpr int kChains = num_chains<kBits, kStepped>(tokens.value * kTogether);
         F32x16 part[tokens.value][kTogether];
         if constexpr (kStepped) {

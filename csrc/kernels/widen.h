@@ -2,6 +2,7 @@
 #pragma once
 
 #include "decode.h"
+#include "near_fetch.h"
 
 namespace paredown {
 namespace {
@@ -11,21 +12,21 @@ constexpr int kQuadPairs = 4;
 constexpr int64_t kPairBytes = 64;
 constexpr int64_t kShortQuadBytes = kPairBytes * kQuadPairs * 3 / 4;
 
-// Pair kPlace of a quad fetches its share of what is kNearBytes on. Inlined at once as
-// fetch_scales.
-template <int kPlace>
+// Pair kPlace of a quad fetches its share of what is near. Inlined at once as fetch_scales.
+template <int kPlace, NearFetch kNear>
 inline __attribute__((always_inline)) void fetch_quad_share(const uint8_t* quad) {
   if constexpr (kPlace * 64 < kShortQuadBytes) {
-    __builtin_prefetch(quad + kPlace * 64 + kNearBytes, 0, 3);
+    fetch_near<false>(quad + kPlace * 64, kNear);
   }
 }
 
 // A block that is not wide.
+template <NearFetch kNear>
 inline void widen_block(const uint8_t* block, ShortExponents exponents, uint8_t* pairs) {
   unroll<kPairs>([&](auto pair) {
     constexpr int kPlace = pair.value % kQuadPairs;
     const uint8_t* quad = block + pair.value / kQuadPairs * kShortQuadBytes;
-    fetch_quad_share<kPlace>(quad);
+    fetch_quad_share<kPlace, kNear>(quad);
     const I32x16 names = load_i(quad + kQuadPairs * kPairBytes / 2);
     store_i(pairs + pair.value * kPairBytes,
             widen_bf16<kPlace>(quad + kPlace * kPairBytes / 2, names, exponents));
@@ -38,18 +39,21 @@ inline void widen_columns(const LinearView& w, int64_t panel, int64_t first, int
   constexpr int64_t kBytes = block_bytes(WeightKind::kBf16Short);
   const uint8_t* block = packed_columns(w, panel, first);
   const uint32_t* rank = w.short_bf16.wide_ranks + (panel * w.num_columns + first) / kBlockColumns;
+  const uint32_t* end = rank + num_columns / kBlockColumns;
   const ShortExponents exponents = load_exponents(w.short_bf16.exponents + panel * kShortExponents);
-  for (const uint32_t* end = rank + num_columns / kBlockColumns; rank < end; ++rank) {
-    if (*rank == 0) {
-      widen_block(block, exponents, pairs);
-    } else {
-      const uint8_t* rest = w.short_bf16.wide_rests + (*rank - 1) * kWideRestBytes;
-      __builtin_memcpy(pairs, block, kBytes);
-      __builtin_memcpy(pairs + kBytes, rest, kWideRestBytes);
+  with_near_fetch([&](auto near) {
+    for (; rank < end; ++rank) {
+      if (*rank == 0) {
+        widen_block<near.value>(block, exponents, pairs);
+      } else {
+        const uint8_t* rest = w.short_bf16.wide_rests + (*rank - 1) * kWideRestBytes;
+        __builtin_memcpy(pairs, block, kBytes);
+        __builtin_memcpy(pairs + kBytes, rest, kWideRestBytes);
+      }
+      block += kBytes;
+      pairs += block_bytes(WeightKind::kBf16);
     }
-    block += kBytes;
-    pairs += block_bytes(WeightKind::kBf16);
-  }
+  });
 }
 
 // The block of a panel from column `first` on as floats [32 columns][16 rows].
