@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from attention_reference import KV_DTYPES
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
-from paredown.kernels.probe import default_num_threads, measure_bandwidth
+from paredown.kernels.probe import default_num_threads, measure_bandwidth, measure_peak
 from paredown.spec.kv import PAGE_SIZE
 
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, NUM_LAYERS = 32, 8, 64, 16
@@ -90,7 +90,7 @@ JOBS = {"decode": (CONTEXT, 1), "prefill": (PREFILL, PREFILL)}
 
 
 def measure(isa: str, threads: int, num_rounds: int, names: list[str]) -> list[Row]:
-    peak = _core.measure_peak(isa, threads, "bf16")
+    peak = measure_peak(threads, "bf16", isa)
     found = []
     for name in names:
         context, num_tokens = JOBS[name]

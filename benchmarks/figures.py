@@ -21,6 +21,20 @@ class Spread:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limit:
+    """What the machine gave in short readings right before and right after a turn: the most, and
+    the mean over their time, which is less where neighbours take their share now and then."""
+
+    best: float
+    mean: float
+
+    @classmethod
+    def of(cls, readings: Sequence[float]) -> "Limit":
+        """Of rates that were each measured over the same work."""
+        return cls(best=max(readings), mean=statistics.harmonic_mean(readings))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rivalry:
     """Our rate over that of the best peer, which has the highest median."""
 
@@ -57,7 +71,7 @@ def decode_bytes(
 
 
 def mbu(steps_per_s: Sequence[float], step_bytes: int, bandwidths: Sequence[float]) -> list[float]:
-    """Model bandwidth utilization of each round, over the bandwidth measured in that round."""
+    """Model bandwidth utilization of each round, over a bandwidth of that round."""
     return [rate * step_bytes / limit for rate, limit in zip(steps_per_s, bandwidths, strict=True)]
 
 
@@ -65,7 +79,7 @@ def mfu(
     tokens_per_s: Sequence[float], num_linear_parameters: int, peaks: Sequence[float]
 ) -> list[float]:
     """Model FLOPs utilization of each round: 2 operations per weight of the linear layers and
-    token, over the peak measured in that round. Attention and the output layer do not count."""
+    token, over a peak of that round. Attention and the output layer do not count."""
     return [
         2 * num_linear_parameters * rate / limit
         for rate, limit in zip(tokens_per_s, peaks, strict=True)

@@ -28,9 +28,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from linear_reference import LinearCase, random_case, random_stepped_case
 from native_linear import native_linear
-from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
-from paredown.kernels.probe import default_num_threads, measure_bandwidth
+from paredown.kernels.probe import default_num_threads, measure_bandwidth, measure_peak
 
 SHAPES = ((896, 384), (2048, 2048), (8192, 2048))
 # Name, weight, columns of a group, activations, and whose peak they are held against.
@@ -137,7 +136,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 def measure_shape(shape: tuple[int, int], isa: str, threads: int) -> list[Row]:
     rows, columns = shape
-    peaks = {unit: _core.measure_peak(isa, threads, unit) for unit in ("fp32", "bf16", "int8")}
+    peaks = {unit: measure_peak(threads, unit, isa) for unit in ("fp32", "bf16", "int8")}
     jobs = [native_job(name, shape, form, isa, threads) for name, form in FORMATS.items()]
     jobs += onednn_jobs(shape)
     found = []

@@ -16,7 +16,8 @@ from paredown.units import format_rate
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """`rates` are tokens per second, or for a start seconds; `utilization` is MFU for prefill and
-    MBU for decode; `passed` is None where nothing is asked."""
+    MBU for decode, of the best reading of the limit, `of_mean` of the mean of its readings.
+    `passed`, which takes the best, is None where nothing is asked."""
 
     name: str
     unit: str
@@ -25,6 +26,7 @@ class Row:
     ratio: Spread | None
     utilization_name: str
     utilization: Spread | None
+    of_mean: Spread | None
     bar: Bar
     passed: bool | None
     failures: dict[str, str]
@@ -42,7 +44,7 @@ def make_row(run: Run) -> Row:
     ours = found.get(OURS, [])
     peers = {name: one for name, one in found.items() if name != OURS}
     rivalry = rival(ours, peers) if ours else None
-    utilization = _utilization(run, ours)
+    utilization = _utilization(run, ours, [limit.best for limit in run.limits])
     shown = run.seconds if is_start else found
     return Row(
         name=case.name,
@@ -52,6 +54,7 @@ def make_row(run: Run) -> Row:
         ratio=rivalry.ratio if rivalry else None,
         utilization_name={"prefill": "MFU", "decode": "MBU", "start": ""}[case.task],
         utilization=utilization,
+        of_mean=_utilization(run, ours, [limit.mean for limit in run.limits]),
         bar=case.bar,
         passed=verdict(
             case.bar,
@@ -135,15 +138,15 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _utilization(run: Run, ours: Sequence[float]) -> Spread | None:
+def _utilization(run: Run, ours: Sequence[float], limits: Sequence[float]) -> Spread | None:
     case = run.case
-    if not ours or not run.limits:
+    if not ours or not limits:
         return None
     if case.task == "prefill":
         spec = spec_from_config(CONFIGS[case.variant.model])
-        return Spread.of(mfu(ours, spec.num_active_linear_parameters(), run.limits))
+        return Spread.of(mfu(ours, spec.num_active_linear_parameters(), limits))
     steps_per_s = [rate / case.num_sequences for rate in ours]
-    return Spread.of(mbu(steps_per_s, run.step_bytes, run.limits))
+    return Spread.of(mbu(steps_per_s, run.step_bytes, limits))
 
 
 def _rate(spread: Mapping[str, float] | None, unit: str) -> str:
@@ -165,9 +168,10 @@ def _ratio(row: Mapping[str, Any]) -> str:
 def _share(row: Mapping[str, Any]) -> str:
     if row["utilization"] is None:
         return "-"
-    share = row["utilization"]
+    share, of_mean = row["utilization"], row["of_mean"]
     name = row["utilization_name"]
-    return f"{name} {share['median']:.2f} ({share['min']:.2f}..{share['max']:.2f})"
+    best = f"{name} {share['median']:.2f} ({share['min']:.2f}..{share['max']:.2f})"
+    return f"{best}, of the mean {of_mean['median']:.2f}"
 
 
 def _bar(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.cases import PEAK_UNITS, Case
 from benchmarks.checkpoints.cache import Variant, bf16_folder, gguf_file, paredown_folder
 from benchmarks.checkpoints.shapes import CONFIGS
-from benchmarks.figures import decode_bytes
+from benchmarks.figures import Limit, decode_bytes
 from benchmarks.first_token import START_COMMANDS, StartError, seconds_to_first_byte
 from benchmarks.peers import MACHINE, OURS, PEERS, Target
 from benchmarks.peers.child import ChildPeer, PeerError
@@ -46,13 +46,13 @@ class Rounds:
 class Run:
     """What was measured of a case, before any arithmetic. `seconds` has a value per round for each
     that ran, `failures` the reason for each that did not; `limits` are bytes or operations per
-    second, a value per round; `step_bytes` is what a decode step of ours reads."""
+    second around our turn, one per round; `step_bytes` is what a decode step of ours reads."""
 
     case: Case
     seconds: dict[str, list[float]]
     failures: dict[str, str]
     settings: dict[str, dict[str, str]]
-    limits: list[float]
+    limits: list[Limit]
     step_bytes: int = 0
 
 
@@ -125,6 +125,7 @@ class _CaseRun:
         if case.rival_kv_dtype is not None:
             self._kv_dtypes[f"{OURS} kv-{case.rival_kv_dtype}"] = case.rival_kv_dtype
         self._failures: dict[str, str] = {}
+        self._limits: list[Limit] = []
         spec = spec_from_config(CONFIGS[case.variant.model])
         self._prompts = case.prompts(spec.vocab_size)
 
@@ -134,14 +135,13 @@ class _CaseRun:
             self._call(name, "load", self._root, self._case.variant, options)
         step_bytes = self._step_bytes()
         seconds: dict[str, list[float]] = {name: [] for name in self._kv_dtypes}
-        limits = []
-        self._leave_out_slow(self._round(0))
+        self._leave_out_slow(self._round(0, step_bytes))
+        self._limits.clear()
         started = time.perf_counter()
         number = 0
         while not rounds.are_done(number, time.perf_counter() - started):
             number += 1
-            limits.append(self._limit(step_bytes))
-            for name, elapsed in self._round(number).items():
+            for name, elapsed in self._round(number, step_bytes).items():
                 seconds[name].append(elapsed)
         settings = {name: self._call(name, "settings") or {} for name in self._kv_dtypes}
         for name in self._kv_dtypes:
@@ -151,16 +151,23 @@ class _CaseRun:
             seconds={name: found for name, found in seconds.items() if name not in self._failures},
             failures=self._failures,
             settings=settings,
-            limits=limits,
+            limits=self._limits,
             step_bytes=step_bytes,
         )
 
-    def _round(self, number: int) -> dict[str, float]:
+    def _round(self, number: int, step_bytes: int) -> dict[str, float]:
         """Seconds of those that ran. Another one begins each round, so that no one always follows
-        the same."""
+        the same; the machine's limit is measured right before and after our turn."""
         order = list(self._kv_dtypes)
         first = number % len(order)
-        found = {name: self._measure(name) for name in order[first:] + order[:first]}
+        found: dict[str, float | None] = {}
+        for name in order[first:] + order[:first]:
+            if name != OURS:
+                found[name] = self._measure(name)
+                continue
+            before = self._limit_readings(step_bytes)
+            found[name] = self._measure(name)
+            self._limits.append(Limit.of([*before, *self._limit_readings(step_bytes)]))
         return {name: elapsed for name, elapsed in found.items() if elapsed is not None}
 
     def _leave_out_slow(self, seconds: Mapping[str, float]) -> None:
@@ -191,15 +198,15 @@ class _CaseRun:
         assert found is None or isinstance(found, float)
         return found
 
-    def _limit(self, step_bytes: int) -> float:
+    def _limit_readings(self, step_bytes: int) -> list[float]:
         machine = self._children.get("machine")
         if self._case.task == "prefill":
             unit = PEAK_UNITS[self._case.variant.format]
-            limit = machine.call("peak", self._num_threads, unit)
+            found = machine.call("peak", self._num_threads, unit)
         else:
-            limit = machine.call("bandwidth", self._num_threads, max(step_bytes, 1 << 20))
-        assert isinstance(limit, float)
-        return limit
+            found = machine.call("bandwidth", self._num_threads, max(step_bytes, 1 << 20))
+        assert isinstance(found, list)
+        return found
 
     def _step_bytes(self) -> int:
         weight_bytes = self._call(OURS, "weight_bytes")

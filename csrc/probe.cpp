@@ -30,7 +30,7 @@ double seconds_of(Body&& body) {
 
 }  // namespace
 
-double measure_peak(Isa isa, int num_threads, const std::string& unit) {
+std::vector<double> measure_peak(Isa isa, int num_threads, const std::string& unit) {
   const KernelTable& kernels = kernel_table(isa);
   float (*loop)(int64_t) = nullptr;
   if (unit == "fp32") loop = kernels.peak_fp32;
@@ -38,24 +38,24 @@ double measure_peak(Isa isa, int num_threads, const std::string& unit) {
   if (unit == "int8") loop = kernels.peak_int8;
   if (loop == nullptr) throw std::invalid_argument("unknown unit '" + unit + "'");
   ThreadPool pool(num_threads);
-  double best = 0.0;
-  for (int round = 0; round < kRounds; ++round) {
+  std::vector<double> rates(kRounds);
+  for (double& rate : rates) {
     const double seconds =
         seconds_of([&] { pool.run([&](int, int) { sink = loop(kPeakOperations); }); });
-    best = std::max(best, static_cast<double>(kPeakOperations) * pool.num_threads() / seconds);
+    rate = static_cast<double>(kPeakOperations) * pool.num_threads() / seconds;
   }
-  return best;
+  return rates;
 }
 
-double measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes) {
+std::vector<double> measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes) {
   const KernelTable& kernels = kernel_table(isa);
   ThreadPool pool(num_threads);
   const int64_t share = std::max<int64_t>(512, num_bytes / pool.num_threads() / 512 * 512);
   const AlignedBuffer buffer(share * pool.num_threads());
   std::memset(buffer.get(), 1, static_cast<size_t>(buffer.num_bytes()));
   const int64_t passes = std::max<int64_t>(1, kMinBytesPerRound / buffer.num_bytes());
-  double best = 0.0;
-  for (int round = 0; round < kRounds; ++round) {
+  std::vector<double> rates(kRounds);
+  for (double& rate : rates) {
     const double seconds = seconds_of([&] {
       pool.run([&](int part, int) {
         for (int64_t pass = 0; pass < passes; ++pass) {
@@ -63,9 +63,9 @@ double measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes) {
         }
       });
     });
-    best = std::max(best, static_cast<double>(buffer.num_bytes() * passes) / seconds);
+    rate = static_cast<double>(buffer.num_bytes() * passes) / seconds;
   }
-  return best;
+  return rates;
 }
 
 double measure_region(Isa isa, int num_threads, int64_t num_regions, int64_t num_operations) {

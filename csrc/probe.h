@@ -3,17 +3,19 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "isa.h"
 
 namespace paredown {
 
-// Best of several short runs, in operations per second. `unit`: "fp32", "bf16" or "int8".
-double measure_peak(Isa isa, int num_threads, const std::string& unit);
+// Operations per second of each of several short rounds. `unit`: "fp32", "bf16" or "int8".
+std::vector<double> measure_peak(Isa isa, int num_threads, const std::string& unit);
 
-// Bytes per second when all threads read a buffer of num_bytes again and again, best of several
-// rounds. A buffer that fits a cache measures that cache, which is the limit of a model that fits.
-double measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes);
+// Bytes per second of each of several rounds in which all threads read a buffer of num_bytes again
+// and again. A buffer that fits a cache measures that cache, which is the limit of a model that
+// fits.
+std::vector<double> measure_bandwidth(Isa isa, int num_threads, int64_t num_bytes);
 
 // Mean seconds of one of num_regions parallel regions in a row, each share of which runs about
 // `num_operations` float operations: 0 leaves the cost of starting and ending a region.

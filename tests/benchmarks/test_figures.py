@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.cases import OUTPUT_FORMATS, Bar, all_cases
-from benchmarks.figures import decode_bytes, mbu, mfu, rates, rival, verdict
+from benchmarks.figures import Limit, decode_bytes, mbu, mfu, rates, rival, verdict
 
 
 def test_ratios_are_made_round_by_round_against_the_best_median() -> None:
@@ -24,6 +24,11 @@ def test_rates_mbu_and_mfu() -> None:
     assert mbu([10.0, 20.0], 5, [100.0, 100.0]) == [0.5, 1.0]
     # 2 * 3 weights * 10 tokens/s = 60 of 120 operations per second.
     assert mfu([10.0], 3, [120.0]) == [0.5]
+
+
+def test_a_limit_is_the_best_of_its_readings_and_their_mean_over_time() -> None:
+    # The same 60 bytes in 1 s, 2 s and 3 s: 180 in 6 s.
+    assert Limit.of([60.0, 30.0, 20.0]) == Limit(best=60.0, mean=pytest.approx(30.0))
 
 
 def test_a_step_reads_the_weights_once_and_each_sequence() -> None:

@@ -45,24 +45,30 @@ def resolve_num_threads(requested: int | None) -> int:
 
 def measure_bandwidth(num_threads: int, num_bytes: int = _MEMORY_PROBE_BYTES) -> float:
     """Bytes per second of reading a buffer of `num_bytes` over and over with all threads. A buffer
-    as large as a model's weights gives the limit of that model, caches included."""
-    return _core.measure_bandwidth(chosen_isa(), num_threads, num_bytes)
+    as large as a model's weights gives the limit of that model, caches included. The best of
+    several short rounds."""
+    return max(_core.measure_bandwidth(chosen_isa(), num_threads, num_bytes))
+
+
+def measure_peak(num_threads: int, unit: str, isa: str | None = None) -> float:
+    """Operations per second of `unit` ("int8", "bf16", "fp32") in registers, on `isa` or the chosen
+    set. The best of several short rounds."""
+    return max(_core.measure_peak(isa or chosen_isa(), num_threads, unit))
 
 
 def measure_machine(num_threads: int | None = None) -> Machine:
     """Measures bandwidth and arithmetic peaks of this machine; takes about a second."""
     threads = resolve_num_threads(num_threads)
-    isa = chosen_isa()
     return Machine(
         name=processor_name(),
-        isa=isa,
+        isa=chosen_isa(),
         num_cores=num_cores(),
         num_threads=threads,
         memory_bytes=memory_bytes(),
         bandwidth_bytes_per_s=measure_bandwidth(threads),
-        int8_ops_per_s=_core.measure_peak(isa, threads, "int8"),
-        bf16_flops_per_s=_core.measure_peak(isa, threads, "bf16"),
-        fp32_flops_per_s=_core.measure_peak(isa, threads, "fp32"),
+        int8_ops_per_s=measure_peak(threads, "int8"),
+        bf16_flops_per_s=measure_peak(threads, "bf16"),
+        fp32_flops_per_s=measure_peak(threads, "fp32"),
     )
 
 
