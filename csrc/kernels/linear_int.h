@@ -72,13 +72,13 @@ struct SteppedCodes {
 // once they would hold up the loads after them. What is near comes where the processor wants it
 // (near_fetch.h; a load that misses the first cache would wait behind the fetches from memory),
 // what is read after these panels into the second.
-template <int kQuad, int64_t kBytes, int kPanels>
+template <int kQuad, int64_t kBytes, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, CodeSource source) {
   constexpr int64_t kLines = kBytes / 64 * kPanels;
   for (int64_t line = kQuad * kLines / kQuads; line < (kQuad + 1) * kLines / kQuads; ++line) {
     const uint8_t* here =
         block + line / (kBytes / 64) * source.panel_bytes + line % (kBytes / 64) * 64;
-    fetch_near<kBytes == kBlockColumns * kLanes>(here, source.near);
+    fetch_near<kBytes == kBlockColumns * kLanes && kTokens == 1>(here, source.near);
     if constexpr (kFetchesNextPanels) __builtin_prefetch(here + source.ahead_bytes, 0, 2);
   }
 }
@@ -107,7 +107,7 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
     unroll<kQuads>([&](auto quad) {
-      if constexpr (kFetches) fetch_ahead<quad.value, kBytes, kPanels>(block, source);
+      if constexpr (kFetches) fetch_ahead<quad.value, kBytes, kTokens, kPanels>(block, source);
       U8x64 codes[kPanels];
       for (int p = 0; p < kPanels; ++p) {
         codes[p] = read.template quad<quad.value>(block + p * source.panel_bytes, p);

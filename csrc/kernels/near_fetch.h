@@ -36,13 +36,14 @@ inline void with_near_fetch(Body&& body) {
   body(std::integral_constant<NearFetch, NearFetch::kFirstCache>{});
 }
 
-// kByteCodes: so little is done with a line that on Zen 4 the loads themselves run far ahead, and
-// fetching takes requests away from them. Inlined at once as fetch_scales.
-template <bool kByteCodes>
+// kRunsAhead: so little is done with a line, a byte a code and one token, that on Zen 4 the loads
+// themselves run far ahead, and fetching takes requests away from them. Inlined at once as
+// fetch_scales.
+template <bool kRunsAhead>
 inline __attribute__((always_inline)) void fetch_near(const uint8_t* line, NearFetch place) {
   if (place == NearFetch::kFirstCache) {
     __builtin_prefetch(line + kNearBytes, 0, 3);
-  } else if constexpr (!kByteCodes) {
+  } else if constexpr (!kRunsAhead) {
     __builtin_prefetch(line + kSecondCacheBytes, 0, 2);
   }
 }
