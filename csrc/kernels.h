@@ -138,10 +138,13 @@ struct InputRows {
   void* codes;  // int8, bf16, or floats rounded to bf16 where the set has no bf16 products
   int64_t code_stride;
   InputLayout layout;
-  float* scales;  // int8: [T / 16][input_groups][16]; kPairs: 1.5 * 2^23 times as large
+  // int8: [T / 16][input_groups][16]; 1.5 * 2^23 times as large where sums are read as bits
+  // (kernels/prepare.h)
+  float* scales;
   // int8: [T / 16][num_groups][16], what a group's product with unsigned codes lacks: minus the sum
-  // of the input's codes, times the zero point where it is the same for all weights. kPairs: the
-  // bits of `scales` less the products that pairs have too much of the inputs alone.
+  // of the input's codes, times the zero point where it is the same for all weights, kPairs: minus
+  // the products that pairs have too much of the inputs alone. Where sums are read as bits and the
+  // zero point is the same, the bits of `scales` are added.
   int32_t* corrections;
 };
 

@@ -55,23 +55,41 @@ bool makes_input(const LinearView& w, const LinearView& next, int64_t num_tokens
 
 // Weights whose codes are read in registers: panels side by side for as many tokens as leave room
 // for their sums, one after the other for more.
-template <int kBits, bool kStepped>
-inline void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
-                           int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
+template <NearFetch kNear, int kBits, bool kStepped>
+inline void int_few_near(const LinearView& w, const InputRows& in, const OutputRows& out,
+                         int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
   if (num_tokens == 1) {
-    return int_few<kBits, kStepped, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
-                                                               panel_end);
+    return int_few<kNear, kBits, kStepped, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens,
+                                                                      panel_begin, panel_end);
   }
   if constexpr (kFewPanels > 1) {
     if (num_tokens <= kGroupTokens) {
-      return int_few<kBits, kStepped, kGroupTokens, kIntPanels, kFewPanels>(w, in, out, num_tokens,
-                                                                            panel_begin, panel_end);
+      return int_few<kNear, kBits, kStepped, kGroupTokens, kIntPanels, kFewPanels>(
+          w, in, out, num_tokens, panel_begin, panel_end);
     }
   }
   constexpr int kTokens = is_row(kBits, kStepped) ? kSerialRowTokens : kSerialTokens;
   static_assert(kLanes % kTokens == 0);  // tiles never cross a multiple of 16
-  int_few<kBits, kStepped, kTokens, kIntPanels, kSerialPanels>(w, in, out, num_tokens, panel_begin,
-                                                               panel_end);
+  int_few<kNear, kBits, kStepped, kTokens, kIntPanels, kSerialPanels>(w, in, out, num_tokens,
+                                                                      panel_begin, panel_end);
+}
+
+template <int kBits, bool kStepped>
+inline void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
+                           int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
+  with_near_fetch([&](auto near) {
+    int_few_near<near.value, kBits, kStepped>(w, in, out, num_tokens, panel_begin, panel_end);
+  });
+}
+
+// One token after the other, for kinds that more tokens read decoded.
+template <int kBits>
+inline void int_one_token(const LinearView& w, const InputRows& in, const OutputRows& out,
+                          int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
+  with_near_fetch([&](auto near) {
+    int_few<near.value, kBits, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens,
+                                                                 panel_begin, panel_end);
+  });
 }
 
 void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
@@ -116,17 +134,13 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
   }
   switch (w.kind) {
     case WeightKind::kInt2:
-      return int_few<2, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
-                                                          panel_end);
+      return int_one_token<2>(w, in, out, num_tokens, panel_begin, panel_end);
     case WeightKind::kInt3:
-      return int_few<3, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
-                                                          panel_end);
+      return int_one_token<3>(w, in, out, num_tokens, panel_begin, panel_end);
     case WeightKind::kInt5:
-      return int_few<5, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
-                                                          panel_end);
+      return int_one_token<5>(w, in, out, num_tokens, panel_begin, panel_end);
     default:
-      return int_few<6, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
-                                                          panel_end);
+      return int_one_token<6>(w, in, out, num_tokens, panel_begin, panel_end);
   }
 }
 

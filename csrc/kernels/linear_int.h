@@ -25,6 +25,14 @@ inline I32x16 correction(const LinearView& w, int64_t index, const int32_t* of_i
   return w.zero_points == nullptr ? all : mul(load_u8_as_i32(w.zero_points + index), all);
 }
 
+// Where the sum of a group begins that is read as bits (sum_bits): the correction holds the bits of
+// `whole` where all weights have one zero point.
+inline I32x16 begin_bits(const LinearView& w, int64_t index, const int32_t* of_input,
+                         const float* whole) {
+  if (w.zero_points == nullptr) return set_i(*of_input);
+  return add(float_bits(set_f(*whole)), correction(w, index, of_input));
+}
+
 // total + weight scale * (input scale * sum), the scales as far as a group has its own. Of both the
 // input's is a power of two, so that one rounding is left.
 inline F32x16 add_group(const LinearView& w, F32x16 total, I32x16 sum, F32x16 weight_scale,
@@ -43,7 +51,6 @@ struct CodeSource {
   // Bytes ahead to fetch into the second cache, where codes are fetched: what is read after these
   // panels.
   int64_t ahead_bytes;
-  NearFetch near = NearFetch::kFirstCache;
 };
 
 // Codes below 8 bits have a faster product on some sets; elsewhere one form serves all.
@@ -72,13 +79,13 @@ struct SteppedCodes {
 // once they would hold up the loads after them. What is near comes where the processor wants it
 // (near_fetch.h; a load that misses the first cache would wait behind the fetches from memory),
 // what is read after these panels into the second.
-template <int kQuad, int64_t kBytes, int kTokens, int kPanels>
+template <NearFetch kNear, int kQuad, int64_t kBytes, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, CodeSource source) {
   constexpr int64_t kLines = kBytes / 64 * kPanels;
   for (int64_t line = kQuad * kLines / kQuads; line < (kQuad + 1) * kLines / kQuads; ++line) {
     const uint8_t* here =
         block + line / (kBytes / 64) * source.panel_bytes + line % (kBytes / 64) * 64;
-    fetch_near<kBytes == kBlockColumns * kLanes && kTokens == 1>(here, source.near);
+    fetch_near<kNear, kBytes == kBlockColumns * kLanes && kTokens == 1>(here);
     if constexpr (kFetchesNextPanels) __builtin_prefetch(here + source.ahead_bytes, 0, 2);
   }
 }
@@ -96,8 +103,9 @@ inline I32x16 whole_sum(const I32x16 (&sums)[kPanels * kChains], int panel) {
   return sum;
 }
 
-// Adds the products of `num_columns` columns. kFetches: what comes after them is fetched meanwhile.
-template <bool kSmall, bool kFetches, int kChains = 1, class Codes, int kTokens, int kSums>
+// Adds the products of `num_columns` columns. kNear: where what comes after them is fetched
+// meanwhile.
+template <bool kSmall, NearFetch kNear, int kChains = 1, class Codes, int kTokens, int kSums>
 inline __attribute__((always_inline)) void add_products(const Codes& read, CodeSource source,
                                                         int64_t num_columns, const int8_t* x,
                                                         int64_t row_stride,
@@ -106,8 +114,10 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * Codes::kBits;
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
-    unroll<kQuads>([&](auto quad) {
-      if constexpr (kFetches) fetch_ahead<quad.value, kBytes, kTokens, kPanels>(block, source);
+    unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
+      if constexpr (kNear != NearFetch::kNowhere) {
+        fetch_ahead<kNear, quad.value, kBytes, kTokens, kPanels>(block, source);
+      }
       U8x64 codes[kPanels];
       for (int p = 0; p < kPanels; ++p) {
         codes[p] = read.template quad<quad.value>(block + p * source.panel_bytes, p);
@@ -123,40 +133,45 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
   }
 }
 
-// Groups [group, group_end) of a tile, added to `totals`. Its tokens never cross a multiple of 16,
-// so that what belongs to them lies side by side (input_index).
-template <int kBits, bool kSmall, bool kFetches, int kChains, int kTokens, int kPanels>
+// The groups of a tile, added to `totals`. Its tokens never cross a multiple of 16, so that what
+// belongs to them lies side by side (input_index). kReads: sums are read as bits.
+template <NearFetch kNear, bool kReads, int kBits, int kChains, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void add_groups(const LinearView& w, const InputRows& in,
                                                       CodeSource source, int64_t token,
-                                                      int64_t panel, int64_t group,
-                                                      int64_t group_end,
+                                                      int64_t panel,
                                                       F32x16 (&totals)[kTokens][kPanels]) {
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride;
-  const int32_t* corrections = in.corrections + input_index(token, w.num_groups, group);
-  const float* x_scales =
-      in.scales + input_index(token, w.input_groups, w.input_groups == 1 ? 0 : group);
-  for (; group < group_end; ++group, corrections += kLanes) {
+  const int32_t* corrections = in.corrections + input_index(token, w.num_groups, 0);
+  const float* x_scales = in.scales + input_index(token, w.input_groups, 0);
+  for (int64_t group = 0; group < w.num_groups; ++group, corrections += kLanes) {
     I32x16 sums[kTokens][kPanels * kChains];
     F32x16 scales[kPanels];
     for (int p = 0; p < kPanels; ++p) {
       const int64_t weight_group = w.weight_groups == 1 ? 0 : group;
       const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
       scales[p] = load_scales(w, index);
-      if (kFetches && kFetchesNextPanels && w.weight_groups > 1) {
+      if (kFetchesNextPanels && w.weight_groups > 1) {
         fetch_scales(w, index + 2 * w.weight_groups * kLanes);
       }
       for (int t = 0; t < kTokens; ++t) {
-        start_chains<kPanels, kChains>(correction(w, index, corrections + t), p, sums[t]);
+        const I32x16 first = kReads ? begin_bits(w, index, corrections + t, x_scales + t)
+                                    : correction(w, index, corrections + t);
+        start_chains<kPanels, kChains>(first, p, sums[t]);
       }
     }
-    add_products<kSmall, kFetches, kChains>(PlainCodes<kBits>{}, source, w.group_size,
-                                            x + group * w.group_size, in.code_stride, sums);
+    add_products<is_small(kBits), kNear, kChains>(PlainCodes<kBits>{}, source, w.group_size,
+                                                  x + group * w.group_size, in.code_stride, sums);
     source.codes += w.group_size * kLanes / 8 * kBits;
     for (int t = 0; t < kTokens; ++t) {
       const float x_scale = w.input_groups == 1 ? 1.0f : x_scales[t];
       for (int p = 0; p < kPanels; ++p) {
         const I32x16 sum = whole_sum<kPanels, kChains>(sums[t], p);
-        totals[t][p] = add_group(w, totals[t][p], sum, scales[p], x_scale);
+        if constexpr (kReads) {
+          const F32x16 product = sub(bits_as_float(sum), set_f(x_scales[t]));
+          totals[t][p] = fma(product, scales[p], totals[t][p]);
+        } else {
+          totals[t][p] = add_group(w, totals[t][p], sum, scales[p], x_scale);
+        }
       }
     }
     if (w.input_groups > 1) x_scales += kLanes;
@@ -164,7 +179,7 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
 }
 
 // A whole row of int4 codes with steps: the sums of int8 codes.
-template <int kChains, int kTokens, int kPanels>
+template <NearFetch kNear, int kChains, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void add_steps(const LinearView& w, const InputRows& in,
                                                      CodeSource source, int64_t token,
                                                      int64_t panel,
@@ -182,7 +197,7 @@ inline __attribute__((always_inline)) void add_steps(const LinearView& w, const 
       read.steps[p] = load_steps(w, index);
       if (kFetchesNextPanels) __builtin_prefetch(w.steps + index + 2 * w.num_steps * kLanes, 0, 2);
     }
-    add_products<false, true, kChains>(read, source, w.step_size, x, in.code_stride, sums);
+    add_products<false, kNear, kChains>(read, source, w.step_size, x, in.code_stride, sums);
     source.codes += w.step_size * kLanes / 2;
   }
   for (int t = 0; t < kTokens; ++t) {
@@ -223,7 +238,7 @@ constexpr int num_chains(int num_sums) {
 
 // Few tokens: the weight is read once, its codes decoded in registers, of kTogether panels at a
 // time; kPanels are finished together.
-template <int kBits, bool kStepped, int kTokens, int kPanels, int kTogether>
+template <NearFetch kNear, int kBits, bool kStepped, int kTokens, int kPanels, int kTogether>
 void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
              int64_t panel, int64_t panel_end) {
   const int64_t panel_bytes = w.num_columns * kLanes / 8 * kBits;
@@ -232,18 +247,20 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
     token_tiles<kTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
       F32x16 totals[tokens.value][kPanels];
       for (int p = 0; p < kPanels; p += kTogether) {
-        const CodeSource source{codes + p * panel_bytes, panel_bytes, kPanels * panel_bytes,
-                                near_fetch()};
+        const CodeSource source{codes + p * panel_bytes, panel_bytes, kPanels * panel_bytes};
         constexpr int kChains = num_chains<kBits, kStepped>(tokens.value * kTogether);
         F32x16 part[tokens.value][kTogether];
         if constexpr (kStepped) {
-          add_steps<kChains>(w, in, source, token, panel + p, part);
+          add_steps<kNear, kChains>(w, in, source, token, panel + p, part);
         } else {
           for (auto& row : part) {
             for (F32x16& total : row) total = zero_f();
           }
-          add_groups<kBits, is_small(kBits), true, kChains>(w, in, source, token, panel + p, 0,
-                                                            w.num_groups, part);
+          if (may_read_bits(w)) {
+            add_groups<kNear, kReadsBits, kBits, kChains>(w, in, source, token, panel + p, part);
+          } else {
+            add_groups<kNear, false, kBits, kChains>(w, in, source, token, panel + p, part);
+          }
         }
         for (int t = 0; t < tokens.value; ++t) {
           for (int i = 0; i < kTogether; ++i) totals[t][p + i] = part[t][i];
@@ -253,7 +270,8 @@ void int_few(const LinearView& w, const InputRows& in, const OutputRows& out, in
     });
   }
   if constexpr (kPanels > 1) {
-    int_few<kBits, kStepped, kTokens, kPanels / 2, 1>(w, in, out, num_tokens, panel, panel_end);
+    int_few<kNear, kBits, kStepped, kTokens, kPanels / 2, 1>(w, in, out, num_tokens, panel,
+                                                             panel_end);
   }
 }
 

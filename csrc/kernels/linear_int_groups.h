@@ -17,19 +17,11 @@ struct ReadStretch : Stretch {
 constexpr int64_t kDecodedPanelBytes = kManyColumns * kLanes;  // from panel to panel
 constexpr int64_t kGroupStretchColumns = 512;  // 32 KB of codes, whose scales lie beside them
 
-// Whether sums of the groups may be read as the bits of floats (sum_bits).
-inline bool may_read_bits(const LinearView& w) {
-  const int64_t largest = w.group_size * ((int64_t{128} << weight_bits(w.kind)) - 128);
-  return kReadsBits && has_power_scales(w) && largest < int64_t{1} << 22;
-}
-
 // Whether of a group only the inputs have a scale and no zero point is a row's own: codes are
 // decoded then, also those that are bytes.
 inline bool has_input_groups(const LinearView& w) {
   return kReadsBits && w.weight_groups == 1 && w.input_groups > 1 && w.zero_points == nullptr;
 }
-
-inline I32x16 sum_bits(const float* x_scale) { return sum_bits(set_f(*x_scale)); }
 
 // What belongs to the tokens of a tile, which may lie on both sides of a multiple of 16.
 template <int kTokens>
@@ -80,17 +72,20 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
     I32x16 sums[kTokens][kPanels];
     for (int t = 0; t < kTokens; ++t) {
       I32x16 begin = set_i(w.zero_points == nullptr ? inputs.corrections[t][group * kLanes] : 0);
-      if constexpr (kBits) begin = add(begin, sum_bits(inputs.scales[t] + group * kLanes));
+      if (kBits && w.zero_points != nullptr) {
+        begin = float_bits(set_f(inputs.scales[t][group * kLanes]));
+      }
       for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
     }
-    add_products<kSmall, false>(PlainCodes<8>{}, source, w.group_size, x, in.code_stride, sums);
+    add_products<kSmall, NearFetch::kNowhere>(PlainCodes<8>{}, source, w.group_size, x,
+                                              in.code_stride, sums);
     source.codes += w.group_size * kLanes;
     if (w.zero_points != nullptr) add_corrections(w, index, inputs, group, sums);
     for (int p = 0; p < kPanels; ++p) {
       if constexpr (kBits) {
         const F32x16 scale = load_f(scales + p * kLanes);
         for (int t = 0; t < kTokens; ++t) {
-          const F32x16 whole = bits_as_float(sum_bits(inputs.scales[t] + group * kLanes));
+          const F32x16 whole = set_f(inputs.scales[t][group * kLanes]);
           totals[t][p] = fma(sub(bits_as_float(sums[t][p]), whole), scale, totals[t][p]);
         }
       } else {
@@ -149,14 +144,13 @@ __attribute__((noinline)) void block_group_tile(const LinearView& w, const Input
   do {
     I32x16 sums[kTokens][kPanels];
     for (int t = 0; t < kTokens; ++t) {
-      const I32x16 begin = add(set_i(inputs.corrections[t][group * kLanes]),
-                               sum_bits(inputs.scales[t] + group * kLanes));
+      const I32x16 begin = set_i(inputs.corrections[t][group * kLanes]);
       for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
     }
     add_block(codes, panel_bytes, x, row_stride, sums);
     F32x16 whole[kTokens];
     for (int t = 0; t < kTokens; ++t) {
-      whole[t] = bits_as_float(sum_bits(inputs.scales[t] + group * kLanes));
+      whole[t] = set_f(inputs.scales[t][group * kLanes]);
     }
     for (int p = 0; p < kPanels; ++p, scales += kLanes) {
       const F32x16 scale = load_f(scales);

@@ -83,8 +83,8 @@ __attribute__((noinline)) void row_tile(const LinearView& w, const InputRows& in
                                : load_i(waiting + i * kLanes);
   }
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
-  add_products<kSmall, false>(PlainCodes<8>{}, stretch.source, stretch.num_columns, x,
-                              in.code_stride, sums);
+  add_products<kSmall, NearFetch::kNowhere>(PlainCodes<8>{}, stretch.source, stretch.num_columns, x,
+                                            in.code_stride, sums);
   if (!stretch.is_last) {
     for (int i = 0; i < kTokens * kPanels; ++i) {
       store_i(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);

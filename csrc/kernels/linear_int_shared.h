@@ -184,7 +184,7 @@ inline void add_shared_group(const LinearView& w, SharedGroup group,
     }
     const F32x16 scale = load_scales(w, index);
     for (int t = 0; t < kTokens; ++t) {
-      const F32x16 whole = bits_as_float(sum_bits(group.x_scales + t));
+      const F32x16 whole = set_f(group.x_scales[t]);
       totals[t][p] = fma(sub(bits_as_float(sums[t][p]), whole), scale, totals[t][p]);
     }
   }
@@ -215,7 +215,7 @@ __attribute__((noinline)) void shared_group_tile(const LinearView& w, const Inpu
     I32x16 sums[kTokens][kSharedPanels];
     for (int t = 0; t < kTokens; ++t) {
       I32x16 begin = set_i(w.zero_points == nullptr ? group.corrections[t] : 0);
-      if (kWeightScales) begin = add(begin, sum_bits(group.x_scales + t));
+      if (kWeightScales && w.zero_points != nullptr) begin = float_bits(set_f(group.x_scales[t]));
       for (int p = 0; p < kSharedPanels; ++p) sums[t][p] = begin;
     }
     add_shared<kTokens>(codes, k, k + size, stretch.first, x, following, sums);

@@ -113,6 +113,19 @@ inline I32x16 sum_bits(F32x16 x_scales) {
   return add(powers, set_i(kWhole));
 }
 
+// Whether sums of the groups may be read as the bits of floats.
+inline bool may_read_bits(const LinearView& w) {
+  const int64_t largest = w.group_size * ((int64_t{128} << weight_bits(w.kind)) - 128);
+  return kReadsBits && has_power_scales(w) && largest < int64_t{1} << 22;
+}
+// Whether they are in this layout: InputRows has sum_bits as scales then.
+inline bool has_sum_bits(const LinearView& w, [[maybe_unused]] InputLayout layout) {
+#if defined(PAREDOWN_HAS_TILES)
+  if (layout == InputLayout::kTiles) return false;  // tile products are converted
+#endif
+  return may_read_bits(w);
+}
+
 // What is added for each of a token's codes: unsigned codes of the weight lie so much too high.
 inline int32_t common_zero_point(const LinearView& w) {
   const int bits = w.num_steps > 0 ? 8 : weight_bits(w.kind);
@@ -166,10 +179,10 @@ __attribute__((noinline)) void quantize_groups(const LinearView& w, const InputR
     totals[i] = quantize<kPairs>(in, row, groups.x + i * size, group * size, size, inverses[i]);
   }
   I32x16 corrections = mul(sum_of_each(totals), set_i(kPairs ? -1 : -common_zero_point(w)));
-  if (kPairs) {
+  if (has_sum_bits(w, in.layout)) {
     const I32x16 bits = sum_bits(scale);
     scale = bits_as_float(bits);
-    corrections = add(corrections, bits);
+    if (w.zero_points == nullptr) corrections = add(corrections, bits);
   }
   const int64_t first = input_index(groups.token, w.num_groups, groups.group);
   if (groups.of_tokens && count == kLanes) {

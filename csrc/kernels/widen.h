@@ -16,7 +16,7 @@ constexpr int64_t kShortQuadBytes = kPairBytes * kQuadPairs * 3 / 4;
 template <int kPlace, NearFetch kNear>
 inline __attribute__((always_inline)) void fetch_quad_share(const uint8_t* quad) {
   if constexpr (kPlace * 64 < kShortQuadBytes) {
-    fetch_near<false>(quad + kPlace * 64, kNear);
+    fetch_near<kNear, false>(quad + kPlace * 64);
   }
 }
 
