@@ -120,11 +120,25 @@ def measure(args: argparse.Namespace, cases: Sequence[Case]) -> dict[str, Any]:
     return document
 
 
+def read_document(path: Path) -> dict[str, Any]:
+    """What --json wrote. ConfigError: the file cannot be read, or is not of this version."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_text())
+        text(document)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"no results that can be shown ({type(error).__name__}: {error})",
+            seen=str(path),
+            remedy="Give a file that --json of this version wrote, or measure anew.",
+        ) from error
+    return document
+
+
 def main() -> int:
     args = parse_arguments()
     try:
         if args.render is not None:
-            document = json.loads(args.render.read_text())
+            document = read_document(args.render)
         else:
             if args.rounds < 1:
                 raise ConfigError("no rounds", seen=args.rounds, remedy="Ask for one or more.")
