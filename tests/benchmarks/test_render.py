@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.cpu_peers import read_document
 
+from benchmarks.cpu_peers import read_document
 from paredown.errors import ConfigError
 
 
