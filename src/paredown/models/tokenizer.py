@@ -73,7 +73,7 @@ class Tokenizer:
     @classmethod
     def _open_gguf(cls, path: Path) -> "Tokenizer":
         files = hugging_face_files(read_gguf(path).metadata, str(path))
-        library = _parse_library(files["tokenizer.json"], f"{path}: its tokenizer")
+        library = _parse_library(files["tokenizer.json"].encode(), f"{path}: its tokenizer")
         config = json.loads(files["tokenizer_config.json"])
         numbered = [json.loads(files["generation_config.json"])]
         return cls._assemble(library, config, numbered, _compile(config.get("chat_template"), path))
@@ -177,17 +177,18 @@ def _read_library(path: Path) -> tokenizers.Tokenizer:
             remedy="Download tokenizer.json too, or save the tokenizer in its fast form.",
         )
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        data = path.read_bytes()
+    except OSError as error:
         raise CheckpointError(
             f"{path} cannot be read", seen=error, remedy="Download the file again."
         ) from error
-    return _parse_library(text, str(path))
+    return _parse_library(data, str(path))
 
 
-def _parse_library(text: str, where: str) -> tokenizers.Tokenizer:
+def _parse_library(data: bytes, where: str) -> tokenizers.Tokenizer:
+    """`data` is JSON in UTF-8: megabytes that as a text would be decoded and encoded again."""
     try:
-        library = tokenizers.Tokenizer.from_str(text)
+        library = tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises nothing narrower
         raise CheckpointError(
             f"{where} cannot be read", seen=error, remedy="Download the file again."
