@@ -27,7 +27,6 @@ from paredown.engine.score import (
     rolling_windows,
     scoring_params,
 )
-from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.errors import ConfigError, RequestError
 from paredown.kernels.thread_plan import ThreadPlan
@@ -136,6 +135,9 @@ class LLM:
         self.page_arithmetic = page_arithmetic(executor.spec, executor.kv)
         speculator = None
         if speculation is not None:
+            # Here, because it takes 30 ms of every start, and few starts guess ahead.
+            from paredown.engine.speculate.make_speculator import make_speculator
+
             speculator = make_speculator(
                 speculation, executor, self.tokenizer, num_threads=threads.prefill
             )
