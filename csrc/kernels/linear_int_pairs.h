@@ -47,50 +47,12 @@ inline U8x64 centered_codes(const uint8_t* block) {
   return sub(quad_codes<kBits, kQuad>(block), set_u8((1 << (kBits - 1)) + kMore));
 }
 
-// The codes of a group of a panel, those of odd quads 128 more, and what its sums begin with.
-template <int kBits>
-inline I32x16 decode_pairs(const uint8_t* block, int64_t num_columns, uint8_t* codes) {
-  I32x16 sum = zero_i();
-  for (int64_t k = 0; k < num_columns; k += kBlockColumns) {
-    unroll<kQuads / 2>([&](auto pair) {
-      const U8x64 even = centered_codes<kBits, 2 * pair.value, 0>(block);
-      const U8x64 odd = centered_codes<kBits, 2 * pair.value + 1, 128>(block);
-      store_u8(codes + 2 * pair.value * 64, even);
-      store_u8(codes + (2 * pair.value + 1) * 64, odd);
-      sum = dot4<8>(sum, odd, as_signed(even));
-    });
-    block += kBlockColumns * kLanes / 8 * kBits;
-    codes += kBlockColumns * kLanes;
-  }
-  return mul(sum, set_i(-1));
-}
-
-// A stretch of two panels: its codes one to a byte, panels kPairPanelBytes apart, its groups side
-// by side.
+// A stretch of two panels: its codes one to a byte, panels kPairPanelBytes apart, those of odd
+// quads 128 more, and its groups side by side.
 constexpr int64_t kPairPanelBytes = kDecodedColumns * kLanes;
 constexpr int64_t kMaxPairGroups = kPairPanels * kPairColumns / kBlockColumns;
 static_assert(kPairPanels * kPairPanelBytes + kMaxPairGroups * int64_t{sizeof(PairGroup)} <=
               kManyPanels * kLanes * kManyColumns);
-
-template <int kBits>
-__attribute__((noinline)) void decode_pair_groups(const LinearView& w, int64_t panel,
-                                                  const Stretch& stretch, uint8_t* codes,
-                                                  PairGroup* groups) {
-  constexpr int64_t kColumnBytes = kLanes * kBits / 8;
-  const int64_t first = stretch.first / w.group_size;
-  const int64_t num_groups = stretch.num_columns / w.group_size;
-  for (int64_t i = 0; i < num_groups; ++i) {
-    for (int p = 0; p < kPairPanels; ++p, ++groups) {
-      const int64_t column = (panel + p) * w.num_columns + stretch.first + i * w.group_size;
-      store_i(groups->begins,
-              decode_pairs<kBits>(static_cast<const uint8_t*>(w.values) + column * kColumnBytes,
-                                  w.group_size,
-                                  codes + p * kPairPanelBytes + i * w.group_size * kLanes));
-      const int64_t index = (panel + p) * w.weight_groups + first + i;
-      store_f(groups->scales, load_scales(w, index * kLanes));
-    }
-  }
-}
 
 // Totals before the first stretch.
 alignas(64) constexpr float kNoTotals[kPairTokens * kPairPanels * kLanes] = {};
@@ -98,13 +60,16 @@ constexpr int64_t kPieceBytes = 64 * kLanes;  // of 64 columns of 16 tokens
 
 // A stretch of two panels, and where the inputs of its first column lie from those of the row's.
 struct PairStretch {
-  const uint8_t* codes;
-  const PairGroup* groups;
+  uint8_t* codes;
+  PairGroup* groups;
   int64_t num_groups;
   int64_t num_blocks;  // of a group
   int64_t x_offset;
   int64_t x_step;  // to the second block, from which it is kPieceBytes - x_step to the third
   int64_t first_group;
+  // What the first tile makes codes and groups of.
+  const LinearView* w;
+  int64_t panel;
 };
 
 // The input rows of a tile in a stretch.
@@ -115,10 +80,62 @@ struct PairInputs {
   const float* wholes;
 };
 
+// Codes of a stretch that lie in a byte each.
+struct DecodedPairs {
+  static constexpr bool kDecodes = false;
+  const uint8_t* codes;
+
+  explicit DecodedPairs(const PairStretch& stretch) : codes(stretch.codes) {}
+  template <int kPair>
+  void read(int panel, U8x64& even, U8x64& odd) const {
+    even = load_u8(codes + panel * kPairPanelBytes + kPair * 128);
+    odd = load_u8(codes + panel * kPairPanelBytes + kPair * 128 + 64);
+  }
+  void next_block() { codes += kBlockColumns * kLanes; }
+};
+
+// Those that lie in the weight: decoded on the way, for the tiles that follow.
+template <int kBits>
+struct PackedPairs {
+  static constexpr bool kDecodes = true;
+  const uint8_t* block;
+  int64_t panel_bytes;
+  uint8_t* decoded;
+  const LinearView* w;
+  int64_t scale_index;
+
+  explicit PackedPairs(const PairStretch& stretch)
+      : block(
+            packed_columns(*stretch.w, stretch.panel, stretch.first_group * stretch.w->group_size)),
+        panel_bytes(stretch.w->num_columns * kLanes * kBits / 8),
+        decoded(stretch.codes),
+        w(stretch.w),
+        scale_index((stretch.panel * w->weight_groups + stretch.first_group) * kLanes) {}
+  template <int kPair>
+  void read(int panel, U8x64& even, U8x64& odd) const {
+    even = centered_codes<kBits, 2 * kPair, 0>(block + panel * panel_bytes);
+    odd = centered_codes<kBits, 2 * kPair + 1, 128>(block + panel * panel_bytes);
+    store_u8(decoded + panel * kPairPanelBytes + kPair * 128, even);
+    store_u8(decoded + panel * kPairPanelBytes + kPair * 128 + 64, odd);
+  }
+  void next_block() {
+    block += kBlockColumns * kLanes * kBits / 8;
+    decoded += kBlockColumns * kLanes;
+  }
+  // products: what sums have too much of the weights alone.
+  void end_group(PairGroup* group, const I32x16 (&products)[kPairPanels]) {
+    for (int p = 0; p < kPairPanels; ++p) {
+      store_i(group[p].begins, take_off(zero_i(), products[p]));
+      store_f(group[p].scales, load_scales(*w, scale_index + p * w->weight_groups * kLanes));
+    }
+    scale_index += kLanes;
+  }
+};
+
 // Adds the groups of a stretch to the totals at `before`, [tokens][2 panels][16], and stores them
 // at `after`. Unless what is unrolled here is inlined at once, GCC 12 writes sums and totals to
 // memory.
-template <int kTokens, bool kOneBlock>
+template <class Codes, int kTokens, bool kOneBlock>
 __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const PairInputs& in,
                                                FetchedLines& ahead, const float* before,
                                                float* after) {
@@ -126,21 +143,23 @@ __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const
   unroll<kTokens * kPairPanels>([&](auto i) __attribute__((always_inline)) {
     totals[i.value / kPairPanels][i.value % kPairPanels] = load_f(before + i.value * kLanes);
   });
-  const uint8_t* codes = stretch.codes;
+  Codes codes(stretch);
   const uint8_t* x = in.x;
   const int64_t next = in.next;
   int64_t x_step = stretch.x_step;
   const int32_t* begins = in.begins;
   const float* wholes = in.wholes;
-  const PairGroup* group = stretch.groups;
+  PairGroup* group = stretch.groups;
   const uint8_t* fetched = ahead.next;
   const int64_t ahead_bytes = ahead.panel_bytes;
   int64_t lines_left = ahead.num_lines;
   const PairGroup* end = group + stretch.num_groups * kPairPanels;
   do {
     I32x16 sums[kTokens][kPairPanels];
+    I32x16 products[kPairPanels];
     for (int p = 0; p < kPairPanels; ++p) {
-      const I32x16 begin = load_i(group[p].begins);
+      products[p] = zero_i();
+      const I32x16 begin = Codes::kDecodes ? zero_i() : load_i(group[p].begins);
       for (int t = 0; t < kTokens; ++t) sums[t][p] = add(begin, set_i(begins[t]));
     }
     int64_t blocks_left = kOneBlock ? 1 : stretch.num_blocks;
@@ -157,18 +176,24 @@ __attribute__((noinline)) void add_pair_groups(const PairStretch& stretch, const
         U8x64 even[kPairPanels];
         U8x64 odd[kPairPanels];
         for (int p = 0; p < kPairPanels; ++p) {
-          even[p] = load_u8(codes + p * kPairPanelBytes + pair.value * 128);
-          odd[p] = load_u8(codes + p * kPairPanelBytes + pair.value * 128 + 64);
+          codes.template read<pair.value>(p, even[p], odd[p]);
+          if (Codes::kDecodes) products[p] = dot4<8>(products[p], odd[p], as_signed(even[p]));
         }
         for (int t = 0; t < kTokens; ++t) {
           dot4_pairs(sums[t][0], sums[t][1], even[0], odd[0], even[1], odd[1],
                      x + t * 64 + pair.value * 8);
         }
       });
-      codes += kBlockColumns * kLanes;
+      codes.next_block();
       x += x_step;
       x_step = kPieceBytes - x_step;
     } while (!kOneBlock && --blocks_left > 0);
+    if constexpr (Codes::kDecodes) {
+      codes.end_group(group, products);
+      for (int t = 0; t < kTokens; ++t) {
+        for (int p = 0; p < kPairPanels; ++p) sums[t][p] = take_off(sums[t][p], products[p]);
+      }
+    }
     for (int t = 0; t < kTokens; ++t) {
       const F32x16 whole = set_f(wholes[t]);
       for (int p = 0; p < kPairPanels; ++p) {
@@ -212,24 +237,28 @@ inline PairInputs pair_inputs(const LinearView& w, const InputRows& in, const Pa
 }
 
 inline PairStretch pair_stretch(const LinearView& w, const InputRows& in, const Stretch& stretch,
-                                const uint8_t* codes, const PairGroup* groups) {
+                                int64_t panel, void* scratch) {
+  auto* codes = static_cast<uint8_t*>(scratch);
   const int64_t x_step = stretch.first % 64 == 0 ? kBlockColumns : kPieceBytes - kBlockColumns;
   return {codes,
-          groups,
+          reinterpret_cast<PairGroup*>(codes + kPairPanels * kPairPanelBytes),
           stretch.num_columns / w.group_size,
           w.group_size / kBlockColumns,
           code_offset(in, stretch.first),
           x_step,
-          stretch.first / w.group_size};
+          stretch.first / w.group_size,
+          &w,
+          panel};
 }
 
 template <int kBits, bool kOneBlock>
 void int_pairs(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
                int64_t panel, int64_t panel_end, void* scratch) {
-  auto* codes = static_cast<uint8_t*>(scratch);
-  auto* groups = reinterpret_cast<PairGroup*>(codes + kPairPanels * kPairPanelBytes);
+  // Of the first tile of even_tiles: as there are more than 16 tokens, a third of them.
+  constexpr int kFirstTokens = kLanes / ((kLanes + kPairTokens - 1) / kPairTokens);
+  static_assert(kMinPairTokens > kLanes);
   float* carry =
-      reinterpret_cast<float*>(codes + kManyPanels * kLanes * kManyColumns) + kScaleFloats;
+      static_cast<float*>(scratch) + kManyPanels * kLanes * kManyColumns / 4 + kScaleFloats;
   const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
   const FinishedPanels finished(out, num_tokens, carry + padded * kPairPanels * kLanes);
   for (; panel < panel_end; panel += kPairPanels) {
@@ -237,8 +266,7 @@ void int_pairs(const LinearView& w, const InputRows& in, const OutputRows& out, 
     Stretch stretch{0, 0, false};
     for (int64_t first = 0; !stretch.is_last; first += stretch.num_columns) {
       stretch = stretch_at(w, first, kPairColumns);
-      decode_pair_groups<kBits>(w, panel, stretch, codes, groups);
-      const PairStretch pairs = pair_stretch(w, in, stretch, codes, groups);
+      const PairStretch pairs = pair_stretch(w, in, stretch, panel, scratch);
       NextStretch<kPairPanels, 3> next(w, panel, stretch, num_tokens / kPairTokens + 1);
       FetchedLines ahead = next.codes();
       even_tiles<kPairTokens>(num_tokens, [&](auto tokens, int64_t token) {
@@ -246,8 +274,14 @@ void int_pairs(const LinearView& w, const InputRows& in, const OutputRows& out, 
         next.fetch_scales_share();
         if (stretch.is_last) fetch_outputs<kTokens, kPairPanels>(rows, token, panel);
         float* waiting = carry + token * kPairPanels * kLanes;
-        add_pair_groups<kTokens, kOneBlock>(pairs, pair_inputs(w, in, pairs, token, kTokens), ahead,
-                                            first == 0 ? kNoTotals : waiting, waiting);
+        const float* before = first == 0 ? kNoTotals : waiting;
+        const PairInputs inputs = pair_inputs(w, in, pairs, token, kTokens);
+        if (kTokens == kFirstTokens && token == 0) {
+          add_pair_groups<PackedPairs<kBits>, kFirstTokens, kOneBlock>(pairs, inputs, ahead, before,
+                                                                       waiting);
+        } else {
+          add_pair_groups<DecodedPairs, kTokens, kOneBlock>(pairs, inputs, ahead, before, waiting);
+        }
         if (stretch.is_last) finish_pairs<kTokens>(w, in, rows, token, panel, waiting);
       });
     }

@@ -11,6 +11,8 @@ namespace {
 
 #define PAREDOWN_PAIRS_PRODUCTS 1
 
+inline I32x16 take_off(I32x16 sum, I32x16 part) { return {_mm512_sub_epi32(sum.v, part.v)}; }
+
 // The bytes of a register as the signed factor of dot4.
 inline I32x16 as_signed(U8x64 a) { return {a.v}; }
 
