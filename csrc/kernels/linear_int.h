@@ -18,6 +18,14 @@ inline I32x16 broadcast_codes(const int8_t* codes) {
   return set_i(four);
 }
 
+#if !defined(PAREDOWN_HAS_DOT4_OF)
+// dot4 with the four codes at `x` in each lane.
+template <int kBits>
+inline I32x16 dot4_of(I32x16 acc, U8x64 w, const int8_t* x) {
+  return dot4<kBits>(acc, w, broadcast_codes(x));
+}
+#endif
+
 // What the unsigned codes of a group add too much starts its sum; sums wrap modulo 2^32 on the way
 // and end within int32.
 inline I32x16 correction(const LinearView& w, int64_t index, const int32_t* of_input) {
@@ -122,11 +130,15 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
       for (int p = 0; p < kPanels; ++p) {
         codes[p] = read.template quad<quad.value>(block + p * source.panel_bytes, p);
       }
+      constexpr int kDotBits = kSmall ? 4 : 8;
       for (int t = 0; t < kTokens; ++t) {
-        const I32x16 four = broadcast_codes(x + t * row_stride + 4 * quad.value);
-        for (int p = 0; p < kPanels; ++p) {
-          I32x16& sum = sums[t][quad.value % kChains * kPanels + p];
-          sum = dot4<kSmall ? 4 : 8>(sum, codes[p], four);
+        const int8_t* four = x + t * row_stride + 4 * quad.value;
+        I32x16* chain = sums[t] + quad.value % kChains * kPanels;
+        if constexpr (kPanels == 1) {
+          *chain = dot4_of<kDotBits>(*chain, codes[0], four);
+        } else {
+          const I32x16 all = broadcast_codes(four);
+          for (int p = 0; p < kPanels; ++p) chain[p] = dot4<kDotBits>(chain[p], codes[p], all);
         }
       }
     });

@@ -281,6 +281,15 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(acc.v) : "v"(w.v), "v"(x.v));
   return acc;
 }
+// The same four bytes read by the product itself: an instruction less where they serve one.
+#define PAREDOWN_HAS_DOT4_OF 1
+template <int kBits>
+inline I32x16 dot4_of(I32x16 acc, U8x64 w, const int8_t* x) {
+  using Four = int32_t __attribute__((may_alias));
+  const auto* four = reinterpret_cast<const Four*>(x);
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(w.v), "m"(*four));
+  return acc;
+}
 
 }  // namespace
 }  // namespace paredown
