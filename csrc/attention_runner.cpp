@@ -139,17 +139,19 @@ void AttentionRunner::share_tasks(int64_t total) {
 
 void AttentionRunner::run(const KvView& kv, AttentionRows rows) {
   rows.partials = partials_.as<float>();
-  pool_.run([&](int share, int) {
+  const auto range_of = [&](int share, int) {
+    const auto index = static_cast<size_t>(share);
+    return Range{shares_[index], shares_[index + 1]};
+  };
+  pool_.run_ranges(range_of, [&](int share, const Range& tasks) {
     float* scratch = scratch_.as<float>() + share * attention_scratch_floats(shape_.head_dim);
-    for (int64_t i = shares_[static_cast<size_t>(share)];
-         i < shares_[static_cast<size_t>(share) + 1]; ++i) {
+    for (int64_t i = tasks.begin; i < tasks.end; ++i) {
       kernels_.attend(kv, rows, tasks_[static_cast<size_t>(i)], scratch);
     }
   });
   if (split_.empty()) return;
-  pool_.run([&](int share, int num_shares) {
-    const Range range = static_share(static_cast<int64_t>(split_.size()), share, num_shares);
-    for (int64_t i = range.begin; i < range.end; ++i) {
+  pool_.run_items(static_cast<int64_t>(split_.size()), [&](int, const Range& wholes) {
+    for (int64_t i = wholes.begin; i < wholes.end; ++i) {
       kernels_.merge(kv, rows, split_[static_cast<size_t>(i)]);
     }
   });

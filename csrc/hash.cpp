@@ -68,9 +68,8 @@ std::vector<uint64_t> hash_chunks(std::span<const uint8_t> bytes, int64_t chunk_
   const auto chunk = static_cast<size_t>(chunk_bytes);
   std::vector<uint64_t> hashes((bytes.size() + chunk - 1) / chunk);
   ThreadPool pool(num_threads);
-  pool.run([&](int share, int num_shares) {
-    const Range range = static_share(static_cast<int64_t>(hashes.size()), share, num_shares);
-    for (auto i = static_cast<size_t>(range.begin); i < static_cast<size_t>(range.end); ++i) {
+  pool.run_items(static_cast<int64_t>(hashes.size()), [&](int, const Range& chunks) {
+    for (auto i = static_cast<size_t>(chunks.begin); i < static_cast<size_t>(chunks.end); ++i) {
       hashes[i] = xxh64(bytes.subspan(i * chunk, std::min(chunk, bytes.size() - i * chunk)));
     }
   });

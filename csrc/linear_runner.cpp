@@ -11,25 +11,14 @@ constexpr int64_t kCacheLine = 64;
 // Outputs beyond this are written past the caches: they would only push the inputs out of them.
 constexpr int64_t kStreamedBytes = int64_t{2} << 20;
 // So many tokens for each thread are shared out instead of panels, where the weight is as small as
-// this: each thread reads all of it, and the rows that it made itself.
-constexpr int64_t kMinSharedTokens = 64;
+// this: each thread reads all of it, and mostly the rows that it made itself.
 constexpr int64_t kMaxSharedWeightBytes = int64_t{1} << 20;
-constexpr int64_t kSharedTokens = 2 * kLanes;  // shares begin at multiples of it: two tiles
+constexpr int64_t kSharedTokens = 64;  // parts begin at multiples of it
 // Tiled rows longer than this are multiplied in parts, and then every 16 of them lie a share of the
 // second cache's sets further on than a power of two: parts fill all sets and not a few.
 constexpr int64_t kMaxWholeRowBytes = 4096;
 constexpr int64_t kTiledGapBytes = 1024;
-
-// body(share, tokens) for shares of whole kSharedTokens, but the last one.
-template <class Body>
-void for_shares(ThreadPool& pool, int64_t num_tokens, Body&& body) {
-  pool.run([&](int share, int num_shares) {
-    const int64_t num_blocks = (num_tokens + kSharedTokens - 1) / kSharedTokens;
-    const Range blocks = static_share(num_blocks, share, num_shares);
-    const int64_t end = std::min(blocks.end * kSharedTokens, num_tokens);
-    if (blocks.begin * kSharedTokens < end) body(share, Range{blocks.begin * kSharedTokens, end});
-  });
-}
+constexpr int64_t kMinPanelsForFours = 16;  // of each thread
 
 // The rows from `token` on, a multiple of kSharedTokens.
 InputRows rows_from(const LinearView& w, const InputRows& all, int64_t token) {
@@ -41,10 +30,12 @@ InputRows rows_from(const LinearView& w, const InputRows& all, int64_t token) {
   return rows;
 }
 
-// Panels that one thread multiplies whole: pairs, which may be gate and up, or those of a group of
-// the next weight's columns.
-int64_t unit_panels(const OutputRows& output) {
-  return output.next == nullptr ? 2 : 2 * next_group(*output.next->weight) / kLanes;
+// Panels that one thread multiplies whole: those of a group of the next weight's columns, or pairs,
+// which may be gate and up, and twice as many where that leaves enough units for even shares: some
+// kernels have four panels side by side.
+int64_t unit_panels(const OutputRows& output, int64_t num_panels, int num_threads) {
+  if (output.next != nullptr) return 2 * next_group(*output.next->weight) / kLanes;
+  return num_panels >= kMinPanelsForFours * num_threads ? 4 : 2;
 }
 
 }  // namespace
@@ -116,24 +107,27 @@ void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int
   output.streamed = aligned && !output.accumulate && output.next == nullptr &&
                     num_tokens * output_columns * 4 > kStreamedBytes;
   const int64_t weight_bytes = w.num_rows * w.num_columns * weight_bits(w.kind) / 8;
-  if (num_tokens >= kMinSharedTokens * pool_.num_threads() &&
+  if (num_tokens >= kSharedTokens * pool_.num_threads() &&
       weight_bytes <= kMaxSharedWeightBytes) {
-    return for_shares(pool_, num_tokens, [&](int share, const Range& tokens) {
+    // What is left over belongs to the last block: kernels of many tokens get no few.
+    const int64_t num_blocks = num_tokens / kSharedTokens;
+    return pool_.run_items(num_blocks, [&](int share, const Range& blocks) {
+      const int64_t first = blocks.begin * kSharedTokens;
+      const int64_t end = blocks.end == num_blocks ? num_tokens : blocks.end * kSharedTokens;
       OutputRows own = output;
-      own.values += tokens.begin * output.row_stride;
+      own.values += first * output.row_stride;
       NextInput next{};
       if (output.next != nullptr) {
         const LinearView& reader = *output.next->weight;
-        next = {&reader, rows_from(reader, output.next->rows, tokens.begin)};
+        next = {&reader, rows_from(reader, output.next->rows, first)};
         own.next = &next;
       }
-      kernels_.linear(w, rows_from(w, rows, tokens.begin), own, tokens.end - tokens.begin, 0,
-                      num_panels, scratch_.as<uint8_t>() + share * scratch_bytes_);
+      kernels_.linear(w, rows_from(w, rows, first), own, end - first, 0, num_panels,
+                      scratch_.as<uint8_t>() + share * scratch_bytes_);
     });
   }
-  pool_.run([&](int share, int num_shares) {
-    const int64_t unit = unit_panels(output);
-    const Range units = static_share((num_panels + unit - 1) / unit, share, num_shares);
+  const int64_t unit = unit_panels(output, num_panels, pool_.num_threads());
+  pool_.run_items(divide_up(num_panels, unit), [&](int share, const Range& units) {
     kernels_.linear(w, rows, output, num_tokens, units.begin * unit,
                     std::min(units.end * unit, num_panels),
                     scratch_.as<uint8_t>() + share * scratch_bytes_);

@@ -2,32 +2,37 @@
 // weight's panels over the threads. Owns the working memory for it.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels.h"
 #include "packed_linear.h"
+#include "round_up.h"
 #include "thread_pool.h"
 
 namespace paredown {
 
 // Fewer rows than this are not worth waking the helpers for elementwise work.
 inline constexpr int64_t kMinParallelRows = 8;
+inline constexpr int64_t kRowBlock = 16;
+inline constexpr int64_t kMinRowsForBlocks = 4 * kRowBlock;  // of each thread
 
-// body(begin, end) for shares of the rows, on the threads where there are enough of them.
+// body(share, rows) for parts of the rows, on the threads where there are enough of them. Parts of
+// many rows begin at multiples of 16: prompts mostly begin a page there.
 template <class Body>
 void for_ranges(ThreadPool& pool, int64_t num_rows, Body&& body) {
-  if (num_rows < kMinParallelRows) return body(int64_t{0}, num_rows);
-  pool.run([&](int share, int num_shares) {
-    const Range range = static_share(num_rows, share, num_shares);
-    body(range.begin, range.end);
+  if (num_rows < kMinParallelRows) return body(0, Range{0, num_rows});
+  const int64_t unit = num_rows < kMinRowsForBlocks * pool.num_threads() ? 1 : kRowBlock;
+  pool.run_items(divide_up(num_rows, unit), [&](int share, const Range& units) {
+    body(share, Range{units.begin * unit, std::min(units.end * unit, num_rows)});
   });
 }
 
 // body(row) for each row, the same.
 template <class Body>
 void for_rows(ThreadPool& pool, int64_t num_rows, Body&& body) {
-  for_ranges(pool, num_rows, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) body(row);
+  for_ranges(pool, num_rows, [&](int, const Range& rows) {
+    for (int64_t row = rows.begin; row < rows.end; ++row) body(row);
   });
 }
 
@@ -97,15 +102,12 @@ class LinearRunner {
   template <class MakeRow>
   void prepare(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
                MakeRow&& make_row) {
-    auto prepare_share = [&](int share, int num_shares) {
-      const Range range = static_share(num_tokens, share, num_shares);
+    for_ranges(pool_, num_tokens, [&](int share, const Range& tokens) {
       float* buffer = buffers_.as<float>() + share * max_columns_;
-      for (int64_t token = range.begin; token < range.end; ++token) {
+      for (int64_t token = tokens.begin; token < tokens.end; ++token) {
         kernels_.prepare(part.view(), rows, make_row(token, buffer), token);
       }
-    };
-    if (num_tokens < kMinParallelRows) return prepare_share(0, 1);
-    pool_.run(prepare_share);
+    });
   }
 
   InputRows input_rows(const LinearView& view, int64_t num_tokens) const;

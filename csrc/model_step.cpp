@@ -96,12 +96,12 @@ void Model::rotate_and_store(const Layer& layer, int64_t index) {
     kernels_.prepare_heads({has_norm ? &k_norm : nullptr, cos, sin, 1.0f, head_dim}, key,
                            config_.num_kv_heads);
   };
-  for_ranges(pool_, num_tokens_, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end;) {
+  for_ranges(pool_, num_tokens_, [&](int, const Range& tokens) {
+    for (int64_t t = tokens.begin; t < tokens.end;) {
       const Row& row = rows_[static_cast<size_t>(t)];
       const int32_t page = row.pages[row.position / kPageSize - row.num_released];
       const float* key = wide_.as<float>() + t * wide_stride_ + q_size;
-      const bool is_whole = fills_page(t, end);
+      const bool is_whole = fills_page(t, tokens.end);
       for (const int64_t last = t + (is_whole ? kPageSize : 1); t < last; ++t) prepare(t);
       if (is_whole) {
         kernels_.write_page(kv, page, key, key + v_offset, wide_stride_);

@@ -197,9 +197,8 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
   }
   memory_ = AlignedBuffer(sections(shape_).end);
   point_into(memory_.as<uint8_t>());
-  pool.run([&](int share, int num_shares) {
-    const Range range = static_share(num_panels(), share, num_shares);
-    for (int64_t panel = range.begin; panel < range.end; ++panel) pack_panel(source, panel);
+  pool.run_items(num_panels(), [&](int, const Range& panels) {
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) pack_panel(source, panel);
   });
   if (source.short_exponents && view.kind == WeightKind::kBf16 && view.input == InputKind::kBf16) {
     shorten(pool);

@@ -129,9 +129,8 @@ void Sampler::for_rows(size_t num_rows, int64_t vocab_size, Body&& body) {
     for (size_t i = 0; i < num_rows; ++i) body(i, scratch_.front());
     return;
   }
-  pool_.run([&](int share, int num_shares) {
-    const Range range = static_share(count, share, num_shares);
-    for (int64_t i = range.begin; i < range.end; ++i) {
+  pool_.run_items(count, [&](int share, const Range& rows) {
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
       body(static_cast<size_t>(i), scratch_[static_cast<size_t>(share)]);
     }
   });

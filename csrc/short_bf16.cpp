@@ -78,9 +78,8 @@ bool write_short_block(const uint16_t* words, const Places& places, uint8_t* qua
 
 template <class Body>
 void for_panels(const LinearView& w, ThreadPool& pool, Body&& body) {
-  pool.run([&](int share, int num_shares) {
-    const Range range = static_share(panels_of(w), share, num_shares);
-    for (int64_t panel = range.begin; panel < range.end; ++panel) body(panel);
+  pool.run_items(panels_of(w), [&](int, const Range& panels) {
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) body(panel);
   });
 }
 

@@ -76,6 +76,16 @@ constexpr uint64_t kUnused = ~uint64_t{0};  // odd, and no job gets there
 uint64_t claimed(uint64_t number) { return 2 * number - 1; }
 uint64_t finished(uint64_t number) { return 2 * number; }
 
+uint64_t packed(Range items) {
+  return static_cast<uint64_t>(items.begin) << 32 | static_cast<uint64_t>(items.end);
+}
+Range unpacked(uint64_t items) {
+  return {static_cast<int64_t>(items >> 32), static_cast<int64_t>(items & 0xFFFFFFFF)};
+}
+
+// Large parts first, for long runs in one piece, single items last, for an even end.
+int64_t part_size(int64_t num_left) { return (num_left + 3) / 4; }
+
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads) : max_threads_(num_threads), num_threads_(num_threads) {
@@ -117,6 +127,30 @@ bool ThreadPool::claim_and_run(int share, uint64_t number) {
   state.store(finished(number), std::memory_order_release);
   return true;
 }
+
+void ThreadPool::offer(int share, Range items) {
+  shares_[static_cast<size_t>(share)].items.store(packed(items), std::memory_order_release);
+}
+
+// Whoever works for the job holds it up, so that a range cannot be another one's when it is
+// changed.
+template <ThreadPool::End kEnd>
+bool ThreadPool::take(int share, Range& part) {
+  std::atomic<uint64_t>& items = shares_[static_cast<size_t>(share)].items;
+  uint64_t seen = items.load(std::memory_order_relaxed);
+  while (true) {
+    const Range left = unpacked(seen);
+    const int64_t size = part_size(left.end - left.begin);
+    if (size == 0) return false;
+    part = kEnd == End::kFront ? Range{left.begin, left.begin + size}
+                               : Range{left.end - size, left.end};
+    const Range rest =
+        kEnd == End::kFront ? Range{part.end, left.end} : Range{left.begin, part.begin};
+    if (items.compare_exchange_weak(seen, packed(rest), std::memory_order_acq_rel)) return true;
+  }
+}
+template bool ThreadPool::take<ThreadPool::End::kFront>(int share, Range& part);
+template bool ThreadPool::take<ThreadPool::End::kBack>(int share, Range& part);
 
 void ThreadPool::run_job(Job job, void* context) {
   job_ = job;

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <numeric>
+#include <vector>
 
 #include "../thread_pool.h"
 #include "checks.h"
@@ -43,6 +46,40 @@ bool runs_each_share_once(int num_threads, Random& random) {
   return true;
 }
 
+// Items and shares are plain memory, too: an item that is run twice at once, or two calls with one
+// share at once, are a race.
+bool runs_each_item_once(int num_threads, Random& random) {
+  ThreadPool pool(num_threads);
+  std::array<int64_t, kMaxThreads> num_calls{};
+  std::vector<int> num_runs;
+  for (int region = 0; region < kNumRegions; ++region) {
+    if (below(random, 20) == 0) pool.use(1 + static_cast<int>(below(random, num_threads)));
+    const int64_t num_items = below(random, 50);
+    const int64_t num_turns = below(random, 100);
+    // Now and then everything is one share's, or a share takes much longer than the others.
+    const int owner =
+        below(random, 4) == 0 ? static_cast<int>(below(random, pool.num_threads())) : -1;
+    const auto range_of = [&](int share, int num_shares) {
+      if (owner < 0) return static_share(num_items, share, num_shares);
+      return Range{share > owner ? num_items : 0, share < owner ? 0 : num_items};
+    };
+    const int slow = static_cast<int>(below(random, pool.num_threads()));
+    num_runs.assign(static_cast<size_t>(num_items), 0);
+    num_calls.fill(0);
+    pool.run_ranges(range_of, [&](int share, const Range& items) {
+      const auto index = static_cast<size_t>(share);
+      num_calls[index] += items.end - items.begin;
+      volatile float result = 1.0f;
+      for (int64_t i = 0; i < num_turns * (share == slow ? 20 : 1); ++i) result = result * 0.5f;
+      for (int64_t i = items.begin; i < items.end; ++i) ++num_runs[static_cast<size_t>(i)];
+    });
+    if (std::ranges::any_of(num_runs, [](int runs) { return runs != 1; })) return false;
+    if (std::accumulate(num_calls.begin(), num_calls.end(), int64_t{0}) != num_items) return false;
+    wait_some(random);
+  }
+  return true;
+}
+
 }  // namespace
 
 void check_thread_pool(Outcome& outcome) {
@@ -51,6 +88,9 @@ void check_thread_pool(Outcome& outcome) {
     const bool passed = runs_each_share_once(num_threads, random);
     outcome.count(passed);
     if (!passed) std::printf("shares did not run exactly once with %d threads\n", num_threads);
+    const bool passed_items = runs_each_item_once(num_threads, random);
+    outcome.count(passed_items);
+    if (!passed_items) std::printf("items did not run exactly once with %d threads\n", num_threads);
   }
 }
 

@@ -120,13 +120,19 @@ inline void token_tiles(int64_t num_tokens, int64_t token, Tile&& tile) {
   }
 }
 
+// Tiles of up to kTokens that 16 tokens are cut into, and the tokens of the first of them.
+template <int kTokens>
+constexpr int kTilesOfLanes = (kLanes + kTokens - 1) / kTokens;
+template <int kTokens>
+constexpr int kFirstTileTokens = kLanes / kTilesOfLanes<kTokens>;
+
 // Runs `tile(Index<tokens>, token)` over num_tokens in tiles of up to kTokens of about the same
 // size, none across a multiple of 16: what belongs to its tokens lies side by side.
 template <int kTokens, class Tile>
 inline void even_tiles(int64_t num_tokens, Tile&& tile) {
   int64_t first = 0;
   for (; first + kLanes <= num_tokens; first += kLanes) {
-    constexpr int kTiles = (kLanes + kTokens - 1) / kTokens;
+    constexpr int kTiles = kTilesOfLanes<kTokens>;
     unroll<kTiles>([&](auto index) {
       constexpr int kFirst = kLanes * index.value / kTiles;
       constexpr int kEnd = kLanes * (index.value + 1) / kTiles;

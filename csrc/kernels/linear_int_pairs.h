@@ -254,9 +254,9 @@ inline PairStretch pair_stretch(const LinearView& w, const InputRows& in, const 
 template <int kBits, bool kOneBlock>
 void int_pairs(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
                int64_t panel, int64_t panel_end, void* scratch) {
-  // Of the first tile of even_tiles: as there are more than 16 tokens, a third of them.
-  constexpr int kFirstTokens = kLanes / ((kLanes + kPairTokens - 1) / kPairTokens);
-  static_assert(kMinPairTokens > kLanes);
+  // What decodes a stretch: there are at least 16 tokens.
+  constexpr int kFirstTokens = kFirstTileTokens<kPairTokens>;
+  static_assert(kMinPairTokens >= kLanes);
   float* carry =
       static_cast<float*>(scratch) + kManyPanels * kLanes * kManyColumns / 4 + kScaleFloats;
   const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
