@@ -29,6 +29,9 @@ inline Range static_share(int64_t num_items, int share, int num_shares) {
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 255;
+  // So many others are looked at by a thread that is done: each look may fetch a cache line of
+  // another core.
+  static constexpr int kMaxHelped = 8;
 
   // Throws std::invalid_argument outside [1, kMaxThreads].
   explicit ThreadPool(int num_threads);
@@ -60,8 +63,8 @@ class ThreadPool {
 
   // Calls body(share, items) for parts of the ranges that range_of(share, num_shares) names, each
   // item once; items are below 2^32. A thread takes parts from the front of its own range, and then
-  // from the back of others' that have begun. So which share an item is run with is open, but no
-  // two calls with one share overlap.
+  // from the back of those of the kMaxHelped shares after its own that have begun. So which share
+  // an item is run with is open, but no two calls with one share overlap.
   template <class RangeOf, class Body>
   void run_ranges(RangeOf&& range_of, Body&& body) {
     run([&](int share, int num_shares) {
@@ -70,7 +73,7 @@ class ThreadPool {
       offer(share, own);
       Range part;
       while (take<End::kFront>(share, part)) body(share, part);
-      for (int i = 1; i < num_shares; ++i) {
+      for (int i = 1; i < num_shares && i <= kMaxHelped; ++i) {
         while (take<End::kBack>((share + i) % num_shares, part)) body(share, part);
       }
     });
