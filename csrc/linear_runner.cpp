@@ -107,8 +107,7 @@ void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int
   output.streamed = aligned && !output.accumulate && output.next == nullptr &&
                     num_tokens * output_columns * 4 > kStreamedBytes;
   const int64_t weight_bytes = w.num_rows * w.num_columns * weight_bits(w.kind) / 8;
-  if (num_tokens >= kSharedTokens * pool_.num_threads() &&
-      weight_bytes <= kMaxSharedWeightBytes) {
+  if (num_tokens >= kSharedTokens * pool_.num_threads() && weight_bytes <= kMaxSharedWeightBytes) {
     // What is left over belongs to the last block: kernels of many tokens get no few.
     const int64_t num_blocks = num_tokens / kSharedTokens;
     return pool_.run_items(num_blocks, [&](int share, const Range& blocks) {
