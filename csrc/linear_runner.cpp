@@ -10,17 +10,18 @@ namespace {
 constexpr int64_t kCacheLine = 64;
 // Outputs beyond this are written past the caches: they would only push the inputs out of them.
 constexpr int64_t kStreamedBytes = int64_t{2} << 20;
-// So many tokens for each thread are shared out instead of panels, where the weight is as small as
-// this: each thread reads all of it, and mostly the rows that it made itself.
+// Where the weight is as small as this and there are so many tokens for each thread, blocks of so
+// many tokens are shared out instead of panels: each thread reads all of the weight, and mostly the
+// rows that it made itself.
 constexpr int64_t kMaxSharedWeightBytes = int64_t{1} << 20;
-constexpr int64_t kSharedTokens = 64;  // parts begin at multiples of it
+constexpr int64_t kSharedTokens = 64;
 // Tiled rows longer than this are multiplied in parts, and then every 16 of them lie a share of the
 // second cache's sets further on than a power of two: parts fill all sets and not a few.
 constexpr int64_t kMaxWholeRowBytes = 4096;
 constexpr int64_t kTiledGapBytes = 1024;
-constexpr int64_t kMinPanelsForFours = 16;  // of each thread
+constexpr int64_t kMinPanelsForFours = 16;  // of each thread; not measured
 
-// The rows from `token` on, a multiple of kSharedTokens.
+// The rows from `token` on, a multiple of kSharedTokens: tiles of 16 tokens begin there.
 InputRows rows_from(const LinearView& w, const InputRows& all, int64_t token) {
   InputRows rows = all;
   rows.values += token * all.row_stride;

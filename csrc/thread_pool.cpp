@@ -134,23 +134,19 @@ void ThreadPool::offer(int share, Range items) {
 
 // Whoever works for the job holds it up, so that a range cannot be another one's when it is
 // changed.
-template <ThreadPool::End kEnd>
-bool ThreadPool::take(int share, Range& part) {
+bool ThreadPool::take(End end, int share, Range& part) {
   std::atomic<uint64_t>& items = shares_[static_cast<size_t>(share)].items;
   uint64_t seen = items.load(std::memory_order_relaxed);
   while (true) {
     const Range left = unpacked(seen);
     const int64_t size = part_size(left.end - left.begin);
     if (size == 0) return false;
-    part = kEnd == End::kFront ? Range{left.begin, left.begin + size}
-                               : Range{left.end - size, left.end};
-    const Range rest =
-        kEnd == End::kFront ? Range{part.end, left.end} : Range{left.begin, part.begin};
+    const bool is_front = end == End::kFront;
+    part = is_front ? Range{left.begin, left.begin + size} : Range{left.end - size, left.end};
+    const Range rest = is_front ? Range{part.end, left.end} : Range{left.begin, part.begin};
     if (items.compare_exchange_weak(seen, packed(rest), std::memory_order_acq_rel)) return true;
   }
 }
-template bool ThreadPool::take<ThreadPool::End::kFront>(int share, Range& part);
-template bool ThreadPool::take<ThreadPool::End::kBack>(int share, Range& part);
 
 void ThreadPool::run_job(Job job, void* context) {
   job_ = job;

@@ -16,12 +16,12 @@
 
 namespace paredown {
 
-// One share of `num_items`: contiguous, sizes differ by at most one.
 struct Range {
   int64_t begin;
   int64_t end;
 };
 
+// One share of `num_items`: contiguous, sizes differ by at most one.
 inline Range static_share(int64_t num_items, int share, int num_shares) {
   return {num_items * share / num_shares, num_items * (share + 1) / num_shares};
 }
@@ -30,7 +30,7 @@ class ThreadPool {
  public:
   static constexpr int kMaxThreads = 255;
   // So many others are looked at by a thread that is done: each look may fetch a cache line of
-  // another core.
+  // another core. A guess: nothing with more than eight threads has been measured.
   static constexpr int kMaxHelped = 8;
 
   // Throws std::invalid_argument outside [1, kMaxThreads].
@@ -72,9 +72,9 @@ class ThreadPool {
       if (num_shares == 1) return body(share, own);
       offer(share, own);
       Range part;
-      while (take<End::kFront>(share, part)) body(share, part);
+      while (take(End::kFront, share, part)) body(share, part);
       for (int i = 1; i < num_shares && i <= kMaxHelped; ++i) {
-        while (take<End::kBack>((share + i) % num_shares, part)) body(share, part);
+        while (take(End::kBack, (share + i) % num_shares, part)) body(share, part);
       }
     });
   }
@@ -107,8 +107,7 @@ class ThreadPool {
   void wait_for_use(int share);
   bool claim_and_run(int share, uint64_t number);
   void offer(int share, Range items);
-  template <End kEnd>
-  bool take(int share, Range& part);
+  bool take(End end, int share, Range& part);
 
   int max_threads_;
   std::chrono::nanoseconds spin_budget_;  // of a helper before it parks

@@ -11,7 +11,8 @@
 namespace paredown {
 namespace {
 
-constexpr int kMaxThreads = 8;
+// More than one that is done looks at.
+constexpr int kMaxThreads = ThreadPool::kMaxHelped + 4;
 constexpr int kNumRegions = 3000;
 
 void wait_some(Random& random) {

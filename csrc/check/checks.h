@@ -20,7 +20,8 @@ void check_attention(Outcome& outcome);
 // Every instruction set computes what the generic one computes, up to rounding.
 void check_sets_agree(Outcome& outcome);
 
-// Every share of a parallel region runs exactly once, with 1 to 8 threads.
+// Every share of a parallel region and every item of its shares runs exactly once, with 1 to 12
+// threads.
 void check_thread_pool(Outcome& outcome);
 
 // Packed bytes give back the rows they were made of; impossible shapes are refused.
