@@ -19,7 +19,7 @@ export PAREDOWN_DATA ?= $(abspath ../shared/data)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 unexport MAKEFLAGS
 
-.PHONY: demo test style sanitized bench parity cross-check
+.PHONY: demo test style sanitized races bench parity cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -29,7 +29,7 @@ demo: .venv/demo.stamp
 		"It was late in the evening when"
 
 # Tests of a file follow each other in one worker, so that most fixtures of a file are made once.
-test: style sanitized
+test: style sanitized races
 	build/check/core_check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal \
 		--durations 15
@@ -47,6 +47,13 @@ sanitized: .venv/cmake.stamp
 		-DPAREDOWN_SANITIZE=address,undefined -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
 	$(BIN)/cmake --build build/sanitize >/dev/null
 	build/sanitize/core_check
+
+# The thread pool under the sanitizer of threads.
+races: .venv/cmake.stamp
+	$(BIN)/cmake $(CHECK) -B build/races -DCMAKE_BUILD_TYPE=Debug \
+		-DPAREDOWN_SANITIZE=thread -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
+	$(BIN)/cmake --build build/races --target thread_check >/dev/null
+	build/races/thread_check
 
 bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \

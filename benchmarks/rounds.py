@@ -83,7 +83,7 @@ class Children:
         if child is None or not child.is_alive:
             target = self.targets[name.split(" ")[0]]
             log = self.logs / f"{name.replace(' ', '-')}.log"
-            child = ChildPeer(target.target, log, target.environment, self.timeout_s)
+            child = ChildPeer(target, log, self.timeout_s)
             self._running[name] = child
         return child
 

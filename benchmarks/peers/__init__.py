@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 OURS = "paredown"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """`target` is imported in the child alone, so that a missing package is a row, no crash."""
+    """`target`, "module:Class", is imported in the child alone, so that a missing package is a row,
+    no crash. Packages of the folder `packages` take the place of those installed here."""
 
     target: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    packages: Path | None = None
 
 
 PEERS: Mapping[str, Target] = {

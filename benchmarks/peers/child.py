@@ -11,12 +11,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import sysconfig
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers import Target
 from paredown.errors import ParedownError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,19 +37,24 @@ class _Failure:
 
 
 class ChildPeer:
-    """The parent's side. `target` is "module:Class"; a crash or a timeout ends the child and
-    raises PeerError, after which every call does."""
+    """The parent's side. A crash or a timeout ends the child and raises PeerError, after which
+    every call does."""
 
-    def __init__(
-        self, target: str, log: Path, environment: Mapping[str, str], timeout_s: float = 900.0
-    ) -> None:
+    def __init__(self, target: Target, log: Path, timeout_s: float = 900.0) -> None:
         self._log = log
         self._timeout_s = timeout_s
         self._reason: str | None = None
         log.parent.mkdir(parents=True, exist_ok=True)
         parent_read, child_write = os.pipe()
         child_read, parent_write = os.pipe()
-        command = [sys.executable, "-m", "benchmarks.peers", target]
+        python = [sys.executable]
+        environment = {**os.environ, **target.environment}
+        if target.packages is not None:
+            # Without `site`, which would put what is installed as editable before any path.
+            python.append("-S")
+            folders = [str(target.packages), sysconfig.get_path("purelib")]
+            environment["PYTHONPATH"] = os.pathsep.join(folders)
+        command = [*python, "-m", "benchmarks.peers", target.target]
         with log.open("w") as stream:
             self._process = subprocess.Popen(
                 [*command, str(child_read), str(child_write)],
@@ -57,7 +63,7 @@ class ChildPeer:
                 stdout=stream,
                 stderr=stream,
                 cwd=ROOT,
-                env={**os.environ, **environment},
+                env=environment,
             )
         os.close(child_read)
         os.close(child_write)

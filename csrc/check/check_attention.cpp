@@ -6,7 +6,7 @@
 #include "../attention_runner.h"
 #include "../names.h"
 #include "checks.h"
-#include "random_model.h"
+#include "random.h"
 
 namespace paredown {
 namespace {

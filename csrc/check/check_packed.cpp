@@ -3,9 +3,10 @@
 #include <stdexcept>
 
 #include "../hash.h"
+#include "../packed_linear.h"
 #include "../short_bf16.h"
 #include "checks.h"
-#include "random_model.h"
+#include "random.h"
 
 namespace paredown {
 namespace {

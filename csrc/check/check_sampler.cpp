@@ -8,7 +8,7 @@
 #include "../race.h"
 #include "../sampler.h"
 #include "checks.h"
-#include "random_model.h"
+#include "random.h"
 
 namespace paredown {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "../suffix_index.h"
 #include "checks.h"
-#include "random_model.h"
+#include "random.h"
 
 namespace paredown {
 namespace {

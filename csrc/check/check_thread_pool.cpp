@@ -6,7 +6,7 @@
 
 #include "../thread_pool.h"
 #include "checks.h"
-#include "random_model.h"
+#include "random.h"
 
 namespace paredown {
 namespace {

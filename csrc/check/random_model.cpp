@@ -11,22 +11,6 @@ constexpr int64_t kContext = 96;
 constexpr int64_t kPages = 24;
 constexpr int64_t kWindow = 19;
 
-float uniform(Random& random) { return std::uniform_real_distribution<float>(-1.0f, 1.0f)(random); }
-
-}  // namespace
-
-int64_t below(Random& random, int64_t limit) {
-  return std::uniform_int_distribution<int64_t>(0, limit - 1)(random);
-}
-
-std::vector<float> floats(Random& random, int64_t count, float centre, float spread) {
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = centre + spread * uniform(random);
-  return values;
-}
-
-namespace {
-
 void add_random_linear(Model& model, Random& random, const Case& test, const std::string& role,
                        int64_t layer, int64_t rows, int64_t columns) {
   LinearSource source{};

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <random>
 #include <vector>
 
 #include "../model.h"
+#include "random.h"
 
 namespace paredown {
-
-using Random = std::mt19937;
 
 inline constexpr int64_t kVocab = 61;
 
@@ -29,9 +27,6 @@ struct Sequence {
   std::vector<float> logits;
   int64_t done = 0;
 };
-
-int64_t below(Random& random, int64_t limit);
-std::vector<float> floats(Random& random, int64_t count, float centre, float spread);
 
 // The same random numbers give the same weights on every instruction set.
 std::unique_ptr<Model> random_model(Random& random, const Case& test);

@@ -22,7 +22,7 @@ def start(tmp_path):
     children = []
 
     def start_one(name: str, timeout_s: float = 60.0) -> ChildPeer:
-        children.append(ChildPeer(fake(name).target, tmp_path / "log", {}, timeout_s))
+        children.append(ChildPeer(fake(name), tmp_path / "log", timeout_s))
         return children[-1]
 
     yield start_one
