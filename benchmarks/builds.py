@@ -99,17 +99,21 @@ def chosen_cases(words: Sequence[str], models: Sequence[str], num_steps: int) ->
     return cases
 
 
-def compare(args: argparse.Namespace) -> list[Run]:
-    """Raises ConfigError, BuildError, or PeerError where a build cannot run a case."""
-    if min(args.rounds, args.steps) < 1:
+def compare(args: argparse.Namespace) -> None:
+    """Prints each row as it comes. Raises ConfigError, BuildError, or PeerError where a build
+    cannot run a case."""
+    if args.rounds < 2 or args.steps < 1:
         raise ConfigError(
-            "nothing to measure",
+            "too little to measure",
             seen=f"{args.rounds} rounds, {args.steps} steps",
-            remedy="Ask for one or more of each.",
+            remedy="Ask for two rounds, which have a middle half, and a step, or more.",
         )
     cases = chosen_cases(args.cases, args.models, args.steps)
-    targets = {OURS: _target(args.after, args.folder), EARLIER: _target(args.earlier, args.folder)}
-    runs = []
+    refs = {OURS: args.after, EARLIER: args.earlier}
+    # All are known before one is compiled.
+    commits = {name: commit_id(ref) for name, ref in refs.items() if ref is not None}
+    targets = {name: _target(commits.get(name), args.folder) for name in refs}
+    runs: list[Run] = []
     print(f"{'case':<50} {'earlier':>11} {'later':>11}  later / earlier")
     with Children(logs=args.folder / "logs", targets=targets | {"machine": MACHINE}) as children:
         for number, case in enumerate(cases):
@@ -127,14 +131,12 @@ def compare(args: argparse.Namespace) -> list[Run]:
                 found = [asdict(run) | {"ratio": asdict(TimeRatio.of(run))} for run in runs]
                 args.json.parent.mkdir(parents=True, exist_ok=True)
                 args.json.write_text(json.dumps(found, indent=2) + "\n")
-    return runs
 
 
-def _target(ref: str | None, folder: Path) -> Target:
-    if ref is None:
+def _target(commit: str | None, folder: Path) -> Target:
+    if commit is None:
         return PEERS[OURS]
-    commit = commit_id(ref)
-    print(f"{ref} is {commit[:12]}", file=sys.stderr, flush=True)
+    print(f"{commit[:12]} is compiled where it is new", file=sys.stderr, flush=True)
     return replace(PEERS[OURS], packages=built_commit(commit, folder / "builds"))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import paredown
-from benchmarks.builds import EARLIER, TimeRatio, chosen_cases
+from benchmarks.builds import EARLIER, EXIT_BAD_INPUT, TimeRatio, chosen_cases, main
 from benchmarks.commit_build import BuildError, built_commit, commit_id
 from benchmarks.peers import OURS, Target
 from benchmarks.peers.child import ChildPeer
@@ -115,3 +115,22 @@ def test_cases_of_builds_are_prompts_and_steps() -> None:
     assert all(case.with_peers for case in cases)
     with pytest.raises(ConfigError, match="no case has these words"):
         chosen_cases(["b9"], ["llama-3.2-1b"], num_steps=4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["HEAD", "--rounds", "1"], "1 rounds, 4 steps"),
+        (["HEAD", "--steps", "0"], "15 rounds, 0 steps"),
+        (["no-such-branch", "--after", "HEAD"], "no such commit"),
+        (["HEAD", "--after", "no-such-branch"], "no such commit"),
+        (["HEAD", "--cases", "b9"], "no case has these words"),
+    ],
+)
+def test_bad_input_is_named_before_anything_is_made(
+    monkeypatch, capsys, tmp_path, words: list[str], message: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["builds", *words, "--folder", str(tmp_path)])
+    assert main() == EXIT_BAD_INPUT
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
