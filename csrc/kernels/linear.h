@@ -49,7 +49,7 @@ InputLayout input_layout(const LinearView& w, int64_t num_tokens) {
 bool makes_input(const LinearView& w, const LinearView& next, int64_t num_tokens) {
   if (num_tokens <= kMinPartTokens || !takes_groups(w, next)) return false;
   if (input_layout(w, num_tokens) == InputLayout::kTiles) return false;
-  if (w.input == InputKind::kBf16) return kHasBf16Dot;
+  if (w.input == InputKind::kBf16) return true;
   return w.input == InputKind::kInt8 && fits_decoded(w) && !few_tokens(w, num_tokens);
 }
 

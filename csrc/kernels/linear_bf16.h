@@ -5,6 +5,7 @@
 #include "linear_float.h"
 #include "next_input.h"
 #include "stretch.h"
+#include "widen.h"
 
 namespace paredown {
 namespace {
@@ -38,27 +39,53 @@ inline F32x16 row_scales(const LinearView& w, int64_t panel) {
 
 #if !defined(PAREDOWN_HAS_TILES)
 
+constexpr int64_t kInputBytes = kHasBf16Dot ? 2 : 4;  // of a column
+
+// A pair of columns of some panels times that of some tokens, whose first one's lies at `x`.
 template <int kTokens, int kPanels>
-inline __attribute__((always_inline)) void add_pairs(const uint8_t* pairs, int64_t panel_bytes,
-                                                     int64_t num_pairs, const uint8_t* x,
-                                                     int64_t row_bytes,
-                                                     F32x16 (&sums)[kTokens][kPanels]) {
-  for (int64_t k = 0; k < num_pairs; ++k, pairs += kPairBytes, x += 4) {
-    I32x16 weights[kPanels];
-    for (int p = 0; p < kPanels; ++p) weights[p] = load_i(pairs + p * panel_bytes);
+inline __attribute__((always_inline)) void add_pair(const I32x16 (&weights)[kPanels],
+                                                    const uint8_t* x, int64_t row_bytes,
+                                                    F32x16 (&sums)[kTokens][kPanels]) {
+  if constexpr (kHasBf16Dot) {
     for (int t = 0; t < kTokens; ++t) {
       uint32_t pair;
       __builtin_memcpy(&pair, x + t * row_bytes, sizeof(pair));
       for (int p = 0; p < kPanels; ++p) sums[t][p] = dot_bf16(sums[t][p], weights[p], pair);
     }
+  } else {
+    for (int column = 0; column < 2; ++column) {
+      for (int p = 0; p < kPanels; ++p) {
+        const F32x16 floats = column == 0 ? even_bf16(weights[p]) : odd_bf16(weights[p]);
+        // Read anew for each panel: kept, inputs would take registers that sums need.
+        const uint8_t* own = x;
+        asm("" : "+r"(own));
+        for (int t = 0; t < kTokens; ++t) {
+          float value;
+          __builtin_memcpy(&value, own + t * row_bytes + column * sizeof(value), sizeof(value));
+          sums[t][p] = fma(floats, set_f(value), sums[t][p]);
+        }
+      }
+    }
+  }
+}
+
+template <int kTokens, int kPanels>
+inline __attribute__((always_inline)) void add_pairs(const uint8_t* pairs, int64_t panel_bytes,
+                                                     int64_t num_pairs, const uint8_t* x,
+                                                     int64_t row_bytes,
+                                                     F32x16 (&sums)[kTokens][kPanels]) {
+  for (int64_t k = 0; k < num_pairs; ++k, pairs += kPairBytes, x += 2 * kInputBytes) {
+    I32x16 weights[kPanels];
+    for (int p = 0; p < kPanels; ++p) weights[p] = load_i(pairs + p * panel_bytes);
+    add_pair(weights, x, row_bytes, sums);
   }
 }
 
 // All tokens pass over a stretch of columns of some panels, as it lies or decoded, which stays in
 // the second cache; their sums wait in `scratch`, as what is decoded does.
 template <int kPanels>
-void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                     int64_t num_tokens, int64_t panel, int64_t panel_end, uint8_t* scratch) {
+void many_bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
+                      int64_t num_tokens, int64_t panel, int64_t panel_end, uint8_t* scratch) {
   // Of four panels 256 KB, which leave room in the second cache for inputs and what comes next.
   constexpr int64_t kStretch = kManyColumns;
   constexpr int64_t kDecodedBytes = kLanes * kStretch * 2;
@@ -85,11 +112,12 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
         for (int i = 0; i < tokens.value * kPanels; ++i) {
           sums[i / kPanels][i % kPanels] = first == 0 ? zero_f() : load_f(waiting + i * kLanes);
         }
-        const auto* x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride + first * 2;
+        const auto* x =
+            static_cast<const uint8_t*>(in.codes) + token * in.code_stride + first * kInputBytes;
         for (int64_t k = 0; k < columns; k += kBlockColumns) {
           ahead.template fetch_due<kPanels, 2>(columns / kBlockColumns);
-          add_pairs<tokens.value, kPanels>(pairs + k * kLanes * 2, panel_bytes, kPairs, x + k * 2,
-                                           in.code_stride, sums);
+          add_pairs<tokens.value, kPanels>(pairs + k * kLanes * 2, panel_bytes, kPairs,
+                                           x + k * kInputBytes, in.code_stride, sums);
         }
         for (int i = 0; i < tokens.value * kPanels; ++i) {
           F32x16& sum = sums[i / kPanels][i % kPanels];
@@ -102,12 +130,9 @@ void bf16_dot_linear(const LinearView& w, const InputRows& in, const OutputRows&
     finished.end(panel + kPanels);
   }
   if constexpr (kPanels > 1) {
-    bf16_dot_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);
+    many_bf16_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);
   }
 }
-
-// So few tokens that short bf16 is widened in registers (Zen 5, LOG.md 2026-11-23).
-constexpr int64_t kFewShortTokens = 16;
 
 // A block of short bf16 that is not wide, widened in registers. What is near is fetched meanwhile.
 template <NearFetch kNear, int kTokens>
@@ -115,17 +140,16 @@ inline __attribute__((always_inline)) void add_short_block(const uint8_t* block,
                                                            ShortExponents exponents,
                                                            const uint8_t* x, int64_t row_bytes,
                                                            F32x16 (&sums)[kTokens][1]) {
-  unroll<kPairs>([&](auto pair) {
-    constexpr int kPlace = pair.value % kQuadPairs;
-    const uint8_t* quad = block + pair.value / kQuadPairs * kShortQuadBytes;
-    fetch_quad_share<kPlace, kNear>(quad);
-    const I32x16 names = load_i(quad + kQuadPairs * kPairBytes / 2);
-    const I32x16 weights = widen_bf16<kPlace>(quad + kPlace * kPairBytes / 2, names, exponents);
-    for (int t = 0; t < kTokens; ++t) {
-      uint32_t both;
-      __builtin_memcpy(&both, x + t * row_bytes + 4 * pair.value, sizeof(both));
-      sums[t][0] = dot_bf16(sums[t][0], weights, both);
-    }
+  unroll<kPairs / kQuadPairs>([&](auto index) {
+    const uint8_t* quad = block + index.value * kShortQuadBytes;
+    const QuadExponents found = quad_exponents(quad + kMantissaBytes, exponents);
+    unroll<kQuadPairs>([&](auto place) {
+      fetch_quad_share<place.value, kNear, kRunsAhead<12, kTokens>>(quad);
+      const I32x16 weights[1] = {
+          widen_bf16<place.value>(quad + place.value * kPairBytes / 2, found)};
+      add_pair(weights, x + 2 * kInputBytes * (index.value * kQuadPairs + place.value), row_bytes,
+               sums);
+    });
   });
 }
 
@@ -144,31 +168,34 @@ inline __attribute__((always_inline)) void add_short_panel(const LinearView& w, 
       add_short_block<kNear>(block, exponents, x, row_bytes, sums);
     } else {
       const uint8_t* rest = w.short_bf16.wide_rests + (*rank - 1) * kWideRestBytes;
-      add_pairs<kTokens, 1>(block, 0, kPairsInPlace, x, row_bytes, sums);
-      add_pairs<kTokens, 1>(rest, 0, kPairs - kPairsInPlace, x + 4 * kPairsInPlace, row_bytes,
-                            sums);
+      add_pairs(block, 0, kPairsInPlace, x, row_bytes, sums);
+      add_pairs(rest, 0, kPairs - kPairsInPlace, x + 2 * kInputBytes * kPairsInPlace, row_bytes,
+                sums);
       // The next one's.
       for (int64_t byte = 0; byte < kWideRestBytes; byte += 64) {
         __builtin_prefetch(rest + kWideRestBytes + byte, 0, 3);
       }
     }
     block += block_bytes(WeightKind::kBf16Short);
-    x += 2 * kBlockColumns;
+    x += kInputBytes * kBlockColumns;
   }
 }
 
-// Few tokens: a weight is read once, panel after panel; kPanels are finished together.
+// Few tokens: a weight is read once, panel after panel, which is one stream of memory; kPanels are
+// finished together.
 template <NearFetch kNear, int kPanels>
 void few_short_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
                       int64_t num_tokens, int64_t panel, int64_t panel_end) {
   for (; panel + kPanels <= panel_end; panel += kPanels) {
-    even_tiles<kSerialRowTokens>(num_tokens, [&](auto tokens, int64_t token) {
+    even_tiles<kShortTokens>(num_tokens, [&](auto tokens, int64_t token) {
+      // Without bf16 products one token does without fetching (AVX2 on Zen 4, LOG.md 2026-11-25).
+      constexpr NearFetch kOwn = !kHasBf16Dot && tokens.value == 1 ? NearFetch::kNowhere : kNear;
       const auto* x = static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
       F32x16 totals[tokens.value][kPanels];
       for (int p = 0; p < kPanels; ++p) {
         F32x16 sums[tokens.value][1];
         for (auto& row : sums) row[0] = zero_f();
-        add_short_panel<kNear>(w, panel + p, x, in.code_stride, sums);
+        add_short_panel<kOwn>(w, panel + p, x, in.code_stride, sums);
         for (int t = 0; t < tokens.value; ++t) totals[t][p] = sums[t][0];
       }
       finish_rows<tokens.value, kPanels>(w, out, token, panel, totals);
@@ -181,25 +208,13 @@ void few_short_linear(const LinearView& w, const InputRows& in, const OutputRows
 
 void bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
-  if constexpr (kHasBf16Dot) {
-    if (w.kind == WeightKind::kBf16Short && num_tokens <= kFewShortTokens) {
-      return with_near_fetch([&](auto near) {
-        few_short_linear<near.value, 2>(w, in, out, num_tokens, panel_begin, panel_end);
-      });
-    }
-    return bf16_dot_linear<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end,
-                                         static_cast<uint8_t*>(scratch));
-  } else {
-    const auto* rounded = static_cast<float*>(in.codes);
-    if (w.kind != WeightKind::kBf16) {
-      InputRows floats = in;
-      floats.values = static_cast<float*>(in.codes);
-      floats.row_stride = in.code_stride / 4;
-      return coded_linear(w, floats, out, num_tokens, panel_begin, panel_end);
-    }
-    plain_linear<WeightKind::kBf16, kFloatPanels>(w, rounded, in.code_stride / 4, out, num_tokens,
-                                                  panel_begin, panel_end);
+  if (w.kind == WeightKind::kBf16Short && num_tokens <= kFewShortTokens) {
+    return with_near_fetch([&](auto near) {
+      few_short_linear<near.value, 2>(w, in, out, num_tokens, panel_begin, panel_end);
+    });
   }
+  many_bf16_linear<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end,
+                                 static_cast<uint8_t*>(scratch));
 }
 
 #endif

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "finish.h"
-#include "widen.h"
 
 namespace paredown {
 namespace {
@@ -92,10 +91,6 @@ void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
     for (int64_t k = group * w.group_size; k < (group + 1) * w.group_size; k += kBlockColumns) {
       for (int p = 0; p < kPanels; ++p) {
         const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
-        if (w.kind == WeightKind::kBf16Short) {
-          widen_to_floats(w, panel + p, k, columns + p * kPanelFloats);
-          continue;
-        }
         decode_floats(w.kind, values + (p * num_blocks + k / kBlockColumns) * block_bytes(w.kind),
                       zero_points_of(w, index), columns + p * kPanelFloats);
       }

@@ -93,7 +93,7 @@ inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, Cod
   for (int64_t line = kQuad * kLines / kQuads; line < (kQuad + 1) * kLines / kQuads; ++line) {
     const uint8_t* here =
         block + line / (kBytes / 64) * source.panel_bytes + line % (kBytes / 64) * 64;
-    fetch_near<kNear, kBytes == kBlockColumns * kLanes && kTokens == 1>(here);
+    fetch_near<kNear, kRunsAhead<8 * kBytes / (kBlockColumns * kLanes), kTokens>>(here);
     if constexpr (kFetchesNextPanels) __builtin_prefetch(here + source.ahead_bytes, 0, 2);
   }
 }

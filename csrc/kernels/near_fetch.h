@@ -35,14 +35,20 @@ inline void with_near_fetch(Body&& body) {
   body(std::integral_constant<NearFetch, NearFetch::kFirstCache>{});
 }
 
-// kRunsAhead: so little is done with a line, a byte a code and one token, that on Zen 4 the loads
-// themselves run far ahead, and fetching takes requests away from them. Inlined at once as
-// fetch_scales.
-template <NearFetch kNear, bool kRunsAhead>
+// Whether tokens are so few that little is done with a line: on Zen 4 the loads themselves run far
+// ahead then, and fetching takes requests away from them. By the bits of a weight; codes of 3 and 6
+// bits take 1.03 to 1.08 times as long without (LOG.md 2026-11-25).
+template <int kBits, int kTokens>
+constexpr bool kRunsAhead = kTokens <= (kBits == 8                  ? 3
+                                        : kBits == 4 || kBits == 12 ? 1
+                                                                    : 0);
+
+// Inlined at once as fetch_scales.
+template <NearFetch kNear, bool kAhead>
 inline __attribute__((always_inline)) void fetch_near(const uint8_t* line) {
   if constexpr (kNear == NearFetch::kFirstCache) {
     __builtin_prefetch(line + kNearBytes, 0, 3);
-  } else if constexpr (kNear == NearFetch::kSecondCache && !kRunsAhead) {
+  } else if constexpr (kNear == NearFetch::kSecondCache && !kAhead) {
     __builtin_prefetch(line + kSecondCacheBytes, 0, 2);
     __builtin_prefetch(line + kFirstCacheBytes, 0, 3);
   }

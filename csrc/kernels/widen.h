@@ -10,26 +10,28 @@ namespace {
 constexpr int kPairs = 16;  // of a block
 constexpr int kQuadPairs = 4;
 constexpr int64_t kPairBytes = 64;
-constexpr int64_t kShortQuadBytes = kPairBytes * kQuadPairs * 3 / 4;
+constexpr int64_t kMantissaBytes = kPairBytes / 2 * kQuadPairs;  // signs and mantissas of a quad
+constexpr int64_t kShortQuadBytes = kMantissaBytes * 3 / 2;
 
 // Pair kPlace of a quad fetches its share of what is near. Inlined at once as fetch_scales.
-template <int kPlace, NearFetch kNear>
+template <int kPlace, NearFetch kNear, bool kAhead>
 inline __attribute__((always_inline)) void fetch_quad_share(const uint8_t* quad) {
   if constexpr (kPlace * 64 < kShortQuadBytes) {
-    fetch_near<kNear, false>(quad + kPlace * 64);
+    fetch_near<kNear, kAhead>(quad + kPlace * 64);
   }
 }
 
 // A block that is not wide.
 template <NearFetch kNear>
 inline void widen_block(const uint8_t* block, ShortExponents exponents, uint8_t* pairs) {
-  unroll<kPairs>([&](auto pair) {
-    constexpr int kPlace = pair.value % kQuadPairs;
-    const uint8_t* quad = block + pair.value / kQuadPairs * kShortQuadBytes;
-    fetch_quad_share<kPlace, kNear>(quad);
-    const I32x16 names = load_i(quad + kQuadPairs * kPairBytes / 2);
-    store_i(pairs + pair.value * kPairBytes,
-            widen_bf16<kPlace>(quad + kPlace * kPairBytes / 2, names, exponents));
+  unroll<kPairs / kQuadPairs>([&](auto index) {
+    const uint8_t* quad = block + index.value * kShortQuadBytes;
+    const QuadExponents found = quad_exponents(quad + kMantissaBytes, exponents);
+    unroll<kQuadPairs>([&](auto place) {
+      fetch_quad_share<place.value, kNear, false>(quad);
+      store_i(pairs + (index.value * kQuadPairs + place.value) * kPairBytes,
+              widen_bf16<place.value>(quad + place.value * kPairBytes / 2, found));
+    });
   });
 }
 
@@ -54,17 +56,6 @@ inline void widen_columns(const LinearView& w, int64_t panel, int64_t first, int
       pairs += block_bytes(WeightKind::kBf16);
     }
   });
-}
-
-// The block of a panel from column `first` on as floats [32 columns][16 rows].
-inline void widen_to_floats(const LinearView& w, int64_t panel, int64_t first, float* columns) {
-  alignas(64) uint8_t pairs[block_bytes(WeightKind::kBf16)];
-  widen_columns(w, panel, first, kBlockColumns, pairs);
-  for (int pair = 0; pair < kPairs; ++pair, columns += 2 * kLanes) {
-    const I32x16 both = load_i(pairs + pair * kPairBytes);
-    store_f(columns, even_bf16(both));
-    store_f(columns + kLanes, odd_bf16(both));
-  }
 }
 
 }  // namespace

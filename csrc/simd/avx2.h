@@ -21,8 +21,9 @@ struct U8x64 {
   __m256i lo, hi;
 };
 
-// Tiles for 16 registers of half the width.
-constexpr int kFloatTokens = 3;
+// Tiles for 16 registers of half the width. With three tokens two sums of floats would wait in
+// memory: half the speed (Zen 4, LOG.md 2026-11-25).
+constexpr int kFloatTokens = 2;
 constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
 // Query rows that attention takes through a pass over the keys.
@@ -46,6 +47,9 @@ constexpr int64_t kNearBytes = 2048;
 constexpr bool kFetchesNextPanels = true;
 constexpr int kRowSums = 1;
 constexpr int kGroupSums = 1;
+// Up to so many tokens widen bf16 of 12 bits in registers, so many of them at a time.
+constexpr int64_t kFewShortTokens = 2;
+constexpr int kShortTokens = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
 constexpr int kFewTokensShortRows = 8;
@@ -306,26 +310,34 @@ struct ShortExponents {
 inline ShortExponents load_exponents(const uint8_t* p) {
   return {_mm256_broadcastsi128_si256(load_128(p))};
 }
+// The exponents of a quad of pairs: those of pairs 0 and 2 in even and odd bytes, and of 1 and 3.
+struct QuadExponents {
+  __m256i lo[2], hi[2];
+};
+inline QuadExponents quad_exponents(const uint8_t* names, ShortExponents exponents) {
+  const I32x16 words = load_i(names);
+  auto found = [&](__m256i nibbles) {
+    return _mm256_shuffle_epi8(exponents.v, _mm256_and_si256(nibbles, _mm256_set1_epi8(0x0F)));
+  };
+  return {{found(words.lo), found(_mm256_srli_epi16(words.lo, 4))},
+          {found(words.hi), found(_mm256_srli_epi16(words.hi, 4))}};
+}
 template <int kPlace>
-inline __m256i widen_bf16(const uint8_t* bytes, __m256i names, ShortExponents exponents) {
+inline __m256i widen_bf16(const uint8_t* bytes, const __m256i (&quad)[2]) {
   const __m256i wide = _mm256_and_si256(_mm256_cvtepi8_epi16(load_128(bytes)),
                                         _mm256_set1_epi16(static_cast<int16_t>(0x807F)));
-  // The upper byte of an index that has its top bit finds a zero.
-  const __m256i index = _mm256_or_si256(
-      _mm256_and_si256(_mm256_srli_epi16(names, 4 * kPlace), _mm256_set1_epi16(0x000F)),
-      _mm256_set1_epi16(static_cast<int16_t>(0x8000)));
-  return _mm256_or_si256(wide, _mm256_slli_epi16(_mm256_shuffle_epi8(exponents.v, index), 7));
+  const __m256i both = quad[kPlace % 2];
+  const __m256i shifted = kPlace < 2 ? _mm256_slli_epi16(both, 7) : _mm256_srli_epi16(both, 1);
+  return _mm256_or_si256(wide, _mm256_and_si256(shifted, _mm256_set1_epi16(0x7F80)));
 }
-// The pairs of 16 rows from their signs and mantissas, a byte each, and the names of their
-// exponents, four bits of 16 from bit 4 kPlace on.
+// The pairs of 16 rows from their signs and mantissas, a byte each.
 template <int kPlace>
-inline I32x16 widen_bf16(const uint8_t* bytes, I32x16 names, ShortExponents exponents) {
-  return {widen_bf16<kPlace>(bytes, names.lo, exponents),
-          widen_bf16<kPlace>(bytes + 16, names.hi, exponents)};
+inline I32x16 widen_bf16(const uint8_t* bytes, const QuadExponents& quad) {
+  return {widen_bf16<kPlace>(bytes, quad.lo), widen_bf16<kPlace>(bytes + 16, quad.hi)};
 }
 
 constexpr bool kHasBf16Dot = false;
-constexpr bool kPrefersShortBf16 = false;
+constexpr bool kPrefersShortBf16 = true;
 inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
 inline F32x16 even_bf16(I32x16 pairs) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs.lo, 16)),

@@ -23,7 +23,7 @@ inline F32x16 dot_bf16(F32x16 acc, I32x16 w, uint32_t x) {
 }
 #else
 constexpr bool kHasBf16Dot = false;
-constexpr bool kPrefersShortBf16 = false;
+constexpr bool kPrefersShortBf16 = true;
 inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
 #endif
 
@@ -98,14 +98,21 @@ inline ShortExponents load_exponents(const uint8_t* p) {
   const __m256i words = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   return {_mm512_slli_epi16(_mm512_broadcast_i64x4(words), 7)};
 }
-// The pairs of 16 rows from their signs and mantissas, a byte each, and the names of their
-// exponents, four bits of 16 from bit 4 kPlace on.
+// The exponents of a quad of pairs, by their names of four bits.
+struct QuadExponents {
+  __m512i names;
+  ShortExponents exponents;
+};
+inline QuadExponents quad_exponents(const uint8_t* names, ShortExponents exponents) {
+  return {load_i(names).v, exponents};
+}
+// The pairs of 16 rows from their signs and mantissas, a byte each.
 template <int kPlace>
-inline I32x16 widen_bf16(const uint8_t* bytes, I32x16 names, ShortExponents exponents) {
+inline I32x16 widen_bf16(const uint8_t* bytes, const QuadExponents& quad) {
   const __m512i wide =
       _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)));
   const __m512i found =
-      _mm512_permutexvar_epi16(_mm512_srli_epi16(names.v, 4 * kPlace), exponents.v);
+      _mm512_permutexvar_epi16(_mm512_srli_epi16(quad.names, 4 * kPlace), quad.exponents.v);
   // (wide & 0x807F) | found
   return {_mm512_ternarylogic_epi32(wide, _mm512_set1_epi16(static_cast<int16_t>(0x807F)), found,
                                     0xEA)};

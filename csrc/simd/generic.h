@@ -44,6 +44,9 @@ constexpr int64_t kNearBytes = 2048;
 constexpr bool kFetchesNextPanels = true;
 constexpr int kRowSums = 1;
 constexpr int kGroupSums = 1;
+// Up to so many tokens widen bf16 of 12 bits in registers, so many of them at a time.
+constexpr int64_t kFewShortTokens = 4;
+constexpr int kShortTokens = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 4;
 constexpr int kFewTokensShortRows = 4;
@@ -306,14 +309,21 @@ inline ShortExponents load_exponents(const uint8_t* p) {
   std::memcpy(exponents.v, p, sizeof(exponents.v));
   return exponents;
 }
-// The pairs of 16 rows from their signs and mantissas, a byte each, and the names of their
-// exponents, four bits of 16 from bit 4 kPlace on.
+// The exponents of a quad of pairs, by their names of four bits.
+struct QuadExponents {
+  I32x16 names;
+  ShortExponents exponents;
+};
+inline QuadExponents quad_exponents(const uint8_t* names, ShortExponents exponents) {
+  return {load_i(names), exponents};
+}
+// The pairs of 16 rows from their signs and mantissas, a byte each.
 template <int kPlace>
-inline I32x16 widen_bf16(const uint8_t* bytes, I32x16 names, ShortExponents exponents) {
+inline I32x16 widen_bf16(const uint8_t* bytes, const QuadExponents& quad) {
   return each_lane<I32x16>([&](int i) {
-    const uint32_t pair = unsigned_of(names.v[i]) >> 4 * kPlace;
+    const uint32_t pair = unsigned_of(quad.names.v[i]) >> 4 * kPlace;
     auto number = [&](uint32_t byte, uint32_t name) {
-      return (byte & 0x80u) << 8 | uint32_t{exponents.v[name]} << 7 | (byte & 0x7Fu);
+      return (byte & 0x80u) << 8 | uint32_t{quad.exponents.v[name]} << 7 | (byte & 0x7Fu);
     };
     return wrap(number(bytes[2 * i + 1], pair >> 16 & 0xFu) << 16 |
                 number(bytes[2 * i], pair & 0xFu));

@@ -29,21 +29,28 @@ struct ShortExponents {
   uint8x16_t v;
 };
 inline ShortExponents load_exponents(const uint8_t* p) { return {vld1q_u8(p)}; }
-// The pairs of 16 rows from their signs and mantissas, a byte each, and the names of their
-// exponents, four bits of 16 from bit 4 kPlace on.
+// The exponents of a quad of pairs, by their names of four bits.
+struct QuadExponents {
+  I32x16 names;
+  ShortExponents exponents;
+};
+inline QuadExponents quad_exponents(const uint8_t* names, ShortExponents exponents) {
+  return {load_i(names), exponents};
+}
+// The pairs of 16 rows from their signs and mantissas, a byte each.
 template <int kPlace>
-inline I32x16 widen_bf16(const uint8_t* bytes, I32x16 names, ShortExponents exponents) {
+inline I32x16 widen_bf16(const uint8_t* bytes, const QuadExponents& quad) {
   I32x16 pairs;
   for (int i = 0; i < 4; ++i) {
     const uint16x8_t wide =
         vreinterpretq_u16_s16(vmovl_s8(vld1_s8(reinterpret_cast<const int8_t*>(bytes + 8 * i))));
     const uint16x8_t shifted =
-        vshlq_u16(vreinterpretq_u16_s32(names.v[i]), vdupq_n_s16(-4 * kPlace));
+        vshlq_u16(vreinterpretq_u16_s32(quad.names.v[i]), vdupq_n_s16(-4 * kPlace));
     // An index beyond the table finds a zero: so do all upper bytes.
     const uint16x8_t index =
         vorrq_u16(vandq_u16(shifted, vdupq_n_u16(0x000F)), vdupq_n_u16(0xFF00));
     const uint16x8_t found =
-        vreinterpretq_u16_u8(vqtbl1q_u8(exponents.v, vreinterpretq_u8_u16(index)));
+        vreinterpretq_u16_u8(vqtbl1q_u8(quad.exponents.v, vreinterpretq_u8_u16(index)));
     pairs.v[i] = vreinterpretq_s32_u16(
         vorrq_u16(vandq_u16(wide, vdupq_n_u16(0x807F)), vshlq_n_u16(found, 7)));
   }

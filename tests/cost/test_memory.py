@@ -103,7 +103,7 @@ def test_weights_are_those_of_the_files_and_of_the_core(
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=1e-3)
 
 
-@pytest.mark.parametrize("isa", SHORT_BF16_ISAS & set(supported_isas()))
+@pytest.mark.parametrize("isa", sorted(SHORT_BF16_ISAS & set(supported_isas())))
 def test_short_exponents_are_counted(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a trained model."""
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)

@@ -14,7 +14,7 @@ from paredown.spec.weight import SHORT_BF16_BITS, SHORT_BF16_ISAS
 
 ISAS = supported_isas()
 # Around the borders of tiles, and of widening in registers.
-TOKEN_COUNTS = (1, 2, 7, 15, 16, 17, 33, 70)
+TOKEN_COUNTS = (1, 2, 3, 4, 7, 15, 16, 17, 33, 70)
 PANEL_ROWS = 16
 
 
