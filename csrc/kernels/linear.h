@@ -77,6 +77,10 @@ inline void int_few_near(const LinearView& w, const InputRows& in, const OutputR
 template <int kBits, bool kStepped>
 inline void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
                            int64_t num_tokens, int64_t panel_begin, int64_t panel_end) {
+  if (runs_ahead<kBits>(w, num_tokens)) {
+    return int_few<NearFetch::kNowhere, kBits, kStepped, kMaxAheadTokens<kBits>, kIntPanels,
+                   kFewPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+  }
   with_near_fetch([&](auto near) {
     int_few_near<near.value, kBits, kStepped>(w, in, out, num_tokens, panel_begin, panel_end);
   });

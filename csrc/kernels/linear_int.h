@@ -87,13 +87,13 @@ struct SteppedCodes {
 // once they would hold up the loads after them. What is near comes where the processor wants it
 // (near_fetch.h; a load that misses the first cache would wait behind the fetches from memory),
 // what is read after these panels into the second.
-template <NearFetch kNear, int kQuad, int64_t kBytes, int kTokens, int kPanels>
+template <NearFetch kNear, int kQuad, int64_t kBytes, int kPanels>
 inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, CodeSource source) {
   constexpr int64_t kLines = kBytes / 64 * kPanels;
   for (int64_t line = kQuad * kLines / kQuads; line < (kQuad + 1) * kLines / kQuads; ++line) {
     const uint8_t* here =
         block + line / (kBytes / 64) * source.panel_bytes + line % (kBytes / 64) * 64;
-    fetch_near<kNear, kRunsAhead<8 * kBytes / (kBlockColumns * kLanes), kTokens>>(here);
+    fetch_near<kNear>(here);
     if constexpr (kFetchesNextPanels) __builtin_prefetch(here + source.ahead_bytes, 0, 2);
   }
 }
@@ -124,7 +124,7 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
     unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
       if constexpr (kNear != NearFetch::kNowhere) {
-        fetch_ahead<kNear, quad.value, kBytes, kTokens, kPanels>(block, source);
+        fetch_ahead<kNear, quad.value, kBytes, kPanels>(block, source);
       }
       U8x64 codes[kPanels];
       for (int p = 0; p < kPanels; ++p) {

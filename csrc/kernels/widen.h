@@ -14,10 +14,10 @@ constexpr int64_t kMantissaBytes = kPairBytes / 2 * kQuadPairs;  // signs and ma
 constexpr int64_t kShortQuadBytes = kMantissaBytes * 3 / 2;
 
 // Pair kPlace of a quad fetches its share of what is near. Inlined at once as fetch_scales.
-template <int kPlace, NearFetch kNear, bool kAhead>
+template <int kPlace, NearFetch kNear>
 inline __attribute__((always_inline)) void fetch_quad_share(const uint8_t* quad) {
   if constexpr (kPlace * 64 < kShortQuadBytes) {
-    fetch_near<kNear, kAhead>(quad + kPlace * 64);
+    fetch_near<kNear>(quad + kPlace * 64);
   }
 }
 
@@ -28,7 +28,7 @@ inline void widen_block(const uint8_t* block, ShortExponents exponents, uint8_t*
     const uint8_t* quad = block + index.value * kShortQuadBytes;
     const QuadExponents found = quad_exponents(quad + kMantissaBytes, exponents);
     unroll<kQuadPairs>([&](auto place) {
-      fetch_quad_share<place.value, kNear, false>(quad);
+      fetch_quad_share<place.value, kNear>(quad);
       store_i(pairs + (index.value * kQuadPairs + place.value) * kPairBytes,
               widen_bf16<place.value>(quad + place.value * kPairBytes / 2, found));
     });

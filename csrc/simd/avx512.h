@@ -46,9 +46,8 @@ constexpr bool kFetchesNextPanels = false;
 constexpr int kRowSums = 4;
 constexpr int kGroupSums = 2;
 constexpr int kSerialRowTokens = 16;
-// Up to so many tokens widen bf16 of 12 bits in registers, so many of them at a time.
-constexpr int64_t kFewShortTokens = 16;
-constexpr int kShortTokens = 16;
+// Up to so many tokens widen bf16 of 12 bits in registers.
+constexpr int kFewShortTokens = 16;
 #else
 // Measured on Intel Emerald Rapids.
 constexpr int kFewPanels = 2;
@@ -57,8 +56,7 @@ constexpr bool kFetchesNextPanels = true;
 constexpr int kRowSums = 1;
 constexpr int kGroupSums = 1;
 constexpr int kSerialRowTokens = 8;
-constexpr int64_t kFewShortTokens = 2;
-constexpr int kShortTokens = 2;
+constexpr int kFewShortTokens = 2;
 #endif
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 #if defined(PAREDOWN_HAS_TILES)

@@ -45,9 +45,8 @@ constexpr int64_t kNearBytes = 2048;
 constexpr bool kFetchesNextPanels = true;
 constexpr int kRowSums = 1;
 constexpr int kGroupSums = 1;
-// Up to so many tokens widen bf16 of 12 bits in registers, so many of them at a time.
-constexpr int64_t kFewShortTokens = 4;
-constexpr int kShortTokens = 2;
+// Up to so many tokens widen bf16 of 12 bits in registers.
+constexpr int kFewShortTokens = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
 constexpr int kFewTokensShortRows = 8;
