@@ -20,7 +20,8 @@ inline bool few_tokens(const LinearView& w, int64_t num_tokens) {
   if (w.group_size == 32) return num_tokens <= kFewTokensShortGroups;
   const bool short_rows =
       w.num_columns < kShortRowColumns && is_row(weight_bits(w.kind), w.num_steps > 0);
-  return num_tokens <= (short_rows ? kFewTokensShortRows : kFewTokens);
+  if (short_rows) return num_tokens <= kFewTokensShortRows;
+  return num_tokens <= (w.num_steps > 0 ? kFewTokensSteps : kFewTokens);
 }
 
 inline bool takes_tiles(const LinearView& w, int64_t num_tokens) {
@@ -131,10 +132,14 @@ void int_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
     return int_few_tokens<4, false>(w, in, out, num_tokens, panel_begin, panel_end);
   }
   if (num_tokens > 1 && fits_decoded(w)) {
-    if (is_small(weight_bits(w.kind)) && w.num_steps == 0) {
-      return int_many<is_small(4)>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+    const int bits = w.num_steps > 0 ? 8 : dot_bits(weight_bits(w.kind));
+    if (bits == 4) {
+      return int_many<dot_bits(4)>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
     }
-    return int_many<false>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+    if (bits == 6) {
+      return int_many<dot_bits(6)>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+    }
+    return int_many<8>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
   }
   switch (w.kind) {
     case WeightKind::kInt2:

@@ -61,8 +61,11 @@ struct CodeSource {
   int64_t ahead_bytes;
 };
 
-// Codes below 8 bits have a faster product on some sets; elsewhere one form serves all.
-constexpr bool is_small(int bits) { return kHasSmallDot && bits < 8; }
+// Codes below 8 bits have faster products on some sets, by their bits: up to 4, up to 6, or all.
+constexpr int dot_bits(int bits) {
+  if (!kHasSmallDot || bits == 8) return 8;
+  return bits <= 4 ? 4 : 6;
+}
 
 // How the codes of quads are read from blocks of kPanels panels: as they are, or with steps.
 template <int kPackedBits>
@@ -111,9 +114,52 @@ inline I32x16 whole_sum(const I32x16 (&sums)[kPanels * kChains], int panel) {
   return sum;
 }
 
+#if defined(PAREDOWN_HAS_SHORT_SUMS)
+// Quads of columns whose products are summed in 16 bits: each number there has two of a quad.
+template <int kDotBits>
+constexpr int kShortQuads = kDotBits == 8 ? 0 : (1 << 15) / (2 * 128 * ((1 << kDotBits) - 1));
+static_assert(kQuads % kShortQuads<4> == 0 && kQuads % kShortQuads<6> == 0);
+
+// Adds the products of a block of columns, panel by panel, so that a panel's codes are in registers
+// for all tokens.
+template <int kDotBits, NearFetch kNear, class Codes, int kTokens, int kPanels>
+inline __attribute__((always_inline)) void add_short_block(const Codes& read, const uint8_t* block,
+                                                           CodeSource source, const int8_t* x,
+                                                           int64_t row_stride,
+                                                           I32x16 (&sums)[kTokens][kPanels]) {
+  constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * Codes::kBits;
+  I16x32 shorts[kTokens][kPanels];
+  unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
+    if constexpr (kNear != NearFetch::kNowhere) {
+      fetch_ahead<kNear, quad.value, kBytes, kPanels>(block, source);
+    }
+    I32x16 fours[kTokens];
+    for (int t = 0; t < kTokens; ++t)
+      fours[t] = broadcast_codes(x + t * row_stride + 4 * quad.value);
+    constexpr int kPlace = kDotBits == 8 ? 0 : quad.value % kShortQuads<kDotBits>;
+    for (int p = 0; p < kPanels; ++p) {
+      const U8x64 codes = kept(read.template quad<quad.value>(block + p * source.panel_bytes, p));
+      for (int t = 0; t < kTokens; ++t) {
+        if constexpr (kDotBits == 8) {
+          sums[t][p] = dot4<8>(sums[t][p], codes, fours[t]);
+        } else {
+          const I16x32 products = pair_products(codes, fours[t]);
+          shorts[t][p] = kPlace == 0 ? products : add(shorts[t][p], products);
+        }
+      }
+    }
+    if constexpr (kDotBits < 8 && kPlace == kShortQuads<kDotBits> - 1) {
+      for (int t = 0; t < kTokens; ++t) {
+        for (int p = 0; p < kPanels; ++p) sums[t][p] = add_both(sums[t][p], shorts[t][p]);
+      }
+    }
+  });
+}
+#endif
+
 // Adds the products of `num_columns` columns. kNear: where what comes after them is fetched
 // meanwhile.
-template <bool kSmall, NearFetch kNear, int kChains = 1, class Codes, int kTokens, int kSums>
+template <int kDotBits, NearFetch kNear, int kChains = 1, class Codes, int kTokens, int kSums>
 inline __attribute__((always_inline)) void add_products(const Codes& read, CodeSource source,
                                                         int64_t num_columns, const int8_t* x,
                                                         int64_t row_stride,
@@ -122,6 +168,10 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * Codes::kBits;
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
+#if defined(PAREDOWN_HAS_SHORT_SUMS)
+    add_short_block<kDotBits, kNear>(read, block, source, x, row_stride, sums);
+    continue;
+#endif
     unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
       if constexpr (kNear != NearFetch::kNowhere) {
         fetch_ahead<kNear, quad.value, kBytes, kPanels>(block, source);
@@ -130,7 +180,6 @@ inline __attribute__((always_inline)) void add_products(const Codes& read, CodeS
       for (int p = 0; p < kPanels; ++p) {
         codes[p] = read.template quad<quad.value>(block + p * source.panel_bytes, p);
       }
-      constexpr int kDotBits = kSmall ? 4 : 8;
       for (int t = 0; t < kTokens; ++t) {
         const int8_t* four = x + t * row_stride + 4 * quad.value;
         I32x16* chain = sums[t] + quad.value % kChains * kPanels;
@@ -171,7 +220,7 @@ inline __attribute__((always_inline)) void add_groups(const LinearView& w, const
         start_chains<kPanels, kChains>(first, p, sums[t]);
       }
     }
-    add_products<is_small(kBits), kNear, kChains>(PlainCodes<kBits>{}, source, w.group_size,
+    add_products<dot_bits(kBits), kNear, kChains>(PlainCodes<kBits>{}, source, w.group_size,
                                                   x + group * w.group_size, in.code_stride, sums);
     source.codes += w.group_size * kLanes / 8 * kBits;
     for (int t = 0; t < kTokens; ++t) {
@@ -209,7 +258,7 @@ inline __attribute__((always_inline)) void add_steps(const LinearView& w, const 
       read.steps[p] = load_steps(w, index);
       if (kFetchesNextPanels) __builtin_prefetch(w.steps + index + 2 * w.num_steps * kLanes, 0, 2);
     }
-    add_products<false, kNear, kChains>(read, source, w.step_size, x, in.code_stride, sums);
+    add_products<8, kNear, kChains>(read, source, w.step_size, x, in.code_stride, sums);
     source.codes += w.step_size * kLanes / 2;
   }
   for (int t = 0; t < kTokens; ++t) {

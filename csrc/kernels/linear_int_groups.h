@@ -52,7 +52,7 @@ inline void add_corrections(const LinearView& w, int64_t index, const TileInputs
 }
 
 // Several groups: float totals wait between stretches. kBits: sums are read as bits.
-template <bool kSmall, bool kBits, int kTokens, int kPanels>
+template <int kDotBits, bool kBits, int kTokens, int kPanels>
 __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& in,
                                           const OutputRows& out, const ReadStretch& stretch,
                                           int64_t token, int64_t panel, float* waiting) {
@@ -77,8 +77,8 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
       }
       for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
     }
-    add_products<kSmall, NearFetch::kNowhere>(PlainCodes<8>{}, source, w.group_size, x,
-                                              in.code_stride, sums);
+    add_products<kDotBits, NearFetch::kNowhere>(PlainCodes<8>{}, source, w.group_size, x,
+                                                in.code_stride, sums);
     source.codes += w.group_size * kLanes;
     if (w.zero_points != nullptr) add_corrections(w, index, inputs, group, sums);
     for (int p = 0; p < kPanels; ++p) {
@@ -251,7 +251,7 @@ __attribute__((noinline)) void input_group_tile(const LinearView& w, const Input
 }
 
 // A tile in the form that its groups have.
-template <bool kSmall, int kTokens, int kPanels>
+template <int kDotBits, int kTokens, int kPanels>
 inline void any_group_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
                            const ReadStretch& stretch, int64_t token, int64_t panel,
                            float* waiting) {
@@ -260,13 +260,14 @@ inline void any_group_tile(const LinearView& w, const InputRows& in, const Outpu
       return input_group_tile<kTokens, kPanels>(w, in, out, stretch, token, panel, waiting);
     }
     if (stretch.scales != nullptr) {
-      if (w.group_size == kBlockColumns && w.zero_points == nullptr) {
+      if (kDotBits == 8 && w.group_size == kBlockColumns && w.zero_points == nullptr) {
         return block_group_tile<kTokens, kPanels>(w, in, out, stretch, token, panel, waiting);
       }
-      return group_tile<kSmall, true, kTokens, kPanels>(w, in, out, stretch, token, panel, waiting);
+      return group_tile<kDotBits, true, kTokens, kPanels>(w, in, out, stretch, token, panel,
+                                                          waiting);
     }
   }
-  group_tile<kSmall, false, kTokens, kPanels>(w, in, out, stretch, token, panel, waiting);
+  group_tile<kDotBits, false, kTokens, kPanels>(w, in, out, stretch, token, panel, waiting);
 }
 
 }  // namespace

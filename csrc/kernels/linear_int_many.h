@@ -69,7 +69,7 @@ inline void widen_scales(const LinearView& w, int64_t panel, const Stretch& stre
 }
 
 // One group over the whole row: int32 sums wait between stretches.
-template <bool kSmall, int kTokens, int kPanels>
+template <int kDotBits, int kTokens, int kPanels>
 __attribute__((noinline)) void row_tile(const LinearView& w, const InputRows& in,
                                         const OutputRows& out, const ReadStretch& stretch,
                                         int64_t token, int64_t panel, float* waiting) {
@@ -83,8 +83,8 @@ __attribute__((noinline)) void row_tile(const LinearView& w, const InputRows& in
                                : load_i(waiting + i * kLanes);
   }
   const auto* x = static_cast<const int8_t*>(in.codes) + token * in.code_stride + stretch.first;
-  add_products<kSmall, NearFetch::kNowhere>(PlainCodes<8>{}, stretch.source, stretch.num_columns, x,
-                                            in.code_stride, sums);
+  add_products<kDotBits, NearFetch::kNowhere>(PlainCodes<8>{}, stretch.source, stretch.num_columns,
+                                              x, in.code_stride, sums);
   if (!stretch.is_last) {
     for (int i = 0; i < kTokens * kPanels; ++i) {
       store_i(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);
@@ -99,7 +99,7 @@ __attribute__((noinline)) void row_tile(const LinearView& w, const InputRows& in
 }
 
 // All tokens through a stretch of kPanels panels.
-template <bool kSmall, int kPanels>
+template <int kDotBits, int kPanels>
 inline void stretch_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
                           const ReadStretch& stretch, int64_t num_tokens, int64_t panel,
                           float* carry) {
@@ -108,18 +108,18 @@ inline void stretch_tiles(const LinearView& w, const InputRows& in, const Output
     NextStretch<kPanels> next(w, panel, stretch, num_tokens / kIntTokens + 1);
     return token_tiles<kIntTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
       next.fetch_share();
-      row_tile<kSmall, tokens.value, kPanels>(w, in, out, stretch, token, panel, waiting(token));
+      row_tile<kDotBits, tokens.value, kPanels>(w, in, out, stretch, token, panel, waiting(token));
     });
   }
   NextStretch<kPanels> next(w, panel, stretch, num_tokens / kManyGroupTokens + 1);
   token_tiles<kManyGroupTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
     constexpr int kTokens = tokens.value;
     next.fetch_share();
-    any_group_tile<kSmall, kTokens, kPanels>(w, in, out, stretch, token, panel, waiting(token));
+    any_group_tile<kDotBits, kTokens, kPanels>(w, in, out, stretch, token, panel, waiting(token));
   });
 }
 
-template <bool kSmall, int kPanels = kManyPanels>
+template <int kDotBits, int kPanels = kManyPanels>
 void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
               int64_t panel, int64_t panel_end, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
@@ -136,13 +136,13 @@ void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, i
       stretch = stretch_at(w, first, limit);
       const CodeSource source = decoded_source<kPanels>(w, panel, stretch, decoded);
       if (reads_bits) widen_scales<kPanels>(w, panel, stretch, scales);
-      stretch_tiles<kSmall, kPanels>(w, in, rows, {stretch, source, reads_bits ? scales : nullptr},
-                                     num_tokens, panel, carry);
+      stretch_tiles<kDotBits, kPanels>(
+          w, in, rows, {stretch, source, reads_bits ? scales : nullptr}, num_tokens, panel, carry);
     }
     finished.end(panel + kPanels);
   }
   if constexpr (kPanels > 1) {
-    int_many<kSmall, kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);
+    int_many<kDotBits, kPanels / 2>(w, in, out, num_tokens, panel, panel_end, scratch);
   }
 }
 

@@ -37,8 +37,6 @@ constexpr int kSerialPanels = 2;
 constexpr int kIntPanels = 2;
 constexpr int kManyPanels = 2;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
 constexpr int kManyGroupTokens = 2;
-// Group sums are read as the bits of floats.
-constexpr bool kReadsBits = false;
 // How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
 // first cache, whether the panels after these come into the second, and how many sums of whole rows
 // and of groups grow side by side at least.
@@ -49,18 +47,26 @@ constexpr int kRowSums = 1;
 constexpr int kGroupSums = 1;
 // Up to so many tokens widen bf16 of 12 bits in registers.
 constexpr int kFewShortTokens = 2;
-// Up to this many tokens codes are decoded in registers; for more, once to memory.
+// Products of codes below 8 bits are made differently; dot4 of 8-bit codes costs no more than a
+// float product; group sums are read as the bits of floats. Up to so many tokens codes are decoded
+// in registers; for more, once to memory. Measured on AMD Zen 4 (LOG.md 2026-11-25), not with
+// __AVXVNNI__.
+#if defined(__AVXVNNI__)
 constexpr int kFewTokens = 8;
 constexpr int kFewTokensShortRows = 8;
 constexpr int kFewTokensShortGroups = 8;
-// Products of codes below 8 bits are made differently; dot4 of 8-bit codes costs no more than a
-// float product.
-#if defined(__AVXVNNI__)
+constexpr int kFewTokensSteps = 8;
 constexpr bool kHasSmallDot = false;
 constexpr bool kHasByteDot = true;
+constexpr bool kReadsBits = false;
 #else
+constexpr int kFewTokens = 16;
+constexpr int kFewTokensShortRows = 8;
+constexpr int kFewTokensShortGroups = 12;
+constexpr int kFewTokensSteps = 4;
 constexpr bool kHasSmallDot = true;
 constexpr bool kHasByteDot = false;
+constexpr bool kReadsBits = true;
 #endif
 
 inline F32x16 zero_f() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -280,21 +286,49 @@ inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
   return _mm256_dpbusd_avx_epi32(acc, w, x);
 }
 #else
+// sum + part, of 32 and of 16 bits, in assembler: of what is unrolled GCC 12 would make a tree of
+// sums, with all products of a block in memory first (1.6 times as long, LOG.md 2026-11-25).
+inline __m256i add_up(__m256i sum, __m256i part) {
+  asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(part));
+  return sum;
+}
+inline __m256i add_up_shorts(__m256i sum, __m256i part) {
+  asm("vpaddw %1, %0, %0" : "+x"(sum) : "x"(part));
+  return sum;
+}
 template <int kBits>
 inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
-  if constexpr (kBits == 4) {
-    // Sums of two products stay below 2^15: no saturation.
-    const __m256i pairs = _mm256_maddubs_epi16(w, x);
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  } else {
-    // vpmaddubsw would saturate, so even and odd bytes go through 16-bit products.
-    const __m256i w_even = _mm256_and_si256(w, _mm256_set1_epi16(0x00FF));
-    const __m256i w_odd = _mm256_srli_epi16(w, 8);
-    const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
-    const __m256i x_odd = _mm256_srai_epi16(x, 8);
-    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(w_even, x_even));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(w_odd, x_odd));
-  }
+  // vpmaddubsw would saturate, so even and odd bytes go through 16-bit products.
+  const __m256i w_even = _mm256_and_si256(w, _mm256_set1_epi16(0x00FF));
+  const __m256i w_odd = _mm256_srli_epi16(w, 8);
+  const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
+  const __m256i x_odd = _mm256_srai_epi16(x, 8);
+  acc = add_up(acc, _mm256_madd_epi16(w_even, x_even));
+  return add_up(acc, _mm256_madd_epi16(w_odd, x_odd));
+}
+
+// Products of codes below 8 bits: a number is the sum of two, and more of them while 16 bits hold
+// it (kernels/linear_int.h).
+#define PAREDOWN_HAS_SHORT_SUMS 1
+struct I16x32 {
+  __m256i lo, hi;
+};
+inline I16x32 pair_products(U8x64 w, I32x16 x) {
+  return {_mm256_maddubs_epi16(w.lo, x.lo), _mm256_maddubs_epi16(w.hi, x.hi)};
+}
+inline I16x32 add(I16x32 a, I16x32 b) {
+  return {add_up_shorts(a.lo, b.lo), add_up_shorts(a.hi, b.hi)};
+}
+// sum[i] += both of the numbers in the place of lane i.
+inline I32x16 add_both(I32x16 sum, I16x32 pairs) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(pairs.lo, ones)),
+          _mm256_add_epi32(sum.hi, _mm256_madd_epi16(pairs.hi, ones))};
+}
+// Keeps codes in registers: those that several tokens read GCC 12 would load for each of them.
+inline U8x64 kept(U8x64 w) {
+  asm("" : "+x"(w.lo), "+x"(w.hi));
+  return w;
 }
 #endif
 template <int kBits>

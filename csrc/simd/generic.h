@@ -50,6 +50,7 @@ constexpr int kFewShortTokens = 2;
 constexpr int kFewTokens = 4;
 constexpr int kFewTokensShortRows = 4;
 constexpr int kFewTokensShortGroups = 4;
+constexpr int kFewTokensSteps = kFewTokens;
 // Products of codes below 8 bits are made differently.
 constexpr bool kHasSmallDot = false;
 // dot4 of 8-bit codes costs no more than a float product.

@@ -51,6 +51,7 @@ constexpr int kFewShortTokens = 2;
 constexpr int kFewTokens = 8;
 constexpr int kFewTokensShortRows = 8;
 constexpr int kFewTokensShortGroups = 8;
+constexpr int kFewTokensSteps = kFewTokens;
 // Products of codes below 8 bits are made differently.
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 constexpr bool kHasSmallDot = false;
