@@ -106,10 +106,15 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
 
 // Adds the products of a block. Those of a panel follow each other: with those of a token together
 // 12 sums reach 0.8 of the peak of AMD Zen 5, so 1.0.
-template <int kTokens, int kPanels>
+template <int kDotBits, int kTokens, int kPanels>
 inline __attribute__((always_inline)) void add_block(const uint8_t* codes, int64_t panel_bytes,
                                                      const int8_t* x, int64_t row_stride,
                                                      I32x16 (&sums)[kTokens][kPanels]) {
+#if defined(PAREDOWN_HAS_SHORT_SUMS)
+  const CodeSource source{codes, panel_bytes, 0};
+  add_short_block<kDotBits, NearFetch::kNowhere>(PlainCodes<8>{}, codes, source, x, row_stride,
+                                                 sums);
+#else
   unroll<kQuads>([&](auto quad) {
     I32x16 fours[kTokens];
     for (int t = 0; t < kTokens; ++t) {
@@ -117,13 +122,16 @@ inline __attribute__((always_inline)) void add_block(const uint8_t* codes, int64
     }
     for (int p = 0; p < kPanels; ++p) {
       const U8x64 panel_codes = load_u8(codes + p * panel_bytes + quad.value * 64);
-      for (int t = 0; t < kTokens; ++t) sums[t][p] = dot4<8>(sums[t][p], panel_codes, fours[t]);
+      for (int t = 0; t < kTokens; ++t) {
+        sums[t][p] = dot4<kDotBits>(sums[t][p], panel_codes, fours[t]);
+      }
     }
   });
+#endif
 }
 
 // The same for groups of one block whose zero point lies in the corrections, read as bits.
-template <int kTokens, int kPanels>
+template <int kDotBits, int kTokens, int kPanels>
 __attribute__((noinline)) void block_group_tile(const LinearView& w, const InputRows& in,
                                                 const OutputRows& out, const ReadStretch& stretch,
                                                 int64_t token, int64_t panel, float* waiting) {
@@ -147,7 +155,7 @@ __attribute__((noinline)) void block_group_tile(const LinearView& w, const Input
       const I32x16 begin = set_i(inputs.corrections[t][group * kLanes]);
       for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
     }
-    add_block(codes, panel_bytes, x, row_stride, sums);
+    add_block<kDotBits>(codes, panel_bytes, x, row_stride, sums);
     F32x16 whole[kTokens];
     for (int t = 0; t < kTokens; ++t) {
       whole[t] = set_f(inputs.scales[t][group * kLanes]);
@@ -202,7 +210,7 @@ __attribute__((noinline)) void add_input_groups(const InputGroups<kTokens>& grou
     }
     int64_t blocks_left = groups.num_blocks;
     do {
-      add_block(codes, kDecodedPanelBytes, x, row_stride, sums);
+      add_block<8>(codes, kDecodedPanelBytes, x, row_stride, sums);
       codes += kBlockColumns * kLanes;
       x += kBlockColumns;
     } while (--blocks_left > 0);
@@ -260,8 +268,9 @@ inline void any_group_tile(const LinearView& w, const InputRows& in, const Outpu
       return input_group_tile<kTokens, kPanels>(w, in, out, stretch, token, panel, waiting);
     }
     if (stretch.scales != nullptr) {
-      if (kDotBits == 8 && w.group_size == kBlockColumns && w.zero_points == nullptr) {
-        return block_group_tile<kTokens, kPanels>(w, in, out, stretch, token, panel, waiting);
+      if (w.group_size == kBlockColumns && w.zero_points == nullptr) {
+        return block_group_tile<kDotBits, kTokens, kPanels>(w, in, out, stretch, token, panel,
+                                                            waiting);
       }
       return group_tile<kDotBits, true, kTokens, kPanels>(w, in, out, stretch, token, panel,
                                                           waiting);

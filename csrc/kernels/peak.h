@@ -6,15 +6,14 @@
 namespace paredown {
 namespace {
 
-constexpr int kChains = 12;  // independent accumulators: covers latency times ports
-
 // About `num_operations` float operations (a multiply-add counts two).
 float peak_fp32(int64_t num_operations) {
-  F32x16 sums[kChains];
-  for (F32x16& sum : sums) sum = set_f(1.0f);
+  F32x16 sums[kPeakChains];
+  // Unlike each other: of chains that are the same GCC 12 makes one.
+  for (int i = 0; i < kPeakChains; ++i) sums[i] = set_f(static_cast<float>(i));
   const F32x16 factor = set_f(0.999f);
   const F32x16 addend = set_f(0.001f);
-  for (int64_t i = 0; i < num_operations; i += 2 * kLanes * kChains) {
+  for (int64_t i = 0; i < num_operations; i += 2 * kLanes * kPeakChains) {
     for (F32x16& sum : sums) sum = fma(sum, factor, addend);
   }
   F32x16 total = zero_f();
@@ -65,11 +64,10 @@ float peak_int8(int64_t num_operations) {
 // bf16 pairs where the processor multiplies them, else the float path that bf16 weights take there.
 float peak_bf16(int64_t num_operations) {
   if constexpr (!kHasBf16Dot) return peak_fp32(num_operations);
-  constexpr int kPairChains = 16;  // their product takes longer
-  F32x16 sums[kPairChains];
-  for (F32x16& sum : sums) sum = zero_f();
+  F32x16 sums[kPeakChains];
+  for (int i = 0; i < kPeakChains; ++i) sums[i] = set_f(static_cast<float>(i));
   const I32x16 weights = set_i(0x3F803F80);
-  for (int64_t i = 0; i < num_operations; i += 4 * kLanes * kPairChains) {
+  for (int64_t i = 0; i < num_operations; i += 4 * kLanes * kPeakChains) {
     for (F32x16& sum : sums) sum = dot_bf16(sum, weights, 0x3F803F80u);
   }
   F32x16 total = zero_f();
@@ -77,15 +75,44 @@ float peak_bf16(int64_t num_operations) {
   return sum_lanes(total);
 }
 
+#if defined(PAREDOWN_HAS_SHORT_SUMS)
+// Four bits at a time, which are summed in 16 bits.
+inline void add_peak_quads(const uint8_t (*weights)[64], I32x16 codes,
+                           I32x16 (&sums)[kPeakChains]) {
+  I16x32 shorts[kPeakChains];
+  unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
+    asm volatile("" : : "r"(weights) : "memory");
+    for (int i = 0; i < kPeakChains; ++i) {
+      const I16x32 products = pair_products(load_u8(weights[i]), codes);
+      shorts[i] = quad.value == 0 ? products : add(shorts[i], products);
+    }
+  });
+  for (int i = 0; i < kPeakChains; ++i) sums[i] = add_both(sums[i], shorts[i]);
+}
+#else
+inline void add_peak_quads(const uint8_t (*weights)[64], I32x16 codes,
+                           I32x16 (&sums)[kPeakChains]) {
+  const U8x64 first = load_u8(weights[0]);
+  unroll<kQuads>([&](auto) __attribute__((always_inline)) {
+    // Where a product is not made with its sum, it must not be made once for all.
+    if constexpr (!kHasByteDot) asm volatile("" : : "r"(weights) : "memory");
+    for (int i = 0; i < kPeakChains; ++i) {
+      sums[i] = dot4<8>(sums[i], kHasByteDot ? first : load_u8(weights[i]), codes);
+    }
+  });
+}
+#endif
+
 float peak_int8(int64_t num_operations) {
-  I32x16 sums[kChains];
-  for (I32x16& sum : sums) sum = zero_i();
-  alignas(64) uint8_t bytes[64];
-  for (uint8_t& byte : bytes) byte = 3;
-  const U8x64 weights = load_u8(bytes);
+  I32x16 sums[kPeakChains];
+  for (int i = 0; i < kPeakChains; ++i) sums[i] = set_i(i);
+  alignas(64) uint8_t weights[kPeakChains][64];
+  for (auto& bytes : weights) {
+    for (uint8_t& byte : bytes) byte = 3;
+  }
   const I32x16 codes = set_i(0x01010101);
-  for (int64_t i = 0; i < num_operations; i += 8 * kLanes * kChains) {
-    for (I32x16& sum : sums) sum = dot4<8>(sum, weights, codes);
+  for (int64_t i = 0; i < num_operations; i += kQuads * 8 * kLanes * kPeakChains) {
+    add_peak_quads(weights, codes, sums);
   }
   I32x16 total = zero_i();
   for (const I32x16& sum : sums) total = add(total, sum);

@@ -23,6 +23,8 @@ struct U8x64 {
 constexpr int kFloatTokens = 6;
 constexpr int kFloatPanels = 4;
 constexpr int kCodedTokens = 4;
+// Sums that grow side by side where peaks are measured: no more than the registers hold.
+constexpr int kPeakChains = 16;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 8;
 constexpr int kAttentionSums = 16;  // of rows by vectors

@@ -23,6 +23,8 @@ struct U8x64 {
 constexpr int kFloatTokens = 2;
 constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
+// Sums that grow side by side where peaks are measured: no more than the registers hold.
+constexpr int kPeakChains = 3;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 2;
 constexpr int kAttentionSums = 2;  // of rows by vectors

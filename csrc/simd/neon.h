@@ -24,6 +24,8 @@ struct U8x64 {
 constexpr int kFloatTokens = 2;
 constexpr int kFloatPanels = 2;
 constexpr int kCodedTokens = 2;
+// Sums that grow side by side where peaks are measured: no more than the registers hold.
+constexpr int kPeakChains = 6;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 4;
 constexpr int kAttentionSums = 4;  // of rows by vectors
