@@ -7,34 +7,36 @@
 namespace paredown {
 namespace {
 
-// Neighbours of 16 lanes each, as float: two or four dims of 16 keys, or so many keys of 16 dims.
+// Neighbours of 16 lanes each: two or four dims of 16 keys, or so many keys of 16 dims. As floats
+// one by one, so that few registers hold them.
 struct FloatPairs {
   using Element = float;
   static constexpr int kSize = 2;
-  static void load(const float* p, F32x16 (&x)[kSize]) {
-    x[0] = load_f(p);
-    x[1] = load_f(p + kLanes);
+  using Packed = const float*;
+  static Packed load(const float* p) { return p; }
+  template <int kNeighbour>
+  static F32x16 neighbour(Packed pair) {
+    return load_f(pair + kNeighbour * kLanes);
   }
 };
 struct Bf16Pairs {
   using Element = uint16_t;
   static constexpr int kSize = 2;
-  static void load(const uint16_t* p, F32x16 (&x)[kSize]) {
-    const I32x16 pairs = load_i(p);
-    x[0] = even_bf16(pairs);
-    x[1] = odd_bf16(pairs);
+  using Packed = I32x16;
+  static Packed load(const uint16_t* p) { return load_i(p); }
+  template <int kNeighbour>
+  static F32x16 neighbour(Packed pair) {
+    return kNeighbour == 0 ? even_bf16(pair) : odd_bf16(pair);
   }
 };
 struct CodeQuads {
   using Element = uint8_t;
   static constexpr int kSize = 4;
-  static void load(const uint8_t* p, F32x16 (&x)[kSize]) {
-    const U8x64 codes = sub(load_u8(p), set_u8(128));
-    const F32x16 zero = set_f(128.0f);
-    x[0] = sub(to_float(byte_of<0>(codes)), zero);
-    x[1] = sub(to_float(byte_of<1>(codes)), zero);
-    x[2] = sub(to_float(byte_of<2>(codes)), zero);
-    x[3] = sub(to_float(byte_of<3>(codes)), zero);
+  using Packed = U8x64;
+  static Packed load(const uint8_t* p) { return load_u8(p); }
+  template <int kNeighbour>
+  static F32x16 neighbour(Packed codes) {
+    return to_float(signed_byte_of<kNeighbour>(codes));
   }
 };
 
@@ -46,12 +48,13 @@ inline void multiply_groups(const float* factors, int64_t stride,
   constexpr int kSize = Groups::kSize;
   for (int64_t i = 0; i < count; i += kSize) {
     for (int v = 0; v < kVectors; ++v) {
-      F32x16 x[kSize];
-      Groups::load(groups[v] + i * kLanes, x);
-      for (int r = 0; r < kRows; ++r) {
-        const float* factor = factors + r * stride + i;
-        for (int j = 0; j < kSize; ++j) sums[r][v] = fma(set_f(factor[j]), x[j], sums[r][v]);
-      }
+      const typename Groups::Packed packed = Groups::load(groups[v] + i * kLanes);
+      unroll<kSize>([&](auto j) {
+        const F32x16 x = Groups::template neighbour<j.value>(packed);
+        for (int r = 0; r < kRows; ++r) {
+          sums[r][v] = fma(set_f(factors[r * stride + i + j.value]), x, sums[r][v]);
+        }
+      });
     }
   }
 }

@@ -282,6 +282,11 @@ inline I32x16 byte_of(U8x64 a) {
   return {_mm256_and_si256(_mm256_srli_epi32(a.lo, 8 * kByte), mask),
           _mm256_and_si256(_mm256_srli_epi32(a.hi, 8 * kByte), mask)};
 }
+template <int kByte>
+inline I32x16 signed_byte_of(U8x64 a) {
+  return {_mm256_srai_epi32(_mm256_slli_epi32(a.lo, 24 - 8 * kByte), 24),
+          _mm256_srai_epi32(_mm256_slli_epi32(a.hi, 24 - 8 * kByte), 24)};
+}
 #if defined(__AVXVNNI__)
 template <int kBits>
 inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {

@@ -282,6 +282,10 @@ template <int kByte>
 inline I32x16 byte_of(U8x64 a) {
   return {_mm512_and_si512(_mm512_srli_epi32(a.v, 8 * kByte), _mm512_set1_epi32(0xFF))};
 }
+template <int kByte>
+inline I32x16 signed_byte_of(U8x64 a) {
+  return {_mm512_srai_epi32(_mm512_slli_epi32(a.v, 24 - 8 * kByte), 24)};
+}
 // acc[i] += sum over j < 4 of w[4 i + j] * x[j]; `x` holds the same four signed bytes in each lane.
 template <int kBits>
 inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {

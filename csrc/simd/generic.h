@@ -291,6 +291,11 @@ template <int kByte>
 inline I32x16 byte_of(U8x64 a) {
   return each_lane<I32x16>([&](int i) { return static_cast<int32_t>(a.v[4 * i + kByte]); });
 }
+template <int kByte>
+inline I32x16 signed_byte_of(U8x64 a) {
+  return each_lane<I32x16>(
+      [&](int i) { return static_cast<int32_t>(static_cast<int8_t>(a.v[4 * i + kByte])); });
+}
 template <int kBits>
 inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
   int8_t bytes[4];

@@ -299,6 +299,16 @@ inline I32x16 byte_of(U8x64 a) {
       a);
 }
 
+template <int kByte>
+inline I32x16 signed_byte_of(U8x64 a) {
+  return each_register<I32x16>(
+      [](uint8x16_t x) {
+        const int32x4_t words = vreinterpretq_s32_u8(x);
+        return vshrq_n_s32(vshlq_n_s32(words, 24 - 8 * kByte), 24);
+      },
+      a);
+}
+
 // Sums of four products of signed bytes, added to acc.
 inline int32x4_t dot4_signed(int32x4_t acc, int8x16_t w, int8x16_t x) {
 #if defined(__ARM_FEATURE_DOTPROD)
