@@ -90,8 +90,9 @@ struct SteppedCodes {
 // once they would hold up the loads after them. What is near comes where the processor wants it
 // (near_fetch.h; a load that misses the first cache would wait behind the fetches from memory),
 // what is read after these panels into the second.
-template <NearFetch kNear, int kQuad, int64_t kBytes, int kPanels>
+template <NearFetch kNear, int kQuad, int kBits, int kPanels>
 inline __attribute__((always_inline)) void fetch_ahead(const uint8_t* block, CodeSource source) {
+  constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * kBits;
   constexpr int64_t kLines = kBytes / 64 * kPanels;
   for (int64_t line = kQuad * kLines / kQuads; line < (kQuad + 1) * kLines / kQuads; ++line) {
     const uint8_t* here =
@@ -121,21 +122,22 @@ constexpr int kShortQuads = kDotBits == 8 ? 0 : (1 << 15) / (2 * 128 * ((1 << kD
 static_assert(kQuads % kShortQuads<4> == 0 && kQuads % kShortQuads<6> == 0);
 
 // Adds the products of a block of columns, panel by panel, so that a panel's codes are in registers
-// for all tokens.
-template <int kDotBits, NearFetch kNear, class Codes, int kTokens, int kPanels>
-inline __attribute__((always_inline)) void add_short_block(const Codes& read, const uint8_t* block,
-                                                           CodeSource source, const int8_t* x,
-                                                           int64_t row_stride,
-                                                           I32x16 (&sums)[kTokens][kPanels]) {
-  constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * Codes::kBits;
+// for all tokens. kNear: where what comes after the block is fetched meanwhile.
+template <int kDotBits, NearFetch kNear, int kChains, class Codes, int kTokens, int kPanels>
+inline __attribute__((always_inline)) void add_block(const Codes& read, const uint8_t* block,
+                                                     CodeSource source, const int8_t* x,
+                                                     int64_t row_stride,
+                                                     I32x16 (&sums)[kTokens][kPanels]) {
+  static_assert(kChains == 1);
   I16x32 shorts[kTokens][kPanels];
   unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
     if constexpr (kNear != NearFetch::kNowhere) {
-      fetch_ahead<kNear, quad.value, kBytes, kPanels>(block, source);
+      fetch_ahead<kNear, quad.value, Codes::kBits, kPanels>(block, source);
     }
     I32x16 fours[kTokens];
-    for (int t = 0; t < kTokens; ++t)
+    for (int t = 0; t < kTokens; ++t) {
       fours[t] = broadcast_codes(x + t * row_stride + 4 * quad.value);
+    }
     constexpr int kPlace = kDotBits == 8 ? 0 : quad.value % kShortQuads<kDotBits>;
     for (int p = 0; p < kPanels; ++p) {
       const U8x64 codes = kept(read.template quad<quad.value>(block + p * source.panel_bytes, p));
@@ -155,42 +157,47 @@ inline __attribute__((always_inline)) void add_short_block(const Codes& read, co
     }
   });
 }
+#else
+// Adds the products of a block of columns, token by token. kNear: where what comes after the block
+// is fetched meanwhile.
+template <int kDotBits, NearFetch kNear, int kChains, class Codes, int kTokens, int kSums>
+inline __attribute__((always_inline)) void add_block(const Codes& read, const uint8_t* block,
+                                                     CodeSource source, const int8_t* x,
+                                                     int64_t row_stride,
+                                                     I32x16 (&sums)[kTokens][kSums]) {
+  constexpr int kPanels = kSums / kChains;
+  unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
+    if constexpr (kNear != NearFetch::kNowhere) {
+      fetch_ahead<kNear, quad.value, Codes::kBits, kPanels>(block, source);
+    }
+    U8x64 codes[kPanels];
+    for (int p = 0; p < kPanels; ++p) {
+      codes[p] = read.template quad<quad.value>(block + p * source.panel_bytes, p);
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      const int8_t* four = x + t * row_stride + 4 * quad.value;
+      I32x16* chain = sums[t] + quad.value % kChains * kPanels;
+      if constexpr (kPanels == 1) {
+        *chain = dot4_of<kDotBits>(*chain, codes[0], four);
+      } else {
+        const I32x16 all = broadcast_codes(four);
+        for (int p = 0; p < kPanels; ++p) chain[p] = dot4<kDotBits>(chain[p], codes[p], all);
+      }
+    }
+  });
+}
 #endif
 
-// Adds the products of `num_columns` columns. kNear: where what comes after them is fetched
-// meanwhile.
+// Adds the products of `num_columns` columns.
 template <int kDotBits, NearFetch kNear, int kChains = 1, class Codes, int kTokens, int kSums>
 inline __attribute__((always_inline)) void add_products(const Codes& read, CodeSource source,
                                                         int64_t num_columns, const int8_t* x,
                                                         int64_t row_stride,
                                                         I32x16 (&sums)[kTokens][kSums]) {
-  constexpr int kPanels = kSums / kChains;
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * Codes::kBits;
   const uint8_t* block = source.codes;
   for (int64_t k = 0; k < num_columns; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
-#if defined(PAREDOWN_HAS_SHORT_SUMS)
-    add_short_block<kDotBits, kNear>(read, block, source, x, row_stride, sums);
-    continue;
-#endif
-    unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
-      if constexpr (kNear != NearFetch::kNowhere) {
-        fetch_ahead<kNear, quad.value, kBytes, kPanels>(block, source);
-      }
-      U8x64 codes[kPanels];
-      for (int p = 0; p < kPanels; ++p) {
-        codes[p] = read.template quad<quad.value>(block + p * source.panel_bytes, p);
-      }
-      for (int t = 0; t < kTokens; ++t) {
-        const int8_t* four = x + t * row_stride + 4 * quad.value;
-        I32x16* chain = sums[t] + quad.value % kChains * kPanels;
-        if constexpr (kPanels == 1) {
-          *chain = dot4_of<kDotBits>(*chain, codes[0], four);
-        } else {
-          const I32x16 all = broadcast_codes(four);
-          for (int p = 0; p < kPanels; ++p) chain[p] = dot4<kDotBits>(chain[p], codes[p], all);
-        }
-      }
-    });
+    add_block<kDotBits, kNear, kChains>(read, block, source, x, row_stride, sums);
   }
 }
 

@@ -104,16 +104,15 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
   }
 }
 
-// Adds the products of a block. Those of a panel follow each other: with those of a token together
-// 12 sums reach 0.8 of the peak of AMD Zen 5, so 1.0.
+// Adds the products of a block of decoded codes. Those of a panel follow each other: with those of
+// a token together 12 sums reach 0.8 of the peak of AMD Zen 5, so 1.0.
 template <int kDotBits, int kTokens, int kPanels>
-inline __attribute__((always_inline)) void add_block(const uint8_t* codes, int64_t panel_bytes,
-                                                     const int8_t* x, int64_t row_stride,
-                                                     I32x16 (&sums)[kTokens][kPanels]) {
+inline __attribute__((always_inline)) void add_decoded(const uint8_t* codes, int64_t panel_bytes,
+                                                       const int8_t* x, int64_t row_stride,
+                                                       I32x16 (&sums)[kTokens][kPanels]) {
 #if defined(PAREDOWN_HAS_SHORT_SUMS)
-  const CodeSource source{codes, panel_bytes, 0};
-  add_short_block<kDotBits, NearFetch::kNowhere>(PlainCodes<8>{}, codes, source, x, row_stride,
-                                                 sums);
+  add_block<kDotBits, NearFetch::kNowhere, 1>(PlainCodes<8>{}, codes, {codes, panel_bytes, 0}, x,
+                                              row_stride, sums);
 #else
   unroll<kQuads>([&](auto quad) {
     I32x16 fours[kTokens];
@@ -155,7 +154,7 @@ __attribute__((noinline)) void block_group_tile(const LinearView& w, const Input
       const I32x16 begin = set_i(inputs.corrections[t][group * kLanes]);
       for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
     }
-    add_block<kDotBits>(codes, panel_bytes, x, row_stride, sums);
+    add_decoded<kDotBits>(codes, panel_bytes, x, row_stride, sums);
     F32x16 whole[kTokens];
     for (int t = 0; t < kTokens; ++t) {
       whole[t] = set_f(inputs.scales[t][group * kLanes]);
@@ -210,7 +209,7 @@ __attribute__((noinline)) void add_input_groups(const InputGroups<kTokens>& grou
     }
     int64_t blocks_left = groups.num_blocks;
     do {
-      add_block<8>(codes, kDecodedPanelBytes, x, row_stride, sums);
+      add_decoded<8>(codes, kDecodedPanelBytes, x, row_stride, sums);
       codes += kBlockColumns * kLanes;
       x += kBlockColumns;
     } while (--blocks_left > 0);

@@ -49,10 +49,11 @@ constexpr int kRowSums = 1;
 constexpr int kGroupSums = 1;
 // Up to so many tokens widen bf16 of 12 bits in registers.
 constexpr int kFewShortTokens = 2;
-// Products of codes below 8 bits are made differently; dot4 of 8-bit codes costs no more than a
-// float product; group sums are read as the bits of floats. Up to so many tokens codes are decoded
-// in registers; for more, once to memory. Measured on AMD Zen 4 (LOG.md 2026-11-25), not with
-// __AVXVNNI__.
+// Group sums are read as the bits of floats.
+constexpr bool kReadsBits = true;
+// Up to so many tokens codes are decoded in registers; for more, once to memory (without AVX-VNNI
+// measured on AMD Zen 4, LOG.md 2026-11-25). Products of codes below 8 bits are made differently;
+// dot4 of 8-bit codes costs no more than a float product.
 #if defined(__AVXVNNI__)
 constexpr int kFewTokens = 8;
 constexpr int kFewTokensShortRows = 8;
@@ -60,7 +61,6 @@ constexpr int kFewTokensShortGroups = 8;
 constexpr int kFewTokensSteps = 8;
 constexpr bool kHasSmallDot = false;
 constexpr bool kHasByteDot = true;
-constexpr bool kReadsBits = false;
 #else
 constexpr int kFewTokens = 16;
 constexpr int kFewTokensShortRows = 8;
@@ -68,7 +68,6 @@ constexpr int kFewTokensShortGroups = 12;
 constexpr int kFewTokensSteps = 4;
 constexpr bool kHasSmallDot = true;
 constexpr bool kHasByteDot = false;
-constexpr bool kReadsBits = true;
 #endif
 
 inline F32x16 zero_f() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
