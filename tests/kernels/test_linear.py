@@ -149,6 +149,29 @@ def test_one_scale_for_all_inputs_saturates_at_the_ends_of_int8(isa: str) -> Non
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", INTEGER_BITS)
+@pytest.mark.parametrize("num_tokens", [1, 3, 40])
+def test_sums_of_16_bits_hold_the_largest_codes_and_inputs(
+    isa: str, kind: str, num_tokens: int
+) -> None:
+    """The codes that lie highest with -128: what AVX2 adds up in 16 bits is closest to 2^15."""
+    rows, columns = 48, 256  # two panels side by side, and one
+    bits = INTEGER_BITS[kind]
+    top, middle = (1 << bits) - 1, 1 << (bits - 1)
+    for extreme, code in ((1e9, 127), (-1e9, -128)):
+        case = LinearCase(
+            kind=kind,
+            values_OI=np.full((rows, columns), top, dtype=np.uint8),
+            group_size=columns,
+            scales_OG=np.ones((rows, 1), dtype=np.float32),
+            activations="int8_static",
+            input_scale=1.0,
+        )
+        y = run_linear(case, np.full((num_tokens, columns), extreme, dtype=np.float32), isa)
+        assert (y == columns * (top - middle) * code).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("activations", ["bf16", "fp32"])
 def test_every_fp8_code_is_exact_at_every_place(isa: str, activations: str) -> None:
     rows, columns = np.indices((256, 32))
