@@ -65,14 +65,12 @@ constexpr int kFewShortTokens = 2;
 constexpr int kFewTokens = 6;
 constexpr int kFewTokensShortRows = 6;
 constexpr int kFewTokensShortGroups = 8;  // groups of 32 columns, half a tile deep
-constexpr int kFewTokensSteps = kFewTokens;
 #elif defined(__AVX512BF16__)
 // Measured on AMD Zen 5: weights from memory gain up to 32 tokens, rows of bytes that stay in a
 // cache up to 12, short groups in either.
 constexpr int kFewTokens = 32;
 constexpr int kFewTokensShortRows = 12;
 constexpr int kFewTokensShortGroups = 32;
-constexpr int kFewTokensSteps = kFewTokens;
 // From so many tokens to so many, tiles of tokens share codes that the first of them decodes.
 #define PAREDOWN_SHARES_CODES 1
 constexpr int kMinSharedTokens = 13;
@@ -82,8 +80,8 @@ constexpr int kMaxSharedGroupTokens = 256;
 constexpr int kFewTokens = 12;
 constexpr int kFewTokensShortRows = 12;
 constexpr int kFewTokensShortGroups = 12;
-constexpr int kFewTokensSteps = kFewTokens;
 #endif
+constexpr int kFewTokensSteps = kFewTokens;
 // Products of codes below 8 bits are made differently.
 constexpr bool kHasSmallDot = false;
 // dot4 of 8-bit codes costs no more than a float product.
