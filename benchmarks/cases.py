@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchmarks.checkpoints.cache import Variant
-from benchmarks.peers.peer import KVDType, LoadOptions
+from benchmarks.peers.peer import LoadOptions, PeerKVDType
 
 Task = Literal["prefill", "decode", "start"]
 
@@ -59,8 +59,8 @@ class Case:
     prompt_tokens: int
     num_steps: int = 0
     num_sequences: int = 1
-    kv_dtype: KVDType = "bf16"
-    rival_kv_dtype: KVDType | None = None
+    kv_dtype: PeerKVDType = "bf16"
+    rival_kv_dtype: PeerKVDType | None = None
     with_peers: bool = True
     bar: Bar = Bar()
 
@@ -82,7 +82,7 @@ class Case:
         """Tokens that a rate counts."""
         return self.prompt_tokens if self.task == "prefill" else self.num_steps * self.num_sequences
 
-    def load_options(self, num_threads: int, kv_dtype: KVDType | None = None) -> LoadOptions:
+    def load_options(self, num_threads: int, kv_dtype: PeerKVDType | None = None) -> LoadOptions:
         return LoadOptions(
             num_threads=num_threads,
             num_tokens=self.prompt_tokens + self.num_steps,

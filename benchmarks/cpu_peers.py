@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import MODELS, Case, all_cases
+from benchmarks.cases import MODELS, PEAK_UNITS, Case, all_cases
 from benchmarks.peers import OURS, PEERS
 from benchmarks.peers.child import ROOT, PeerError
 from benchmarks.report import as_json, make_row, markdown, text
@@ -65,9 +65,24 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def parse_output_formats(pairs: Sequence[str]) -> dict[str, str]:
+    """Raises ConfigError for what is no FORMAT=OUTPUT of the formats that are measured."""
+    found = {}
+    for pair in pairs:
+        name, _, output = pair.partition("=")
+        if name not in PEAK_UNITS or output not in PEAK_UNITS:
+            raise ConfigError(
+                "an output format is no FORMAT=OUTPUT",
+                seen=pair,
+                remedy=f"Both are one of {', '.join(PEAK_UNITS)}.",
+            )
+        found[name] = output
+    return found
+
+
 def chosen_cases(args: argparse.Namespace) -> list[Case]:
     """Raises ConfigError where the words fit no case."""
-    output_formats = dict(pair.split("=") for pair in args.output_formats)
+    output_formats = parse_output_formats(args.output_formats)
     cases = [
         case
         for case in all_cases(output_formats)
@@ -143,7 +158,7 @@ def main() -> int:
             if args.rounds < 1:
                 raise ConfigError("no rounds", seen=args.rounds, remedy="Ask for one or more.")
             document = measure(args, chosen_cases(args))
-    except ParedownError as error:
+    except (ParedownError, PeerError) as error:
         print(f"cpu_peers: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     print(text(document))

@@ -1,54 +1,73 @@
 """Warm starts: a fresh process, from its start to its first byte of output, which it writes after
-the first token. The files are in the page cache after a start that does not count."""
+the first token. The files are in the page cache after the starts that choose its settings; ours has
+its packed weights on disk then, too, as a second start has them."""
 
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.checkpoints.cache import Variant, gguf_file, paredown_folder
 from benchmarks.peers import OURS
+from benchmarks.peers.child import ROOT
 
 PROMPT = "Once upon a time"
-LLAMA_CPP = (
-    "import sys, llama_cpp; model = llama_cpp.Llama(sys.argv[1], n_ctx=512, "
-    "n_threads=int(sys.argv[2]), verbose=False); print(model(sys.argv[3], max_tokens=1))"
-)
+PROGRAM = str(Path(sys.executable).parent / "paredown")
+# As much as a process may say of what went wrong.
+COMPLAINT_CHARACTERS = 600
+TIMEOUT_S = 300.0
 
-StartCommand = Callable[[Path, Variant, int], list[str]]
+# Commands by the name of their settings, of which the fastest is measured.
+StartCommands = Callable[[Path, Variant, int], Mapping[str, list[str]]]
 
 
-def paredown_command(root: Path, variant: Variant, num_threads: int) -> list[str]:
-    program = str(Path(sys.executable).parent / "paredown")
-    folder = str(paredown_folder(root, variant))
+def paredown_commands(root: Path, variant: Variant, num_threads: int) -> Mapping[str, list[str]]:
+    folder = str(paredown_folder(root, variant).resolve())
     options = ["--max-tokens", "1", "--json", "--threads", str(num_threads)]
-    return [program, "generate", PROMPT, "--model", folder, *options]
+    return {"packed weights": [PROGRAM, "generate", PROMPT, "--model", folder, *options]}
 
 
-def llama_cpp_command(root: Path, variant: Variant, num_threads: int) -> list[str]:
-    path = str(gguf_file(root, variant))
-    return [sys.executable, "-c", LLAMA_CPP, path, str(num_threads), PROMPT]
+def llama_cpp_commands(root: Path, variant: Variant, num_threads: int) -> Mapping[str, list[str]]:
+    module = [sys.executable, "-m", "benchmarks.peers.llama_cpp_start"]
+    arguments = [str(gguf_file(root, variant).resolve()), str(num_threads), PROMPT]
+    return {
+        "weights as in the file": [*module, *arguments],
+        "weights repacked": [*module, "--repack", *arguments],
+    }
 
 
-START_COMMANDS: Mapping[str, StartCommand] = {
-    OURS: paredown_command,
-    "llama.cpp": llama_cpp_command,
+START_COMMANDS: Mapping[str, StartCommands] = {
+    OURS: paredown_commands,
+    "llama.cpp": llama_cpp_commands,
 }
 
 
 class StartError(Exception):
-    """A process ended without its first token."""
+    """A process ended without its first token, or did not come to it."""
 
 
-def seconds_to_first_byte(command: list[str]) -> float:
-    """Raises StartError with what the process said."""
-    started = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        first = process.stdout.read(1)
-        elapsed = time.perf_counter() - started
-        _, complaints = process.communicate()
-    if not first or process.returncode != 0:
-        raise StartError(complaints.decode(errors="replace")[-600:])
+def seconds_to_first_byte(command: list[str], timeout_s: float = TIMEOUT_S) -> float:
+    """Of a command that runs in the project's folder. Raises StartError with what it said."""
+    with tempfile.TemporaryFile() as complaints:
+        started = time.perf_counter()
+        with subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=complaints
+        ) as process:
+            assert process.stdout is not None
+            killer = threading.Timer(timeout_s, process.kill)
+            killer.start()
+            try:
+                first = process.stdout.read(1)
+                elapsed = time.perf_counter() - started
+                process.stdout.read()
+                process.wait()
+            finally:
+                killer.cancel()
+        if not first or process.returncode != 0:
+            complaints.seek(0)
+            said = complaints.read().decode(errors="replace")[-COMPLAINT_CHARACTERS:]
+            raise StartError(f"exit status {process.returncode} after {elapsed:.1f} s: {said}")
     return elapsed

@@ -11,16 +11,12 @@ over all, so that a neighbour's load hits all of them; medians are shown.
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-# Else oneDNN's threads spin on while it is another's turn, on cores that this one needs.
-os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 import numpy as np
 import torch
@@ -50,6 +46,8 @@ FORMATS: dict[str, Form] = {
 }
 NUM_TOKENS = (1, 8, 32, 512)
 NUM_ROUNDS = 9
+# After a call, oneDNN's threads spin for some milliseconds, on cores that whoever comes next needs.
+ONEDNN_REST_S = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +66,14 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A layer ready to run. `start(num_tokens)` makes an input and gives the call to be timed."""
+    """A layer ready to run. `start(num_tokens)` makes an input and gives the call to be timed,
+    after which nothing runs for `rest_s`."""
 
     name: str
     num_bytes: int
     peak_unit: str
     start: Callable[[int], Callable[[], object]]
+    rest_s: float = 0.0
 
 
 def case_of(name: str, form: Form, shape: tuple[int, int]) -> LinearCase:
@@ -122,9 +122,16 @@ def onednn_jobs(shape: tuple[int, int]) -> list[Job]:
         return lambda: torch.nn.functional.linear(x, weight)
 
     size = rows * columns
+    rest_s = ONEDNN_REST_S
     return [
-        Job(name="onednn-int8", num_bytes=size, peak_unit="int8", start=start_int8),
-        Job(name="onednn-bf16", num_bytes=2 * size, peak_unit="bf16", start=start_bf16),
+        Job(name="onednn-int8", num_bytes=size, peak_unit="int8", start=start_int8, rest_s=rest_s),
+        Job(
+            name="onednn-bf16",
+            num_bytes=2 * size,
+            peak_unit="bf16",
+            start=start_bf16,
+            rest_s=rest_s,
+        ),
     ]
 
 
@@ -144,9 +151,10 @@ def measure_shape(shape: tuple[int, int], isa: str, threads: int) -> list[Row]:
         calls = [job.start(num_tokens) for job in jobs]
         times: list[list[float]] = [[] for _ in jobs]
         for _ in range(NUM_ROUNDS):
-            for call, measured in zip(calls, times, strict=True):
+            for job, call, measured in zip(jobs, calls, times, strict=True):
                 call()
                 measured.append(seconds(call))
+                time.sleep(job.rest_s)
         for job, measured in zip(jobs, times, strict=True):
             median = statistics.median(measured)
             bandwidth = measure_bandwidth(threads, max(job.num_bytes, 1 << 20))

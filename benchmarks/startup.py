@@ -1,6 +1,6 @@
 """Cold starts, each in a fresh process: `paredown --help`, and the first token of `generate`.
 
-    python benchmarks/startup.py [--json]
+    python -m benchmarks.startup [--json]
 
 The first token is timed at the first byte on standard output. Medians of several starts; the files
 are in the page cache after the first, as they are on a machine that is in use.
@@ -9,27 +9,10 @@ are in the page cache after the first, as they are on a machine that is in use.
 import argparse
 import json
 import statistics
-import subprocess
-import sys
-import time
-from pathlib import Path
+
+from benchmarks.first_token import PROGRAM, seconds_to_first_byte
 
 NUM_STARTS = 9
-PAREDOWN = str(Path(sys.executable).parent / "paredown")
-
-
-def seconds_to_first_byte(arguments: list[str]) -> float:
-    start = time.perf_counter()
-    with subprocess.Popen(
-        [PAREDOWN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
-        assert process.stdout is not None
-        first = process.stdout.read(1)
-        elapsed = time.perf_counter() - start
-        process.stdout.read()
-    assert first, f"paredown {' '.join(arguments)} printed nothing"
-    assert process.returncode == 0, f"exit code {process.returncode}"
-    return elapsed
 
 
 def main() -> None:
@@ -42,7 +25,7 @@ def main() -> None:
     }
     found = {}
     for name, arguments in cases.items():
-        times = [seconds_to_first_byte(arguments) for _ in range(NUM_STARTS)]
+        times = [seconds_to_first_byte([PROGRAM, *arguments]) for _ in range(NUM_STARTS)]
         found[name] = {"median": statistics.median(times), "min": min(times), "max": max(times)}
     if args.json:
         print(json.dumps(found, indent=2))

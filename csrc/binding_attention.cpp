@@ -2,7 +2,6 @@
 // Python object.
 #include "binding_attention.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "attention_runner.h"
+#include "binding_arrays.h"
 #include "isa.h"
 #include "names.h"
 
@@ -20,12 +20,6 @@ namespace nb = nanobind;
 
 namespace paredown {
 namespace {
-
-template <class T, int kDims>
-using Array = nb::ndarray<const T, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
-using Ints = Array<int32_t, 1>;
-
-std::span<const int32_t> ints(const Ints& array) { return {array.data(), array.size()}; }
 
 // Over pages of its own.
 class Attention {
@@ -65,6 +59,7 @@ class Attention {
     if (keys.shape(1) != size || values.shape(1) != size || values.shape(0) != keys.shape(0)) {
       throw std::invalid_argument("keys and values must be [tokens, kv heads * head_dim]");
     }
+    if (start < 0) throw std::invalid_argument("start must not be negative");
     check_pages(ints(pages), start + num_tokens);
     for (int64_t t = 0; t < num_tokens; ++t) {
       const int64_t position = start + t;

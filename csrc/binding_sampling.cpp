@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "binding_arrays.h"
 #include "isa.h"
 #include "sampler.h"
 
@@ -21,13 +22,8 @@ namespace nb = nanobind;
 namespace paredown {
 namespace {
 
-template <class T, int kDims>
-using Array = nb::ndarray<const T, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
 using Logits = Array<float, 2>;
-using Ints = Array<int32_t, 1>;
 using Doubles = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-std::span<const int32_t> ints(const Ints& array) { return {array.data(), array.size()}; }
 
 template <class T>
 void read(const nb::dict& settings, const char* key, T& value) {
@@ -85,6 +81,7 @@ void check_states(const std::vector<SamplingState*>& states, int64_t vocab_size)
     throw std::invalid_argument("two rows have the same state");
   }
   for (const SamplingState* state : states) {
+    if (state == nullptr) throw std::invalid_argument("a state is None");
     if (state->vocab_size() != vocab_size) {
       throw std::invalid_argument("a state has another vocabulary than the logits");
     }

@@ -45,7 +45,7 @@ LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_colu
   const int64_t rows = round_up(num_tokens, kLanes);
   LinearMemory memory{};
   memory.values = rows * (max_columns * 4 + kCacheLine);
-  memory.codes = rows * (max_columns * 4 + 2 * kCacheLine);
+  memory.codes = rows * code_row_bytes(max_columns);
   memory.scales = memory.corrections = 2 * rows * max_columns / kBlockColumns * 4;
   memory.buffers = num_threads * max_columns * 4;
   memory.thread_scratch = round_up(linear_scratch_bytes(num_tokens), kCacheLine);
@@ -70,16 +70,15 @@ int64_t LinearRunner::num_bytes() const {
          buffers_.num_bytes() + scratch_.num_bytes();
 }
 
-// Integer inputs take a quarter of the codes' memory at most and those in bf16 half of it, so that
-// there is room for those of the next weight, too.
-InputRows LinearRunner::next_rows(const LinearView& view, int64_t num_tokens) const {
+InputRows LinearRunner::rows_behind(const InputRows& rows, const LinearView& view,
+                                    int64_t num_tokens) const {
   const int64_t num_rows = round_up(num_tokens, kLanes);
   const int64_t half = num_rows * max_columns_;
-  InputRows rows = input_rows(view, num_tokens);
-  rows.codes = codes_.as<uint8_t>() + num_rows * (2 * max_columns_ + kCacheLine);
-  rows.scales += half / kBlockColumns;
-  rows.corrections += half / kBlockColumns;
-  return rows;
+  InputRows next = input_rows(view, num_tokens);
+  next.codes = codes_.as<uint8_t>() + num_rows * rows.code_stride;
+  next.scales += half / kBlockColumns;
+  next.corrections += half / kBlockColumns;
+  return next;
 }
 
 InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) const {

@@ -54,6 +54,10 @@ struct LinearMemory {
 };
 LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_columns);
 
+// The codes of an input row of so many columns: four bytes each where bf16 is multiplied as floats,
+// and the gaps behind two rows.
+constexpr int64_t code_row_bytes(int64_t max_columns) { return max_columns * 4 + 2 * 64; }
+
 class LinearRunner {
  public:
   LinearRunner(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
@@ -78,20 +82,22 @@ class LinearRunner {
   }
 
   // output += or = activation(gate) * up @ down.T + bias; what lies between them goes to `between`
-  // where the kernel does not make the input of `down` of it at once.
+  // where the kernel does not make the input of `down` of it at once, or the two inputs have no
+  // room beside each other.
   template <class MakeRow>
   void run_gated(const LinearGroup& gate_up, const LinearGroup& down, int64_t num_tokens,
                  MakeRow&& make_row, OutputRows between, OutputRows output) {
     const PackedLinear& first = gate_up.parts.front();
     const PackedLinear& second = down.parts.front();
-    if (!kernels_.makes_input(first.view(), second.view(), num_tokens)) {
+    const InputRows rows = input_rows(first.view(), num_tokens);
+    const NextInput next{&second.view(), rows_behind(rows, second.view(), num_tokens)};
+    if (!kernels_.makes_input(first.view(), second.view(), num_tokens) ||
+        rows.code_stride + next.rows.code_stride > code_row_bytes(max_columns_)) {
       run(gate_up, num_tokens, make_row, between);
       auto made = [&](int64_t t, float*) { return between.values + t * between.row_stride; };
       return run(down, num_tokens, made, output);
     }
-    const NextInput next{&second.view(), next_rows(second.view(), num_tokens)};
     between.next = &next;
-    const InputRows rows = input_rows(first.view(), num_tokens);
     prepare(first, rows, num_tokens, make_row);
     multiply(first, rows, num_tokens, between);
     multiply(second, next.rows, num_tokens, output);
@@ -111,7 +117,8 @@ class LinearRunner {
   }
 
   InputRows input_rows(const LinearView& view, int64_t num_tokens) const;
-  InputRows next_rows(const LinearView& view, int64_t num_tokens) const;
+  // Those of the weight that is next, behind `rows`.
+  InputRows rows_behind(const InputRows& rows, const LinearView& view, int64_t num_tokens) const;
   void multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
                 OutputRows output);
 
@@ -120,7 +127,7 @@ class LinearRunner {
   int64_t max_columns_ = 0;
   int64_t scratch_bytes_ = 0;
   AlignedBuffer values_;       // fp32 input: [T][columns + 16]
-  AlignedBuffer codes_;        // [T][columns * 4 + 64] at most
+  AlignedBuffer codes_;        // [T][code_row_bytes(columns)]
   AlignedBuffer scales_;       // [T][columns / 32]
   AlignedBuffer corrections_;  // [T][columns / 32]
   AlignedBuffer buffers_;      // [shares][columns], a row in the making

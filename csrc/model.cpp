@@ -234,21 +234,21 @@ void Model::copy_pages(std::span<const int32_t> pairs) {
 }
 
 void Model::reserve(int64_t num_tokens) {
-  if (num_tokens > max_tokens_) {
-    max_tokens_ = num_tokens;
-    const StepMemory memory = step_memory(config_, pool_.max_threads(), num_tokens);
-    hidden_ = AlignedBuffer(memory.hidden);
-    for (AlignedBuffer* buffer : {&wide_, &attended_, &activated_}) {
-      *buffer = AlignedBuffer(memory.wide);
-    }
-    for (AlignedBuffer* buffer : {&cos_, &sin_}) *buffer = AlignedBuffer(memory.angles);
-    for (AlignedBuffer* buffer : {&sink_cos_, &sink_sin_}) {
-      *buffer = AlignedBuffer(memory.sink_angles);
-    }
-    sink_queries_ = AlignedBuffer(memory.sink_queries);
-    linears_.reserve(num_tokens, max_columns_);
-    if (config_.experts.num_experts > 0) experts_.reserve(num_tokens);
+  if (num_tokens <= max_tokens_) return;
+  max_tokens_ = 0;  // until all is there: of what follows, anything may find no memory
+  const StepMemory memory = step_memory(config_, pool_.max_threads(), num_tokens);
+  hidden_ = AlignedBuffer(memory.hidden);
+  for (AlignedBuffer* buffer : {&wide_, &attended_, &activated_}) {
+    *buffer = AlignedBuffer(memory.wide);
   }
+  for (AlignedBuffer* buffer : {&cos_, &sin_}) *buffer = AlignedBuffer(memory.angles);
+  for (AlignedBuffer* buffer : {&sink_cos_, &sink_sin_}) {
+    *buffer = AlignedBuffer(memory.sink_angles);
+  }
+  sink_queries_ = AlignedBuffer(memory.sink_queries);
+  linears_.reserve(num_tokens, max_columns_);
+  if (config_.experts.num_experts > 0) experts_.reserve(num_tokens);
+  max_tokens_ = num_tokens;
 }
 
 int64_t Model::step_bytes() const {

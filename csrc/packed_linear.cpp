@@ -73,6 +73,18 @@ InputKind input_kind(const LinearSource& source) {
   return InputKind::kInt8;
 }
 
+// Sums of groups are bounded by this (kernels/prepare.h, may_read_bits). What is borrowed was
+// packed here before.
+void check_zero_points(const LinearSource& source, int64_t num_zero_points) {
+  const int num_codes = 1 << weight_bits(source.kind);
+  const uint8_t* end = source.zero_points + num_zero_points;
+  const uint8_t* wrong = std::find_if(source.zero_points, end,
+                                      [num_codes](uint8_t zero) { return zero >= num_codes; });
+  if (wrong == end) return;
+  fail("a zero point of " + std::to_string(*wrong) + " is none of the " +
+       std::to_string(num_codes) + " codes");
+}
+
 // Whether each of the 16 codes of a group gives an int8 code with its step.
 bool step_fits(const LinearSource& source, int64_t index) {
   const int step = source.steps[index];
@@ -184,6 +196,9 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
   if (source.activations == Activations::kInt8Static) {
     if (!(source.input_scale > 0.0f)) fail("a static input scale must be positive");
     view.input_scale = source.input_scale;
+  }
+  if (source.zero_points != nullptr && is_integer(source.kind) && source.steps == nullptr) {
+    check_zero_points(source, source.num_rows * view.weight_groups);
   }
   shape_.has_scales = is_coded(source.kind);
   shape_.has_zero_points = source.zero_points != nullptr;

@@ -108,7 +108,6 @@ void Sampler::reserve(int64_t vocab_size) {
   const auto padded = static_cast<size_t>((vocab_size + 7) / 8 * 8);
   for (Scratch& scratch : scratch_) {
     if (scratch.logits.size() >= padded) continue;
-    scratch.logits.resize(padded);
     scratch.distances.resize(padded);
     scratch.weights.resize(padded);
     scratch.blocks.resize(padded / kTokenBlock + 2 * 8);
@@ -118,6 +117,7 @@ void Sampler::reserve(int64_t vocab_size) {
     scratch.candidates.reserve(padded);
     scratch.few.reserve(padded);
     scratch.sorted_blocks.reserve(padded / kTokenBlock + 1);
+    scratch.logits.resize(padded);  // last: it says that all is there
   }
 }
 

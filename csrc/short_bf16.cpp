@@ -12,7 +12,7 @@ constexpr int64_t kBlockWords = kBlockColumns * kLanes;
 constexpr int64_t kShortBytes = block_bytes(WeightKind::kBf16Short);
 constexpr int64_t kPairWords = 2 * kLanes;  // two columns of 16 rows
 constexpr int64_t kQuadPairs = 4;
-constexpr int64_t kQuadBytes = kQuadPairs * kPairWords * 3 / 2;
+constexpr int64_t kShortQuadBytes = kQuadPairs * kPairWords * 3 / 2;
 constexpr uint8_t kNone = 0xFF;
 
 int exponent_of(uint16_t word) { return word >> 7 & 0xFF; }
@@ -71,7 +71,7 @@ bool write_short_block(const uint16_t* words, const Places& places, uint8_t* qua
       }
     }
     std::memcpy(quad + kQuadPairs * kPairWords, nibbles, sizeof(nibbles));
-    quad += kQuadBytes;
+    quad += kShortQuadBytes;
   }
   return all != kNone;
 }
@@ -143,7 +143,7 @@ void copy_short_row(const LinearView& w, int64_t row, uint16_t* values) {
                   offset < kShortBytes ? bytes + offset : rest + offset - kShortBytes, 2);
       continue;
     }
-    const uint8_t* quad = bytes + pair / kQuadPairs * kQuadBytes;
+    const uint8_t* quad = bytes + pair / kQuadPairs * kShortQuadBytes;
     const int byte = quad[pair % kQuadPairs * kPairWords + word];
     uint16_t nibbles;
     std::memcpy(&nibbles, quad + kQuadPairs * kPairWords + 2 * word, sizeof(nibbles));

@@ -1,7 +1,7 @@
 #include "thread_pool.h"
 
-#include <stdexcept>
 #include <string>
+#include <system_error>
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -95,15 +95,28 @@ ThreadPool::ThreadPool(int num_threads) : max_threads_(num_threads), num_threads
   }
   spin_budget_ = num_threads <= num_usable_cores() ? kSpinBeforePark : kSpinWithoutCore;
   shares_ = std::vector<Share>(static_cast<size_t>(num_threads));
-  for (int share = 1; share < max_threads_; ++share) {
-    threads_.emplace_back([this, share] {
-      name_this_thread(share);
-      work(share);
-    });
+  threads_.reserve(static_cast<size_t>(num_threads));
+  try {
+    for (int share = 1; share < max_threads_; ++share) {
+      threads_.emplace_back([this, share] {
+        name_this_thread(share);
+        work(share);
+      });
+    }
+  } catch (const std::system_error& error) {
+    const size_t num_started = threads_.size() + 1;
+    stop();
+    throw ThreadError("the system starts no more than " + std::to_string(num_started) + " of " +
+                      std::to_string(num_threads) + " threads: " + error.what());
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stopping_.store(true, std::memory_order_seq_cst);
   num_wakes_.fetch_add(1, std::memory_order_seq_cst);
   num_wakes_.notify_all();

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -26,6 +27,11 @@ inline Range static_share(int64_t num_items, int share, int num_shares) {
   return {num_items * share / num_shares, num_items * (share + 1) / num_shares};
 }
 
+// The system starts no more threads.
+struct ThreadError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 255;
@@ -33,7 +39,7 @@ class ThreadPool {
   // another core. A guess: with shared items no more than two threads have been measured.
   static constexpr int kMaxHelped = 8;
 
-  // Throws std::invalid_argument outside [1, kMaxThreads].
+  // Throws std::invalid_argument outside [1, kMaxThreads], and ThreadError.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -101,6 +107,7 @@ class ThreadPool {
 
   enum class End { kFront, kBack };
 
+  void stop();
   void run_job(Job job, void* context);
   void work(int share);
   void wait_for_job(uint64_t last);

@@ -23,12 +23,30 @@ class FakePeer:
         return {"model": self.variant.model}
 
     def close(self):
-        pass
+        self.variant = None
+
+    def is_closed(self):
+        return self.variant is None
 
 
 class FivefoldPeer(FakePeer):
     def prefill(self, token_ids):
         return 0.05
+
+
+class SteadyPeer(FakePeer):
+    def prefill(self, token_ids):
+        return 0.2
+
+
+class ColdPeer(FakePeer):
+    """Its first work with a model takes long."""
+
+    num_calls = 0
+
+    def prefill(self, token_ids):
+        self.num_calls += 1
+        return 2.0 if self.num_calls == 1 else 0.2
 
 
 class WakingPeer(FakePeer):

@@ -1,5 +1,5 @@
-"""llama.cpp through the low-level calls of llama-cpp-python: no sampling, no Python per token but
-the call itself, as llama-bench and llama-batched-bench do it.
+"""llama.cpp through the low-level calls of llama-cpp-python: no sampling, as llama-bench and
+llama-batched-bench do it. A prompt's batch is filled before the clock runs.
 
 It runs with the settings that are the fastest here: the first call of each kind tries weights
 repacked for the processor (AMX tiles among them) or as they lie in the file, and flash attention
@@ -9,7 +9,7 @@ the other contexts with it.
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
@@ -21,16 +21,22 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.checkpoints.cache import Variant, gguf_file
-from benchmarks.peers.peer import KVDType, LoadOptions, PeerInfo
+from benchmarks.peers.peer import LoadOptions, PeerInfo, PeerKVDType
 from benchmarks.peers.trials import try_settings
 from paredown.errors import CapacityError, CheckpointError
 
 UBATCH_TOKENS = 512
 # llama.cpp's own default is f16 for keys and values: as many bytes as bf16, and faster there.
-KV_TYPES: dict[KVDType, int] = {"bf16": llama_cpp.GGML_TYPE_F16, "int8": llama_cpp.GGML_TYPE_Q8_0}
+KV_TYPES: dict[PeerKVDType, int] = {
+    "bf16": llama_cpp.GGML_TYPE_F16,
+    "int8": llama_cpp.GGML_TYPE_Q8_0,
+}
 # Of a decode's steps, one in so many is enough to see which settings are faster.
 TRIAL_SHARE = 8
 WARM_UP_TOKENS = 32
+
+# Token, position, sequence, and whether its logits are wanted.
+Entry = tuple[int, int, int, bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +86,13 @@ class Context:
 
     def prefill(self, token_ids: Sequence[int]) -> float:
         self._clear()
-        started = time.perf_counter()
-        self._read(0, token_ids)
-        return time.perf_counter() - started
+        seconds = 0.0
+        for entries in self._chunks(0, token_ids):
+            self._fill_batch(entries)
+            started = time.perf_counter()
+            self._decode_batch()
+            seconds += time.perf_counter() - started
+        return seconds
 
     def has(self, prompts: Sequence[Sequence[int]]) -> bool:
         """Whether the sequences begin with these prompts."""
@@ -133,15 +143,17 @@ class Context:
         self._filled = ()
 
     def _read(self, sequence: int, token_ids: Sequence[int]) -> None:
+        for entries in self._chunks(sequence, token_ids):
+            self.run(entries)
+
+    def _chunks(self, sequence: int, token_ids: Sequence[int]) -> Iterator[list[Entry]]:
         last = len(token_ids) - 1
         for start in range(0, len(token_ids), UBATCH_TOKENS):
             chunk = token_ids[start : start + UBATCH_TOKENS]
-            self.run(
-                [
-                    (token, position, sequence, position == last)
-                    for position, token in enumerate(chunk, start)
-                ]
-            )
+            yield [
+                (token, position, sequence, position == last)
+                for position, token in enumerate(chunk, start)
+            ]
 
     def _copy(self, sequence: int, filled: "Context") -> None:
         num_bytes = llama_cpp.llama_state_seq_get_size(filled._context, sequence)
@@ -151,8 +163,12 @@ class Context:
         if done != num_bytes:
             raise CapacityError("llama.cpp took no copied prompt", seen=done, remedy="See its log.")
 
-    def run(self, entries: Sequence[tuple[int, int, int, bool]]) -> None:
-        """One call with (token, position, sequence, whether its logits are wanted) entries."""
+    def run(self, entries: Sequence[Entry]) -> None:
+        """One call."""
+        self._fill_batch(entries)
+        self._decode_batch()
+
+    def _fill_batch(self, entries: Sequence[Entry]) -> None:
         batch = self._batch
         batch.n_tokens = len(entries)
         for i, (token, position, sequence, wanted) in enumerate(entries):
@@ -161,7 +177,9 @@ class Context:
             batch.n_seq_id[i] = 1
             batch.seq_id[i][0] = sequence
             batch.logits[i] = wanted
-        status = llama_cpp.llama_decode(self._context, batch)
+
+    def _decode_batch(self) -> None:
+        status = llama_cpp.llama_decode(self._context, self._batch)
         llama_cpp.llama_synchronize(self._context)
         if status != 0:
             raise CapacityError("llama_decode failed", seen=status, remedy="See its log.")

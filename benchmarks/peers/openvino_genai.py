@@ -16,13 +16,13 @@ import openvino
 import openvino_genai
 
 from benchmarks.checkpoints.cache import FloatFormat, Variant, gguf_file
-from benchmarks.peers.peer import KVDType, LoadOptions, PeerInfo
+from benchmarks.peers.peer import LoadOptions, PeerInfo, PeerKVDType
 from paredown.errors import UnsupportedError
 
 # OpenVINO's CPU plugin has pages of this many tokens.
 BLOCK_TOKENS = 32
 STEP_TOKENS = 512
-KV_PRECISIONS: dict[KVDType, str] = {"bf16": "bf16", "int8": "u8"}
+KV_PRECISIONS: dict[PeerKVDType, str] = {"bf16": "bf16", "int8": "u8"}
 
 
 class OpenVINOPeer:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +12,12 @@ from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.peers.peer import LoadOptions, PeerInfo
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.errors import UnsupportedError
 from paredown.kernels.isa import chosen_isa
 from paredown.models.checkpoint import Checkpoint
-from paredown.spec.kv import PAGE_SIZE, KVDType
+from paredown.spec.kv import PAGE_SIZE
 
 # Tokens of prompts computed in one step, over all sequences.
 CHUNK_TOKENS = 512
-KV_DTYPES = get_args(KVDType)
 
 
 class ParedownPeer:
@@ -36,18 +33,12 @@ class ParedownPeer:
 
     def load(self, root: Path, variant: Variant, options: LoadOptions) -> None:
         self.close()
-        if options.kv_dtype not in KV_DTYPES:
-            raise UnsupportedError(
-                "there are no such keys and values",
-                seen=options.kv_dtype,
-                remedy=f"Known dtypes: {', '.join(KV_DTYPES)}.",
-            )
         self._pages_per_sequence = -(-options.num_tokens // PAGE_SIZE)
         self._executor = load_executor(
             Checkpoint.open(paredown_folder(root, variant)),
             num_pages=self._pages_per_sequence * options.num_sequences,
             num_threads=options.num_threads,
-            kv_dtype=cast(KVDType, options.kv_dtype),
+            kv_dtype=options.kv_dtype,
         )
 
     def prefill(self, token_ids: Sequence[int]) -> float:

@@ -1,7 +1,7 @@
 """Peer: what the benchmark asks of every engine it measures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchmarks.checkpoints.cache import Variant
 
-KVDType = Literal["bf16", "int8"]
+PeerKVDType = Literal["bf16", "int8"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class LoadOptions:
     num_threads: int
     num_tokens: int
     num_sequences: int = 1
-    kv_dtype: KVDType = "bf16"
+    kv_dtype: PeerKVDType = "bf16"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,6 @@ class PeerInfo:
 
     version: str
     instruction_sets: str
-    settings: dict[str, str] = field(default_factory=dict)
 
 
 class Peer(Protocol):

@@ -1,5 +1,6 @@
-"""Transformers on PyTorch, eager: bf16, or PyTorch's own int8 and int4 weight-only products (with
-bf16 activations), which take the very codes and scales of our compressed folder."""
+"""Transformers on PyTorch, eager: bf16, or PyTorch's own int8 and int4 products with the very codes
+and scales of our compressed folder. They take bf16 activations; where ours are int8 with a scale
+for a row of weights (w8a8), PyTorch quantizes its own, too, with one scale for all of a call."""
 
 import time
 from collections.abc import Sequence
@@ -42,6 +43,28 @@ class Int8Linear(torch.nn.Module):
         return y.reshape(*x.shape[:-1], -1)
 
 
+class Int8DynamicLinear(torch.nn.Module):
+    """int8 codes with a scale per row, and inputs quantized to 8 bits at each call."""
+
+    def __init__(self, weight: Weight, bias: torch.Tensor | None) -> None:
+        super().__init__()
+        assert weight.scales_OG is not None
+        codes = weight.values_OI.astype(np.int16) - INT8_ZERO
+        scales_O = torch.from_numpy(weight.scales_OG[:, 0].copy())
+        quantized_OI = torch._make_per_channel_quantized_tensor(
+            torch.from_numpy(codes.astype(np.int8)),
+            scales_O,
+            torch.zeros(len(scales_O), dtype=torch.int64),
+            0,
+        )
+        float_bias = None if bias is None else bias.float()
+        self._packed = torch.ops.quantized.linear_prepack(quantized_OI, float_bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = torch.ops.quantized.linear_dynamic(x.float(), self._packed)
+        return y.to(x.dtype)
+
+
 class Int4Linear(torch.nn.Module):
     """int4 codes with a scale per row and group."""
 
@@ -66,7 +89,14 @@ class Int4Linear(torch.nn.Module):
         return y.reshape(*x.shape[:-1], -1)
 
 
-LINEARS: dict[str, type[Int8Linear] | type[Int4Linear]] = {"int8": Int8Linear, "int4": Int4Linear}
+Layer = type[Int8Linear] | type[Int8DynamicLinear] | type[Int4Linear]
+
+
+def layer_of(weight: Weight) -> Layer:
+    if weight.spec.dtype == "int4":
+        return Int4Linear
+    assert weight.spec.dtype == "int8", weight.spec
+    return Int8DynamicLinear if weight.spec.activations == "int8_row" else Int8Linear
 
 
 class PyTorchPeer:
@@ -154,4 +184,4 @@ def _replace(model: Any, name: str, weight: Weight) -> None:
     owner, attribute = name.rsplit(".", 1) if "." in name else ("", name)
     parent = model.get_submodule(owner)
     bias = getattr(parent, attribute).bias
-    setattr(parent, attribute, LINEARS[weight.spec.dtype](weight, bias))
+    setattr(parent, attribute, layer_of(weight)(weight, bias))

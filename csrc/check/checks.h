@@ -13,6 +13,10 @@ struct Outcome {
 // A sequence's logits have the same bits in a batch and alone.
 void check_batches(Outcome& outcome);
 
+// Rows through gate, up and down have the same bits together, where down's input is made at once,
+// and alone.
+void check_gated(Outcome& outcome);
+
 // Attention over long contexts has the same bits in a chunk of a prompt, beside another sequence
 // and with its keys shared by threads.
 void check_attention(Outcome& outcome);

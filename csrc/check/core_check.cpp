@@ -17,6 +17,7 @@ int main() {
   check_sampler(outcome);
   check_suffix_index(outcome);
   check_batches(outcome);
+  check_gated(outcome);
   check_written_drafts(outcome);
   check_attention(outcome);
   check_sets_agree(outcome);

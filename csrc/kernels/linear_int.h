@@ -61,10 +61,14 @@ struct CodeSource {
   int64_t ahead_bytes;
 };
 
-// Codes below 8 bits have faster products on some sets, by their bits: up to 4, up to 6, or all.
+// Codes below 8 bits have faster products on some sets: where products are summed in 16 bits by
+// their bits, up to 4 and up to 6, or all the same.
 constexpr int dot_bits(int bits) {
   if (!kHasSmallDot || bits == 8) return 8;
-  return bits <= 4 ? 4 : 6;
+#if defined(PAREDOWN_HAS_SHORT_SUMS)
+  if (bits <= 4) return 4;
+#endif
+  return 6;
 }
 
 // How the codes of quads are read from blocks of kPanels panels: as they are, or with steps.

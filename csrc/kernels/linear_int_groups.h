@@ -51,8 +51,8 @@ inline void add_corrections(const LinearView& w, int64_t index, const TileInputs
   }
 }
 
-// Several groups: float totals wait between stretches. kBits: sums are read as bits.
-template <int kDotBits, bool kBits, int kTokens, int kPanels>
+// Several groups: float totals wait between stretches. kReads: sums are read as bits.
+template <int kDotBits, bool kReads, int kTokens, int kPanels>
 __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& in,
                                           const OutputRows& out, const ReadStretch& stretch,
                                           int64_t token, int64_t panel, float* waiting) {
@@ -72,7 +72,7 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
     I32x16 sums[kTokens][kPanels];
     for (int t = 0; t < kTokens; ++t) {
       I32x16 begin = set_i(w.zero_points == nullptr ? inputs.corrections[t][group * kLanes] : 0);
-      if (kBits && w.zero_points != nullptr) {
+      if (kReads && w.zero_points != nullptr) {
         begin = float_bits(set_f(inputs.scales[t][group * kLanes]));
       }
       for (int p = 0; p < kPanels; ++p) sums[t][p] = begin;
@@ -82,7 +82,7 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
     source.codes += w.group_size * kLanes;
     if (w.zero_points != nullptr) add_corrections(w, index, inputs, group, sums);
     for (int p = 0; p < kPanels; ++p) {
-      if constexpr (kBits) {
+      if constexpr (kReads) {
         const F32x16 scale = load_f(scales + p * kLanes);
         for (int t = 0; t < kTokens; ++t) {
           const F32x16 whole = set_f(inputs.scales[t][group * kLanes]);
@@ -96,7 +96,7 @@ __attribute__((noinline)) void group_tile(const LinearView& w, const InputRows& 
         }
       }
     }
-    if (kBits) scales += kPanels * kLanes;
+    if (kReads) scales += kPanels * kLanes;
   }
   if (stretch.is_last) return finish_tile<kTokens, kPanels>(w, in, out, token, panel, totals);
   for (int i = 0; i < kTokens * kPanels; ++i) {
@@ -191,7 +191,7 @@ struct InputGroups {
   } inputs[kGroupStretchColumns / kBlockColumns];
 };
 
-template <int kTokens, int kPanels>
+template <int kDotBits, int kTokens, int kPanels>
 __attribute__((noinline)) void add_input_groups(const InputGroups<kTokens>& groups) {
   F32x16 totals[kTokens][kPanels];
   for (int i = 0; i < kTokens * kPanels; ++i) {
@@ -209,7 +209,7 @@ __attribute__((noinline)) void add_input_groups(const InputGroups<kTokens>& grou
     }
     int64_t blocks_left = groups.num_blocks;
     do {
-      add_decoded<8>(codes, kDecodedPanelBytes, x, row_stride, sums);
+      add_decoded<kDotBits>(codes, kDecodedPanelBytes, x, row_stride, sums);
       codes += kBlockColumns * kLanes;
       x += kBlockColumns;
     } while (--blocks_left > 0);
@@ -225,7 +225,7 @@ __attribute__((noinline)) void add_input_groups(const InputGroups<kTokens>& grou
   }
 }
 
-template <int kTokens, int kPanels>
+template <int kDotBits, int kTokens, int kPanels>
 __attribute__((noinline)) void input_group_tile(const LinearView& w, const InputRows& in,
                                                 const OutputRows& out, const ReadStretch& stretch,
                                                 int64_t token, int64_t panel, float* waiting) {
@@ -248,7 +248,7 @@ __attribute__((noinline)) void input_group_tile(const LinearView& w, const Input
       groups.inputs[i].scales[t] = inputs.scales[t][(first + i) * kLanes];
     }
   }
-  add_input_groups<kTokens, kPanels>(groups);
+  add_input_groups<kDotBits, kTokens, kPanels>(groups);
   if (!stretch.is_last) return;
   F32x16 totals[kTokens][kPanels];
   for (int i = 0; i < kTokens * kPanels; ++i) {
@@ -264,7 +264,8 @@ inline void any_group_tile(const LinearView& w, const InputRows& in, const Outpu
                            float* waiting) {
   if constexpr (kReadsBits) {
     if (has_input_groups(w)) {
-      return input_group_tile<kTokens, kPanels>(w, in, out, stretch, token, panel, waiting);
+      return input_group_tile<kDotBits, kTokens, kPanels>(w, in, out, stretch, token, panel,
+                                                          waiting);
     }
     if (stretch.scales != nullptr) {
       if (w.group_size == kBlockColumns && w.zero_points == nullptr) {

@@ -16,6 +16,8 @@ constexpr int64_t kStretchColumns = 512;
 // Up to so many tokens codes just decoded are read so few times that the first cache must have
 // them.
 constexpr int64_t kFewReadings = 64;
+static_assert(1024 / kManyPanels <= kGroupStretchColumns);
+static_assert(kGroupStretchColumns / kBlockColumns * kManyPanels * kLanes <= kScaleFloats);
 inline int64_t stretch_columns(const LinearView& w, int64_t num_tokens) {
   const bool few = num_tokens <= kFewReadings;
   if (w.num_groups > 1) return few ? 1024 / kManyPanels : kGroupStretchColumns;

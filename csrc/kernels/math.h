@@ -6,6 +6,37 @@
 namespace paredown {
 namespace {
 
+// What sets do without instructions of their own for it.
+#if !defined(PAREDOWN_HAS_ADD_PRODUCT)
+// sum + a * b, and sum - whole.
+inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, sum); }
+inline F32x16 take_off(F32x16 sum, F32x16 whole) { return sub(sum, whole); }
+#endif
+#if !defined(PAREDOWN_HAS_FOLD_EACH)
+// What the lanes of each of 16 registers come to.
+inline F32x16 max_of_each(const F32x16 (&rows)[kLanes]) {
+  float largest[kLanes];
+  for (int i = 0; i < kLanes; ++i) largest[i] = max_lanes(rows[i]);
+  return load_f(largest);
+}
+inline I32x16 max_of_each(const I32x16 (&rows)[kLanes]) {
+  int32_t largest[kLanes];
+  for (int i = 0; i < kLanes; ++i) largest[i] = max_lanes(rows[i]);
+  return load_i(largest);
+}
+inline I32x16 sum_of_each(const I32x16 (&rows)[kLanes]) {
+  int32_t sums[kLanes];
+  for (int i = 0; i < kLanes; ++i) sums[i] = sum_lanes(rows[i]);
+  return load_i(sums);
+}
+#endif
+#if defined(PAREDOWN_HAS_BF16_DOT)
+constexpr bool kHasBf16Dot = true;
+#else
+constexpr bool kHasBf16Dot = false;
+inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
+#endif
+
 // e^x to about 2 ulp (Cephes expf: range reduction by ln 2 in two parts, degree-5 polynomial).
 // x is clamped to [-87, 88].
 inline F32x16 exp(F32x16 x) {

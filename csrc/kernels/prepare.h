@@ -25,19 +25,24 @@ inline int64_t code_offset(const InputRows& in, int64_t i) {
   return in.layout == InputLayout::kRows ? i : i / 64 * 64 * kLanes + i % 64;
 }
 
+// Magnitudes as the bits of floats, of whose order a NaN is the largest: a maximum of floats would
+// lose it, and with it that outputs are none either.
+inline I32x16 magnitude_bits(const float* x) { return float_bits(abs(load_f(x))); }
+
 // In four chains: one would wait for its own last comparison.
 inline float largest_magnitude(const float* x, int64_t size) {
   constexpr int kChains = 4;
-  F32x16 largest[kChains];
-  for (F32x16& chain : largest) chain = zero_f();
+  I32x16 largest[kChains];
+  for (I32x16& chain : largest) chain = zero_i();
   int64_t i = 0;
   for (; i + kChains * kLanes <= size; i += kChains * kLanes) {
     for (int j = 0; j < kChains; ++j) {
-      largest[j] = max(largest[j], abs(load_f(x + i + j * kLanes)));
+      largest[j] = max(largest[j], magnitude_bits(x + i + j * kLanes));
     }
   }
-  for (; i < size; i += kLanes) largest[0] = max(largest[0], abs(load_f(x + i)));
-  return max_lanes(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
+  for (; i < size; i += kLanes) largest[0] = max(largest[0], magnitude_bits(x + i));
+  const I32x16 bits = max(max(largest[0], largest[1]), max(largest[2], largest[3]));
+  return std::bit_cast<float>(max_lanes(bits));
 }
 
 #if defined(PAREDOWN_PAIRS_PRODUCTS)
@@ -50,9 +55,9 @@ inline I32x16 pair_products(I32x16 codes) {
 }
 #endif
 
-// code = round(x * inverse), within [-128, 127], for `size` columns of a token from `first` on,
-// whose codes begin at `row`, x the first of them; returns the sum of the codes by lane, or kPairs:
-// of their pair_products.
+// code = round(x * inverse), within [-128, 127], of a NaN any, for `size` columns of a token
+// from `first` on, whose codes begin at `row`, x the first of them; returns the sum of the codes by
+// lane, or kPairs: of their pair_products.
 template <bool kPairs = false>
 inline I32x16 quantize(const InputRows& in, uint8_t* row, const float* x, int64_t first,
                        int64_t size, float inverse) {
@@ -62,7 +67,7 @@ inline I32x16 quantize(const InputRows& in, uint8_t* row, const float* x, int64_
     auto* codes = reinterpret_cast<int8_t*>(row + code_offset(in, first + i));
     for (int64_t k = 0; k < kBlockColumns; k += kLanes) {
       const F32x16 scaled = mul(load_f(x + k), factor);
-      const I32x16 code = to_int(max(set_f(-128.0f), min(set_f(127.0f), scaled)));
+      const I32x16 code = to_int(min(max(scaled, set_f(-128.0f)), set_f(127.0f)));
 #if defined(PAREDOWN_PAIRS_PRODUCTS)
       total = add(total, kPairs ? pair_products(code) : code);
 #else
@@ -73,14 +78,6 @@ inline I32x16 quantize(const InputRows& in, uint8_t* row, const float* x, int64_
   }
   return total;
 }
-
-#if !defined(PAREDOWN_HAS_SUM_OF_EACH)
-inline I32x16 sum_of_each(const I32x16 (&rows)[kLanes]) {
-  int32_t sums[kLanes];
-  for (int i = 0; i < kLanes; ++i) sums[i] = sum_lanes(rows[i]);
-  return load_i(sums);
-}
-#endif
 
 // Whether the scales of groups of inputs are powers of two: where the weights' groups have scales,
 // too, whose product with them then rounds nothing, so that many tokens need not take it
@@ -148,22 +145,22 @@ __attribute__((noinline)) void quantize_groups(const LinearView& w, const InputR
                                                const TokenGroups& groups) {
   const int64_t size = w.group_size;
   const int64_t count = groups.count;
-  F32x16 largest[kLanes];
+  I32x16 largest[kLanes];
   I32x16 totals[kLanes];
   // Only those without a group: of all 16, GCC 12 makes a slow loop of its own.
   for (int64_t i = count; i < kLanes; ++i) {
-    largest[i] = zero_f();
+    largest[i] = zero_i();
     totals[i] = zero_i();
   }
   const float* x = groups.x;
   for (int64_t i = 0; i < count; ++i) {
-    F32x16 magnitude = zero_f();
+    I32x16 magnitude = zero_i();
     for (int64_t k = 0; k < size; k += kBlockColumns, x += kBlockColumns) {
-      magnitude = max(magnitude, max(abs(load_f(x)), abs(load_f(x + kLanes))));
+      magnitude = max(magnitude, max(magnitude_bits(x), magnitude_bits(x + kLanes)));
     }
     largest[i] = magnitude;
   }
-  const F32x16 limits = max_of_each(largest);
+  const F32x16 limits = bits_as_float(max_of_each(largest));
   F32x16 scale = div(limits, set_f(has_power_scales(w) ? kLargestPowerCode : 127.0f));
   F32x16 inverse = zero_f();
   if (has_power_scales(w)) {
@@ -220,15 +217,16 @@ inline void quantize_row(const LinearView& w, const InputRows& in, const float* 
     return;
   }
   const int32_t zero_point = common_zero_point(w);
-  float scale = w.input_scale;
-  float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+  // Of a row with a NaN the scale is none either.
+  const float limit = largest_magnitude(row, w.num_columns);
+  float scale = limit / 127.0f;
+  float inverse = limit > 0.0f ? 127.0f / limit : 0.0f;
+  if (w.input_scale > 0.0f) {
+    scale = limit == limit ? w.input_scale : limit;
+    inverse = 1.0f / w.input_scale;
+  }
   for (int64_t group = 0; group < w.num_groups; ++group) {
     const int64_t first = group * w.group_size;
-    if (w.input_scale <= 0.0f && group == 0) {
-      const float limit = largest_magnitude(row, w.num_columns);
-      scale = limit / 127.0f;
-      inverse = limit > 0.0f ? 127.0f / limit : 0.0f;
-    }
     if (group == 0 || w.input_groups > 1) {
       in.scales[input_index(token, w.input_groups, group)] = scale;
     }

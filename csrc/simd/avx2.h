@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "fp8_subnormals.h"
+#include "two_by_two.h"
 
 namespace paredown {
 namespace {
@@ -21,34 +21,11 @@ struct U8x64 {
   __m256i lo, hi;
 };
 
-// Tiles for 16 registers of half the width. With three tokens two sums of floats would wait in
-// memory: half the speed (Zen 4, LOG.md 2026-11-25).
-constexpr int kFloatTokens = 2;
-constexpr int kFloatPanels = 2;
-constexpr int kCodedTokens = 2;
 // Sums that grow side by side where peaks are measured: no more than the registers hold.
 constexpr int kPeakChains = 6;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 4;
 constexpr int kAttentionSums = 4;  // of rows by vectors
-constexpr int kIntTokens = 2;
-constexpr int kGroupTokens = 2;
-constexpr int kSerialTokens = 2;
-constexpr int kSerialRowTokens = 2;
-constexpr int kSerialPanels = 2;
-constexpr int kIntPanels = 2;
-constexpr int kManyPanels = 2;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
-constexpr int kManyGroupTokens = 2;
-// How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
-// first cache, whether the panels after these come into the second, and how many sums of whole rows
-// and of groups grow side by side at least.
-constexpr int kFewPanels = 2;
-constexpr int64_t kNearBytes = 2048;
-constexpr bool kFetchesNextPanels = true;
-constexpr int kRowSums = 1;
-constexpr int kGroupSums = 1;
-// Up to so many tokens widen bf16 of 12 bits in registers.
-constexpr int kFewShortTokens = 2;
 // Group sums are read as the bits of floats.
 constexpr bool kReadsBits = true;
 // Up to so many tokens codes are decoded in registers; for more, once to memory (without AVX-VNNI
@@ -98,8 +75,6 @@ inline F32x16 div(F32x16 a, F32x16 b) {
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
-inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, sum); }
-inline F32x16 take_off(F32x16 sum, F32x16 whole) { return sub(sum, whole); }
 inline F32x16 max(F32x16 a, F32x16 b) {
   return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
 }
@@ -125,12 +100,6 @@ inline float max_lanes(F32x16 a) {
   __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
   quarter = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
   return _mm_cvtss_f32(_mm_max_ss(quarter, _mm_movehdup_ps(quarter)));
-}
-// The largest lane of each of 16 registers.
-inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
-  float largest[16];
-  for (int i = 0; i < 16; ++i) largest[i] = max_lanes(rows[i]);
-  return load_f(largest);
 }
 
 inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
@@ -165,6 +134,9 @@ inline I32x16 add(I32x16 a, I32x16 b) {
 inline I32x16 mul(I32x16 a, I32x16 b) {
   return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
 }
+inline I32x16 max(I32x16 a, I32x16 b) {
+  return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
+}
 inline I32x16 min(I32x16 a, I32x16 b) {
   return {_mm256_min_epi32(a.lo, b.lo), _mm256_min_epi32(a.hi, b.hi)};
 }
@@ -196,6 +168,12 @@ inline F32x16 bits_as_float(I32x16 a) {
 }
 inline I32x16 float_bits(F32x16 a) {
   return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)};
+}
+inline int32_t max_lanes(I32x16 a) {
+  const __m256i half = _mm256_max_epi32(a.lo, a.hi);
+  __m128i quarter = _mm_max_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  quarter = _mm_max_epi32(quarter, _mm_shuffle_epi32(quarter, 0x4E));
+  return _mm_cvtsi128_si32(_mm_max_epi32(quarter, _mm_shuffle_epi32(quarter, 0xB1)));
 }
 inline int32_t sum_lanes(I32x16 a) {
   alignas(32) int32_t lanes[8];
@@ -342,77 +320,7 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
   return {dot4_half<kBits>(acc.lo, w.lo, x.lo), dot4_half<kBits>(acc.hi, w.hi, x.hi)};
 }
 
-// Exponents that bf16 numbers name in four bits, twice over.
-struct ShortExponents {
-  __m256i v;
-};
-inline ShortExponents load_exponents(const uint8_t* p) {
-  return {_mm256_broadcastsi128_si256(load_128(p))};
-}
-// The exponents of a quad of pairs: those of pairs 0 and 2 in even and odd bytes, and of 1 and 3.
-struct QuadExponents {
-  __m256i lo[2], hi[2];
-};
-inline QuadExponents quad_exponents(const uint8_t* names, ShortExponents exponents) {
-  const I32x16 words = load_i(names);
-  auto found = [&](__m256i nibbles) {
-    return _mm256_shuffle_epi8(exponents.v, _mm256_and_si256(nibbles, _mm256_set1_epi8(0x0F)));
-  };
-  return {{found(words.lo), found(_mm256_srli_epi16(words.lo, 4))},
-          {found(words.hi), found(_mm256_srli_epi16(words.hi, 4))}};
-}
-template <int kPlace>
-inline __m256i widen_bf16(const uint8_t* bytes, const __m256i (&quad)[2]) {
-  const __m256i wide = _mm256_and_si256(_mm256_cvtepi8_epi16(load_128(bytes)),
-                                        _mm256_set1_epi16(static_cast<int16_t>(0x807F)));
-  const __m256i both = quad[kPlace % 2];
-  const __m256i shifted = kPlace < 2 ? _mm256_slli_epi16(both, 7) : _mm256_srli_epi16(both, 1);
-  return _mm256_or_si256(wide, _mm256_and_si256(shifted, _mm256_set1_epi16(0x7F80)));
-}
-// The pairs of 16 rows from their signs and mantissas, a byte each.
-template <int kPlace>
-inline I32x16 widen_bf16(const uint8_t* bytes, const QuadExponents& quad) {
-  return {widen_bf16<kPlace>(bytes, quad.lo), widen_bf16<kPlace>(bytes + 16, quad.hi)};
-}
-
-constexpr bool kHasBf16Dot = false;
-constexpr bool kPrefersShortBf16 = true;
-inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
-inline F32x16 even_bf16(I32x16 pairs) {
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs.lo, 16)),
-          _mm256_castsi256_ps(_mm256_slli_epi32(pairs.hi, 16))};
-}
-inline F32x16 odd_bf16(I32x16 pairs) {
-  const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xFFFF0000u));
-  return {_mm256_castsi256_ps(_mm256_and_si256(pairs.lo, mask)),
-          _mm256_castsi256_ps(_mm256_and_si256(pairs.hi, mask))};
-}
-
-inline __m256i repeat_128(const uint8_t* table) {
-  return _mm256_broadcastsi128_si256(load_128(table));
-}
-inline void bf16_from_fp8(__m256i codes, __m256i& even, __m256i& odd) {
-  const __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi8(0x7F));
-  const __m256i subnormal = _mm256_cmpgt_epi8(_mm256_set1_epi8(8), magnitude);
-  const __m256i normal_low =
-      _mm256_and_si256(_mm256_slli_epi16(codes, 4), _mm256_set1_epi8(static_cast<char>(0xF0)));
-  const __m256i normal_high =
-      _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(codes, 4), _mm256_set1_epi8(7)),
-                      _mm256_set1_epi8(kNormalHigh));
-  const __m256i low = _mm256_blendv_epi8(
-      normal_low, _mm256_shuffle_epi8(repeat_128(kSubnormalLow), magnitude), subnormal);
-  __m256i high = _mm256_blendv_epi8(
-      normal_high, _mm256_shuffle_epi8(repeat_128(kSubnormalHigh), magnitude), subnormal);
-  high = _mm256_or_si256(high, _mm256_and_si256(codes, _mm256_set1_epi8(-128)));
-  const __m256i is_odd = _mm256_set1_epi16(static_cast<int16_t>(0xFF00));
-  even = _mm256_blendv_epi8(low, _mm256_slli_epi16(high, 8), is_odd);
-  odd = _mm256_blendv_epi8(_mm256_srli_epi16(low, 8), high, is_odd);
-}
-// fp8 codes as bf16: the even bytes' and the odd bytes' numbers.
-inline void bf16_from_fp8(U8x64 codes, I32x16& even, I32x16& odd) {
-  bf16_from_fp8(codes.lo, even.lo, odd.lo);
-  bf16_from_fp8(codes.hi, even.hi, odd.hi);
-}
-
 }  // namespace
 }  // namespace paredown
+
+#include "avx2_bf16.h"

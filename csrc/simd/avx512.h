@@ -101,6 +101,7 @@ inline F32x16 div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 // The same where sums fill the registers, each in its own: of an intrinsic the result may take the
 // place of a factor, and GCC 12 then keeps sums in memory.
+#define PAREDOWN_HAS_ADD_PRODUCT 1
 inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) {
   asm("vfmadd231ps %2, %1, %0" : "+v"(sum.v) : "v"(a.v), "v"(b.v));
   return sum;
@@ -125,9 +126,10 @@ inline float sum_lanes(F32x16 a) {
 inline float max_lanes(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
 // What the lanes of each of 16 registers come to: halving the registers four times leaves one lane
 // to each.
+#define PAREDOWN_HAS_FOLD_EACH 1
 template <class Combine>
-inline __attribute__((always_inline)) __m512 fold_each(const F32x16 (&rows)[16],
-                                                       Combine&& combine) {
+inline
+    __attribute__((always_inline)) __m512 fold_each(const F32x16 (&rows)[16], Combine&& combine) {
   __m512 eight[8];
   for (int i = 0; i < 8; ++i) {
     const int row = i / 4 * 8 + i % 4;
@@ -146,7 +148,6 @@ inline __attribute__((always_inline)) __m512 fold_each(const F32x16 (&rows)[16],
   }
   return combine(_mm512_unpacklo_ps(two[0], two[1]), _mm512_unpackhi_ps(two[0], two[1]));
 }
-// The largest lane of each of 16 registers.
 inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
   return {fold_each(rows, [](__m512 a, __m512 b) { return _mm512_max_ps(a, b); })};
 }
@@ -179,6 +180,7 @@ inline I32x16 set_i(int32_t x) { return {_mm512_set1_epi32(x)}; }
 inline I32x16 load_i(const void* p) { return {_mm512_loadu_si512(p)}; }
 inline I32x16 add(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline I32x16 mul(I32x16 a, I32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+inline I32x16 max(I32x16 a, I32x16 b) { return {_mm512_max_epi32(a.v, b.v)}; }
 inline I32x16 min(I32x16 a, I32x16 b) { return {_mm512_min_epi32(a.v, b.v)}; }
 inline I32x16 load_u8_as_i32(const uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
@@ -197,14 +199,21 @@ inline I32x16 shift_right(I32x16 a) {
 inline F32x16 bits_as_float(I32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
 inline I32x16 float_bits(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
 inline int32_t sum_lanes(I32x16 a) { return _mm512_reduce_add_epi32(a.v); }
-// The sum of the lanes of each of 16 registers.
-#define PAREDOWN_HAS_SUM_OF_EACH 1
-inline I32x16 sum_of_each(const I32x16 (&rows)[16]) {
+inline int32_t max_lanes(I32x16 a) { return _mm512_reduce_max_epi32(a.v); }
+template <class Combine>
+inline __attribute__((always_inline)) I32x16 fold_each_int(const I32x16 (&rows)[16],
+                                                           Combine&& combine) {
   F32x16 bits[16];
   for (int i = 0; i < 16; ++i) bits[i] = bits_as_float(rows[i]);
-  return float_bits({fold_each(bits, [](__m512 a, __m512 b) {
-    return bits_as_float(add(float_bits({a}), float_bits({b}))).v;
+  return float_bits({fold_each(bits, [&](__m512 a, __m512 b) {
+    return bits_as_float(combine(float_bits({a}), float_bits({b}))).v;
   })});
+}
+inline I32x16 max_of_each(const I32x16 (&rows)[16]) {
+  return fold_each_int(rows, [](I32x16 a, I32x16 b) { return max(a, b); });
+}
+inline I32x16 sum_of_each(const I32x16 (&rows)[16]) {
+  return fold_each_int(rows, [](I32x16 a, I32x16 b) { return add(a, b); });
 }
 inline F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 // Round to nearest even.

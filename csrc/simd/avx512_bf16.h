@@ -7,7 +7,7 @@ namespace paredown {
 namespace {
 
 #if defined(__AVX512BF16__)
-constexpr bool kHasBf16Dot = true;
+#define PAREDOWN_HAS_BF16_DOT 1
 #if defined(PAREDOWN_HAS_TILES)
 // Tiles would have to be widened first.
 constexpr bool kPrefersShortBf16 = false;
@@ -22,9 +22,7 @@ inline F32x16 dot_bf16(F32x16 acc, I32x16 w, uint32_t x) {
   return acc;
 }
 #else
-constexpr bool kHasBf16Dot = false;
 constexpr bool kPrefersShortBf16 = true;
-inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
 #endif
 
 #if defined(__AVX512VBMI__)

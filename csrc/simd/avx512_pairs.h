@@ -42,7 +42,8 @@ inline I32x16 quad_before(I32x16 a) { return {_mm512_maskz_shuffle_i32x4(0xF0F0,
 inline __attribute__((always_inline)) void dot4_pairs(I32x16& sum0, I32x16& sum1, U8x64 even0,
                                                       U8x64 odd0, U8x64 even1, U8x64 odd1,
                                                       const uint8_t* x) {
-  const auto* quads = reinterpret_cast<const int32_t*>(x);
+  using Quad = int32_t __attribute__((may_alias));
+  const auto* quads = reinterpret_cast<const Quad*>(x);
   __m512i first;
   __m512i second;
   __m512i unsigned_factor;
@@ -55,7 +56,7 @@ inline __attribute__((always_inline)) void dot4_pairs(I32x16& sum0, I32x16& sum1
       "vpaddb %[first], %[odd1], %[u]\n\t"
       "vpaddb %[second], %[even1], %[s]\n\t"
       "vpdpbusd %[s], %[u], %[sum1]"
-      : [sum0] "+v"(sum0.v), [sum1] "+v"(sum1.v), [first] "=&v"(first), [second] "=&v"(second),
+      : [sum0] "+&v"(sum0.v), [sum1] "+v"(sum1.v), [first] "=&v"(first), [second] "=&v"(second),
         [u] "=&v"(unsigned_factor), [s] "=&v"(signed_factor)
       : [x0] "m"(quads[0]), [x1] "m"(quads[1]), [even0] "v"(even0.v), [odd0] "v"(odd0.v),
         [even1] "v"(even1.v), [odd1] "v"(odd1.v));

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "fp8_subnormals.h"
+#include "two_by_two.h"
 
 namespace paredown {
 namespace {
@@ -20,34 +21,13 @@ struct U8x64 {
   uint8_t v[64];
 };
 
-constexpr int kFloatTokens = 2;
-constexpr int kFloatPanels = 2;
-constexpr int kCodedTokens = 2;
 // Sums that grow side by side where peaks are measured: no more than the registers hold.
 constexpr int kPeakChains = 3;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 2;
 constexpr int kAttentionSums = 2;  // of rows by vectors
-constexpr int kIntTokens = 2;
-constexpr int kGroupTokens = 2;
-constexpr int kSerialTokens = 2;
-constexpr int kSerialRowTokens = 2;
-constexpr int kSerialPanels = 2;
-constexpr int kIntPanels = 2;
-constexpr int kManyPanels = 2;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
-constexpr int kManyGroupTokens = 2;
 // Group sums are read as the bits of floats.
 constexpr bool kReadsBits = false;
-// How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
-// first cache, whether the panels after these come into the second, and how many sums of whole rows
-// and of groups grow side by side at least.
-constexpr int kFewPanels = 2;
-constexpr int64_t kNearBytes = 2048;
-constexpr bool kFetchesNextPanels = true;
-constexpr int kRowSums = 1;
-constexpr int kGroupSums = 1;
-// Up to so many tokens widen bf16 of 12 bits in registers.
-constexpr int kFewShortTokens = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 4;
 constexpr int kFewTokensShortRows = 4;
@@ -92,8 +72,6 @@ inline F32x16 div(F32x16 a, F32x16 b) {
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return each_lane<F32x16>([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
 }
-inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, sum); }
-inline F32x16 take_off(F32x16 sum, F32x16 whole) { return sub(sum, whole); }
 inline F32x16 max(F32x16 a, F32x16 b) {
   return each_lane<F32x16>([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
 }
@@ -116,12 +94,6 @@ inline float max_lanes(F32x16 a) {
   float largest = a.v[0];
   for (int i = 1; i < 16; ++i) largest = a.v[i] > largest ? a.v[i] : largest;
   return largest;
-}
-// The largest lane of each of 16 registers.
-inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
-  float largest[16];
-  for (int i = 0; i < 16; ++i) largest[i] = max_lanes(rows[i]);
-  return load_f(largest);
 }
 
 inline float float_from_bits(uint32_t bits) {
@@ -175,6 +147,9 @@ inline I32x16 add(I32x16 a, I32x16 b) {
 inline I32x16 mul(I32x16 a, I32x16 b) {
   return each_lane<I32x16>([&](int i) { return wrap(unsigned_of(a.v[i]) * unsigned_of(b.v[i])); });
 }
+inline I32x16 max(I32x16 a, I32x16 b) {
+  return each_lane<I32x16>([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
 inline I32x16 min(I32x16 a, I32x16 b) {
   return each_lane<I32x16>([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
 }
@@ -205,6 +180,11 @@ inline I32x16 float_bits(F32x16 a) {
   I32x16 result;
   std::memcpy(result.v, a.v, sizeof(a.v));
   return result;
+}
+inline int32_t max_lanes(I32x16 a) {
+  int32_t largest = a.v[0];
+  for (int32_t lane : a.v) largest = lane > largest ? lane : largest;
+  return largest;
 }
 inline int32_t sum_lanes(I32x16 a) {
   int32_t total = 0;
@@ -337,9 +317,7 @@ inline I32x16 widen_bf16(const uint8_t* bytes, const QuadExponents& quad) {
   });
 }
 
-constexpr bool kHasBf16Dot = false;
 constexpr bool kPrefersShortBf16 = false;
-inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
 inline F32x16 even_bf16(I32x16 pairs) {
   return each_lane<F32x16>(
       [&](int i) { return float_from_bits(static_cast<uint32_t>(pairs.v[i]) << 16); });

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "two_by_two.h"
+
 namespace paredown {
 namespace {
 
@@ -20,35 +22,13 @@ struct U8x64 {
   uint8x16_t v[4];
 };
 
-// Tiles for 32 registers of a quarter of the width.
-constexpr int kFloatTokens = 2;
-constexpr int kFloatPanels = 2;
-constexpr int kCodedTokens = 2;
 // Sums that grow side by side where peaks are measured: no more than the registers hold.
 constexpr int kPeakChains = 6;
 // Query rows that attention takes through a pass over the keys.
 constexpr int kAttentionRows = 4;
 constexpr int kAttentionSums = 4;  // of rows by vectors
-constexpr int kIntTokens = 2;
-constexpr int kGroupTokens = 2;
-constexpr int kSerialTokens = 2;
-constexpr int kSerialRowTokens = 2;
-constexpr int kSerialPanels = 2;
-constexpr int kIntPanels = 2;
-constexpr int kManyPanels = 2;  // by kIntTokens or kManyGroupTokens, once codes lie in memory
-constexpr int kManyGroupTokens = 2;
 // Group sums are read as the bits of floats.
 constexpr bool kReadsBits = false;
-// How few tokens read a weight from memory: panels side by side, bytes ahead that come into the
-// first cache, whether the panels after these come into the second, and how many sums of whole rows
-// and of groups grow side by side at least.
-constexpr int kFewPanels = 2;
-constexpr int64_t kNearBytes = 2048;
-constexpr bool kFetchesNextPanels = true;
-constexpr int kRowSums = 1;
-constexpr int kGroupSums = 1;
-// Up to so many tokens widen bf16 of 12 bits in registers.
-constexpr int kFewShortTokens = 2;
 // Up to this many tokens codes are decoded in registers; for more, once to memory.
 constexpr int kFewTokens = 8;
 constexpr int kFewTokensShortRows = 8;
@@ -103,8 +83,6 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return each_register<F32x16>(
       [](float32x4_t x, float32x4_t y, float32x4_t z) { return vfmaq_f32(z, x, y); }, a, b, c);
 }
-inline F32x16 add_product(F32x16 sum, F32x16 a, F32x16 b) { return fma(a, b, sum); }
-inline F32x16 take_off(F32x16 sum, F32x16 whole) { return sub(sum, whole); }
 inline F32x16 max(F32x16 a, F32x16 b) {
   return each_register<F32x16>([](float32x4_t x, float32x4_t y) { return vmaxq_f32(x, y); }, a, b);
 }
@@ -127,12 +105,6 @@ inline float sum_lanes(F32x16 a) {
 }
 inline float max_lanes(F32x16 a) {
   return vmaxvq_f32(vmaxq_f32(vmaxq_f32(a.v[0], a.v[1]), vmaxq_f32(a.v[2], a.v[3])));
-}
-// The largest lane of each of 16 registers.
-inline F32x16 max_of_each(const F32x16 (&rows)[16]) {
-  float largest[16];
-  for (int i = 0; i < 16; ++i) largest[i] = max_lanes(rows[i]);
-  return load_f(largest);
 }
 
 inline F32x16 load_fp16(const uint16_t* p) {
@@ -168,6 +140,9 @@ inline I32x16 add(I32x16 a, I32x16 b) {
 }
 inline I32x16 mul(I32x16 a, I32x16 b) {
   return each_register<I32x16>([](int32x4_t x, int32x4_t y) { return vmulq_s32(x, y); }, a, b);
+}
+inline I32x16 max(I32x16 a, I32x16 b) {
+  return each_register<I32x16>([](int32x4_t x, int32x4_t y) { return vmaxq_s32(x, y); }, a, b);
 }
 inline I32x16 min(I32x16 a, I32x16 b) {
   return each_register<I32x16>([](int32x4_t x, int32x4_t y) { return vminq_s32(x, y); }, a, b);
@@ -210,6 +185,9 @@ inline F32x16 bits_as_float(I32x16 a) {
 }
 inline I32x16 float_bits(F32x16 a) {
   return each_register<I32x16>([](float32x4_t x) { return vreinterpretq_s32_f32(x); }, a);
+}
+inline int32_t max_lanes(I32x16 a) {
+  return vmaxvq_s32(vmaxq_s32(vmaxq_s32(a.v[0], a.v[1]), vmaxq_s32(a.v[2], a.v[3])));
 }
 inline int32_t sum_lanes(I32x16 a) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));

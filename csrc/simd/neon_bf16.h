@@ -7,7 +7,7 @@ namespace paredown {
 namespace {
 
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
-constexpr bool kHasBf16Dot = true;
+#define PAREDOWN_HAS_BF16_DOT 1
 constexpr bool kPrefersShortBf16 = false;
 // acc[i] += sum over j < 2 of w[2 i + j] * x[j] in bf16 pairs. bfdot rounds to odd and flushes
 // denormals, so its last bits differ from those of the x86 instruction (docs/instruction-sets.md).
@@ -20,9 +20,7 @@ inline F32x16 dot_bf16(F32x16 acc, I32x16 w, uint32_t x) {
   return acc;
 }
 #else
-constexpr bool kHasBf16Dot = false;
 constexpr bool kPrefersShortBf16 = false;
-inline F32x16 dot_bf16(F32x16 acc, I32x16, uint32_t) { return acc; }
 #endif
 // Exponents that bf16 numbers name in four bits.
 struct ShortExponents {

@@ -156,9 +156,50 @@ def test_a_case_that_takes_long_has_fewer_rounds_and_no_peer_that_is_no_mark(tmp
     }
     assert len(run.limits) == MIN_ROUNDS
     assert run.failures == {
-        "fivefold": "1280.0 tokens/s in the round before the first, where the fastest peer was "
-        "5.0 times as fast"
+        "fivefold": "1280.0 tokens/s in the better of two turns before the first round, where the "
+        "fastest peer was 5.0 times as fast"
     }
+
+
+def test_a_peer_that_is_slow_at_first_has_another_turn(tmp_path) -> None:
+    case = Case(
+        task="prefill",
+        variant=Variant(model="tiny-llama", format="bf16"),
+        prompt_tokens=64,
+    )
+    targets = {
+        OURS: PEERS[OURS],
+        "machine": MACHINE,
+        "steady": fake("SteadyPeer"),
+        "cold": fake("ColdPeer"),
+    }
+    rounds = Rounds(most=2, case_s=60)
+    with Children(logs=tmp_path / "logs", targets=targets) as children:
+        names = [OURS, "steady", "cold"]
+        run = run_case(children, tmp_path, case, names, num_threads=1, rounds=rounds)
+    assert not run.failures
+    assert run.seconds["cold"] == [0.2, 0.2]
+
+
+def test_the_model_of_a_peer_that_is_left_out_is_freed(tmp_path) -> None:
+    case = Case(
+        task="prefill",
+        variant=Variant(model="tiny-llama", format="bf16"),
+        prompt_tokens=64,
+    )
+    targets = {
+        OURS: PEERS[OURS],
+        "machine": MACHINE,
+        "steady": fake("FakePeer"),
+        "fivefold": fake("FivefoldPeer"),
+    }
+    with Children(logs=tmp_path / "logs", targets=targets) as children:
+        names = [OURS, "steady", "fivefold"]
+        rounds = Rounds(most=1, case_s=60)
+        run = run_case(children, tmp_path, case, names, num_threads=1, rounds=rounds)
+        assert "fivefold" in run.failures
+        for name in ("steady", "fivefold"):
+            assert children.get(name).call("is_closed")
 
 
 def test_short_cases_have_all_rounds() -> None:

@@ -21,6 +21,7 @@ from paredown.engine.memory.memory_plan import plan_memory
 from paredown.engine.native import native_executor, packed_cache
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import FOLDER_NAME, CacheConfig, drop_oldest
+from paredown.engine.native.partial_file import remove_leftovers
 from paredown.errors import CapacityError, ConfigError
 from paredown.formats.table import FORMATS
 from paredown.kernels import _core
@@ -274,7 +275,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(folder: Path) -> None:
         assert child.is_alive()
         time.sleep(0.01)
     # A writer at work is left alone.
-    packed_cache.remove_leftovers(cache)
+    remove_leftovers(cache)
     time.sleep(0.1)
     assert list(cache.glob(".*.partial"))
     os.kill(child.pid, signal.SIGKILL)

@@ -112,3 +112,15 @@ def test_accepts_the_ends_of_every_range():
     SamplingParams(temperature=0, top_p=1, top_k=0, seed=-(2**63), max_tokens=1, logprobs=0)
     SamplingParams(temperature=100, top_p=1e-9, top_k=2**31, seed=2**63 - 1, logprobs=20)
     SamplingParams(max_tokens=None, stop=("x" * 256,) * 16, stop_token_ids=(0,) * 256)
+
+
+def test_choices_differ_in_their_seed_alone_and_are_not_checked_again(monkeypatch):
+    params = SamplingParams(n=3, seed=7, allowed_token_ids=(5, 3, 5, 3), temperature=0.5)
+    assert params.allowed_token_ids == (5, 3)
+    monkeypatch.setattr(SamplingParams, "__post_init__", None)
+    for number in range(3):
+        choice = params.choice(number)
+        assert (choice.n, choice.seed) == (1, 7 + number)
+        assert choice.allowed_token_ids is params.allowed_token_ids
+        assert choice.temperature == 0.5
+    assert (params.n, params.seed) == (3, 7)

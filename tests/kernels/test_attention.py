@@ -311,6 +311,8 @@ def test_bad_arguments_are_refused() -> None:
         run_slices(core, [(case, 10, 20), (random_attention_of_no_pages(case), 0, 20)])
     with pytest.raises(ValueError, match="a page is unknown"):
         core.write(np.array([5], dtype=np.int32), 0, *[np.zeros((1, 64), dtype=np.float32)] * 2)
+    with pytest.raises(ValueError, match="negative"):
+        core.write(np.array([0], dtype=np.int32), -1, *[np.zeros((1, 64), dtype=np.float32)] * 2)
 
 
 def random_attention_of_no_pages(case: AttentionCase) -> AttentionCase:

@@ -69,13 +69,21 @@ def test_columns_need_not_fill_a_block(isa: str, kind: str, activations: str) ->
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("kind", "activations"), FORMS)
-def test_wide_layers_are_summed_in_stretches(isa: str, kind: str, activations: str) -> None:
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_wide_layers_are_summed_in_stretches(
+    isa: str, kind: str, activations: str, symmetric: bool
+) -> None:
     """More columns than are decoded at once: 512 and 1,024 (csrc/kernels)."""
     rng = np.random.default_rng(4)
     groups = (None,) if (kind, activations) == ("fp8", "bf16") else (None, 96, 1536)
     for group in groups:
         case = random_case(
-            rng, kind, (34, 3 * 1536), group_size=group, symmetric=False, activations=activations
+            rng,
+            kind,
+            (34, 3 * 1536),
+            group_size=group,
+            symmetric=symmetric,
+            activations=activations,
         )
         for num_tokens in (1, 3, 22):
             assert_close(case, rng.normal(size=(num_tokens, 3 * 1536)).astype(np.float32), isa)
@@ -216,6 +224,36 @@ def test_every_count_of_tokens_gives_a_row_the_same_bits(
         linear.run(x[:num_tokens], y)
         for t in range(num_tokens):
             assert np.array_equal(rows.setdefault(t, y[t].copy()), y[t])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("kind", "activations"), FORMS)
+@pytest.mark.parametrize("group", [None, 32])
+def test_what_is_no_number_shows_in_its_row_and_in_no_other(
+    isa: str, kind: str, activations: str, group: int | None
+) -> None:
+    """So that logits tell of it. One scale for all inputs takes infinity for its largest code."""
+    if (kind, activations) == ("fp8", "bf16") and group is not None:
+        group = None
+    rng = np.random.default_rng(16)
+    case = random_case(rng, kind, (90, 384), group_size=group, activations=activations)
+    clean = rng.normal(size=(40, 384)).astype(np.float32)
+    x = clean.copy()
+    places = {0: (383, np.nan), 3: (5, np.nan), 17: (100, np.inf), 30: (200, -np.inf)}
+    for token, (column, value) in places.items():
+        x[token, column] = value
+    saturates = activations == "int8_static"
+    for num_tokens in (1, 7, 40):
+        y = run_linear(case, x[:num_tokens], isa)
+        expected = run_linear(case, clean[:num_tokens], isa)
+        for token in range(num_tokens):
+            value = places.get(token, (0, 0.0))[1]
+            if np.isnan(value) or (np.isinf(value) and not saturates):
+                assert not np.isfinite(y[token]).any()
+            elif value == 0.0:
+                assert np.array_equal(y[token], expected[token])
+            else:
+                assert np.isfinite(y[token]).all()
 
 
 @pytest.mark.parametrize("form", ["bf16", "int8", "stepped"])
@@ -377,12 +415,22 @@ def test_bad_arrays_are_refused() -> None:
     case = random_case(rng, "int4", (16, 64), group_size=32)
     codes = case.values_OI
 
-    def refused(message: str, kind: str, *arrays: object, isa: str = "", scale: float = 0) -> None:
+    def refused(
+        message: str,
+        kind: str,
+        *arrays: object,
+        zeros: np.ndarray | None = None,
+        isa: str = "",
+        scale: float = 0,
+    ) -> None:
         activations = arrays[-1]
         with pytest.raises(ValueError, match=message):
-            _core.Linear(isa, 1, kind, codes, *arrays[:-1], None, None, None, activations, scale)
+            _core.Linear(isa, 1, kind, codes, *arrays[:-1], zeros, None, None, activations, scale)
 
     refused("scales and zero points", "int4", 16, case.scales_OG, "int8_group")
+    refused("number of columns", "int4", 65, np.ones((16, 0), np.float32), "int8_group")
+    zeros = np.full((16, 2), 16, np.uint8)
+    refused("none of the 16 codes", "int4", 32, case.scales_OG, "int8_group", zeros=zeros)
     refused("multiple of 32", "int4", 16, np.ones((16, 4), dtype=np.float32), "int8_group")
     refused("'int7' is unknown", "int7", 32, case.scales_OG, "int8_group")
     refused("'int9' is unknown", "int4", 32, case.scales_OG, "int9")

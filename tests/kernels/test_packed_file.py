@@ -35,7 +35,8 @@ def random_blobs() -> list[Blob]:
 
 
 def write(path: Path, blobs: list[Blob]) -> int:
-    return write_packed_file(path, KEY, blobs, num_threads=2, go_on=lambda: True)
+    with path.open("xb", buffering=0) as file:
+        return write_packed_file(file, KEY, blobs, num_threads=2, go_on=lambda: True)
 
 
 def read(path: Path, key: str = KEY) -> list[Blob]:
@@ -143,13 +144,21 @@ def test_another_key_or_layout_is_refused(copy: Path, monkeypatch: pytest.Monkey
         read(copy)
 
 
-def test_a_writer_can_be_stopped_and_touches_no_file_that_is_there(tmp_path: Path) -> None:
-    with pytest.raises(AbandonedError):
-        write_packed_file(tmp_path / "a", KEY, random_blobs(), num_threads=1, go_on=lambda: False)
-    (tmp_path / "b").write_text("mine")
-    with pytest.raises(FileExistsError):
-        write(tmp_path / "b", random_blobs())
-    assert (tmp_path / "b").read_text() == "mine"
+def test_a_writer_can_be_stopped(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("xb", buffering=0) as file, pytest.raises(AbandonedError):
+        write_packed_file(file, KEY, random_blobs(), num_threads=1, go_on=lambda: False)
+
+
+def test_what_keeps_a_file_from_being_read_is_no_damage(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> list[int]:
+        raise MemoryError
+
+    monkeypatch.setattr(_core, "hash_chunks", no_memory)
+    file = PackedFile(written, KEY, 2)
+    with pytest.raises(MemoryError):
+        file.verify()
 
 
 def test_a_file_that_may_not_grow_is_an_error(tmp_path: Path) -> None:
@@ -176,7 +185,8 @@ def go_on():
         os.kill(os.getpid(), signal.SIGKILL)
     return True
 blob = Blob(fields={{}}, data=np.ones({2 * PIECE_BYTES}, np.uint8))
-write_packed_file(Path({str(tmp_path / "file")!r}), "{KEY}", [blob], num_threads=1, go_on=go_on)
+with Path({str(tmp_path / "file")!r}).open("xb", buffering=0) as file:
+    write_packed_file(file, "{KEY}", [blob], num_threads=1, go_on=go_on)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert (tmp_path / "file").stat().st_size == PIECE_BYTES

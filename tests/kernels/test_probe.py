@@ -6,7 +6,7 @@ import pytest
 
 from paredown.cli.main import main
 from paredown.errors import ConfigError
-from paredown.kernels import _core
+from paredown.kernels import _core, probe
 from paredown.kernels import isa as isa_module
 from paredown.kernels.explain import INSTRUCTION_SETS, explain_isa, explain_kernels
 from paredown.kernels.isa import (
@@ -98,6 +98,14 @@ def test_a_senseless_number_of_threads_is_refused(num_threads: int) -> None:
 
 def test_at_most_all_cores_by_default() -> None:
     assert 1 <= resolve_num_threads(None) <= num_cores()
+
+
+def test_a_machine_with_more_cores_than_a_pool_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "num_cores", lambda: 384)
+    monkeypatch.setattr(probe, "core_quota", lambda: None)
+    assert resolve_num_threads(None) == _core.MAX_THREADS == 255
+    with pytest.raises(ConfigError, match="Use 1 to 255"):
+        resolve_num_threads(256)
 
 
 def test_an_unknown_unit_is_refused() -> None:

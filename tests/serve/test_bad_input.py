@@ -6,6 +6,7 @@ import socket
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from paredown.errors import RequestError
 from paredown.serve.body import MAX_BODY_BYTES
@@ -144,6 +145,14 @@ BAD_CHATS = [
     ({"logprobs": 3}, "logprobs"),
     ({"logprobs": True, "top_logprobs": 21}, "logprobs"),
 ]
+
+
+@pytest.mark.parametrize("field", ["prompt", "allowed_token_ids", "bad_words", "stop"])
+def test_a_list_ends_at_its_first_wrong_entry(field):
+    """Of all entries the errors would be millions."""
+    with pytest.raises(ValidationError) as raised:
+        CompletionRequest.model_validate(GOOD | {field: [{}] * 1000})
+    assert raised.value.error_count() < 10
 
 
 @pytest.mark.parametrize(("fields", "param"), BAD_CHATS, ids=lambda value: str(value)[:60])

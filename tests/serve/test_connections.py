@@ -20,6 +20,13 @@ def connect(url: str) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=10)
 
 
+def trickle(sock: socket.socket, seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        sock.sendall(b"x")
+        time.sleep(0.02)
+
+
 def read_all(sock: socket.socket) -> bytes:
     return b"".join(iter(lambda: sock.recv(4096), b""))
 
@@ -64,6 +71,27 @@ def test_the_time_of_the_head_is_not_the_time_of_the_answer(monkeypatch):
         time.sleep(0.3)
         sock.sendall(body)
         assert read_all(sock).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_body_that_does_not_end_is_given_up_once_its_answer_is_there(monkeypatch):
+    """It trickles, so that the connection is never idle."""
+    monkeypatch.setattr(connection, "REST_TIMEOUT_S", 0.3)
+    with running_server() as server, connect(server.url) as sock:
+        sock.sendall(b"POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+        assert sock.recv(4096).startswith(b"HTTP/1.1 405 ")
+        with pytest.raises(OSError, match=r"reset|pipe"):
+            trickle(sock, seconds=5)
+
+
+def test_a_body_that_ends_after_its_answer_leaves_the_connection_as_it_was(monkeypatch):
+    monkeypatch.setattr(connection, "REST_TIMEOUT_S", 0.2)
+    with running_server() as server, connect(server.url) as sock:
+        sock.sendall(b"POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n")
+        assert sock.recv(4096).startswith(b"HTTP/1.1 405 ")
+        sock.sendall(b"abc")
+        time.sleep(0.4)
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert b"HTTP/1.1 200 " in read_all(sock)
 
 
 def test_one_connection_too_many_is_503_and_the_places_come_back(monkeypatch):

@@ -34,6 +34,27 @@ def test_a_client_that_hangs_up_in_a_stream_frees_its_pages():
         assert server.worker.num_open_answers == 0
 
 
+def test_clients_that_hang_up_during_a_step_stay_counted_until_it_ends_and_are_not_begun():
+    executor = slow_executor(1.0)
+    config = ScheduleConfig(max_running=1, max_waiting=3)
+    with (
+        running_server(executor=executor, config=config) as server,
+        server.client.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as running,
+    ):
+        next(running.iter_lines())
+        statuses = list[int]()
+        for _ in range(8):
+            with httpx.Client(timeout=0.05) as client:
+                try:
+                    reply = client.post(f"{server.url}/v1/completions", json=LONG)
+                    statuses.append(reply.status_code)
+                except httpx.ReadTimeout:
+                    continue
+        assert set(statuses) == {429}
+        server.wait_until(lambda: server.worker.num_open_answers == 1)
+        assert server.engine.num_unfinished == 1
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_gives_up_waiting_leaves_the_queue(stream):
     body = {**LONG, "stream": True}

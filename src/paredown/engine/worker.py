@@ -50,6 +50,7 @@ class Session:
         self.jobs = jobs
         self.loop = asyncio.get_running_loop()
         self.num_answers = self.num_unfinished = sum(job.params.n for job in jobs)
+        self.is_closed = False
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._first: list[tuple[int, RequestOutput]] = []
 
@@ -169,11 +170,14 @@ class Worker:
         return session
 
     def close(self, session: Session) -> None:
-        """Cancels what is unfinished, within one step."""
+        """Cancels what is unfinished, within one step. It counts as open until then: else clients
+        that hang up during a long step could put any number of jobs into the inbox."""
         with self._door:
-            self._num_open_answers -= session.num_answers
-        if session.num_unfinished:
-            self._inbox.put(_Close(session))
+            session.is_closed = True
+            if session.num_unfinished and self._status == "ready":
+                self._inbox.put(_Close(session))
+            else:
+                self._num_open_answers -= session.num_answers
 
     def _unavailable(self) -> UnavailableError:
         error = UnavailableError(
@@ -217,6 +221,8 @@ class Worker:
     def _handle(self, engine: Engine, message: _Open | _Close) -> None:
         session = message.session
         if isinstance(message, _Open):
+            if session.is_closed:  # nobody waits for it any more
+                return
             requests = []
             try:
                 for job in session.jobs:
@@ -230,6 +236,8 @@ class Worker:
                 return
             self._places |= {one.id: (session, i) for i, one in enumerate(requests)}
         else:
+            with self._door:
+                self._num_open_answers -= session.num_answers
             for request_id in [i for i, place in self._places.items() if place[0] is session]:
                 engine.cancel(request_id)
                 del self._places[request_id]
@@ -262,6 +270,8 @@ class Worker:
                 message = self._inbox.get()
                 if isinstance(message, _Open):
                     sessions[id(message.session)] = message.session
+                elif isinstance(message, _Close):
+                    self._num_open_answers -= message.session.num_answers
         self._post([(session, self._gone(status)) for session in sessions.values()])
 
     def _gone(self, status: Status) -> UnavailableError:

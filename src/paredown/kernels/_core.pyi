@@ -5,6 +5,10 @@ import numpy.typing as npt
 
 LAYOUT_VERSION: int
 MAX_DECODE_TOKENS: int
+MAX_THREADS: int
+
+class ThreadError(RuntimeError):
+    """The system starts no more threads."""
 
 def hash_chunks(bytes: npt.NDArray[np.uint8], chunk_bytes: int, num_threads: int) -> list[int]: ...
 def supported_isas() -> list[str]: ...

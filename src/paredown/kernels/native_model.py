@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import UnsupportedError
+from paredown.errors import CapacityError, UnsupportedError
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_sampler import Sampler, SamplingState
@@ -58,13 +58,21 @@ class NativeModel:
         threads: ThreadPlan,
         kv_scales: Mapping[int, KVScales] | None = None,
     ) -> None:
-        """`kv_scales` by layer, where keys and values have static ones."""
+        """`kv_scales` by layer, where keys and values have static ones. Raises CapacityError where
+        the system starts no more threads."""
         _check_lanes(spec)
         self.spec = spec
         self._threads = threads
-        self._core = _core.Model(
-            _core_config(spec, kv), chosen_isa(), threads.prefill, threads.decode
-        )
+        try:
+            self._core = _core.Model(
+                _core_config(spec, kv), chosen_isa(), threads.prefill, threads.decode
+            )
+        except _core.ThreadError as error:
+            raise CapacityError(
+                "threads cannot be started",
+                seen=error,
+                remedy="Use fewer with --threads, or raise the limit of processes (ulimit -u).",
+            ) from error
         self._kv_scales = {} if kv_scales is None else dict(kv_scales)
         for layer, scales in self._kv_scales.items():
             self._core.set_kv_scales(layer, list(scales.keys), list(scales.values))

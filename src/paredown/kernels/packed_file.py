@@ -7,8 +7,8 @@ payload            from a multiple of a chunk on: the blobs, each at a multiple 
 """
 
 import contextlib
-import fcntl
 import hashlib
+import io
 import json
 import mmap
 import os
@@ -72,30 +72,27 @@ def hash_bytes(data: Bytes, num_threads: int) -> str:
 
 
 def write_packed_file(
-    path: Path, key: str, blobs: Sequence[Blob], *, num_threads: int, go_on: Callable[[], bool]
+    file: io.FileIO, key: str, blobs: Sequence[Blob], *, num_threads: int, go_on: Callable[[], bool]
 ) -> int:
-    """Creates `path`, which must not exist, and returns its length. `go_on` is asked before each
-    piece. Raises OSError, and AbandonedError when told to stop; the caller removes the file."""
+    """Writes an empty file and returns its length. `go_on` is asked before each piece. Raises
+    OSError, and AbandonedError when told to stop; the caller removes the file."""
     table, payload_bytes = _table(key, blobs)
     num_chunks = -(-payload_bytes // CHUNK_BYTES)
     payload_offset = _round_up(_PREFIX.size + len(table) + 8 * num_chunks, CHUNK_BYTES)
     assert payload_offset <= PIECE_BYTES, "the header must fit in the first piece"
     hashes: list[int] = []
-    with path.open("xb", buffering=0) as file:
-        # Held to the end: who finds the file can tell a writer at work from one that was killed.
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        start = payload_offset
-        for piece in _pieces(payload_offset, blobs):
-            if not go_on():
-                raise AbandonedError(path.name)
-            hashes += _core.hash_chunks(piece[start:], CHUNK_BYTES, num_threads)
-            _write_all(file.fileno(), piece)
-            start = 0
-        # Written last: without it the file is nothing yet.
-        file.seek(0)
-        header = _encode(table, np.array(hashes, dtype=np.uint64))
-        _write_all(file.fileno(), np.frombuffer(header, np.uint8))
-        os.fsync(file.fileno())
+    start = payload_offset
+    for piece in _pieces(payload_offset, blobs):
+        if not go_on():
+            raise AbandonedError(str(file.name))
+        hashes += _core.hash_chunks(piece[start:], CHUNK_BYTES, num_threads)
+        _write_all(file.fileno(), piece)
+        start = 0
+    # Written last: without it the file is nothing yet.
+    file.seek(0)
+    header = _encode(table, np.array(hashes, dtype=np.uint64))
+    _write_all(file.fileno(), np.frombuffer(header, np.uint8))
+    os.fsync(file.fileno())
     return payload_offset + payload_bytes
 
 
@@ -120,12 +117,16 @@ class PackedFile:
         self._header = header
         self._payload = data[header.payload_offset :]
         self._found: list[int] = []
+        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._hash, args=(num_threads,))
         self._thread.start()
 
     def verify(self) -> None:
-        """Raises PackedFileError unless the payload is what was written."""
+        """Raises PackedFileError unless the payload is what was written, and what kept it from
+        being read (no memory, no thread)."""
         self._thread.join()
+        if self._failure is not None:
+            raise self._failure
         found = np.array(self._found, dtype=np.uint64)
         if not np.array_equal(found, self._header.hashes):
             raise PackedFileError("its bytes are not those that were written")
@@ -140,7 +141,10 @@ class PackedFile:
             yield Blob(fields=fields, data=self._payload[offset : offset + num_bytes])
 
     def _hash(self, num_threads: int) -> None:
-        self._found = _core.hash_chunks(self._payload, CHUNK_BYTES, num_threads)
+        try:
+            self._found = _core.hash_chunks(self._payload, CHUNK_BYTES, num_threads)
+        except Exception as error:  # for `verify`: the file may be sound
+            self._failure = error
 
 
 def _round_up(value: int, multiple: int) -> int:

@@ -26,19 +26,21 @@ def default_num_threads() -> int:
     """A thread per core, but no more than the control group gives time for: a step waits for its
     slowest thread, so one that is stopped until the next period (0.1 s) stops all of them."""
     quota = core_quota()
-    return num_cores() if quota is None else max(1, min(num_cores(), int(quota)))
+    cores = num_cores() if quota is None else max(1, min(num_cores(), int(quota)))
+    return min(cores, _core.MAX_THREADS)
 
 
 def resolve_num_threads(requested: int | None) -> int:
-    """`requested`, or the default for None. Raises ConfigError outside [1, cores * 8]."""
+    """`requested`, or the default for None. Raises ConfigError outside [1, cores * 8], and beyond
+    what the core can have."""
     if requested is None:
         return default_num_threads()
     cores = num_cores()
-    if not 1 <= requested <= cores * _MAX_THREADS_PER_CORE:
+    if not 1 <= requested <= min(cores * _MAX_THREADS_PER_CORE, _core.MAX_THREADS):
         raise ConfigError(
             "the number of threads makes no sense here",
             seen=f"{requested} threads, {cores} cores",
-            remedy=f"Use 1 to {cores}, or leave it out for the default.",
+            remedy=f"Use 1 to {min(cores, _core.MAX_THREADS)}, or leave it out for the default.",
         )
     return requested
 

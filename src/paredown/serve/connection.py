@@ -14,6 +14,8 @@ MAX_CONNECTIONS = 2048
 # asyncio accepts as many in one turn, and a refused one is closed some turns later.
 BACKLOG = 128
 HEAD_TIMEOUT_S = 30.0
+# For what is left of a body whose request has its answer already.
+REST_TIMEOUT_S = 30.0
 # Files that must stay free: connections on their way out, and what the process itself has open.
 _RESERVED_FILES = 4 * BACKLOG + 64
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n"
@@ -23,11 +25,13 @@ _CLOSE = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 
 class Connection(H11Protocol):
     """uvicorn's, except that one too many is answered with 503 at once, not at its first request,
-    and that a head which does not come whole within HEAD_TIMEOUT_S is answered with 408."""
+    that a head which does not come whole within HEAD_TIMEOUT_S is answered with 408, and that a
+    body which does not come to its end within REST_TIMEOUT_S of its answer ends the connection."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._head_timer: asyncio.TimerHandle | None = None
+        self._rest_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -39,9 +43,19 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch_head()
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._forget_rest()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # uvicorn's own timer ends with the next byte of the body, whatever is missing then.
+        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            self._forget_rest()
+            self._rest_timer = self.loop.call_later(REST_TIMEOUT_S, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_head()
+        self._forget_rest()
         super().connection_lost(exc)
 
     def _watch_head(self) -> None:
@@ -55,6 +69,11 @@ class Connection(H11Protocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _forget_rest(self) -> None:
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
 
     def _refuse(self, head: bytes) -> None:
         if not self.transport.is_closing():

@@ -3,7 +3,7 @@ asks for nothing."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
 
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
@@ -64,6 +64,10 @@ MESSAGE_NO_OPS: dict[str, tuple[object, ...]] = {
 }
 
 Label = Annotated[str, Field(max_length=1024)]
+# Lists end at their first wrong entry: of a long one the errors would take gigabytes.
+Texts = Annotated[list[str], FailFast()]
+TokenIds = Annotated[list[int], FailFast()]
+TokenSequences = Annotated[list[TokenIds], FailFast()]
 
 
 class Strict(BaseModel):
@@ -90,13 +94,13 @@ class Generation(Strict):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
-    allowed_token_ids: list[int] | None = None
-    bad_words: list[list[int]] | None = None
+    allowed_token_ids: TokenIds | None = None
+    bad_words: TokenSequences | None = None
     min_tokens: int | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     seed: int | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
+    stop: str | Texts | None = None
+    stop_token_ids: TokenIds | None = None
     ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -168,7 +172,7 @@ class Generation(Strict):
 class CompletionRequest(Generation):
     """POST /v1/completions."""
 
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: str | Texts | TokenIds | TokenSequences
     logprobs: int | None = None
 
     @property
@@ -202,7 +206,7 @@ class Message(Strict):
     """One turn. `developer` is the newer name of `system`."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: str | Annotated[list[TextPart], FailFast()]
 
     @model_validator(mode="before")
     @classmethod
@@ -219,7 +223,7 @@ class Message(Strict):
 class ChatRequest(Generation):
     """POST /v1/chat/completions."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES), FailFast()]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None

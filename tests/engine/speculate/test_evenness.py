@@ -36,3 +36,12 @@ def test_a_request_that_ended_is_forgotten():
         evenness.observe(1, False)
     evenness.forget(1)
     assert evenness.value(rates(0.5, 0.5)) > 0.5
+
+
+def test_what_was_found_so_long_ago_that_it_is_nearly_nothing_decides_nothing():
+    """Shares of it round to zero before it does."""
+    evenness = Evenness()
+    evenness.observe(0, True)
+    for _ in range(160_000):
+        evenness.observe(0, False)
+    assert evenness.value(rates(0.5, 0.5)) == 1.0

@@ -12,6 +12,7 @@ from paredown.engine.native.pack_weights import pack_weights
 from paredown.engine.native.packed_cache import CacheConfig, PackedCache
 from paredown.engine.sampling.sampler import RowSampler
 from paredown.errors import ConfigError
+from paredown.kernels._core import ThreadError
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.native_sampler import SamplingState
@@ -260,8 +261,11 @@ class Loading:
             self._file.verify()
         except PackedFileError as error:
             self._cache.reject(self._file.path, error)
-            self._file = None
-            self._plan.check(available_memory_bytes())
-            return False
-        self._model.borrow(self._file.blobs())
-        return True
+        except (MemoryError, ThreadError) as error:
+            self._cache.pass_over(self._file.path, error)
+        else:
+            self._model.borrow(self._file.blobs())
+            return True
+        self._file = None
+        self._plan.check(available_memory_bytes())
+        return False

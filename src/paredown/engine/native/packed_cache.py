@@ -7,11 +7,9 @@ whole or not there and a process that maps it keeps what it has when another put
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import logging
 import os
-import secrets
 import shutil
 import threading
 import time
@@ -19,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from paredown.engine.native.partial_file import partial_file, remove_leftovers
 from paredown.errors import ConfigError
 from paredown.kernels import _core
 from paredown.kernels.native_model import NativeModel
@@ -44,7 +43,6 @@ LOGGER = logging.getLogger(__name__)
 
 VARIABLE = "PAREDOWN_CACHE"
 FOLDER_NAME = ".paredown"
-PARTIAL = ".partial"
 # How long a process that is at its end still writes.
 _EXIT_GRACE_S = 10.0
 
@@ -141,6 +139,10 @@ class PackedCache:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
 
+    def pass_over(self, path: Path, reason: Exception) -> None:
+        """Says that a file could not be verified now; it may be sound and stays."""
+        LOGGER.warning("%s is not used: %s; the weights are packed anew", path, reason)
+
     def store(self, model: NativeModel) -> None:
         """Writes the model's packed weights beside the caller, once the model is complete."""
         if model.weight_bytes < self._config.min_bytes:
@@ -201,13 +203,9 @@ class PackedCache:
         if not is_unchanged(self._checkpoint):
             return
         record = ContentRecord(states=mapped_states(self._checkpoint), digest=digest)
-        partial = place.folder / f".{secrets.token_hex(8)}{PARTIAL}"
-        try:
+        with partial_file(place.folder) as (partial, _):
             partial.write_text(record.encode(), "utf-8")
             partial.replace(place.folder / place.record_name)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
 
     def _store(self, blobs: list[Blob]) -> None:
         # On one thread, here and below: the others are the model's, which may be at work.
@@ -233,23 +231,17 @@ class PackedCache:
         _make_folder(place)
         remove_leftovers(place.folder)
         path = place.folder / self._file_name(digest)
-        partial = path.with_name(f".{secrets.token_hex(8)}{PARTIAL}")
         try:
             _check_space(place.folder, sum(blob.data.nbytes for blob in blobs))
-            write_packed_file(
-                partial,
-                self._key(digest),
-                blobs,
-                num_threads=1,
-                go_on=_ExitClock().go_on,
-            )
-            if not is_unchanged(self._checkpoint):
-                raise AbandonedError(path.name)
-            partial.replace(path)
+            with partial_file(place.folder) as (partial, file):
+                key, go_on = self._key(digest), _ExitClock().go_on
+                write_packed_file(file, key, blobs, num_threads=1, go_on=go_on)
+                if not is_unchanged(self._checkpoint):
+                    raise AbandonedError(path.name)
+                partial.replace(path)
             self._write_record(place, digest)
             sync_folder(place.folder)
         except BaseException:
-            partial.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 place.folder.rmdir()  # where it is empty
             raise
@@ -277,14 +269,6 @@ def user_cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The specification says that a relative path is to be ignored.
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "paredown"
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Removes what writers left that were killed: a living one holds a lock on its file."""
-    for path in folder.glob(f".*{PARTIAL}"):
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
 
 
 def drop_oldest(folder: Path, *, keep: Path, max_bytes: int) -> None:

@@ -4,7 +4,8 @@ docs/sampling.md defines every step and their order.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from paredown.engine.sampling.field_rules import (
@@ -111,6 +112,11 @@ class SamplingParams:
             rule.check(name, getattr(self, name))
         # What the caller does to its own dict later is no business of this.
         object.__setattr__(self, "logit_bias", dict(self.logit_bias))
+        if self.allowed_token_ids is not None:
+            # No more than a vocabulary: each token of an answer walks over them.
+            object.__setattr__(
+                self, "allowed_token_ids", tuple(dict.fromkeys(self.allowed_token_ids))
+            )
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ParameterError(
                 "min_tokens",
@@ -129,7 +135,11 @@ class SamplingParams:
         seed = self.seed
         if seed is not None:
             seed = (seed + number + 2**63) % 2**64 - 2**63
-        return replace(self, seed=seed, n=1)
+        # Without the checks of __post_init__: lists of a request may be long, and choices many.
+        choice = copy(self)
+        object.__setattr__(choice, "seed", seed)
+        object.__setattr__(choice, "n", 1)
+        return choice
 
     def check_token_ids(self, vocab_size: int) -> None:
         """Raises ParameterError for a token id that the model does not have."""

@@ -50,4 +50,6 @@ class Evenness:
             one = self._requests.get(request_id, _Calls())
             found = one.num_found + _PRIOR_CALLS * usual
             chances.append(rate * found / (one.num_calls + _PRIOR_CALLS))
-        return min(chances) * len(chances) / sum(chances)
+        # What was found long ago counts for so little in the end that products of it are zero.
+        total = sum(chances)
+        return min(chances) * len(chances) / total if total > 0.0 else 1.0

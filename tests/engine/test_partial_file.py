@@ -1,0 +1,77 @@
+"""Files under way, and processes that clean up behind writers that were killed."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from paredown.engine.native import partial_file as module
+from paredown.engine.native.partial_file import partial_file, remove_leftovers
+
+
+def partials(folder: Path) -> list[Path]:
+    return list(folder.glob(".*.partial"))
+
+
+def test_a_file_is_there_while_it_is_written_and_gone_afterwards(tmp_path: Path) -> None:
+    with partial_file(tmp_path) as (path, file):
+        file.write(b"half")
+        remove_leftovers(tmp_path)
+        assert path.read_bytes() == b"half"
+    assert not partials(tmp_path)
+
+
+def test_a_file_that_is_renamed_stays_and_is_locked_until_the_end(tmp_path: Path) -> None:
+    target = tmp_path / "whole"
+    with partial_file(tmp_path) as (path, file):
+        file.write(b"all")
+        path.replace(target)
+        with target.open("rb") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert target.read_bytes() == b"all"
+    assert not partials(tmp_path)
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), partial_file(tmp_path):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_taken_for_a_leftover_before_it_is_locked_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = module._is_locked
+    taken = list[Path]()
+
+    def removed_first(path: Path, file: object) -> bool:
+        if not taken:
+            taken.append(path)
+            remove_leftovers(tmp_path)
+        return lock(path, file)
+
+    monkeypatch.setattr(module, "_is_locked", removed_first)
+    with partial_file(tmp_path) as (path, _):
+        assert partials(tmp_path) == [path]
+    assert taken
+    assert taken != [path]
+
+
+def test_a_file_that_another_process_is_removing_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = module._is_locked
+    taken = list[Path]()
+
+    def held_by_another(path: Path, file: object) -> bool:
+        if taken:
+            return lock(path, file)
+        taken.append(path)
+        with path.open("rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock(path, file)
+
+    monkeypatch.setattr(module, "_is_locked", held_by_another)
+    with partial_file(tmp_path) as (path, _):
+        assert path.exists()
+    assert taken != [path]

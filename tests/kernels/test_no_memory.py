@@ -1,0 +1,83 @@
+"""What the core does where the system gives it no more memory, or no more threads."""
+
+import subprocess
+import sys
+
+import pytest
+
+# Run apart: a limit of the address space holds for all that a process does.
+_LIMITED = """
+import contextlib, resource, sys
+import numpy as np
+from paredown.kernels import _core
+
+
+@contextlib.contextmanager
+def at_most(more_bytes):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    size = pages * resource.getpagesize() + more_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def linear(num_threads):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 256, (16, 64), np.uint8)
+    scales = np.ones((16, 1), np.float32)
+    return _core.Linear(
+        "", num_threads, "int8", codes, 64, scales, None, None, None, "int8_row", 0.0
+    )
+"""
+
+
+def run_limited(body: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LIMITED + body], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_layer_without_room_for_its_rows_runs_once_there_is_some() -> None:
+    """What was made of the room before must not be taken for all of it."""
+    run_limited("""
+num_tokens = 200_000
+x = np.random.default_rng(1).normal(size=(num_tokens, 64)).astype(np.float32)
+y, expected = np.empty((num_tokens, 16), np.float32), np.empty((num_tokens, 16), np.float32)
+linear(1).run(x, expected)
+limited = linear(1)
+limited.run(x[:3], y[:3])
+for more_bytes in (1 << 20, 80 << 20, 120 << 20):
+    with at_most(more_bytes):
+        try:
+            limited.run(x, y)
+        except MemoryError:
+            pass
+        else:
+            sys.exit(f"{more_bytes} bytes were enough")
+    limited.run(x[: num_tokens // 2], y[: num_tokens // 2])
+    assert np.array_equal(y[: num_tokens // 2], expected[: num_tokens // 2])
+limited.run(x, y)
+assert np.array_equal(y, expected)
+""")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_threads_that_do_not_start_are_told_and_leave_nothing_behind() -> None:
+    """Each asks for megabytes of stack."""
+    run_limited("""
+import threading
+with at_most(40 << 20):
+    try:
+        linear(200)
+    except _core.ThreadError as error:
+        assert "starts no more than" in str(error) and "of 200 threads" in str(error), error
+    else:
+        sys.exit("200 threads were started")
+x, y = np.ones((1, 64), np.float32), np.empty((1, 16), np.float32)
+linear(2).run(x, y)
+""")

@@ -1,0 +1,45 @@
+"""Streams whose client reads no more."""
+
+import asyncio
+
+import pytest
+
+from paredown.serve import sse
+from paredown.serve.sse import DONE, EventStream, encode_event
+
+EVENTS = [{"number": number} for number in range(3)]
+
+
+def run_stream(num_taken: int) -> tuple[list[bytes], int]:
+    """What a client got that takes `num_taken` messages, and how often the stream was closed."""
+    bodies, closed = list[bytes](), list[int]()
+
+    async def events():
+        for event in EVENTS:
+            yield event
+
+    async def receive():
+        await asyncio.sleep(100)
+
+    async def send(message):
+        if len(bodies) == num_taken:
+            await asyncio.sleep(100)
+        bodies.append(message.get("body", b""))
+
+    stream = EventStream(events(), close=lambda: closed.append(1))
+    asyncio.run(stream({"type": "http"}, receive, send))
+    return bodies, len(closed)
+
+
+@pytest.mark.parametrize("num_taken", [0, 1, 3])
+def test_a_client_that_takes_nothing_for_long_ends_its_stream(monkeypatch, num_taken):
+    monkeypatch.setattr(sse, "SEND_TIMEOUT_S", 0.05)
+    bodies, num_closed = run_stream(num_taken)
+    assert len(bodies) == num_taken
+    assert num_closed == 1
+
+
+def test_a_client_that_reads_gets_all():
+    bodies, num_closed = run_stream(100)
+    assert bodies == [b"", *map(encode_event, EVENTS), DONE]
+    assert num_closed == 1
