@@ -41,7 +41,8 @@ def test_clients_that_hang_up_during_a_step_stay_counted_until_it_ends_and_are_n
         running_server(executor=executor, config=config) as server,
         server.client.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as running,
     ):
-        next(running.iter_lines())
+        lines = running.iter_lines()
+        next(lines)
         statuses = list[int]()
         for _ in range(8):
             with httpx.Client(timeout=0.05) as client:

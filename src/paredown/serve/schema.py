@@ -3,7 +3,7 @@ asks for nothing."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
@@ -65,9 +65,9 @@ MESSAGE_NO_OPS: dict[str, tuple[object, ...]] = {
 
 Label = Annotated[str, Field(max_length=1024)]
 # Lists end at their first wrong entry: of a long one the errors would take gigabytes.
-Texts = Annotated[list[str], FailFast()]
-TokenIds = Annotated[list[int], FailFast()]
-TokenSequences = Annotated[list[TokenIds], FailFast()]
+Texts = Annotated[list[str], Field(fail_fast=True)]
+TokenIds = Annotated[list[int], Field(fail_fast=True)]
+TokenSequences = Annotated[list[TokenIds], Field(fail_fast=True)]
 
 
 class Strict(BaseModel):
@@ -206,7 +206,7 @@ class Message(Strict):
     """One turn. `developer` is the newer name of `system`."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[TextPart], FailFast()]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
 
     @model_validator(mode="before")
     @classmethod
@@ -223,7 +223,7 @@ class Message(Strict):
 class ChatRequest(Generation):
     """POST /v1/chat/completions."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES), FailFast()]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None

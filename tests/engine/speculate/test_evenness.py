@@ -44,4 +44,4 @@ def test_what_was_found_so_long_ago_that_it_is_nearly_nothing_decides_nothing():
     evenness.observe(0, True)
     for _ in range(160_000):
         evenness.observe(0, False)
-    assert evenness.value(rates(0.5, 0.5)) == 1.0
+    assert evenness.value({1: 0.5, 2: 0.5}) == 1.0
