@@ -27,7 +27,7 @@ StartCommands = Callable[[Path, Variant, int], Mapping[str, list[str]]]
 def paredown_commands(root: Path, variant: Variant, num_threads: int) -> Mapping[str, list[str]]:
     folder = str(paredown_folder(root, variant).resolve())
     options = ["--max-tokens", "1", "--json", "--threads", str(num_threads)]
-    return {"packed weights": [PROGRAM, "generate", PROMPT, "--model", folder, *options]}
+    return {"default": [PROGRAM, "generate", PROMPT, "--model", folder, *options]}
 
 
 def llama_cpp_commands(root: Path, variant: Variant, num_threads: int) -> Mapping[str, list[str]]:

@@ -30,7 +30,7 @@ from pathlib import Path
 from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.checkpoints.shapes import CONFIGS
 from benchmarks.figures import Spread
-from benchmarks.first_token import paredown_command, seconds_to_first_byte
+from benchmarks.first_token import paredown_commands, seconds_to_first_byte
 from paredown.engine.native.packed_cache import VARIABLE
 from paredown.kernels.probe import default_num_threads
 
@@ -56,7 +56,7 @@ def run_command(command: list[str]) -> dict[str, float]:
 def measure(root: Path, variant: Variant, num_threads: int, rounds: int) -> dict[str, object]:
     """Spreads in seconds by way and phase."""
     folder = paredown_folder(root, variant)
-    command = paredown_command(root, variant, num_threads)
+    (command,) = paredown_commands(root, variant, num_threads).values()
     os.environ.pop(VARIABLE, None)
     run_command(command)  # the packed weights are kept from here on, and in the page cache
     found: dict[str, dict[str, list[float]]] = {way: {} for way in WAYS}

@@ -44,25 +44,28 @@ class Int8Linear(torch.nn.Module):
 
 
 class Int8DynamicLinear(torch.nn.Module):
-    """int8 codes with a scale per row, and inputs quantized to 8 bits at each call."""
+    """int8 codes with a scale per row, and inputs quantized to 8 bits at each call, through oneDNN:
+    no slower than PyTorch's own dynamic layers, which it will remove (LOG.md 2026-11-25)."""
 
     def __init__(self, weight: Weight, bias: torch.Tensor | None) -> None:
         super().__init__()
         assert weight.scales_OG is not None
         codes = weight.values_OI.astype(np.int16) - INT8_ZERO
-        scales_O = torch.from_numpy(weight.scales_OG[:, 0].copy())
-        quantized_OI = torch._make_per_channel_quantized_tensor(
-            torch.from_numpy(codes.astype(np.int8)),
-            scales_O,
-            torch.zeros(len(scales_O), dtype=torch.int64),
-            0,
-        )
-        float_bias = None if bias is None else bias.float()
-        self._packed = torch.ops.quantized.linear_prepack(quantized_OI, float_bias)
+        codes_OI = torch.from_numpy(codes.astype(np.int8))
+        self._packed = torch.ops.onednn.qlinear_prepack(codes_OI, None)
+        self._scales_O = torch.from_numpy(weight.scales_OG[:, 0].copy())
+        self._zeros_O = torch.zeros(len(self._scales_O), dtype=torch.int64)
+        self._bias_O = None if bias is None else bias.float()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = torch.ops.quantized.linear_dynamic(x.float(), self._packed)
-        return y.to(x.dtype)
+        flat = x.reshape(-1, x.shape[-1])
+        scale = flat.abs().amax().item() / 127
+        codes = (flat.float() * (1 / scale)).round_().add_(INT8_ZERO).to(torch.uint8)
+        weight = self._packed, self._scales_O, self._zeros_O, self._bias_O
+        y: torch.Tensor = torch.ops.onednn.qlinear_pointwise(
+            codes, scale, INT8_ZERO, *weight, 1.0, 0, x.dtype, "none", [], ""
+        )
+        return y.reshape(*x.shape[:-1], -1)
 
 
 class Int4Linear(torch.nn.Module):
