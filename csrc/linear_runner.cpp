@@ -70,12 +70,11 @@ int64_t LinearRunner::num_bytes() const {
          buffers_.num_bytes() + scratch_.num_bytes();
 }
 
-InputRows LinearRunner::rows_behind(const InputRows& rows, const LinearView& view,
-                                    int64_t num_tokens) const {
+InputRows LinearRunner::next_rows(const LinearView& view, int64_t num_tokens) const {
   const int64_t num_rows = round_up(num_tokens, kLanes);
   const int64_t half = num_rows * max_columns_;
   InputRows next = input_rows(view, num_tokens);
-  next.codes = codes_.as<uint8_t>() + num_rows * rows.code_stride;
+  next.codes = codes_.as<uint8_t>() + num_rows * code_row_bytes(max_columns_) / 2;
   next.scales += half / kBlockColumns;
   next.corrections += half / kBlockColumns;
   return next;

@@ -55,7 +55,7 @@ struct LinearMemory {
 LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_columns);
 
 // The codes of an input row of so many columns: four bytes each where bf16 is multiplied as floats,
-// and the gaps behind two rows.
+// else half of that, so that there is room for those of the next weight. And the gaps behind both.
 constexpr int64_t code_row_bytes(int64_t max_columns) { return max_columns * 4 + 2 * 64; }
 
 class LinearRunner {
@@ -90,9 +90,9 @@ class LinearRunner {
     const PackedLinear& first = gate_up.parts.front();
     const PackedLinear& second = down.parts.front();
     const InputRows rows = input_rows(first.view(), num_tokens);
-    const NextInput next{&second.view(), rows_behind(rows, second.view(), num_tokens)};
+    const NextInput next{&second.view(), next_rows(second.view(), num_tokens)};
     if (!kernels_.makes_input(first.view(), second.view(), num_tokens) ||
-        rows.code_stride + next.rows.code_stride > code_row_bytes(max_columns_)) {
+        std::max(rows.code_stride, next.rows.code_stride) > code_row_bytes(max_columns_) / 2) {
       run(gate_up, num_tokens, make_row, between);
       auto made = [&](int64_t t, float*) { return between.values + t * between.row_stride; };
       return run(down, num_tokens, made, output);
@@ -117,8 +117,8 @@ class LinearRunner {
   }
 
   InputRows input_rows(const LinearView& view, int64_t num_tokens) const;
-  // Those of the weight that is next, behind `rows`.
-  InputRows rows_behind(const InputRows& rows, const LinearView& view, int64_t num_tokens) const;
+  // Those of the weight that is next, in the second half of all memory.
+  InputRows next_rows(const LinearView& view, int64_t num_tokens) const;
   void multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
                 OutputRows output);
 
