@@ -12,6 +12,8 @@ from benchmarks.peers.child import ChildPeer, PeerError
 from benchmarks.report import as_json, make_row, markdown, text
 from benchmarks.rounds import MIN_ROUNDS, Children, Rounds, run_case
 
+PROMPT = Case(task="prefill", variant=Variant(model="tiny-llama", format="bf16"), prompt_tokens=64)
+
 
 def fake(name: str) -> Target:
     return Target(target=f"tests.fake_peer:{name}")
@@ -135,11 +137,6 @@ def test_a_decode_counts_every_sequence(tmp_path) -> None:
 
 
 def test_a_case_that_takes_long_has_fewer_rounds_and_no_peer_that_is_no_mark(tmp_path) -> None:
-    case = Case(
-        task="prefill",
-        variant=Variant(model="tiny-llama", format="bf16"),
-        prompt_tokens=64,
-    )
     targets = {
         OURS: PEERS[OURS],
         "machine": MACHINE,
@@ -149,7 +146,7 @@ def test_a_case_that_takes_long_has_fewer_rounds_and_no_peer_that_is_no_mark(tmp
     rounds = Rounds(most=9, case_s=0.0)
     with Children(logs=tmp_path / "logs", targets=targets) as children:
         names = [OURS, "steady", "fivefold"]
-        run = run_case(children, tmp_path, case, names, num_threads=1, rounds=rounds)
+        run = run_case(children, tmp_path, PROMPT, names, num_threads=1, rounds=rounds)
     assert {name: len(seconds) for name, seconds in run.seconds.items()} == {
         OURS: MIN_ROUNDS,
         "steady": MIN_ROUNDS,
@@ -162,11 +159,6 @@ def test_a_case_that_takes_long_has_fewer_rounds_and_no_peer_that_is_no_mark(tmp
 
 
 def test_a_peer_that_is_slow_at_first_has_another_turn(tmp_path) -> None:
-    case = Case(
-        task="prefill",
-        variant=Variant(model="tiny-llama", format="bf16"),
-        prompt_tokens=64,
-    )
     targets = {
         OURS: PEERS[OURS],
         "machine": MACHINE,
@@ -176,17 +168,12 @@ def test_a_peer_that_is_slow_at_first_has_another_turn(tmp_path) -> None:
     rounds = Rounds(most=2, case_s=60)
     with Children(logs=tmp_path / "logs", targets=targets) as children:
         names = [OURS, "steady", "cold"]
-        run = run_case(children, tmp_path, case, names, num_threads=1, rounds=rounds)
+        run = run_case(children, tmp_path, PROMPT, names, num_threads=1, rounds=rounds)
     assert not run.failures
     assert run.seconds["cold"] == [0.2, 0.2]
 
 
 def test_the_model_of_a_peer_that_is_left_out_is_freed(tmp_path) -> None:
-    case = Case(
-        task="prefill",
-        variant=Variant(model="tiny-llama", format="bf16"),
-        prompt_tokens=64,
-    )
     targets = {
         OURS: PEERS[OURS],
         "machine": MACHINE,
@@ -196,7 +183,7 @@ def test_the_model_of_a_peer_that_is_left_out_is_freed(tmp_path) -> None:
     with Children(logs=tmp_path / "logs", targets=targets) as children:
         names = [OURS, "steady", "fivefold"]
         rounds = Rounds(most=1, case_s=60)
-        run = run_case(children, tmp_path, case, names, num_threads=1, rounds=rounds)
+        run = run_case(children, tmp_path, PROMPT, names, num_threads=1, rounds=rounds)
         assert "fivefold" in run.failures
         for name in ("steady", "fivefold"):
             assert children.get(name).call("is_closed")
@@ -210,14 +197,9 @@ def test_short_cases_have_all_rounds() -> None:
 
 
 def test_a_short_turn_is_repeated_and_its_first_time_does_not_count(tmp_path) -> None:
-    case = Case(
-        task="prefill",
-        variant=Variant(model="tiny-llama", format="bf16"),
-        prompt_tokens=64,
-    )
     targets = {OURS: PEERS[OURS], "machine": MACHINE, "waking": fake("WakingPeer")}
     rounds = Rounds(most=2, case_s=60)
     with Children(logs=tmp_path / "logs", targets=targets) as children:
-        run = run_case(children, tmp_path, case, [OURS, "waking"], num_threads=1, rounds=rounds)
+        run = run_case(children, tmp_path, PROMPT, [OURS, "waking"], num_threads=1, rounds=rounds)
     # With the first time it would be 0.03, without repeating 0.1.
     assert run.seconds["waking"] == pytest.approx([0.02, 0.02])

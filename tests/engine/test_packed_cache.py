@@ -25,6 +25,7 @@ from paredown.engine.native.partial_file import remove_leftovers
 from paredown.errors import CapacityError, ConfigError
 from paredown.formats.table import FORMATS
 from paredown.kernels import _core
+from paredown.kernels.packed_file import PackedFile
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVSpec
 from tiny_models import VARIANTS, VOCAB_SIZE, make_model
@@ -131,6 +132,25 @@ def test_a_damaged_file_is_told_of_and_made_anew(
     assert repaired.weights_from == "checkpoint"
     assert "packed anew" in caplog.text
     np.testing.assert_array_equal(logits(repaired), expected)
+    assert load(folder).weights_from == "cache"
+
+
+def test_a_file_that_cannot_be_verified_now_stays_and_the_weights_are_packed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = logits(load(folder))
+    files = packed_files(folder / FOLDER_NAME)
+
+    def no_memory(file: PackedFile) -> None:
+        raise MemoryError("no memory to hash it")
+
+    monkeypatch.setattr(PackedFile, "verify", no_memory)
+    packed = load(folder)
+    assert packed.weights_from == "checkpoint"
+    assert "no memory to hash it" in caplog.text
+    np.testing.assert_array_equal(logits(packed), expected)
+    monkeypatch.undo()
+    assert packed_files(folder / FOLDER_NAME) == files
     assert load(folder).weights_from == "cache"
 
 

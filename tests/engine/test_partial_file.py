@@ -1,6 +1,9 @@
 """Files under way, and processes that clean up behind writers that were killed."""
 
 import fcntl
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,40 +41,37 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def remove_it(path: Path) -> Iterator[None]:
+    remove_leftovers(path.parent)
+    yield
+
+
+def hold_its_lock(path: Path) -> Iterator[None]:
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+@pytest.mark.parametrize("meanwhile", [remove_it, hold_its_lock])
 def test_a_file_taken_for_a_leftover_before_it_is_locked_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[Path], Iterator[None]],
 ) -> None:
+    """By another process, which has removed it or is about to."""
     lock = module._is_locked
     taken = list[Path]()
 
-    def removed_first(path: Path, file: object) -> bool:
-        if not taken:
-            taken.append(path)
-            remove_leftovers(tmp_path)
-        return lock(path, file)
-
-    monkeypatch.setattr(module, "_is_locked", removed_first)
-    with partial_file(tmp_path) as (path, _):
-        assert partials(tmp_path) == [path]
-    assert taken
-    assert taken != [path]
-
-
-def test_a_file_that_another_process_is_removing_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock = module._is_locked
-    taken = list[Path]()
-
-    def held_by_another(path: Path, file: object) -> bool:
+    def lock_too_late(path: Path, file: io.FileIO) -> bool:
         if taken:
             return lock(path, file)
         taken.append(path)
-        with path.open("rb") as other:
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextmanager(meanwhile)(path):
             return lock(path, file)
 
-    monkeypatch.setattr(module, "_is_locked", held_by_another)
+    monkeypatch.setattr(module, "_is_locked", lock_too_late)
     with partial_file(tmp_path) as (path, _):
-        assert path.exists()
-    assert taken != [path]
+        assert partials(tmp_path) == [path]
+        assert taken
+        assert taken != [path]
+    assert not partials(tmp_path)

@@ -329,7 +329,7 @@ def test_what_a_token_filter_allowed_holds_for_one_token():
 def test_states_and_rows_that_do_not_fit_are_refused():
     row = np.zeros((2, 9), np.float32)
     state, other = state_of(row[0], SamplingParams()), state_of([0.0] * 8, SamplingParams())
-    with pytest.raises((TypeError, ValueError), match=r"None|incompatible"):
+    with pytest.raises(ValueError, match="a state is None"):
         SAMPLER.sample(row[:1], [None])
     with pytest.raises(ValueError, match="same state"):
         SAMPLER.sample(row, [state, state])

@@ -67,6 +67,42 @@ assert np.array_equal(y, expected)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_model_without_room_for_a_step_takes_the_next_one() -> None:
+    run_limited("""
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.native.native_executor import load_executor
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+
+executor = load_executor(
+    Checkpoint.open(resolve_model(None)), num_pages=512, num_threads=1, cache=None
+)
+
+
+def step(num_sequences):
+    return executor.step([
+        SequenceSlice(
+            token_ids=list(range(100, 116)), start=0, pages=[sequence], num_logits=1
+        )
+        for sequence in range(num_sequences)
+    ])
+
+
+expected = step(1)
+for more_bytes in (1 << 20, 10 << 20, 20 << 20, 30 << 20):
+    with at_most(more_bytes):
+        try:
+            step(512)
+        except MemoryError:
+            pass
+        else:
+            sys.exit(f"{more_bytes} bytes were enough")
+    assert np.array_equal(step(256), np.tile(expected, (256, 1)))
+assert np.array_equal(step(512), np.tile(expected, (512, 1)))
+""")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_threads_that_do_not_start_are_told_and_leave_nothing_behind() -> None:
     """Each asks for megabytes of stack."""
     run_limited("""
