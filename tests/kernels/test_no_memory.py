@@ -5,6 +5,12 @@ import sys
 
 import pytest
 
+from paredown.engine.native.native_executor import load_executor
+from paredown.errors import CapacityError
+from paredown.kernels import _core
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+
 # Run apart: a limit of the address space holds for all that a process does.
 _LIMITED = """
 import contextlib, resource, sys
@@ -117,3 +123,14 @@ with at_most(40 << 20):
 x, y = np.ones((1, 64), np.float32), np.empty((1, 16), np.float32)
 linear(2).run(x, y)
 """)
+
+
+def test_a_model_whose_threads_do_not_start_is_refused_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise _core.ThreadError("the system starts no more than 3 of 8 threads")
+
+    monkeypatch.setattr(_core, "Model", refuse)
+    with pytest.raises(CapacityError, match=r"3 of 8 threads.*--threads"):
+        load_executor(Checkpoint.open(resolve_model(None)), num_pages=8, cache=None)
