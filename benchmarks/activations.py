@@ -3,7 +3,7 @@
     python -m benchmarks.activations --data $PAREDOWN_DATA [--json]
 
 Weights stay as they are. Static scales are calibrated on the beginning of valid.txt, everything is
-measured on the beginning of test.txt, through the PyTorch decoder (evaluate/simulated.py).
+measured on the beginning of test.txt, through the PyTorch decoder (evaluate/quality/simulated.py).
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from paredown.compress.activation_range import ActivationRange
+from benchmarks.activation_range import ActivationRange
 from paredown.compress.activations import ActivationGrid, StaticScale, parse_grid, round_activations
 from paredown.compress.fit_grid import RangeEstimator
 from paredown.compress.quantize.kv_cache import (
@@ -26,12 +26,12 @@ from paredown.compress.quantize.kv_cache import (
     dynamic_taps,
 )
 from paredown.engine.native.native_executor import NativeExecutor
-from paredown.evaluate.simulated import PointTap, Variant, applied, measure_variants
-from paredown.evaluate.text import DATA_TEXT, EvalText, choose_text
+from paredown.evaluate.quality.simulated import PointTap, Variant, applied, measure_variants
+from paredown.evaluate.texts.text import DATA_TEXT, EvalText, choose_text
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import INPUT_POINTS, Decoder
+from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 
 WINDOW_TOKENS = 512
 DYNAMIC = (

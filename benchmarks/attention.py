@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from attention_reference import KV_DTYPES
+from references.attention import KV_DTYPES
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_bandwidth, measure_peak

@@ -24,7 +24,7 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import KVSpec
 
 NUM_RUNNING = 8

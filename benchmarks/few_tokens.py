@@ -19,16 +19,16 @@ from torch import Tensor
 
 from paredown.compress.calibrate.expert_inputs import SHRINKAGE, shrunk
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.quantize.method import Moments, Target
+from paredown.compress.quantize.method import Moments, LayerTarget
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.stored_weight import values_at_work
 from paredown.engine.native.native_executor import NativeExecutor
-from paredown.evaluate.text import DATA_TEXT, choose_text
+from paredown.evaluate.texts.text import DATA_TEXT, choose_text
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import INPUT_POINTS, Decoder, Layer
+from paredown.models.decoder.decoder import INPUT_POINTS, Decoder, Layer
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 
 NUM_TOKENS = (0, 4, 32, 128, 384, 896, 1792, 3584, 7168)
 SHRINKAGES = (0.0, 0.1, 0.3, SHRINKAGE, 1.0, 3.0)
@@ -50,7 +50,7 @@ def main() -> None:
     layer = decoder.layers[args.layer]
     assert isinstance(layer, Layer)
     inputs = read_inputs(checkpoint, decoder, layer, args)
-    target = Target(spec=FORMATS[args.format], scale_dtype="bf16")
+    target = LayerTarget(spec=FORMATS[args.format], scale_dtype="bf16")
     found = {
         role: losses(layer.get_parameter(f"{role}.weight").data, inputs[INPUT_POINTS[role]], target)
         for role in ROLES
@@ -86,7 +86,7 @@ def read_inputs(
     return {point: torch.cat(parts) for point, parts in seen.items()}
 
 
-def losses(weight_OI: Tensor, x_NI: Tensor, target: Target) -> dict[str, list[float]]:
+def losses(weight_OI: Tensor, x_NI: Tensor, target: LayerTarget) -> dict[str, list[float]]:
     """By shrinkage, for each of NUM_TOKENS."""
     shown_NI, held_out_NI = x_NI.chunk(2)
     hessian_II = 2 / len(held_out_NI) * held_out_NI.T @ held_out_NI

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from linear_reference import LinearCase, random_case, random_stepped_case
-from native_linear import native_linear
+from references.linear import LinearCase, random_case, random_stepped_case
+from drivers.native_linear import native_linear
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_bandwidth, measure_peak
 

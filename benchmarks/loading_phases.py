@@ -27,7 +27,7 @@ def phases(folder: Path, num_threads: int) -> dict[str, float]:
     from paredown.engine.native.native_executor import load_executor
     from paredown.engine.native.packed_cache import CacheConfig
     from paredown.models.checkpoint import Checkpoint
-    from paredown.models.tokenizer import Tokenizer
+    from paredown.models.text.tokenizer import Tokenizer
 
     lap("import")
     checkpoint = Checkpoint.open(folder)

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from paredown.compress.quantize.rtn import RTN
 from paredown.engine.native.native_executor import NativeExecutor
-from paredown.evaluate.quality import Quality
-from paredown.evaluate.simulated import Values, Variant, measure_variants
-from paredown.evaluate.text import DATA_TEXT, EvalText, choose_text
+from paredown.evaluate.quality.quality import Quality
+from paredown.evaluate.quality.simulated import Values, Variant, measure_variants
+from paredown.evaluate.texts.text import DATA_TEXT, EvalText, choose_text
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.optimize.mixed_precision import (
     WIDTHS,
     Assignment,

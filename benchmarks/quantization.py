@@ -23,13 +23,13 @@ from rich.table import Table
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
-from paredown.evaluate.quality import measure_quality, num_pages_for
-from paredown.evaluate.text import EvalText, choose_text
+from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
+from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.evaluate.texts.text import EvalText, choose_text
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 
 Scale = Literal["linear", "log"]
 

@@ -20,7 +20,7 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.step_plan import StepPlan
 from paredown.engine.worker import Worker
 from paredown.evaluate.load.arrival import Arrival
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, make_server
 from paredown.serve.state import ServerState

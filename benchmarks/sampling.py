@@ -27,7 +27,7 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_sampler import SamplingState, sampler_with_threads
 from paredown.kernels.probe import measure_bandwidth
-from sampling_reference import reference_draw, reference_probabilities
+from references.sampling import reference_draw, reference_probabilities
 
 SETTINGS: dict[str, SamplingParams] = {
     "greedy": SamplingParams(temperature=0),

@@ -47,7 +47,7 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.load.arrival import Arrival
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.simulation import Distribution
 from paredown.plan.trace import Trace, open_trace

@@ -50,11 +50,11 @@ from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
-from paredown.evaluate.speculation import SpeculationSpeed, Workload, compare_speculation
+from paredown.evaluate.speed.speculation import SpeculationSpeed, Workload, compare_speculation
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE
 
 SECTIONS = ("draft", "lookup", "batch", "replay")

@@ -37,7 +37,7 @@ from paredown.kernels.probe import default_num_threads, processor_name
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 

@@ -33,11 +33,11 @@ from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
-from paredown.evaluate.text import DATA_TEXT, DATA_VARIABLE, read_text
+from paredown.evaluate.texts.text import DATA_TEXT, DATA_VARIABLE, read_text
 from paredown.kernels.probe import default_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
 from paredown.spec.kv import PAGE_SIZE
 

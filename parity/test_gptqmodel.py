@@ -19,7 +19,7 @@ from paredown.compress.convert.convert import convert
 from paredown.formats.dequantize import unrounded
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from tiny_models import make_model
+from fakes.tiny_models import make_model
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv-gptqmodel" / "bin" / "python"

@@ -7,7 +7,7 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from gguf_tokenizers import TEXTS, write_byte_level, write_sentence_piece
+from fakes.gguf_tokenizers import TEXTS, write_byte_level, write_sentence_piece
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
@@ -17,7 +17,7 @@ from paredown.models.gguf.tokenizer import JSON, PRE
 from paredown.models.gguf.vocabulary import read_vocabulary
 from paredown.models.gguf.words import WORD_RULES
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.weight import ActivationDType
 
 PROMPTS = (

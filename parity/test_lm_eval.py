@@ -130,7 +130,7 @@ def evaluate(
 def ours(model: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     args = f"model={model},kv_dtype=fp32,num_threads=1,num_pages=256"
     out = tmp_path_factory.mktemp("ours")
-    return evaluate("paredown.evaluate.lm_eval", "paredown", args, tasks, out)
+    return evaluate("paredown.evaluate.quality.lm_eval", "paredown", args, tasks, out)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "checks.h"
-#include "random_model.h"
+#include "check/checks.h"
+#include "check/random_model.h"
 
 namespace {
 

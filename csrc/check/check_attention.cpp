@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "../attention_runner.h"
-#include "../names.h"
-#include "checks.h"
-#include "random.h"
+#include "model/attention_runner.h"
+#include "weights/names.h"
+#include "check/checks.h"
+#include "check/random.h"
 
 namespace paredown {
 namespace {

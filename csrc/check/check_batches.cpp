@@ -1,9 +1,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "../names.h"
-#include "checks.h"
-#include "random_model.h"
+#include "weights/names.h"
+#include "check/checks.h"
+#include "check/random_model.h"
 
 namespace paredown {
 namespace {

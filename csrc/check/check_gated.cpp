@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "../linear_runner.h"
-#include "../names.h"
-#include "checks.h"
-#include "random.h"
+#include "model/linear_runner.h"
+#include "weights/names.h"
+#include "check/checks.h"
+#include "check/random.h"
 
 namespace paredown {
 namespace {

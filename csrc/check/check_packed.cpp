@@ -2,11 +2,11 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "../hash.h"
-#include "../packed_linear.h"
-#include "../short_bf16.h"
-#include "checks.h"
-#include "random.h"
+#include "machine/hash.h"
+#include "weights/packed_linear.h"
+#include "weights/short_bf16.h"
+#include "check/checks.h"
+#include "check/random.h"
 
 namespace paredown {
 namespace {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <stdexcept>
 
-#include "../race.h"
-#include "../sampler.h"
-#include "checks.h"
-#include "random.h"
+#include "sampling/race.h"
+#include "sampling/sampler.h"
+#include "check/checks.h"
+#include "check/random.h"
 
 namespace paredown {
 namespace {

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "../linear_runner.h"
-#include "checks.h"
-#include "random_model.h"
+#include "model/linear_runner.h"
+#include "check/checks.h"
+#include "check/random_model.h"
 
 namespace paredown {
 namespace {

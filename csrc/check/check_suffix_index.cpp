@@ -3,9 +3,9 @@
 #include <map>
 #include <vector>
 
-#include "../suffix_index.h"
-#include "checks.h"
-#include "random.h"
+#include "sampling/suffix_index.h"
+#include "check/checks.h"
+#include "check/random.h"
 
 namespace paredown {
 namespace {

@@ -4,9 +4,9 @@
 #include <numeric>
 #include <vector>
 
-#include "../thread_pool.h"
-#include "checks.h"
-#include "random.h"
+#include "machine/thread_pool.h"
+#include "check/checks.h"
+#include "check/random.h"
 
 namespace paredown {
 namespace {

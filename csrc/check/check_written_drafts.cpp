@@ -4,9 +4,9 @@
 #include <memory>
 #include <stdexcept>
 
-#include "../draft.h"
-#include "checks.h"
-#include "random_model.h"
+#include "model/draft.h"
+#include "check/checks.h"
+#include "check/random_model.h"
 
 namespace paredown {
 namespace {

@@ -1,7 +1,7 @@
 // Prints the instruction sets that this machine can run, for a build that looks at no others.
 #include <cstdio>
 
-#include "../isa.h"
+#include "machine/isa.h"
 
 int main() {
   for (const paredown::Isa isa : paredown::supported_isas()) {

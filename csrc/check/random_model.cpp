@@ -1,4 +1,4 @@
-#include "random_model.h"
+#include "check/random_model.h"
 
 #include <algorithm>
 #include <cstring>
@@ -81,7 +81,7 @@ void fill(Model& model, Random& random, const Case& test) {
       add_random_linear(model, random, test, owner + "up", layer, up, kHidden);
       add_random_linear(model, random, test, owner + "down", layer, kHidden, size);
     };
-    if (!config.is_sparse(layer)) {
+    if (!config.has_experts(layer)) {
       add_mlp("", config.intermediate_size);
       continue;
     }
@@ -125,7 +125,7 @@ std::unique_ptr<Model> random_model(Random& random, const Case& test) {
   }
   if (test.has_experts) {
     config.experts = {5, 2, 16, 112, true};
-    config.sparse_layers = {true, false};
+    config.expert_layers = {true, false};
   }
   auto model = std::make_unique<Model>(config, test.isa, ThreadPlan{2, 3});
   fill(*model, random, test);

@@ -2,7 +2,7 @@
 // minutes to compile.
 #include <cstdio>
 
-#include "checks.h"
+#include "check/checks.h"
 
 int main() {
   paredown::Outcome outcome;

@@ -1,7 +1,7 @@
 // Codes of a packed weight, in registers. Include after a simd header.
 #pragma once
 
-#include "math.h"
+#include "kernels/math.h"
 
 namespace paredown {
 namespace {

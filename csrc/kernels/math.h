@@ -1,7 +1,7 @@
 // Elementwise functions on 16 lanes. Include after a simd header.
 #pragma once
 
-#include "../kernels.h"
+#include "kernels/kernel_table.h"
 
 namespace paredown {
 namespace {

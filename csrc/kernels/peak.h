@@ -1,7 +1,7 @@
 // Loops that reach the arithmetic and memory limits of one core, for `doctor`.
 #pragma once
 
-#include "decode.h"
+#include "kernels/decode.h"
 
 namespace paredown {
 namespace {

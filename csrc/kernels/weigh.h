@@ -3,7 +3,7 @@
 // compiler (GCC and Clang), inside functions only.
 #pragma once
 
-#include "../kernels.h"
+#include "kernels/kernel_table.h"
 
 namespace paredown {
 namespace {

@@ -3,7 +3,7 @@
 
 #define PAREDOWN_HAS_TILES 1
 
-#include "avx512.h"
+#include "simd/avx512.h"
 
 namespace paredown {
 namespace {

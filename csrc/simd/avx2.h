@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "two_by_two.h"
+#include "simd/two_by_two.h"
 
 namespace paredown {
 namespace {
@@ -292,7 +292,7 @@ inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
 }
 
 // Products of codes below 8 bits: a number is the sum of two, and more of them while 16 bits hold
-// it (kernels/linear_int.h).
+// it (kernels/linear/int_few.h).
 #define PAREDOWN_HAS_SHORT_SUMS 1
 struct I16x32 {
   __m256i lo, hi;
@@ -323,4 +323,4 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
 }  // namespace
 }  // namespace paredown
 
-#include "avx2_bf16.h"
+#include "simd/avx2_bf16.h"

@@ -313,8 +313,8 @@ inline I32x16 dot4_of(I32x16 acc, U8x64 w, const int8_t* x) {
 }  // namespace
 }  // namespace paredown
 
-#include "avx512_bf16.h"
-#include "avx512_pages.h"
+#include "simd/avx512_bf16.h"
+#include "simd/avx512_pages.h"
 #if defined(PAREDOWN_SHARES_CODES)
-#include "avx512_pairs.h"
+#include "simd/avx512_pairs.h"
 #endif

@@ -1,7 +1,7 @@
 // bf16 pairs: their products, and what becomes them. Included by avx512.h.
 #pragma once
 
-#include "fp8_subnormals.h"
+#include "simd/fp8_subnormals.h"
 
 namespace paredown {
 namespace {

@@ -1,4 +1,4 @@
-// Products of pairs of columns (kernels/linear_int_pairs.h) where additions have ports of their own
+// Products of pairs of columns (kernels/linear/int_pairs.h) where additions have ports of their own
 // beside those of products: AMD Zen 5 does two of each a cycle.
 #pragma once
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "fp8_subnormals.h"
-#include "two_by_two.h"
+#include "simd/fp8_subnormals.h"
+#include "simd/two_by_two.h"
 
 namespace paredown {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "two_by_two.h"
+#include "simd/two_by_two.h"
 
 namespace paredown {
 namespace {
@@ -333,4 +333,4 @@ inline I32x16 dot4(I32x16 acc, U8x64 w, I32x16 x) {
 }  // namespace
 }  // namespace paredown
 
-#include "neon_bf16.h"
+#include "simd/neon_bf16.h"

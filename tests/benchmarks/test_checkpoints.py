@@ -12,7 +12,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import spec_from_config
 from paredown.models.gguf.names import LINEARS
 from paredown.models.gguf.rope import rope_factors
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 
 MODELS = ("tiny-llama", "tiny-qwen2")
 

@@ -10,12 +10,12 @@ from benchmarks.checkpoints.outliers import write_outliers
 from benchmarks.outliers import W8A8, Bench, Row
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.engine.native.native_executor import load_executor
-from paredown.evaluate.text import prepare_text, sample_text, sampling_pages
+from paredown.evaluate.texts.text import prepare_text, sample_text, sampling_pages
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
-from tiny_models import VARIANTS, VOCAB_SIZE
+from paredown.models.text.tokenizer import Tokenizer
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 NUM_TOKENS = 128
 

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from byte_tokenizer import write_byte_tokenizer
+from fakes.byte_tokenizer import write_byte_tokenizer
 from paredown.cli import main as cli
 from paredown.cli import verification as verification_module
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CapacityError, CheckpointError
-from paredown.evaluate.verification_file import (
+from paredown.evaluate.verify.verification_file import (
     NAME,
     read_fingerprint,
     read_verification,
     verification_path,
 )
 from paredown.models.checkpoint import Checkpoint
-from tiny_models import make_model
+from fakes.tiny_models import make_model
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. " * 3
 

@@ -31,7 +31,7 @@ def verb(monkeypatch):
     """A verb whose `run` the test gives."""
 
     def install(run, *, option=None):
-        module = types.ModuleType("paredown.cli.bench")
+        module = types.ModuleType("paredown.cli.verbs.bench")
         module.add_arguments = lambda parser: (
             [
                 parser.add_argument(name) if name[0] != "-" else parser.add_argument(name, type=int)
@@ -40,7 +40,7 @@ def verb(monkeypatch):
             + [parser.add_argument("--json", action="store_true")]
         )
         module.run = run
-        monkeypatch.setitem(sys.modules, "paredown.cli.bench", module)
+        monkeypatch.setitem(sys.modules, "paredown.cli.verbs.bench", module)
 
     return install
 
@@ -51,12 +51,12 @@ def test_help_imports_nothing_heavy():
 
 
 def test_generating_imports_neither_torch_nor_the_http_stack():
-    loaded = modules_after("import paredown.cli.generate, paredown.cli.chat")
+    loaded = modules_after("import paredown.cli.verbs.generate, paredown.cli.verbs.chat")
     assert not loaded & {"torch", "transformers", "rich", "pydantic", "starlette", "uvicorn"}
 
 
 def test_serving_never_imports_torch():
-    assert not modules_after("import paredown.cli.serve") & {"torch", "transformers"}
+    assert not modules_after("import paredown.cli.verbs.serve") & {"torch", "transformers"}
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from paredown.cli.sampling import add_sampling_arguments, sampling_params
+from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
 

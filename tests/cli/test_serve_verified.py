@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from byte_tokenizer import write_byte_tokenizer
+from fakes.byte_tokenizer import write_byte_tokenizer
 from paredown.cli.main import main
-from tiny_models import make_model
+from fakes.tiny_models import make_model
 
 COMMAND = [sys.executable, "-m", "paredown.cli.main", "serve", "--port", "0", "--json"]
 

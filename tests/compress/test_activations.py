@@ -6,15 +6,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activation_reference import (
+from references.activation import (
     FLOATS,
     integer_codes,
     is_beyond,
     nearest_number,
     shared_slices,
 )
-from linear_reference import LinearCase
-from native_linear import run_linear
+from references.linear import LinearCase
+from drivers.native_linear import run_linear
 from paredown.compress.activations import (
     ActivationGrid,
     StaticScale,

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.additive_reference import beam_search_row, best_codebooks, decode_row, row_loss
 
-from paredown.compress.quantize import beam_search as beam_search_module
+from paredown.compress.quantize import codebook_search as beam_search_module
 from paredown.compress.quantize.aqlm import AQLM, Additive
-from paredown.compress.quantize.beam_search import additive_values, beam_search, row_losses
+from paredown.compress.quantize.codebook_search import additive_values, beam_search, row_losses
 from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scales
-from paredown.compress.quantize.method import Moments, Target
+from paredown.compress.quantize.method import Moments, LayerTarget
 from paredown.compress.quantize.residual_kmeans import kmeans, nearest, residual_kmeans
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.stored.aqlm import AdditiveSpec, AdditiveWeight, dequantize
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import ScaleDType, WeightSpec
 
-TARGET = Target(spec=WeightSpec(dtype="fp16"), scale_dtype="bf16")
+TARGET = LayerTarget(spec=WeightSpec(dtype="fp16"), scale_dtype="bf16")
 
 
 def correlated(num_columns: int, seed: int, num_rows: int | None = None) -> torch.Tensor:
@@ -204,7 +204,7 @@ def test_it_beats_residual_kmeans_and_round_to_nearest() -> None:
 def test_what_is_stored_is_representable(dtype: ScaleDType, torch_dtype: torch.dtype) -> None:
     weight_OI, _ = random_state(8, 4, AQLM().spec, 0)
     method = AQLM(num_codebooks=1, nbits_per_codebook=3)
-    target = Target(spec=WeightSpec(dtype=dtype), scale_dtype="fp32")
+    target = LayerTarget(spec=WeightSpec(dtype=dtype), scale_dtype="fp32")
     moments = Moments(hessian_II=correlated(32, 0), num_rows=128)
     weight = method.quantize(weight_OI, target, moments).weight
     assert isinstance(weight, AdditiveWeight)

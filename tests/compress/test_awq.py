@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from awq_reference import clip_group, round_groups, scales_of, search_row
+from references.awq import clip_group, round_groups, scales_of, search_row
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.input_sample import observe
 from paredown.compress.compress import compress
@@ -21,24 +21,24 @@ from paredown.compress.quantize.awq import (
     weight_means,
 )
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.quantize.method import Moments, Target, Transformed
+from paredown.compress.quantize.method import Moments, LayerTarget, Transformed
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
 from paredown.formats.table import FORMATS, STEP_FORMATS
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import INPUT_POINTS, Decoder
+from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
 from paredown.models.roles import linear_roles
-from paredown.models.smoothing import smoothing_pairs
+from paredown.models.decoder.smoothing import smoothing_pairs
 from paredown.spec.weight import WeightSpec
-from plain_block import PlainBlock, tiny_block
-from tiny_models import VARIANTS, VOCAB_SIZE
+from references.plain_block import PlainBlock, tiny_block
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
-INT3 = Target(spec=FORMATS["int3-g32-asym"], scale_dtype="fp32")
+INT3 = LayerTarget(spec=FORMATS["int3-g32-asym"], scale_dtype="fp32")
 
 
-def all_targets(block: PlainBlock, target: Target = INT3) -> dict[str, Target]:
+def all_targets(block: PlainBlock, target: LayerTarget = INT3) -> dict[str, LayerTarget]:
     return dict.fromkeys(linear_roles(block.spec), target)
 
 
@@ -50,7 +50,7 @@ def make_uneven(block: PlainBlock) -> None:
         norm.weight.data[chosen] *= 12
 
 
-def rounding_error(block: PlainBlock, expected: torch.Tensor, target: Target) -> float:
+def rounding_error(block: PlainBlock, expected: torch.Tensor, target: LayerTarget) -> float:
     weights = {
         role: pseudo_quantized(linear_weight(block.layer, role), target)
         for role in linear_roles(block.spec)
@@ -117,7 +117,7 @@ def test_means_and_candidates_are_the_naive_ones() -> None:
 
 @pytest.mark.parametrize("name", ["int4-g32", "int3-g64-asym", "int8"])
 def test_clipping_is_the_naive_one_group_by_group(name: str) -> None:
-    target = Target(spec=FORMATS[name], scale_dtype="bf16")
+    target = LayerTarget(spec=FORMATS[name], scale_dtype="bf16")
     generator = torch.Generator().manual_seed(2)
     weight_OI = torch.randn(6, 128, generator=generator, dtype=torch.float64) ** 3
     x_SI = torch.randn(100, 128, generator=generator, dtype=torch.float64)
@@ -139,7 +139,7 @@ def test_clipping_takes_every_nth_token() -> None:
 
 @pytest.mark.parametrize("name", ["w4a8-g32-qoq", "w4a8-g32-asym-qoq"])
 def test_integer_steps_are_those_of_a_naive_search(name: str) -> None:
-    target = Target(spec=STEP_FORMATS[name], scale_dtype="bf16")
+    target = LayerTarget(spec=STEP_FORMATS[name], scale_dtype="bf16")
     generator = torch.Generator().manual_seed(2)
     weight_OI = torch.randn(5, 96, generator=generator, dtype=torch.float64) ** 3
     x_SI = torch.randn(100, 96, generator=generator, dtype=torch.float64) ** 3
@@ -152,7 +152,7 @@ def test_integer_steps_are_those_of_a_naive_search(name: str) -> None:
 
 
 def test_without_inputs_hardly_any_range_is_cut() -> None:
-    target = Target(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
+    target = LayerTarget(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
     weight_OI = torch.randn(4, 64, generator=torch.Generator().manual_seed(3))
     grid = search_steps(weight_OI, torch.zeros(20, 64), target)
     whole_OG = weight_OI.view(4, 2, 32).abs().amax(-1) / 7.5
@@ -161,7 +161,7 @@ def test_without_inputs_hardly_any_range_is_cut() -> None:
 
 def test_steps_that_were_searched_are_the_ones_that_are_rounded_on(tmp_path: Path) -> None:
     block = tiny_block("llama-gqa", tmp_path)
-    target = Target(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
+    target = LayerTarget(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
     done = AWQ().apply(block, all_targets(block, target))
     assert set(done.grids) == {"v", "o", "gate", "up", "down"}
     moments = Moments(hessian_II=torch.eye(64), num_rows=100)
@@ -196,14 +196,14 @@ def test_only_pairs_with_targets_are_touched(tmp_path: Path) -> None:
         if not torch.equal(values, before[name])
     }
     assert changed <= {"up.weight", "down.weight"}
-    floats = Target(spec=WeightSpec(dtype="bf16"), scale_dtype="bf16")
+    floats = LayerTarget(spec=WeightSpec(dtype="bf16"), scale_dtype="bf16")
     assert AWQ().apply(block, {"up": floats}) == Transformed()
 
 
 def test_no_scaling_is_kept_where_none_is_better(tmp_path: Path) -> None:
     """With whole numbers on the grid already, rounding loses nothing that scales could save."""
     block = tiny_block("llama-gqa", tmp_path, double=True)
-    target = Target(spec=FORMATS["int8"], scale_dtype="fp32")
+    target = LayerTarget(spec=FORMATS["int8"], scale_dtype="fp32")
     for role in linear_roles(block.spec):
         weight = linear_weight(block.layer, role)
         weight.copy_(pseudo_quantized(weight, target))

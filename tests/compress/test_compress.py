@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from paredown.compress.compress import compress
-from paredown.compress.shards import write_shards
+from paredown.models.files.shard_writer import write_shards
 from paredown.compress.size import weight_bytes
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.formats.dequantize import dequantize, unrounded
@@ -20,8 +20,8 @@ from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_roles
-from paredown.models.safetensors_file import read_safetensors, write_safetensors
-from tiny_models import make_model
+from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
+from fakes.tiny_models import make_model
 
 QUANTIZED = [name for name, spec in FORMATS.items() if spec.is_quantized]
 # Every form and bit width; tests/formats holds all formats against the library.

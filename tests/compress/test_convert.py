@@ -28,7 +28,7 @@ from paredown.formats.stored.kv_scheme import KV_SCHEMES
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import WeightSpec
-from quantized_folders import (
+from fakes.quantized_folders import (
     MODULE,
     WIDE,
     encode_gptq,
@@ -39,7 +39,7 @@ from quantized_folders import (
     write_folder,
     write_gptq,
 )
-from tiny_models import VOCAB_SIZE, make_model
+from fakes.tiny_models import VOCAB_SIZE, make_model
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 SPECS = [

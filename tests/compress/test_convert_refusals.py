@@ -9,11 +9,11 @@ import torch
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import TARGETS, convert
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
-from paredown.evaluate.measurement import linear_format_name
+from paredown.evaluate.quality.measurement import linear_format_name
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.weight import WeightSpec
-from quantized_folders import (
+from fakes.quantized_folders import (
     MODULE,
     WIDE,
     encode_gptq,
@@ -24,7 +24,7 @@ from quantized_folders import (
     write_folder,
     write_gptq,
 )
-from tiny_models import make_model
+from fakes.tiny_models import make_model
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 

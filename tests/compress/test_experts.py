@@ -17,7 +17,7 @@ from paredown.compress.compress import compress
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.awq import AWQ
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.quantize.method import Moments, Target
+from paredown.compress.quantize.method import Moments, LayerTarget
 from paredown.compress.quantize.rescale import fitting, rescale
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
@@ -26,12 +26,12 @@ from paredown.errors import ConfigError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder, input_point
-from paredown.models.smoothing import norm_pairs, smoothing_pairs
+from paredown.models.decoder.decoder import Decoder, input_point
+from paredown.models.decoder.smoothing import norm_pairs, smoothing_pairs
 from paredown.spec.weight import WeightSpec
-from plain_block import tiny_block
-from seen_by_rtn import SeenByRTN
-from tiny_models import VARIANTS, VOCAB_SIZE, make_model
+from references.plain_block import tiny_block
+from drivers.seen_by_rtn import SeenByRTN
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 INT4 = FORMATS["int4-g32"]
 FEW_CODEBOOKS = Recipe(
@@ -130,7 +130,7 @@ def test_each_expert_has_the_moments_of_its_tokens(
 @pytest.mark.parametrize("columns", [32, 96])
 def test_gptq_without_any_token_is_round_to_nearest(columns: int) -> None:
     weight_OI = torch.randn(16, columns, generator=torch.Generator().manual_seed(0))
-    target = Target(spec=INT4, scale_dtype="bf16")
+    target = LayerTarget(spec=INT4, scale_dtype="bf16")
     blind = GPTQ().quantize(weight_OI, target, shrunk(None, columns)).weight
     nearest = RTN(range="mse").quantize(weight_OI, target, None).weight
     assert np.array_equal(blind.values_OI, nearest.values_OI)
@@ -183,7 +183,7 @@ def test_experts_that_saw_no_token_are_named_and_rounded_to_nearest(
     scales = {written.linear(f"experts.{expert}.gate", 1).input_scale for expert in (1, 4, 5)}
     assert len(scales) == 1
     if recipe == "gptq-int4-g32":
-        target = Target(spec=INT4, scale_dtype="fp32")
+        target = LayerTarget(spec=INT4, scale_dtype="fp32")
         for role in ("experts.4.gate", "experts.5.down"):
             weight_OI = torch.from_numpy(dequantize(source.linear(role, 1)))
             nearest = RTN(range="mse").quantize(weight_OI, target, None).weight
@@ -326,12 +326,12 @@ def test_pairs_of_experts(tmp_path: Path) -> None:
     spec = Checkpoint.open(tmp_path).spec
     dense = [pair.name for pair in smoothing_pairs(spec, 0)]
     assert dense[2:] == ["mlp_norm -> gate, up", "up -> down"]
-    sparse = smoothing_pairs(spec, 1)
+    moe = smoothing_pairs(spec, 1)
     experts = "experts.gate, experts.up, shared.gate, shared.up"
-    assert sparse[2].name == f"mlp_norm -> {experts}"
-    assert sparse[2].takes_powers_of_two
-    assert len(sparse[2].consumers) == 14
-    inner = [pair.name for pair in sparse[3:]]
+    assert moe[2].name == f"mlp_norm -> {experts}"
+    assert moe[2].takes_powers_of_two
+    assert len(moe[2].consumers) == 14
+    inner = [pair.name for pair in moe[3:]]
     assert inner == [
         f"{one}.up -> {one}.down" for one in (*map("experts.{}".format, range(6)), "shared")
     ]
@@ -346,7 +346,7 @@ def test_awq_makes_the_loss_of_experts_smaller(tmp_path: Path) -> None:
         with torch.no_grad():
             layer.mlp_norm.weight[:8] *= 30
             layer.get_submodule("router").weight[:, :8] /= 30
-        target = Target(spec=INT4, scale_dtype="fp32")
+        target = LayerTarget(spec=INT4, scale_dtype="fp32")
         roles = [role for role in block.spec.linear_shapes(0) if "experts" in role]
         expected = block.outputs()
         if transform is not None:
@@ -364,9 +364,9 @@ def test_memory_counts_all_experts(qwen: Checkpoint) -> None:
     spec = qwen.spec
     dense = replace(spec, experts=None, intermediate_size=64)
     options = {"needs_hessian": True, "has_transforms": True}
-    sparse, plain = (predict_memory(one, 24, **options) for one in (spec, dense))
-    assert sparse.layer > plain.layer
-    assert sparse.search > plain.search
+    moe, plain = (predict_memory(one, 24, **options) for one in (spec, dense))
+    assert moe.layer > plain.layer
+    assert moe.search > plain.search
     # Six experts and the shared one are summed in one pass.
-    assert sparse.moments == 4 * (7 + 3) * 64 * 64
+    assert moe.moments == 4 * (7 + 3) * 64 * 64
     assert plain.moments == 4 * 3 * 64 * 64

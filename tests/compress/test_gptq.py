@@ -1,4 +1,4 @@
-"""GPTQ against the plain recursion (tests/gptq_reference.py), and what must hold of any of it."""
+"""GPTQ against the plain recursion (tests/references/gptq.py), and what must hold of any of it."""
 
 import itertools
 
@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gptq_reference import damped, eliminate, gptq_reference
+from references.gptq import damped, eliminate, gptq_reference
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.compress.quantize.method import Moments, Quantized, LayerTarget
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.dequantize import unrounded
@@ -47,8 +47,8 @@ def moments_of(x_NI: Tensor) -> Moments:
     return Moments(hessian_II=2 / x_NI.shape[0] * x_NI.T @ x_NI, num_rows=x_NI.shape[0])
 
 
-def target_of(spec: WeightSpec, scale_dtype: ScaleDType = "bf16") -> Target:
-    return Target(spec=spec, scale_dtype=scale_dtype)
+def target_of(spec: WeightSpec, scale_dtype: ScaleDType = "bf16") -> LayerTarget:
+    return LayerTarget(spec=spec, scale_dtype=scale_dtype)
 
 
 def signed_codes(weight: Weight) -> np.ndarray:

@@ -19,9 +19,9 @@ from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.spec.kv import KVSpec
-from tiny_models import VOCAB_SIZE, make_model
+from fakes.tiny_models import VOCAB_SIZE, make_model
 
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}

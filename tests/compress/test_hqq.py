@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paredown.compress.fit_grid import fit_grid
 from paredown.compress.grid import grouped
 from paredown.compress.quantize.hqq import HQQ, mean_errors, shrink
-from paredown.compress.quantize.method import Target
+from paredown.compress.quantize.method import LayerTarget
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
 from paredown.formats.dequantize import unrounded
@@ -100,7 +100,7 @@ def test_no_group_is_worse_than_its_first_grid(spec: WeightSpec, seed: int, log_
     assert bool((mean_errors(values_OGC, grid) <= mean_errors(values_OGC, first)).all())
     assert bool((grid.scales_OG == grid.scales_OG.bfloat16().float()).all())
     assert bool((grid.scales_OG > 0).all())
-    weight = HQQ().quantize(weight_OI, Target(spec=spec, scale_dtype="bf16"), None).weight
+    weight = HQQ().quantize(weight_OI, LayerTarget(spec=spec, scale_dtype="bf16"), None).weight
     # The same grid in the format that is stored: unsigned codes and zero points.
     expected_OI = grid.values(grid.codes(values_OGC)).reshape(weight_OI.shape)
     np.testing.assert_array_equal(unrounded(weight), expected_OI.numpy())
@@ -133,7 +133,7 @@ def test_shrinkage_forgives_the_large_errors_alone() -> None:
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_beats_round_to_nearest_on_heavy_tails(spec: WeightSpec) -> None:
     weight_OI = heavy_tailed(16, 256, seed=7).float()
-    target = Target(spec=spec, scale_dtype="bf16")
+    target = LayerTarget(spec=spec, scale_dtype="bf16")
 
     def error(method: HQQ | RTN) -> float:
         weight = method.quantize(weight_OI, target, None).weight
@@ -147,4 +147,4 @@ def test_weights_that_are_not_finite_are_refused() -> None:
     weight_OI = heavy_tailed(2, 64, seed=0).float()
     weight_OI[1, 3] = torch.nan
     with pytest.raises(CheckpointError, match="not finite"):
-        HQQ().quantize(weight_OI, Target(spec=FORMATS["int3-g64"], scale_dtype="bf16"), None)
+        HQQ().quantize(weight_OI, LayerTarget(spec=FORMATS["int3-g64"], scale_dtype="bf16"), None)

@@ -7,7 +7,7 @@ from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import fake_quantize
 from compressed_tensors.quantization.utils.helpers import calculate_qparams
 
-from attention_reference import stored
+from references.attention import stored
 from paredown.compress.quantize.kv_cache import (
     KV_GRID_DTYPES,
     KVRange,
@@ -19,10 +19,10 @@ from paredown.compress.quantize.kv_cache import (
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError
-from paredown.evaluate.simulated import Variant, applied
+from paredown.evaluate.quality.simulated import Variant, applied
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
-from tiny_models import VARIANTS, VOCAB_SIZE
+from paredown.models.decoder.decoder import Decoder
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 
 def random_heads(seed: int = 0) -> torch.Tensor:

@@ -24,13 +24,13 @@ from paredown.compress.quantize.kv_cache import (
 )
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import load_executor
-from paredown.evaluate.simulated import Variant, applied
+from paredown.evaluate.quality.simulated import Variant, applied
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.kv_scales import used_kv_scales
-from paredown.models.safetensors_file import read_safetensors
+from paredown.models.files.safetensors_file import read_safetensors
 from paredown.spec.kv import PAGE_SIZE, KVFormat, KVSpec
-from tiny_models import VOCAB_SIZE, make_model
+from fakes.tiny_models import VOCAB_SIZE, make_model
 
 NUM_LAYERS = 2
 

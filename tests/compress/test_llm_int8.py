@@ -15,14 +15,14 @@ from paredown.compress.quantize.llm_int8 import (
     row_codes,
     use_llm_int8,
 )
-from paredown.compress.quantize.method import Target
+from paredown.compress.quantize.method import LayerTarget
 from paredown.errors import UnsupportedError
 from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.spec.weight import WeightSpec
-from tiny_models import VARIANTS, VOCAB_SIZE
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 
 def half(value: torch.Tensor) -> float:
@@ -109,7 +109,7 @@ def test_outliers_do_not_widen_the_grid_of_the_others() -> None:
 def test_what_is_stored_are_rows_of_at_most_127() -> None:
     weight_OI = torch.randn(6, 48, generator=torch.Generator().manual_seed(3))
     weight_OI[2] = 0
-    target = Target(spec=WeightSpec(dtype="int8", activations="fp32"), scale_dtype="fp32")
+    target = LayerTarget(spec=WeightSpec(dtype="int8", activations="fp32"), scale_dtype="fp32")
     done = LLMInt8().quantize(weight_OI, target, None)
     (note,) = done.notes
     assert "all inputs are rounded to int8, or with --activations fp32 none" in note
@@ -125,7 +125,7 @@ def test_what_is_stored_are_rows_of_at_most_127() -> None:
 
 @pytest.mark.parametrize("name", ["int4-g32", "int8-asym", "fp8"])
 def test_other_forms_are_refused(name: str) -> None:
-    target = Target(spec=FORMATS[name], scale_dtype="bf16")
+    target = LayerTarget(spec=FORMATS[name], scale_dtype="bf16")
     with pytest.raises(UnsupportedError, match="symmetric int8"):
         LLMInt8().quantize(torch.ones(2, 32), target, None)
 

@@ -1,4 +1,4 @@
-"""Integer steps against one row at a time (tests/progressive_reference.py), and what any of them
+"""Integer steps against one row at a time (tests/references/progressive.py), and what any of them
 must be: exact products that are found again, for every method that makes them."""
 
 import numpy as np
@@ -12,7 +12,7 @@ from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import grouped
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.hqq import HQQ
-from paredown.compress.quantize.method import Moments, Quantizer, Target
+from paredown.compress.quantize.method import Moments, Quantizer, LayerTarget
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
 from paredown.formats.dequantize import dequantize
@@ -20,7 +20,7 @@ from paredown.formats.integer_steps import integer_steps, steps_of
 from paredown.formats.stored.compressed_tensors import encode, written_form
 from paredown.formats.table import STEP_FORMATS
 from paredown.spec.weight import ScaleDType, WeightSpec
-from progressive_reference import progressive_row
+from references.progressive import progressive_row
 
 NAMES = ["w4a8-g32-qoq", "w4a8-g32-asym-qoq"]
 DTYPES = st.sampled_from(["fp32", "bf16", "fp16"])
@@ -90,7 +90,7 @@ def test_what_any_method_makes_has_steps_that_are_found(name: str, quantizer: Qu
     spec = STEP_FORMATS[name]
     weight_OI = random_weight(2, 3, 256).float()
     for dtype in ("fp32", "bf16", "fp16"):
-        target = Target(spec=spec, scale_dtype=dtype)
+        target = LayerTarget(spec=spec, scale_dtype=dtype)
         weight = quantizer.quantize(weight_OI, target, moments_of(256)).weight
         found = integer_steps(weight)
         assert found is not None
@@ -127,7 +127,7 @@ def test_steps_lose_less_than_rounding_every_group_alone(name: str) -> None:
     alone = WeightSpec(dtype="int4", group_size=32, symmetric=spec.symmetric)
 
     def error(one: WeightSpec, estimator: RangeEstimator) -> float:
-        target = Target(spec=one, scale_dtype="bf16")
+        target = LayerTarget(spec=one, scale_dtype="bf16")
         weight = RTN(range=estimator).quantize(weight_OI, target, None).weight
         return float(np.square(dequantize(weight) - weight_OI.numpy()).sum())
 
@@ -138,8 +138,8 @@ def test_steps_lose_less_than_rounding_every_group_alone(name: str) -> None:
 def test_rows_do_not_know_each_other() -> None:
     spec = STEP_FORMATS["w4a8-g32-qoq"]
     weight_OI = random_weight(4, 6, 4096).float()
-    whole = RTN().quantize(weight_OI, Target(spec=spec, scale_dtype="bf16"), None).weight
-    alone = RTN().quantize(weight_OI[4:5], Target(spec=spec, scale_dtype="bf16"), None).weight
+    whole = RTN().quantize(weight_OI, LayerTarget(spec=spec, scale_dtype="bf16"), None).weight
+    alone = RTN().quantize(weight_OI[4:5], LayerTarget(spec=spec, scale_dtype="bf16"), None).weight
     assert np.array_equal(whole.scales_OG[4:5], alone.scales_OG)
     assert np.array_equal(whole.values_OI[4:5], alone.values_OI)
 
@@ -147,13 +147,13 @@ def test_rows_do_not_know_each_other() -> None:
 def test_weights_that_are_not_finite_are_refused() -> None:
     weight_OI = torch.ones(2, 64)
     weight_OI[1, 40] = torch.nan
-    target = Target(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
+    target = LayerTarget(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
     for quantizer in (RTN(), HQQ()):
         with pytest.raises(CheckpointError, match="finite"):
             quantizer.quantize(weight_OI, target, None)
 
 
 def test_transforms_search_without_steps() -> None:
-    target = Target(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
+    target = LayerTarget(spec=STEP_FORMATS["w4a8-g32-qoq"], scale_dtype="bf16")
     assert target.searched.spec.name == "w4a8-g32"
     assert target.searched.searched == target.searched

@@ -9,7 +9,7 @@ import torch
 
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.aqlm import AQLM
-from paredown.compress.quantize.method import Moments, Target
+from paredown.compress.quantize.method import Moments, LayerTarget
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.compress.recipe_file import parse_recipe, read_recipe, write_recipe
@@ -19,7 +19,7 @@ from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.table import FORMATS, RECIPE_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.weight import WeightSpec
-from tiny_models import make_model
+from fakes.tiny_models import make_model
 
 WIDE = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4}
 Q0 = "model.layers.0.self_attn.q_proj"
@@ -113,7 +113,7 @@ def test_what_a_method_says_it_makes_it_makes(method: str) -> None:
         except (ConfigError, UnsupportedError):
             continue
         scale_dtype = spec.dtype if spec.dtype in ("fp16", "bf16") else "fp32"
-        target = Target(spec=spec, scale_dtype=scale_dtype)
+        target = LayerTarget(spec=spec, scale_dtype=scale_dtype)
         assert quantizer.quantize(weight_OI, target, moments).weight
         made.add(name)
     floats = {name for name, spec in FORMATS.items() if not spec.is_quantized}

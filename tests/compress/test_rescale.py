@@ -12,10 +12,10 @@ from paredown.compress.quantize.rescale import (
     rescale,
     to_columns,
 )
-from paredown.models.smoothing import SmoothingPair, norm_pairs, pairs_left_out, smoothing_pairs
+from paredown.models.decoder.smoothing import SmoothingPair, norm_pairs, pairs_left_out, smoothing_pairs
 from paredown.spec.weight import ScaleDType
-from plain_block import tiny_block
-from tiny_models import VARIANTS
+from references.plain_block import tiny_block
+from fakes.tiny_models import VARIANTS
 
 
 def random_scales(num_channels: int) -> torch.Tensor:

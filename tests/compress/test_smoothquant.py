@@ -9,23 +9,23 @@ import torch
 from paredown.compress.activations import round_input
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
-from paredown.compress.quantize.int8_attention import use_int8_attention
-from paredown.compress.quantize.method import Target, Transformed
+from benchmarks.int8_attention import use_int8_attention
+from paredown.compress.quantize.method import LayerTarget, Transformed
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulated, smoothing_scales
 from paredown.errors import ConfigError
 from paredown.formats.dequantize import unrounded
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import INPUT_POINTS, Decoder, untouched
+from paredown.models.decoder.decoder import INPUT_POINTS, Decoder, untouched
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import ActivationDType, WeightSpec
-from plain_block import PlainBlock, tiny_block
-from tiny_models import VARIANTS, VOCAB_SIZE
+from references.plain_block import PlainBlock, tiny_block
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 
-def w8a8(activations: ActivationDType = "int8_row") -> Target:
-    return Target(spec=WeightSpec(dtype="int8", activations=activations), scale_dtype="bf16")
+def w8a8(activations: ActivationDType = "int8_row") -> LayerTarget:
+    return LayerTarget(spec=WeightSpec(dtype="int8", activations=activations), scale_dtype="bf16")
 
 
 def outlier_block(variant: str, folder: Path, factor: float = 64) -> PlainBlock:
@@ -40,7 +40,7 @@ def outlier_block(variant: str, folder: Path, factor: float = 64) -> PlainBlock:
     return block
 
 
-def targets_of(block: PlainBlock, target: Target) -> dict[str, Target]:
+def targets_of(block: PlainBlock, target: LayerTarget) -> dict[str, LayerTarget]:
     return dict.fromkeys(linear_roles(block.spec), target)
 
 
@@ -58,7 +58,7 @@ def largest_inputs(block: PlainBlock) -> dict[str, torch.Tensor]:
     return found
 
 
-def rounded_outputs(block: PlainBlock, target: Target, rounding: RTN | None = None) -> torch.Tensor:
+def rounded_outputs(block: PlainBlock, target: LayerTarget, rounding: RTN | None = None) -> torch.Tensor:
     """Weights and inputs rounded by a tap, without the method's own simulation."""
     largest = largest_inputs(block)
     rounding = rounding or RTN()

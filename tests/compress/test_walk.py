@@ -24,9 +24,9 @@ from paredown.errors import CapacityError, CheckpointError, ConfigError, OutputE
 from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import INPUT_POINTS, Decoder
-from seen_by_rtn import SeenByRTN
-from tiny_models import VOCAB_SIZE, make_model
+from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
+from drivers.seen_by_rtn import SeenByRTN
+from fakes.tiny_models import VOCAB_SIZE, make_model
 
 FAMILIES = ("llama", "qwen3", "opt", "mistral")
 NUM_LAYERS = 2

@@ -17,9 +17,9 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.names import OUTPUT
 from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.models.resolve import resolve_model
-from paredown.models.safetensors_file import read_safetensors, write_safetensors
-from paredown.models.tokenizer import Tokenizer
-from tiny_models import VARIANTS
+from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
+from paredown.models.text.tokenizer import Tokenizer
+from fakes.tiny_models import VARIANTS
 
 NO_WORDS = Vocabulary(metadata={})
 

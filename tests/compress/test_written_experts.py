@@ -13,9 +13,9 @@ from paredown.compress.convert.convert import convert
 from paredown.errors import UnsupportedError
 from paredown.formats.dequantize import dequantize, unrounded
 from paredown.models.checkpoint import Checkpoint
-from tiny_models import VARIANTS, VOCAB_SIZE
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
-SPARSE = ["mixtral", "qwen2-moe", "qwen3-moe-dense-first"]
+WITH_EXPERTS = ["mixtral", "qwen2-moe", "qwen3-moe-dense-first"]
 
 
 def compressed(source: Checkpoint, output: Path, recipe: str) -> CompressResult:
@@ -26,7 +26,7 @@ def compressed(source: Checkpoint, output: Path, recipe: str) -> CompressResult:
 
 @pytest.mark.parametrize(
     ("variant", "recipe"),
-    [(variant, "gptq-int4-g32") for variant in SPARSE]
+    [(variant, "gptq-int4-g32") for variant in WITH_EXPERTS]
     + [("qwen2-moe", "int8"), ("mixtral", "fp8")],
 )
 def test_transformers_loads_the_experts_that_were_written(
@@ -52,7 +52,7 @@ def test_transformers_loads_the_experts_that_were_written(
 
 
 @pytest.mark.parametrize("target", ["gptq", "gptq-v2", "awq", "bf16"])
-@pytest.mark.parametrize("variant", SPARSE)
+@pytest.mark.parametrize("variant", WITH_EXPERTS)
 def test_other_formats_hold_the_same_experts(variant: str, target: str, tmp_path: Path) -> None:
     VARIANTS[variant](tmp_path / "in", torch.bfloat16, 0)
     recipe = "int4-g32-asym" if target == "awq" else "int4-g32"

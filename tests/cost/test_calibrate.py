@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
-from paredown.cost.calibration import (
+from paredown.cost.step_fit import (
     AttentionRates,
     Calibration,
     EngineRates,

@@ -26,8 +26,8 @@ from paredown.cost.operations import operations
 from paredown.cost.serving import Workload
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.engine.native.native_executor import load_executor
-from paredown.evaluate.measurement import linear_format
-from paredown.evaluate.stored_formats import stored_formats
+from paredown.evaluate.quality.measurement import linear_format
+from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
@@ -36,7 +36,7 @@ from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import SHORT_BF16_ISAS
-from tiny_models import make_model
+from fakes.tiny_models import make_model
 
 
 def test_the_classic_cache() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost.cost_models import gated, plain
-from paredown.cli.inspect_formulas import formulas, symbolic_loads
+from paredown.cli.verbs.inspect_formulas import formulas, symbolic_loads
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import Operation, experts_asked, load_letters
 from paredown.cost.operations import operations
@@ -31,7 +31,7 @@ EXPERTS = Experts(
     intermediate_size=8,
     is_normalized=True,
     shared_intermediate_size=12,
-    sparse_step=2,
+    expert_layer_step=2,
 )
 MODELS = {
     "gated": gated(),
@@ -39,7 +39,7 @@ MODELS = {
     "window": gated(sliding_window=5),
     "tied": gated(tied_embeddings=True),
     "experts": gated(experts=EXPERTS, num_layers=4),
-    "all experts": gated(experts=replace(EXPERTS, sparse_step=1, shared_intermediate_size=None)),
+    "all experts": gated(experts=replace(EXPERTS, expert_layer_step=1, shared_intermediate_size=None)),
 }
 TEXTBOOK = ModelFormats(activation_bytes=2)
 

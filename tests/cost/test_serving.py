@@ -13,7 +13,7 @@ from paredown.cost.break_even import (
     break_even_batch,
     verify_load,
 )
-from paredown.cost.calibration import AttentionRates, EngineRates, LinearRates, StepRates
+from paredown.cost.step_fit import AttentionRates, EngineRates, LinearRates, StepRates
 from paredown.cost.efficiency import EFFICIENCIES
 from paredown.cost.inspection import Target, inspect_model
 from paredown.cost.machine_file import find_calibration, need_calibration, save_calibration
@@ -205,20 +205,20 @@ def test_experts_are_predicted_by_the_tokens_each_has() -> None:
     from cost.test_calibrate import TRUTH
 
     experts = Experts(num=4, num_per_token=1, intermediate_size=192, is_normalized=True)
-    sparse, load = replace(SPEC, experts=experts), decode_load(64, 16)
+    moe, load = replace(SPEC, experts=experts), decode_load(64, 16)
     formats = ModelFormats(linear=INT4, output=INT4)
 
     def linear_s(spec: ModelSpec) -> float:
         cost = PredictedStep(spec=spec, formats=formats, calibration=TRUTH)
         return cost.linear_s(load.num_tokens, load.num_logits)
 
-    assert linear_s(replace(SPEC, intermediate_size=192)) < linear_s(sparse) < linear_s(SPEC)
-    cost = PredictedStep(spec=sparse, formats=formats, calibration=TRUTH)
-    costs = [one.at(load_letters(load, sparse)) for one in operations(sparse, formats)]
+    assert linear_s(replace(SPEC, intermediate_size=192)) < linear_s(moe) < linear_s(SPEC)
+    cost = PredictedStep(spec=moe, formats=formats, calibration=TRUTH)
+    costs = [one.at(load_letters(load, moe)) for one in operations(moe, formats)]
     linear = [one for one in costs if one.operation.kind != "attention" and one.flops]
     parts = [cost.operation_s(one, load) for one in linear if one.operation.name != "router"]
     total = sum(one for one in parts if one is not None)
-    assert total == pytest.approx(linear_s(sparse), rel=1e-6)
+    assert total == pytest.approx(linear_s(moe), rel=1e-6)
 
 
 def test_layers_of_several_kinds_attend_together() -> None:

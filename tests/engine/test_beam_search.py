@@ -14,8 +14,8 @@ from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import RequestError
-from sampling_reference import reference_logprobs
-from toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
+from references.sampling import reference_logprobs
+from fakes.toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 
 def make_engine(*, vocab_size=512, failing_steps=frozenset(), num_pages=64, **limits):

@@ -12,8 +12,8 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE
-from plain_loop import plain_loop
-from toy_executor import ToyExecutor, ToyTokenizer, toy_spec
+from references.plain_loop import plain_loop
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 MAX_POSITIONS = 96
 SPEC = toy_spec(max_positions=MAX_POSITIONS)

@@ -13,8 +13,8 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
 from paredown.engine.schedule.step_plan import StepPlan
-from sampling_reference import reference_logprobs
-from toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
+from references.sampling import reference_logprobs
+from fakes.toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 SPEC = toy_spec(max_positions=96)
 

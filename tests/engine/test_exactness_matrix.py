@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exactness_matrix import (
+from drivers.exactness_matrix import (
     AXES,
     BASE,
     DRAWS,
@@ -24,7 +24,7 @@ from exactness_matrix import (
     Outcome,
     Point,
 )
-from pairwise import pairwise
+from drivers.pairwise import pairwise
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.wrapped_executor import WrappedExecutor
 

@@ -28,7 +28,7 @@ from paredown.kernels import _core
 from paredown.kernels.packed_file import PackedFile
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVSpec
-from tiny_models import VARIANTS, VOCAB_SIZE, make_model
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 ALWAYS = CacheConfig(min_bytes=0)
 # Tied and untied tables, learned positions, biases, norms of heads.

@@ -12,7 +12,7 @@ from paredown.engine.schedule.policies.priority import LEVEL_S
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.service import MAX_PRIORITY, Service
 from paredown.spec.kv import PAGE_SIZE
-from scheduler_driver import SchedulerDriver
+from drivers.scheduler_driver import SchedulerDriver
 
 
 def make(policy="first-come", *, num_pages=64, max_running=1, **options):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.spec.kv import PAGE_SIZE
-from scheduler_driver import SchedulerDriver
+from drivers.scheduler_driver import SchedulerDriver
 
 
 def decoding(num_pages=32, lengths=(3, 9, 20), max_tokens=40, **config):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from paredown.engine.memory.pages import PagePool
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
-from scheduler_driver import SchedulerDriver
+from drivers.scheduler_driver import SchedulerDriver
 
 
 def make(num_pages: int = 16) -> SchedulerDriver:

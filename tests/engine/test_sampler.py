@@ -15,7 +15,7 @@ from paredown.engine.sampling.sampler import (
 )
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.kernels.native_sampler import RowStatus, sampler_with_threads
-from sampling_reference import (
+from references.sampling import (
     reference_draw,
     reference_logprobs,
     reference_noise,

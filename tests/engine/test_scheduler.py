@@ -10,9 +10,9 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.service import Service
 from paredown.errors import ConfigError
-from scheduler_driver import VOCAB_SIZE, SchedulerDriver
-from scheduler_machine import SchedulerMachine
-from toy_executor import reference_logits
+from drivers.scheduler_driver import VOCAB_SIZE, SchedulerDriver
+from drivers.scheduler_machine import SchedulerMachine
+from fakes.toy_executor import reference_logits
 
 TestSchedulerMachine = SchedulerMachine.TestCase
 TestSchedulerMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

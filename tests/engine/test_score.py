@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from byte_tokenizer import write_byte_tokenizer
+from fakes.byte_tokenizer import write_byte_tokenizer
 from paredown import LLM, SamplingParams
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.score import encode_pair, fit_window, rolling_windows
 from paredown.errors import RequestError
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 
 NUM_PAGES = 6
 WINDOW = NUM_PAGES * 16

@@ -20,7 +20,7 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, RequestError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import AttentionSinks
 
 SINKS = AttentionSinks(num_sink_tokens=4, window=252)

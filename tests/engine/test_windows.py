@@ -11,8 +11,8 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import CapacityError, RequestError
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
 from paredown.spec.kv import PAGE_SIZE
-from scheduler_driver import SPEC, SchedulerDriver
-from scheduler_machine import SchedulerMachine
+from drivers.scheduler_driver import SPEC, SchedulerDriver
+from drivers.scheduler_machine import SchedulerMachine
 
 
 def sinking(num_sink_tokens: int, window: int):

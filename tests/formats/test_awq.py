@@ -9,7 +9,7 @@ from compressed_tensors.entrypoints.convert.converters.autoawq import AutoAWQCon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from packing_reference import awq_values
+from references.packing import awq_values
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import BitsAndBytesConfig
 
 from paredown.compress.quantize.llm_int8 import LLMInt8
-from paredown.compress.quantize.method import Target
+from paredown.compress.quantize.method import LayerTarget
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
@@ -32,11 +32,11 @@ from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.roles import linear_roles
-from paredown.models.safetensors_file import write_safetensors
+from paredown.models.files.safetensors_file import write_safetensors
 from paredown.spec.weight import ScaleDType
-from tiny_models import VARIANTS, VOCAB_SIZE
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 
 def stored(seed: int, num_rows: int = 5, num_columns: int = 24) -> dict[str, StoredTensor]:
@@ -74,7 +74,7 @@ def test_what_llm_int8_makes_comes_back_the_same(seed: int, scale_dtype: ScaleDT
     generator = torch.Generator().manual_seed(seed)
     values_OI = torch.randn(33, 16, generator=generator) * torch.rand(1, generator=generator)
     values_OI[5] = 0
-    target = Target(spec=SPEC, scale_dtype=scale_dtype)
+    target = LayerTarget(spec=SPEC, scale_dtype=scale_dtype)
     weight = LLMInt8().quantize(values_OI, target, None).weight
     again = decode(encode(weight))
     assert np.array_equal(again.values_OI, weight.values_OI)
@@ -169,7 +169,7 @@ def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
         for role in linear_roles(plain.spec):
             name = plain.linear_name(role, layer)
             values = torch.from_numpy(state.pop(f"{name}.weight").array.copy())
-            target = Target(spec=SPEC, scale_dtype="fp32")
+            target = LayerTarget(spec=SPEC, scale_dtype="fp32")
             weight = LLMInt8().quantize(values, target, None).weight
             tensors |= {f"{name}.{suffix}": one for suffix, one in encode(weight).items()}
     folder = tmp_path / "int8"

@@ -23,7 +23,7 @@ from paredown.formats.stored.compressed_tensors_config import (
 from paredown.formats.stored.kv_scheme import STATIC_INT4
 from paredown.formats.tensor import StoredTensor
 from paredown.spec.weight import WeightSpec
-from scale_layouts import extremes
+from drivers.scale_layouts import extremes
 
 SHAPE = (40, 256)
 TOKEN = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}

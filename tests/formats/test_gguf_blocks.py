@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gguf_reference import QUANTIZERS, dequantize_block
+from references.gguf import QUANTIZERS, dequantize_block
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats import gguf_blocks
 from paredown.formats.dequantize import dequantize

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from packing_reference import gptq_values
+from references.packing import gptq_values
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize

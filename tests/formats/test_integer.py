@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from integer_reference import quantize_reference
+from references.integer import quantize_reference
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.integer import quantize_integer as quantize

@@ -13,7 +13,7 @@ from paredown.formats.stored.compressed_tensors_section import quantization_conf
 from paredown.formats.stored.quant_methods import QUANT_METHODS, read_quantization
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
-from quantized_folders import awq_section, gptq_section
+from fakes.quantized_folders import awq_section, gptq_section
 
 NAMES = ["x.qweight", "x.qzeros", "x.scales", "x.g_idx", "y.weight"]
 INPUTS = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}

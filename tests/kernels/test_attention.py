@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention_reference import (
+from references.attention import (
     FP8_GRID,
     KV_DTYPES,
     AttentionCase,

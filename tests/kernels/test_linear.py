@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linear_reference import (
+from references.linear import (
     INTEGER_BITS,
     LinearCase,
     linear_reference,
     random_case,
     random_stepped_case,
 )
-from native_linear import native_linear, run_linear
+from drivers.native_linear import native_linear, run_linear
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa, supported_isas
 

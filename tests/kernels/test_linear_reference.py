@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from linear_reference import (
+from references.linear import (
     DEFAULT_ACTIVATIONS,
     INTEGER_BITS,
     bf16_input,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linear_reference import LinearCase, random_case
-from native_linear import native_linear, run_linear
+from references.linear import LinearCase, random_case
+from drivers.native_linear import native_linear, run_linear
 from paredown.kernels.isa import supported_isas
 from paredown.spec.weight import SHORT_BF16_BITS, SHORT_BF16_ISAS
 

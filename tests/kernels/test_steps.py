@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linear_reference import (
+from references.linear import (
     LinearCase,
     int8_rows,
     linear_reference,
     random_stepped_case,
     seen_input,
 )
-from native_linear import native_linear, run_linear
+from drivers.native_linear import native_linear, run_linear
 from paredown.kernels.isa import supported_isas
 
 ISAS = supported_isas()

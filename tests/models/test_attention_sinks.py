@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from paredown.errors import ConfigError, UnsupportedError
-from paredown.models.decoder import Layer, position_inputs
+from paredown.models.decoder.decoder import Layer, position_inputs
 from paredown.spec.attention_sinks import MAX_SINK_TOKENS, AttentionSinks
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
-from random_executor import TINY
-from sinks_reference import attend_with_sinks, cached_positions
+from fakes.random_executor import TINY
+from references.sinks import attend_with_sinks, cached_positions
 
 SPECS = {
     "llama": TINY,

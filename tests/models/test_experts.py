@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import spec_from_config
-from paredown.models.contents import linear_modules, router_modules
-from paredown.models.decoder import Decoder, input_point
-from paredown.models.mixture_of_experts import choose_experts
+from paredown.models.check_tensors import linear_modules, router_modules
+from paredown.models.decoder.decoder import Decoder, input_point
+from paredown.models.decoder.mixture_of_experts import choose_experts
 from paredown.spec.experts import Experts, expert_index, role_kind
-from tiny_models import VARIANTS, make_model
+from fakes.tiny_models import VARIANTS, make_model
 
 # hidden size, layers, heads, key-value heads, vocabulary, experts, experts of a token, their size;
 # parameters and those of a token, as their cards say.
@@ -57,10 +57,10 @@ def test_published_models_have_their_published_sizes(name: str) -> None:
 
 
 @pytest.mark.parametrize("layer", [0, 1])
-def test_a_dense_layer_between_sparse_ones(layer: int, tmp_path: Path) -> None:
+def test_a_dense_layer_between_layers_with_experts(layer: int, tmp_path: Path) -> None:
     VARIANTS["qwen2-moe-every-second"](tmp_path, torch.float32, 0)
     spec = Checkpoint.open(tmp_path).spec
-    assert spec.is_sparse(layer) == (layer == 1)
+    assert spec.has_experts(layer) == (layer == 1)
     roles = list(spec.linear_shapes(layer))
     assert ("down" in roles) == (layer == 0)
     assert ("experts.5.gate" in roles) == (layer == 1)

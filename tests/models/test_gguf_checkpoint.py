@@ -18,7 +18,7 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.gguf_blocks import BLOCK_FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.gguf.config import metadata_from_spec
 from paredown.models.gguf.file import read_gguf, write_gguf_file
 from paredown.models.gguf.header import NewTensor, Value
@@ -27,7 +27,7 @@ from paredown.models.gguf.rope import rope_factors, rotary_from_factors
 from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.models.resolve import resolve_model
 from paredown.spec.model import Rotary
-from tiny_models import VARIANTS, VOCAB_SIZE
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 WRITTEN = (
     "llama-gqa", "llama-mqa", "llama-mha", "llama-tied", "llama-biases", "llama-head-dim",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tokenizers
 
-from gguf_tokenizers import PIECES, TEXTS, write_byte_level, write_sentence_piece
+from fakes.gguf_tokenizers import PIECES, TEXTS, write_byte_level, write_sentence_piece
 from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.checkpoint import Checkpoint
@@ -19,7 +19,7 @@ from paredown.models.gguf.tokenizer import JSON, MERGES, PRE, SCORES, TOKENS, TY
 from paredown.models.gguf.vocabulary import Vocabulary, read_vocabulary
 from paredown.models.gguf.words import LLAMA_CPP_RULES, WORD_RULES
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 
 
 def reopened(path: Path, vocabulary: Vocabulary, *, whole: bool) -> Tokenizer:

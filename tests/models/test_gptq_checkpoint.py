@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from packing_reference import awq_values, gptq_values
+from references.packing import awq_values, gptq_values
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
@@ -16,10 +16,10 @@ from paredown.formats.dequantize import dequantize, unrounded
 from paredown.formats.stored.column_order import NOTE
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder, read_state
-from paredown.models.safetensors_file import read_safetensors, write_safetensors
+from paredown.models.decoder.decoder import Decoder, read_state
+from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.spec.weight import WeightSpec
-from quantized_folders import (
+from fakes.quantized_folders import (
     MODULE,
     Tensors,
     awq_section,
@@ -31,7 +31,7 @@ from quantized_folders import (
     write_folder,
     write_gptq,
 )
-from tiny_models import VOCAB_SIZE
+from fakes.tiny_models import VOCAB_SIZE
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 GPTQ_SPECS = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from packed_folders import edit_config, write_packed
+from fakes.packed_folders import edit_config, write_packed
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.stored.compressed_tensors_section import quantization_config

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from knowing_proposer import KnowingProposer
+from fakes.knowing_proposer import KnowingProposer
 from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.spec.kv import KV_DTYPES
-from random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 
 EOS = 0
 GREEDY = SamplingParams(max_tokens=40, temperature=0, logprobs=2)

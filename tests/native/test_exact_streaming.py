@@ -14,8 +14,8 @@ from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.model import ModelSpec
-from random_executor import TINY, WEIGHT_SPECS, random_executor
-from toy_executor import ToyTokenizer
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.toy_executor import ToyTokenizer
 
 Answer = tuple[list[int], list[object]]
 

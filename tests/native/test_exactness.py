@@ -26,7 +26,7 @@ from paredown.spec.kv import (
 )
 from paredown.spec.model import LearnedPositions, ModelSpec
 from paredown.spec.weight import WeightSpec
-from random_executor import TINY, WEIGHT_SPECS, random_executor, random_linear
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor, random_linear
 
 NUM_PAGES = 64
 EXPERTS = Experts(
@@ -171,7 +171,7 @@ GROUPED = (
 def test_same_bits_where_products_of_gate_and_up_become_inputs_at_once(
     isa: str, weights: WeightSpec, num_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They do in steps of more than 64 or 256 tokens (csrc/kernels/next_input.h)."""
+    """They do in steps of more than 64 or 256 tokens (csrc/kernels/linear/next_input.h)."""
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
     spec = replace(TINY, hidden_size=128, head_dim=32, intermediate_size=384, max_positions=512)
     token_ids = random_tokens(np.random.default_rng(8), 301)

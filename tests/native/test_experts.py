@@ -16,8 +16,8 @@ from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
-from tiny_models import VARIANTS, VOCAB_SIZE, make_model
+from paredown.models.decoder.decoder import Decoder
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 IDS = np.random.default_rng(3).integers(0, VOCAB_SIZE, 40).tolist()
 TOLERANCE = 1e-4

@@ -17,10 +17,10 @@ from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
-from paredown.models.safetensors_file import read_safetensors, write_safetensors
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.spec.kv import KVSpec
-from tiny_models import VOCAB_SIZE, make_model
+from fakes.tiny_models import VOCAB_SIZE, make_model
 
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}

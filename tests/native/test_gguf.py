@@ -13,10 +13,10 @@ from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.spec.kv import KVSpec
-from tiny_models import VARIANTS, VOCAB_SIZE
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 IDS = np.random.default_rng(1).integers(0, VOCAB_SIZE, 24).tolist()
 

@@ -29,8 +29,8 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.experts import Experts
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, STATIC_KV_DTYPES, KVSpec
-from random_executor import TINY, WEIGHT_SPECS, random_executor
-from tiny_models import VARIANTS
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.tiny_models import VARIANTS
 
 LLAMA_405B = {
     "model_type": "llama",
@@ -209,10 +209,10 @@ def test_a_step_reads_the_experts_of_a_token() -> None:
     """An expert is as large as a dense layer's MLP here."""
     experts = Experts(num=6, num_per_token=2, intermediate_size=96, is_normalized=True)
     dense = random_executor(TINY, WEIGHT_SPECS["int8"], num_pages=8).weight_bytes
-    sparse = random_executor(replace(TINY, experts=experts), WEIGHT_SPECS["int8"], num_pages=8)
+    moe = random_executor(replace(TINY, experts=experts), WEIGHT_SPECS["int8"], num_pages=8)
     one = replace(experts, num_per_token=1)
     lean = random_executor(replace(TINY, experts=one), WEIGHT_SPECS["int8"], num_pages=8)
-    mlp_bytes = sparse.weight_bytes - lean.weight_bytes
+    mlp_bytes = moe.weight_bytes - lean.weight_bytes
     # A router's rows are filled up to 16; each has a bias here.
     router_bytes = TINY.num_layers * 16 * (TINY.hidden_size + 1) * 4
     assert lean.weight_bytes == dense + router_bytes

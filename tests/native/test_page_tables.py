@@ -7,7 +7,7 @@ import pytest
 
 from paredown.engine.executor import SequenceSlice
 from paredown.spec.weight import WeightSpec
-from random_executor import TINY, random_executor
+from fakes.random_executor import TINY, random_executor
 
 
 def test_arrays_and_lists_are_read_alike():

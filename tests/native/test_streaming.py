@@ -15,12 +15,12 @@ from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType, KVSpec
 from paredown.spec.model import ModelSpec
-from random_executor import TINY, WEIGHT_SPECS, random_executor
-from tiny_models import VARIANTS, VOCAB_SIZE
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 Logits = npt.NDArray[np.float32]
 

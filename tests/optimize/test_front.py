@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.errors import ConfigError
-from paredown.evaluate.measurement import Measurement
+from paredown.evaluate.quality.measurement import Measurement
 from paredown.optimize.choose import EQUALLY_FAST, choose, parse_quality_loss
 from paredown.optimize.front import Point, mark_front, on_front
 

@@ -13,10 +13,10 @@ from paredown.compress.compress import compress
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.size import weight_bytes
 from paredown.errors import ConfigError, UnsupportedError
-from paredown.evaluate.simulated import Variant, applied
+from paredown.evaluate.quality.simulated import Variant, applied
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.optimize.mixed_precision import (
     WIDTHS,
     PartChoices,
@@ -30,8 +30,8 @@ from paredown.optimize.mixed_precision import (
     solve,
 )
 from paredown.optimize.model_parts import PART_KINDS, find_parts
-from random_text import random_text
-from tiny_models import VARIANTS
+from fakes.random_text import random_text
+from fakes.tiny_models import VARIANTS
 
 SPECS = formats_of_widths(32)
 

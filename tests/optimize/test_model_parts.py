@@ -6,36 +6,36 @@ import pytest
 import torch
 
 from paredown.compress.quantize.rtn import RTN
-from paredown.evaluate.simulated import Variant, measure_variants
+from paredown.evaluate.quality.simulated import Variant, measure_variants
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.roles import linear_places
 from paredown.optimize.model_parts import PART_KINDS, PartKind, find_parts
 from paredown.optimize.sensitivity import measure_sensitivity
-from random_text import random_text
-from tiny_models import VARIANTS
+from fakes.random_text import random_text
+from fakes.tiny_models import VARIANTS
 
 
 @pytest.fixture
-def sparse(tmp_path: Path) -> Checkpoint:
+def moe(tmp_path: Path) -> Checkpoint:
     VARIANTS["qwen2-moe-every-second"](tmp_path, torch.float32, 0)
     return Checkpoint.open(tmp_path)
 
 
 @pytest.mark.parametrize("kind", PART_KINDS)
-def test_every_linear_layer_is_in_one_part(kind: PartKind, sparse: Checkpoint) -> None:
-    parts = find_parts(sparse.spec, kind)
+def test_every_linear_layer_is_in_one_part(kind: PartKind, moe: Checkpoint) -> None:
+    parts = find_parts(moe.spec, kind)
     modules = [module for part in parts for module in part.modules]
-    places = [(layer, role) for role, layer in linear_places(sparse.spec)]
+    places = [(layer, role) for role, layer in linear_places(moe.spec)]
     assert sorted(modules) == sorted(places)
     assert len({part.name for part in parts}) == len(parts)
-    num_weights = sum(part.num_weights(sparse.spec) for part in parts)
-    assert num_weights == sparse.spec.num_linear_parameters()
+    num_weights = sum(part.num_weights(moe.spec) for part in parts)
+    assert num_weights == moe.spec.num_linear_parameters()
 
 
-def test_what_is_fused_is_one_part(sparse: Checkpoint) -> None:
-    names = [part.name for part in find_parts(sparse.spec, "role")]
+def test_what_is_fused_is_one_part(moe: Checkpoint) -> None:
+    names = [part.name for part in find_parts(moe.spec, "role")]
     assert names == [
         "q k v",
         "o",
@@ -46,22 +46,22 @@ def test_what_is_fused_is_one_part(sparse: Checkpoint) -> None:
         "shared.gate shared.up",
         "shared.down",
     ]
-    fused = {part.name: part for part in find_parts(sparse.spec, "fused")}
+    fused = {part.name: part for part in find_parts(moe.spec, "fused")}
     assert len(fused["layer 1 experts.gate experts.up"].modules) == 12
     assert "layer 0 gate up" in fused
     assert "layer 1 gate up" not in fused
 
 
-def test_sensitivity_of_experts(sparse: Checkpoint) -> None:
+def test_sensitivity_of_experts(moe: Checkpoint) -> None:
     text = random_text(64, 32)
-    result = measure_sensitivity(sparse, text, FORMATS["int3-g32"], ["role"], RTN())
+    result = measure_sensitivity(moe, text, FORMATS["int3-g32"], ["role"], RTN())
     losses = {row.name: row.alone.kl_divergence for row in result.weights.rows}
     assert losses["experts.down"] > 0
     assert losses["gate up"] > 0
 
 
-def test_a_tap_of_the_mlp_is_that_of_every_expert(sparse: Checkpoint) -> None:
-    decoder = Decoder.from_checkpoint(sparse)
+def test_a_tap_of_the_mlp_is_that_of_every_expert(moe: Checkpoint) -> None:
+    decoder = Decoder.from_checkpoint(moe)
     rows = []
 
     def seen(x: torch.Tensor) -> torch.Tensor:

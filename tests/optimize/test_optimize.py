@@ -9,25 +9,25 @@ import pytest
 import safetensors.torch
 import torch
 
-from byte_tokenizer import write_byte_tokenizer
-from paredown.cli import bench as bench_verb
-from paredown.cli import compress as compress_verb
-from paredown.cli import eval as eval_verb
-from paredown.cli import optimize as optimize_verb
+from fakes.byte_tokenizer import write_byte_tokenizer
+from paredown.cli.verbs import bench as bench_verb
+from paredown.cli.verbs import compress as compress_verb
+from paredown.cli.verbs import eval as eval_verb
+from paredown.cli.verbs import optimize as optimize_verb
 from paredown.compress.calibrate.walk import walk
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.memory.memory_plan import plan_memory
 from paredown.engine.native import native_executor
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
-from paredown.evaluate.calibration_text import CalibrationConfig
-from paredown.evaluate.measurement import linear_format
-from paredown.evaluate.quality import measure_quality
+from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.evaluate.quality.measurement import linear_format
+from paredown.evaluate.quality.quality import measure_quality
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.candidates import _batches
 from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats
 from paredown.spec.kv import KVSpec
-from tiny_models import make_model
+from fakes.tiny_models import make_model
 
 NAMES = {
     "name",

@@ -15,13 +15,13 @@ from paredown.compress.compress import compress
 from paredown.compress.quantize.kv_cache import round_dynamic
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.evaluate.quality import Quality
-from paredown.evaluate.simulated import Variant, measure_variants
+from paredown.evaluate.quality.quality import Quality
+from paredown.evaluate.quality.simulated import Variant, measure_variants
 from paredown.formats.dequantize import unrounded
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
 from paredown.optimize.sensitivity import (
     POINT_NAMES,
@@ -33,8 +33,8 @@ from paredown.optimize.sensitivity import (
     recovered,
 )
 from paredown.optimize.sensitivity_plot import draw_sensitivity, write_report
-from random_text import random_text
-from tiny_models import VARIANTS
+from fakes.random_text import random_text
+from fakes.tiny_models import VARIANTS
 
 SPEC = FORMATS["int4-g32"]
 GRID = ActivationGrid(dtype="int4", granularity="token")

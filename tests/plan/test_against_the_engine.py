@@ -14,7 +14,7 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.plan.replica import Replica
 from paredown.plan.step_times import StepTimes
 from paredown.spec.kv import PAGE_SIZE
-from toy_executor import ToyExecutor, ToyTokenizer, toy_spec
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 SPEC = toy_spec(max_positions=160)
 # When it comes, which family its prompt is of and how many pages it shares, tokens of its own, and

@@ -16,7 +16,7 @@ from paredown.plan.replica import Replica
 from paredown.plan.step_times import StepTimes
 from paredown.plan.workload import SimulatedRequest
 from paredown.spec.kv import PAGE_SIZE
-from plain_simulation import LinearCost, PlainSimulation, idle_chains
+from references.plain_simulation import LinearCost, PlainSimulation, idle_chains
 
 MAX_POSITIONS = 400
 TICK_S = 2**-9

@@ -21,7 +21,7 @@ from paredown.plan.simulation import Distribution, LatencyLimits, Simulation
 from paredown.plan.trace import Trace, open_trace
 from paredown.plan.workload import DrawnLengths, RandomWorkload, TraceLengths, TraceWorkload
 from paredown.spec.kv import PAGE_SIZE
-from plain_simulation import LinearCost
+from references.plain_simulation import LinearCost
 
 TRACES = Path(os.environ.get("PAREDOWN_DATA", "data")) / "traces"
 with_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="$PAREDOWN_DATA has no traces")

@@ -6,9 +6,9 @@ import openai
 import pytest
 
 from paredown.engine.sampling.sampling_params import SamplingParams
-from plain_loop import plain_loop
-from running_server import SPEC, running_server
-from toy_executor import ToyTokenizer
+from references.plain_loop import plain_loop
+from drivers.running_server import SPEC, running_server
+from fakes.toy_executor import ToyTokenizer
 
 PROMPT = "Once upon a time"
 

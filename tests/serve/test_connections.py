@@ -10,7 +10,7 @@ import pytest
 
 from paredown.serve import connection
 from paredown.serve.connection import allowed_connections
-from running_server import running_server
+from drivers.running_server import running_server
 
 HEADS = [b"", b"GET /he", b"GET /health HTTP/1.1\r\nHost: x\r\n"]
 

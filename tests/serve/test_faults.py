@@ -10,8 +10,8 @@ import pytest
 
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import CheckpointError
-from running_server import NUM_PAGES, SPEC, running_server
-from toy_executor import ToyExecutor
+from drivers.running_server import NUM_PAGES, SPEC, running_server
+from fakes.toy_executor import ToyExecutor
 
 LONG = {"model": "toy", "prompt": "x", "max_tokens": 250, "ignore_eos": True}
 

@@ -5,8 +5,8 @@ import pytest
 
 from paredown.errors import ConfigError
 from paredown.serve.server import Listen
-from running_server import running_server
-from toy_executor import ToyTokenizer
+from drivers.running_server import running_server
+from fakes.toy_executor import ToyTokenizer
 
 
 def test_the_socket_names_tcp_so_that_asyncio_does_not_delay_small_writes():

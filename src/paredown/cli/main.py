@@ -135,7 +135,7 @@ def _run(words: list[str]) -> int:
 
 def _import_verb(name: str) -> Verb:
     try:
-        return cast(Verb, importlib.import_module(f"paredown.cli.{name}"))
+        return cast(Verb, importlib.import_module(f"paredown.cli.verbs.{name}"))
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise

@@ -10,17 +10,17 @@ from rich.table import Table
 
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
-from paredown.evaluate.carried_verification import (
+from paredown.evaluate.verify.carried_verification import (
     CarriedVerification,
     VerifiedSource,
     carry_verification,
     check_verified,
 )
-from paredown.evaluate.text import EvalText, choose_text, sampling_pages
-from paredown.evaluate.verification import Verification, verify
-from paredown.evaluate.verification_file import verification_path
+from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
+from paredown.evaluate.verify.verification import Verification, verify
+from paredown.evaluate.verify.verification_file import verification_path
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 
 DEFAULT_TOKENS = 4096
 _NUM_WORST_LAYERS = 3

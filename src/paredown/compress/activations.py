@@ -48,7 +48,7 @@ NUMBER_DTYPES: tuple[NumberDType, ...] = get_args(NumberDType)
 # What shares a scale: the whole tensor, a row, or a group of columns of a row.
 Granularity = Literal["tensor", "token", "group"]
 
-# Of groups whose scale is a power of two (csrc/kernels/prepare.h).
+# Of groups whose scale is a power of two (csrc/kernels/linear/prepare.h).
 _LARGEST_POWER_CODE = 120
 
 _TORCH_DTYPES: dict[NumberDType, torch.dtype] = {
@@ -248,7 +248,7 @@ def round_input(
 
     `input_scale` is that of int8_static; `group_size` the weight's, for int8_group (None: one scale
     per row): where the weight's groups have scales, too, those of inputs are powers of two and
-    codes end at 120 (csrc/kernels/prepare.h). int8_tensor, one dynamic scale for the whole tensor,
+    codes end at 120 (csrc/kernels/linear/prepare.h). int8_tensor, one dynamic scale for the whole tensor,
     is SmoothQuant's O2 (arXiv 2211.10438); no stored format asks for it. The others are the native
     kernels' bit for bit.
     """
@@ -288,7 +288,7 @@ def round_inputs(module: nn.Linear, spec: WeightSpec, input_scale: float | None)
 def kernel_group_size(num_columns: int, group_size: int | None) -> int:
     """Columns that share an input's scale in int8_group: the weight's groups, and of a weight
     without any the largest of 128, 64 and 32 that divides its columns once they are filled up to a
-    multiple of 32 (csrc/packed_linear.cpp)."""
+    multiple of 32 (csrc/weights/packed_linear.cpp)."""
     if group_size is not None and group_size < num_columns:
         return group_size
     padded = -(-num_columns // 32) * 32

@@ -23,12 +23,12 @@ from paredown.compress.calibrate.disk import CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.walk import Plan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
-from paredown.compress.folder_files import copy_files, name_dtype, write_config
-from paredown.compress.quantize.method import Target
+from paredown.models.files.folder_files import copy_files, name_dtype, write_config
+from paredown.compress.quantize.method import LayerTarget
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import Scheme, SchemeRow, resolve_schemes, scheme_rows
-from paredown.compress.shards import write_shards
+from paredown.models.files.shard_writer import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.compress.stored_weight import stored_tensors
 from paredown.errors import ConfigError, UnsupportedError, naming
@@ -37,8 +37,8 @@ from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.contents import router_modules
-from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.models.check_tensors import router_modules
+from paredown.models.files.output_folder import check_output_folder, output_folder
 from paredown.models.roles import linear_places
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
@@ -336,7 +336,7 @@ class _Job:
             yield from self._made[module].items()
             return
         scheme = self._schemes[module]
-        target = Target(spec=scheme.spec, scale_dtype=self.float_dtype)
+        target = LayerTarget(spec=scheme.spec, scale_dtype=self.float_dtype)
         done = scheme.quantizer.quantize(torch.from_numpy(tensor.to_float32()), target, None)
         self.notes += [f"{module}: {note}" for note in done.notes]
         for suffix, part in stored_tensors(done.weight).items():

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import exp, log
 
-from paredown.cost.calibration import (
+from paredown.cost.step_fit import (
     AttentionRates,
     Calibration,
     EngineRates,

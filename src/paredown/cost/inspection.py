@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from paredown.cost.break_even import BATCHES, SpeculationGain, best_speculation, break_even_batch
-from paredown.cost.calibration import Calibration
+from paredown.cost.step_fit import Calibration
 from paredown.cost.efficiency import EFFICIENCIES, FITTED_DTYPES
 from paredown.cost.memory import (
     MEMORY_SHARE,

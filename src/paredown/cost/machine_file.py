@@ -9,7 +9,7 @@ import os
 import secrets
 from pathlib import Path
 
-from paredown.cost.calibration import Calibration
+from paredown.cost.step_fit import Calibration
 from paredown.errors import ConfigError, OutputError
 
 FOLDER = "machines"

@@ -5,7 +5,7 @@ from math import ceil
 
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
 from paredown.cost.operation import EXPERTS, load_letters
-from paredown.cost.operations import attention_layers, num_sparse_layers, operations
+from paredown.cost.operations import attention_layers, num_expert_layers, operations
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.spec.model import ModelSpec
 
@@ -113,13 +113,13 @@ def mlp_columns(spec: ModelSpec) -> int:
     if experts is None:
         return spec.intermediate_size
     of_experts = experts.num_per_token * experts.intermediate_size
-    sparse = of_experts + (experts.shared_intermediate_size or 0)
-    is_all = num_sparse_layers(spec) == spec.num_layers
-    return sparse if is_all else max(sparse, spec.intermediate_size)
+    moe = of_experts + (experts.shared_intermediate_size or 0)
+    is_all = num_expert_layers(spec) == spec.num_layers
+    return moe if is_all else max(moe, spec.intermediate_size)
 
 
 def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
-    """What a step of our core writes to (csrc/model.cpp): the hidden state, three rows as wide as
+    """What a step of our core writes to (csrc/model/model.cpp): the hidden state, three rows as wide as
     the widest (q, k, v beside each other or gate and up; attended heads; what goes into `down`),
     and an input in the form its kernel reads. Logits and what threads have of their own are not in
     it, nor room that is set aside for other formats and never touched."""

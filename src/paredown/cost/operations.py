@@ -46,9 +46,9 @@ def operations(
     return _Counter(spec, formats, sizes or Sizes.of(spec), fused).all()
 
 
-def num_sparse_layers(spec: ModelSpec) -> int:
+def num_expert_layers(spec: ModelSpec) -> int:
     """Layers that have experts in the place of their MLP."""
-    return sum(spec.is_sparse(layer) for layer in range(spec.num_layers))
+    return sum(spec.has_experts(layer) for layer in range(spec.num_layers))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +98,10 @@ class _Counter:
             *(one for alike in attention for one in self._attention(alike)),
             replace(self._linear("o", layers, sizes.hidden, sizes.query), num_asked_only=1),
             *self._behind_keys(
-                self._mlp("", "linear", layers - num_sparse_layers(spec), sizes.intermediate),
-                has_last=not spec.is_sparse(layers - 1),
+                self._mlp("", "linear", layers - num_expert_layers(spec), sizes.intermediate),
+                has_last=not spec.has_experts(layers - 1),
             ),
-            *self._behind_keys(self._experts(), has_last=spec.is_sparse(layers - 1)),
+            *self._behind_keys(self._experts(), has_last=spec.has_experts(layers - 1)),
             self._logits(),
         ]
 
@@ -129,7 +129,7 @@ class _Counter:
     def _experts(self) -> list[Operation]:
         """The router, whose weights are float32, what each token's experts do, and the expert of
         all tokens."""
-        spec, sizes, count = self.spec, self.sizes, num_sparse_layers(self.spec)
+        spec, sizes, count = self.spec, self.sizes, num_expert_layers(self.spec)
         if spec.experts is None or count == 0:
             return []
         floats = (self.formats.activation_bytes, self.formats.activation_bytes)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from paredown.cost.calibration import Calibration, EngineRates
+from paredown.cost.step_fit import Calibration, EngineRates
 from paredown.cost.memory import mlp_columns
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes
 from paredown.cost.operation import OperationCost, experts_asked
-from paredown.cost.operations import AttentionLayers, attention_layers, num_sparse_layers
+from paredown.cost.operations import AttentionLayers, attention_layers, num_expert_layers
 from paredown.cost.roofline import Roofs, best_time
 from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.step_cost import StepLoad
@@ -182,11 +182,11 @@ class PredictedStep:
         before = spec.attention_shapes()
         output = {"o": before.pop("o")}
         parts = self._parts(before, spec.num_layers, num_tokens)
-        num_sparse = num_sparse_layers(spec)
-        counts = [spec.num_layers - num_sparse, num_sparse]
+        num_expert = num_expert_layers(spec)
+        counts = [spec.num_layers - num_expert, num_expert]
         if num_asked < num_tokens:
             last = [0, 0]
-            last[spec.is_sparse(spec.num_layers - 1)] = 1
+            last[spec.has_experts(spec.num_layers - 1)] = 1
             counts = [a - b for a, b in zip(counts, last, strict=True)]
             if num_asked:
                 parts += self._parts(output, 1, num_asked)
@@ -195,19 +195,19 @@ class PredictedStep:
         return parts + self._mlp_parts(counts, num_tokens)
 
     def _mlp_parts(self, counts: list[int], num_tokens: float) -> list["_Part"]:
-        """Of as many dense and sparse layers; those of experts with the tokens that each of them
+        """Of as many dense layers and layers with experts; those of experts with the tokens that each of them
         has on average."""
-        (dense, sparse), spec, experts = counts, self.spec, self.spec.experts
+        (dense, moe), spec, experts = counts, self.spec, self.spec.experts
         parts = self._parts(spec.mlp_shapes(), dense, num_tokens)
-        if experts is None or not sparse:
+        if experts is None or not moe:
             return parts
         asked = experts_asked(experts, num_tokens)
         shapes = spec.mlp_shapes(experts.intermediate_size)
         each = num_tokens * experts.num_per_token / asked
-        parts += self._parts(shapes, sparse * asked, each)
+        parts += self._parts(shapes, moe * asked, each)
         if experts.shared_intermediate_size is not None:
             shared = spec.mlp_shapes(experts.shared_intermediate_size)
-            parts += self._parts(shared, sparse, num_tokens)
+            parts += self._parts(shared, moe, num_tokens)
         return parts
 
     def _parts(

@@ -7,7 +7,7 @@ from paredown.engine.piece_detokenizer import (
     ByteLevelDetokenizer,
     SentencePieceDetokenizer,
 )
-from paredown.models.token_texts import TokenTexts
+from paredown.models.text.token_texts import TokenTexts
 
 # Enough prompt to carry a word boundary into the answer (a SentencePiece tokenizer drops the
 # space before the first word it decodes).

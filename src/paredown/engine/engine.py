@@ -15,7 +15,7 @@ import numpy.typing as npt
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.prompt import as_token_ids
-from paredown.engine.reply import EngineTokenizer, Reply
+from paredown.engine.active_request import EngineTokenizer, ActiveRequest
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampler import FAILURES, RowError, SampledToken
@@ -35,9 +35,9 @@ class _Step:
     draw it with; of a plain step their rows are all there are, in order, and `token_ids` are
     what they drew."""
 
-    replies: list[Reply] = field(default_factory=list)
+    active: list[ActiveRequest] = field(default_factory=list)
     slices: list[SequenceSlice] = field(default_factory=list)
-    turns: list[Reply] = field(default_factory=list)
+    turns: list[ActiveRequest] = field(default_factory=list)
     states: list[SamplingState] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     num_rows: int = 0
@@ -63,7 +63,7 @@ class Engine:
             config=ScheduleConfig() if config is None else config,
             kept=KeptPages.of(executor.spec),
         )
-        self._replies: dict[int, Reply] = {}
+        self._active: dict[int, ActiveRequest] = {}
         # Last outputs of requests that ended between steps.
         self._ended: list[RequestOutput] = []
         self._last = _Step()
@@ -75,11 +75,11 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether `step` has something to compute or to tell."""
-        return bool(self._replies or self._ended)
+        return bool(self._active or self._ended)
 
     @property
     def num_unfinished(self) -> int:
-        return len(self._replies)
+        return len(self._active)
 
     def submit(
         self,
@@ -114,7 +114,7 @@ class Engine:
         request = reply.request
         request.keeps_pages = True
         self.scheduler.fork(parent, request)
-        self._replies[request.id] = reply
+        self._active[request.id] = reply
         return request
 
     def check(self, prompt_token_ids: Iterable[int], params: SamplingParams) -> list[int]:
@@ -129,7 +129,7 @@ class Engine:
     def cancel(self, request_id: int) -> bool:
         """Ends a live request and frees its pages at once; its last output comes with the next
         step. False when there is no such live request."""
-        reply = self._replies.get(request_id)
+        reply = self._active.get(request_id)
         if reply is None:
             return False
         reply.output = None
@@ -162,9 +162,9 @@ class Engine:
             assert len(logits) == num_rows, f"{len(logits)} rows of logits, not {num_rows}"
         except Exception as error:  # the one place where a failing model meets its requests
             message = f"the model failed: {type(error).__name__}: {error}"
-            return outputs + self._fail(plan.chunks, step.replies, message)
+            return outputs + self._fail(plan.chunks, step.active, message)
         if not step.is_plain:
-            step.turns = self._score_and_fork(step.replies, logits, outputs)
+            step.turns = self._score_and_fork(step.active, logits, outputs)
         outputs += self._take_tokens(step, logits)
         if speculator is not None:
             seconds = time.perf_counter() - start_s
@@ -191,11 +191,11 @@ class Engine:
         self.scheduler.check_integrity()
         leaders = (*self.scheduler.running, *self.scheduler.waiting)
         alive = {one.id for leader in leaders for one in (leader, *leader.followers)}
-        assert alive == set(self._replies)
+        assert alive == set(self._active)
 
     def _reply(
         self, prompt_token_ids: list[int], params: SamplingParams, service: Service | None
-    ) -> Reply:
+    ) -> ActiveRequest:
         """To a request that nobody knows of yet."""
         num_prompt_tokens = len(prompt_token_ids)
         max_tokens = (
@@ -212,18 +212,18 @@ class Engine:
             arrival_s=time.monotonic(),
         )
         self._num_submitted += 1
-        return Reply.to(request, self.tokenizer, self.executor.spec.vocab_size)
+        return ActiveRequest.to(request, self.tokenizer, self.executor.spec.vocab_size)
 
-    def _queue(self, replies: list[Reply]) -> list[Request]:
+    def _queue(self, active: list[ActiveRequest]) -> list[Request]:
         """The first leads, the others follow it."""
-        requests = [one.request for one in replies]
+        requests = [one.request for one in active]
         self.scheduler.submit(*requests)
-        self._replies |= {one.request.id: one for one in replies}
+        self._active |= {one.request.id: one for one in active}
         return requests
 
     def _begin_again(self) -> "_Step":
         """The same requests as before, each with the token that it drew."""
-        for reply in self._last.replies:
+        for reply in self._last.active:
             reply.request.num_computed_tokens += 1
             reply.output = None
         return self._last
@@ -231,13 +231,13 @@ class Engine:
     def _begin(self, chunks: list[Chunk]) -> "_Step":
         """What these ask of the model, noted as computed: what is touched now is at hand, and comes
         from memory once the model has run."""
-        step, replies, advance = _Step(), self._replies, self.scheduler.advance
+        step, active, advance = _Step(), self._active, self.scheduler.advance
         num_rows = 0
         for request, num_tokens in chunks:
-            reply = replies[request.id]
+            reply = active[request.id]
             part = reply.begin(num_tokens, num_rows)
             num_rows += part.num_logits
-            step.replies.append(reply)
+            step.active.append(reply)
             step.slices.append(part)
             advance(request, num_tokens - len(reply.drafts))
             if request.num_computed_tokens == len(request.token_ids):
@@ -248,21 +248,21 @@ class Engine:
         step.num_rows = num_rows
         return step
 
-    def _fail(self, chunks: list[Chunk], replies: list[Reply], message: str) -> list[RequestOutput]:
-        for reply, (request, num_tokens) in zip(replies, chunks, strict=True):
+    def _fail(self, chunks: list[Chunk], active: list[ActiveRequest], message: str) -> list[RequestOutput]:
+        for reply, (request, num_tokens) in zip(active, chunks, strict=True):
             self.scheduler.take_back(request, num_tokens - len(reply.drafts))
-        return [self._end(one, "error", message) for one in replies]
+        return [self._end(one, "error", message) for one in active]
 
     def _score_and_fork(
         self,
-        replies: list[Reply],
+        active: list[ActiveRequest],
         logits: npt.NDArray[np.float32],
         outputs: list[RequestOutput],
-    ) -> list[Reply]:
+    ) -> list[ActiveRequest]:
         """Scores prompts, of those who asked for that; returns those that may have their next
         token, also those who were forked for it now."""
-        turns = list[Reply]()
-        for reply in replies:
+        turns = list[ActiveRequest]()
+        for reply in active:
             request = reply.request
             if reply.prompt_logprobs is not None and not request.is_scored:
                 try:
@@ -276,12 +276,12 @@ class Engine:
                     turns += self._fork_followers(reply)
         return turns
 
-    def _fork_followers(self, reply: Reply) -> list[Reply]:
+    def _fork_followers(self, reply: ActiveRequest) -> list[ActiveRequest]:
         followers = self.scheduler.fork_followers(reply.request)
-        replies = [self._replies[one.id] for one in followers]
-        for one in replies:
+        active = [self._active[one.id] for one in followers]
+        for one in active:
             one.follow(reply)
-        return replies
+        return active
 
     def _take_tokens(self, step: "_Step", logits: npt.NDArray[np.float32]) -> list[RequestOutput]:
         """Draws the next token of every request; where that was guessed another, and so on, as if
@@ -310,7 +310,7 @@ class Engine:
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return outputs
 
-    def _take_runs(self, turns: list[Reply], logits: npt.NDArray[np.float32]) -> None:
+    def _take_runs(self, turns: list[ActiveRequest], logits: npt.NDArray[np.float32]) -> None:
         """Whose function says what may come next is asked for each token, and so draws one at a
         time."""
         going = turns
@@ -325,7 +325,7 @@ class Engine:
             drawn = zip(going, runs, strict=True)
             going = [reply for reply, run in drawn if self._add_run(reply, run)]
 
-    def _add_run(self, reply: Reply, run: list[SampledToken]) -> bool:
+    def _add_run(self, reply: ActiveRequest, run: list[SampledToken]) -> bool:
         """Whether a row is left that the request may draw from."""
         is_computed = False
         for token_id, logprobs, failure in run:
@@ -342,9 +342,9 @@ class Engine:
         return is_computed
 
     def _state_of(self, request: Request) -> SamplingState:
-        return self._replies[request.id].sampling
+        return self._active[request.id].sampling
 
-    def _filter_tokens(self, reply: Reply) -> bool:
+    def _filter_tokens(self, reply: ActiveRequest) -> bool:
         """Asks the request's own function what may come next. False when that ended it."""
         request = reply.request
         assert reply.token_filter is not None
@@ -358,16 +358,16 @@ class Engine:
             reply.sampling.allow_next(allowed)
         return True
 
-    def _end_without_token(self, reply: Reply, failure: str) -> None:
+    def _end_without_token(self, reply: ActiveRequest, failure: str) -> None:
         output = self._end(reply, "error", failure)
         output.is_request_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
 
-    def _end(self, reply: Reply, reason: FinishReason, error: str | None = None) -> RequestOutput:
+    def _end(self, reply: ActiveRequest, reason: FinishReason, error: str | None = None) -> RequestOutput:
         """Takes a live request out; returns its last output."""
         request = reply.request
         self.scheduler.finish(request, reason)
         request.finish_s = time.monotonic()
         if self.speculator is not None:
             self.speculator.forget(request)
-        del self._replies[request.id]
+        del self._active[request.id]
         return reply.end(reason, error)

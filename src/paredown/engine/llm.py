@@ -32,7 +32,7 @@ from paredown.errors import ConfigError, RequestError
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv_choice import KVChoice, resolve_kv_choice
 

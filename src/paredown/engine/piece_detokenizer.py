@@ -1,9 +1,9 @@
-"""From tokens to text where each token has a text of its own (models/token_texts.py): a token costs
+"""From tokens to text where each token has a text of its own (models/text/token_texts.py): a token costs
 one look into a table, and only one that cuts a character more."""
 
 import codecs
 
-from paredown.models.token_texts import TokenTexts
+from paredown.models.text.token_texts import TokenTexts
 
 REPLACEMENT = "\ufffd"
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")

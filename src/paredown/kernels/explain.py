@@ -65,7 +65,7 @@ def _byte_pages(instructions: str) -> dict[KVDType, Attention]:
     return {"int8": digits, "int4": digits}
 
 
-# One row per name of csrc/isa.cpp, of all processors.
+# One row per name of csrc/machine/isa.cpp, of all processors.
 INSTRUCTION_SETS: dict[str, InstructionSet] = {
     "generic": InstructionSet(
         floats="plain C++ multiply and add",

@@ -103,7 +103,7 @@ class NativeModel:
         return self._core.step_bytes
 
     def add_linear(self, role: str, layer: int, arrays: LinearArrays) -> None:
-        """Adds a weight to a role (qkv, o, up, down, output; of a sparse layer router, shared_gate,
+        """Adds a weight to a role (qkv, o, up, down, output; of a layer with experts router, shared_gate,
         experts.5.up, shared.down, ...). Weights added to the same role read the same input and
         write side by side; the arrays are packed now and not kept."""
         self._core.add_linear(
@@ -212,7 +212,7 @@ class NativeModel:
         pages: list[Sequence[int]],
         num_released: list[int],
     ) -> npt.NDArray[np.float32]:
-        """Runs one batched step; what the lists hold is said of StepInput in csrc/model.h. Pages
+        """Runs one batched step; what the lists hold is said of StepInput in csrc/model/model.h. Pages
         are those of each slice: a list, or an array of 32-bit integers, which is read where it is.
 
         Returns logits [sum of num_logits, vocab_size].
@@ -231,13 +231,13 @@ class NativeModel:
         num_guesses: list[int],
     ) -> list[list[int]]:
         """Runs one step, and goes on with each slice for `num_guesses` tokens, drawn by its state;
-        lists as DraftInput in csrc/draft.h."""
+        lists as DraftInput in csrc/model/draft.h."""
         return self._core.write_drafts(tokens, starts, lengths, pages, states, num_guesses)
 
 
 def planned_step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
     """The most that `NativeModel.step_bytes` becomes with steps of `num_tokens` tokens. Steps take
-    less only where no threads share a context (csrc/attention_runner.h)."""
+    less only where no threads share a context (csrc/model/attention_runner.h)."""
     return _core.step_bytes(_core_config(spec, kv), num_threads, num_tokens)
 
 
@@ -295,5 +295,5 @@ def _expert_config(spec: ModelSpec) -> dict[str, object]:
         "expert_intermediate_size": experts.intermediate_size,
         "shared_intermediate_size": experts.shared_intermediate_size or 0,
         "normalized_experts": experts.is_normalized,
-        "sparse_layers": [experts.is_sparse(layer) for layer in layers],
+        "expert_layers": [experts.has_experts(layer) for layer in layers],
     }

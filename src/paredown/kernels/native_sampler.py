@@ -9,7 +9,7 @@ __all__ = ["RowStatus", "Sampler", "SamplingState", "sampler_with_threads"]
 
 
 class RowStatus(IntEnum):
-    """How a row ended. The core's own numbers (csrc/sampler.h)."""
+    """How a row ended. The core's own numbers (csrc/sampling/sampler.h)."""
 
     OK = 0
     NOT_FINITE = 1

@@ -1,5 +1,5 @@
 """SuffixIndex: where the last tokens of a text have stood before, and what came next there. In the
-core (csrc/suffix_index.h): every token of every answer goes through it.
+core (csrc/sampling/suffix_index.h): every token of every answer goes through it.
 
 `update(sequence, token_ids)` adds a sequence by its number, or what its list has grown by since;
 `find(token_ids)` gives the longest run at their end that is known, and the places (sequence,

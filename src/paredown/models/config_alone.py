@@ -7,7 +7,7 @@ from paredown.errors import UnsupportedError
 from paredown.models.config import FAMILIES, check_heads, spec_from_config
 from paredown.models.cost_families import COST_FAMILIES
 from paredown.models.families.fields import Fields
-from paredown.models.json_file import read_json_object
+from paredown.models.files.json_file import read_json_object
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 

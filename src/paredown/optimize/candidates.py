@@ -11,10 +11,10 @@ from paredown.compress.compress import MadeLayers, compress
 from paredown.compress.recipe import Recipe
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
-from paredown.evaluate.measurement import Measurement, linear_format, make_measurement
-from paredown.evaluate.quality import Quality, measure_quality, num_pages_for
-from paredown.evaluate.speed import Trial, run_rounds, speed_pages
-from paredown.evaluate.text import EvalText
+from paredown.evaluate.quality.measurement import Measurement, linear_format, make_measurement
+from paredown.evaluate.quality.quality import Quality, measure_quality, num_pages_for
+from paredown.evaluate.speed.speed import Trial, run_rounds, speed_pages
+from paredown.evaluate.texts.text import EvalText
 from paredown.kernels.probe import available_memory_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress

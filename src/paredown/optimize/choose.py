@@ -9,7 +9,7 @@ The choice is always on the Pareto front.
 from collections.abc import Sequence
 
 from paredown.errors import ConfigError
-from paredown.evaluate.measurement import Measurement
+from paredown.evaluate.quality.measurement import Measurement
 from paredown.optimize.front import point_of
 
 DEFAULT_MAX_QUALITY_LOSS = 0.01

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paredown.evaluate.measurement import Measurement
+from paredown.evaluate.quality.measurement import Measurement
 
 
 @dataclass(frozen=True, kw_only=True)

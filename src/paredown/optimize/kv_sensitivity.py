@@ -7,10 +7,10 @@ and head.
 """
 
 from paredown.compress.quantize.kv_cache import KVGridDType, dynamic_taps
-from paredown.evaluate.simulated import Variant, measure_variants
-from paredown.evaluate.text import EvalText
+from paredown.evaluate.quality.simulated import Variant, measure_variants
+from paredown.evaluate.texts.text import EvalText
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.optimize.sensitivity import Sensitivity, SensitivityTable
 from paredown.progress import OnCount
 

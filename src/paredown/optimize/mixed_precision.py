@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from paredown.compress.quantize.method import Quantizer, Target
+from paredown.compress.quantize.method import Quantizer, LayerTarget
 from paredown.compress.recipe import HEAD, QuantizeStep, Recipe
 from paredown.errors import ConfigError
-from paredown.evaluate.simulated import Values, Variant, measure_variants
-from paredown.evaluate.text import EvalText
+from paredown.evaluate.quality.simulated import Values, Variant, measure_variants
+from paredown.evaluate.texts.text import EvalText
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.optimize.model_parts import HEAD_PART, Part, find_parts
 from paredown.optimize.sensitivity import (
     check_source,
@@ -164,7 +164,7 @@ def rounded_when_needed(
     def values(name: str, weight_OI: Tensor) -> Tensor:
         return quantized_weight(weight_OI, name, quantizer, target)
 
-    target = Target(spec=spec, scale_dtype=scale_dtype)
+    target = LayerTarget(spec=spec, scale_dtype=scale_dtype)
     return {
         name: partial(values, name, own_weight(decoder, name))
         for name in (weight_name(*module) for module in part.modules)

@@ -9,7 +9,7 @@ from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import Recipe
 from paredown.errors import ConfigError
-from paredown.evaluate.validation_text import choose_validation_text
+from paredown.evaluate.texts.validation_text import choose_validation_text
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.mixed_precision import (
     WIDTHS,

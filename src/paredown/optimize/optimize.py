@@ -13,17 +13,17 @@ from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
-from paredown.evaluate.calibration_text import CalibrationConfig, choose_calibration
-from paredown.evaluate.measurement import Measurement
-from paredown.evaluate.picture import require_matplotlib
-from paredown.evaluate.quality import num_pages_for
-from paredown.evaluate.speed import speed_pages
-from paredown.evaluate.text import EvalText, choose_text, sampling_pages
-from paredown.evaluate.verification import Verification, verify
+from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
+from paredown.evaluate.quality.measurement import Measurement
+from paredown.evaluate.pictures.picture import require_matplotlib
+from paredown.evaluate.quality.quality import num_pages_for
+from paredown.evaluate.speed.speed import speed_pages
+from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
+from paredown.evaluate.verify.verification import Verification, verify
 from paredown.kernels.probe import measure_machine
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import check_output_folder, output_folder
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.files.output_folder import check_output_folder, output_folder
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.optimize.candidates import Candidates, Plan, Skipped, measure_candidates
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
 from paredown.optimize.front import mark_front

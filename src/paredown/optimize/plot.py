@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from paredown.evaluate.measurement import Measurement
-from paredown.evaluate.picture import (
+from paredown.evaluate.quality.measurement import Measurement
+from paredown.evaluate.pictures.picture import (
     BLUE,
     DARK,
     GREEN,
@@ -23,7 +23,7 @@ from paredown.evaluate.picture import (
     load_matplotlib,
 )
 from paredown.optimize.choose import quality_loss
-from paredown.optimize.labels import Box, around, place_labels
+from paredown.evaluate.pictures.labels import Box, around, place_labels
 from paredown.units import MEGA
 
 # Shapes repeat what the colours say.

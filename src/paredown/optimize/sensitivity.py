@@ -14,16 +14,16 @@ from typing import Literal
 from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, round_activations
-from paredown.compress.quantize.method import Quantizer, Target
+from paredown.compress.quantize.method import Quantizer, LayerTarget
 from paredown.compress.stored_weight import values_at_work
 from paredown.errors import ConfigError, UnsupportedError, naming
-from paredown.evaluate.quality import Quality
-from paredown.evaluate.simulated import OUTPUT, Variant, measure_variants
-from paredown.evaluate.text import EvalText
+from paredown.evaluate.quality.quality import Quality
+from paredown.evaluate.quality.simulated import OUTPUT, Variant, measure_variants
+from paredown.evaluate.texts.text import EvalText
 from paredown.formats.integer import group_columns
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
+from paredown.models.decoder.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
 from paredown.optimize.model_parts import HEAD_PART, PART_KINDS, Part, PartKind, find_parts
 from paredown.progress import OnCount
 from paredown.spec.model import ModelSpec
@@ -162,7 +162,7 @@ def quantized_weights(
 ) -> dict[str, Tensor]:
     """The values of the parts' linear layers after rounding, by their names in the decoder. Raises
     UnsupportedError, naming the module, when the groups do not fit."""
-    target = Target(spec=spec, scale_dtype=scale_dtype)
+    target = LayerTarget(spec=spec, scale_dtype=scale_dtype)
     return {
         name: quantized_weight(own_weight(decoder, name), name, quantizer, target)
         for part in parts
@@ -170,7 +170,7 @@ def quantized_weights(
     }
 
 
-def quantized_weight(weight_OI: Tensor, name: str, quantizer: Quantizer, target: Target) -> Tensor:
+def quantized_weight(weight_OI: Tensor, name: str, quantizer: Quantizer, target: LayerTarget) -> Tensor:
     """One linear layer's values after rounding; `name` is for the errors."""
     with naming(name):
         group_columns(target.spec, weight_OI.shape[1])

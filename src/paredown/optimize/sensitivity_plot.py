@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paredown.evaluate.picture import (
+from paredown.evaluate.pictures.picture import (
     BLUE,
     DARK,
     LIGHT,
@@ -16,7 +16,7 @@ from paredown.evaluate.picture import (
     load_matplotlib,
     require_matplotlib,
 )
-from paredown.models.output_folder import check_output_folder, output_folder
+from paredown.models.files.output_folder import check_output_folder, output_folder
 from paredown.optimize.sensitivity import (
     Sensitivity,
     SensitivityResult,

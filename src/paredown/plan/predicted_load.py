@@ -14,8 +14,8 @@ from paredown.cost.step_cost import decode_load, prefill_load
 from paredown.evaluate.load.arrival import Arrival, together
 from paredown.evaluate.load.benchmark import Cell, LoadResult
 from paredown.evaluate.load.summary import step_bytes
-from paredown.evaluate.measurement import Measurement
-from paredown.evaluate.speed import PREFILL_TOKENS, Trial, prefill_flops
+from paredown.evaluate.quality.measurement import Measurement
+from paredown.evaluate.speed.speed import PREFILL_TOKENS, Trial, prefill_flops
 from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.workload import SimulatedRequest, simulated_request
 
@@ -56,7 +56,7 @@ class _Together:
 
 
 def compare_alone(cost: PredictedStep, trial: Trial, measured: Measurement) -> list[Compared]:
-    """One sequence on the executor: MBU of decoding, MFU of a prompt (evaluate/speed.py)."""
+    """One sequence on the executor: MBU of decoding, MFU of a prompt (evaluate/speed/speed.py)."""
     assert measured.mbu is not None, "speed was not measured"
     assert measured.mfu is not None, "speed was not measured"
     alone, spec, calibration = replace(cost, with_engine=False), cost.spec, cost.calibration

@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from paredown.evaluate.picture import (
+from paredown.evaluate.pictures.picture import (
     BLUE,
     GREEN,
     LIGHT,
@@ -15,7 +15,7 @@ from paredown.evaluate.picture import (
     load_matplotlib,
     require_matplotlib,
 )
-from paredown.models.whole_file import whole_file
+from paredown.models.files.whole_file import whole_file
 from paredown.plan.simulation import Distribution, LatencyLimits, Simulation
 
 _DPI = 150

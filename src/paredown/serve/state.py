@@ -10,7 +10,7 @@ from paredown.engine.prompt import PromptTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Job, Worker
-from paredown.models.tokenizer import LONG_TEXT_CHARS
+from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 from paredown.serve.errors import HttpError
 
 MAX_JOBS = 128

@@ -6,7 +6,7 @@ from paredown.errors import ConfigError
 
 # What a request may grow to, prompt and answer together: positions are 32-bit integers.
 MAX_STREAMED_TOKENS = 2**30
-# The sinks are one part of the attention's sum (csrc/kernels.h, kChunkKeys).
+# The sinks are one part of the attention's sum (csrc/kernels/kernel_table.h, kChunkKeys).
 MAX_SINK_TOKENS = 512
 
 

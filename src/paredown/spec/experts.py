@@ -20,7 +20,7 @@ class Experts:
     `intermediate_size`         of each expert's MLP
     `shared_intermediate_size`  of the shared expert, whose output is multiplied by the sigmoid of a
                                 linear layer with one output (Qwen2-MoE); None: there is none
-    `sparse_step`               every layer whose number, counted from 1, is a multiple is sparse
+    `expert_layer_step`               every layer whose number, counted from 1, is a multiple has experts
     `dense_layers`              but for these, counted from 0
     """
 
@@ -29,12 +29,12 @@ class Experts:
     intermediate_size: int
     is_normalized: bool
     shared_intermediate_size: int | None = None
-    sparse_step: int = 1
+    expert_layer_step: int = 1
     dense_layers: frozenset[int] = frozenset()
 
-    def is_sparse(self, layer: int) -> bool:
+    def has_experts(self, layer: int) -> bool:
         """Whether that layer, counted from 0, has experts."""
-        return layer not in self.dense_layers and (layer + 1) % self.sparse_step == 0
+        return layer not in self.dense_layers and (layer + 1) % self.expert_layer_step == 0
 
 
 def expert_owner(expert: int) -> str:

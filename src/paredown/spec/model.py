@@ -139,31 +139,31 @@ class ModelSpec:
             )
         return replace(self, sinks=sinks)
 
-    def is_sparse(self, layer: int) -> bool:
+    def has_experts(self, layer: int) -> bool:
         """Whether that layer has experts in the place of its MLP."""
-        return self.experts is not None and self.experts.is_sparse(layer)
+        return self.experts is not None and self.experts.has_experts(layer)
 
     def linear_shapes(self, layer: int = 0) -> dict[str, tuple[int, int]]:
         """(out, in) of each linear layer of one transformer layer, by role. Without experts all
-        layers are alike; with them, a sparse one has those of every expert (spec/experts.py), and
+        layers are alike; with them, one with experts has those of every expert (spec/experts.py), and
         its router is none of them (`router_shapes`)."""
         attention = self.attention_shapes()
-        if self.experts is None or not self.experts.is_sparse(layer):
+        if self.experts is None or not self.experts.has_experts(layer):
             return attention | self.mlp_shapes()
         return attention | self._expert_shapes(self.experts, range(self.experts.num))
 
     def active_shapes(self, layer: int = 0) -> dict[str, tuple[int, int]]:
         """The linear layers that one token passes, of the experts as many as it is sent to: the
         first ones stand for them."""
-        if self.experts is None or not self.experts.is_sparse(layer):
+        if self.experts is None or not self.experts.has_experts(layer):
             return self.linear_shapes(layer)
         chosen = range(self.experts.num_per_token)
         return self.attention_shapes() | self._expert_shapes(self.experts, chosen)
 
     def router_shapes(self, layer: int) -> dict[str, tuple[int, int]]:
-        """(out, in) of what decides how a token passes a sparse layer, never quantized: "router",
+        """(out, in) of what decides how a token passes a layer with experts, never quantized: "router",
         and "shared_gate" of a shared expert."""
-        if self.experts is None or not self.experts.is_sparse(layer):
+        if self.experts is None or not self.experts.has_experts(layer):
             return {}
         shapes = {"router": (self.experts.num, self.hidden_size)}
         if self.experts.shared_intermediate_size is not None:
@@ -221,8 +221,8 @@ class ModelSpec:
 
     def _num_weights(self, shapes_of: Callable[[int], dict[str, tuple[int, int]]]) -> int:
         """Summed over the layers, of which there are two kinds at most."""
-        by_kind = {self.is_sparse(layer): layer for layer in range(self.num_layers)}
-        num_of_kind = Counter(self.is_sparse(layer) for layer in range(self.num_layers))
+        by_kind = {self.has_experts(layer): layer for layer in range(self.num_layers)}
+        num_of_kind = Counter(self.has_experts(layer) for layer in range(self.num_layers))
         return sum(
             num_of_kind[kind] * sum(o * i for o, i in shapes_of(layer).values())
             for kind, layer in by_kind.items()

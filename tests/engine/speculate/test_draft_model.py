@@ -10,7 +10,7 @@ from paredown.engine.speculate.draft_model import MAX_PREFILL_TOKENS, DraftModel
 from paredown.engine.speculate.proposer import Ask
 from paredown.kernels.native_sampler import sampler_with_threads
 from paredown.spec.kv import PAGE_SIZE
-from toy_executor import ToyExecutor, reference_logits, toy_spec
+from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
 
 VOCAB_SIZE = 512
 

@@ -12,7 +12,7 @@ from paredown.engine.speculate.proposer import Ask
 from paredown.engine.speculate.reference_text import ReferenceTextProposer
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.kernels.suffix_index import SuffixIndex
-from suffix_reference import reference_continuation, reference_find
+from references.suffix import reference_continuation, reference_find
 
 TOKENS = st.lists(st.integers(0, 2), max_size=40)
 LIMITS = {"max_match": SuffixIndex.MAX_MATCH, "max_places": SuffixIndex.MAX_PLACES}

@@ -19,9 +19,9 @@ from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.spec.kv import PAGE_SIZE
-from plain_loop import plain_loop
-from sampling_reference import reference_draw, reference_probabilities
-from toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
+from references.plain_loop import plain_loop
+from references.sampling import reference_draw, reference_probabilities
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 MAX_POSITIONS = 96
 SPEC = toy_spec(max_positions=MAX_POSITIONS)

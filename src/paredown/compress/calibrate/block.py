@@ -8,7 +8,7 @@ from torch import Tensor
 
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder import Layer, Tap, load_layer, position_inputs
+from paredown.models.decoder.decoder import Layer, Tap, load_layer, position_inputs
 from paredown.spec.model import ModelSpec
 
 # A batch's attention scores would take this much if they were kept, the largest thing in a layer of

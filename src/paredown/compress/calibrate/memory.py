@@ -12,7 +12,7 @@ from paredown.compress.calibrate.block import batch_size
 from paredown.compress.calibrate.input_sample import EXPERT_TOKENS, PREFIX_TOKENS
 from paredown.errors import CapacityError
 from paredown.kernels.probe import available_memory_bytes
-from paredown.models.decoder import INPUT_POINTS, input_point
+from paredown.models.decoder.decoder import INPUT_POINTS, input_point
 from paredown.spec.experts import expert_index, split_role
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
@@ -69,7 +69,7 @@ def predict_memory(
 ) -> CalibrationMemory:
     """Of a calibration on windows of `num_tokens`."""
     # Layers with experts and without are all there is.
-    kinds = {spec.is_sparse(layer): layer for layer in range(spec.num_layers)}
+    kinds = {spec.has_experts(layer): layer for layer in range(spec.num_layers)}
     shapes = max((spec.linear_shapes(layer) for layer in kinds.values()), key=_num_values)
     layer_values = _num_values(shapes)
     largest = max(rows * columns for rows, columns in shapes.values())

@@ -16,7 +16,7 @@ from torch import Tensor
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.block import LayerBlock, StopForwardError, stopping
 from paredown.compress.calibrate.workspace import Workspace
-from paredown.models.decoder import LAYER_POINTS, Tap, last_point
+from paredown.models.decoder.decoder import LAYER_POINTS, Tap, last_point
 
 _MIXED = "o_input"
 _SUM = "attention_sum"

@@ -21,7 +21,7 @@ from paredown.compress.calibrate.passes import Passes
 from paredown.compress.calibrate.workspace import Workspace
 from paredown.compress.grid import Grid
 from paredown.compress.quantize.kv_cache import KVRange
-from paredown.compress.quantize.method import Target, Transform
+from paredown.compress.quantize.method import LayerTarget, Transform
 from paredown.compress.schemes import Scheme
 from paredown.compress.stored_weight import stored_tensors, values_at_work
 from paredown.errors import naming
@@ -32,8 +32,8 @@ from paredown.formats.stored.tensor_checks import SCALE_DTYPES
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.contents import vector_tensor
-from paredown.models.decoder import (
+from paredown.models.check_tensors import vector_tensor
+from paredown.models.decoder.decoder import (
     INPUT_POINTS,
     embed_tokens,
     input_point,
@@ -69,8 +69,8 @@ class Plan:
         names = {role: self.source.linear_name(role, layer) for role in roles}
         return {role: self.schemes[name] for role, name in names.items() if name in self.schemes}
 
-    def target(self, scheme: Scheme) -> Target:
-        return Target(spec=scheme.spec, scale_dtype=self.float_dtype)
+    def target(self, scheme: Scheme) -> LayerTarget:
+        return LayerTarget(spec=scheme.spec, scale_dtype=self.float_dtype)
 
     @property
     def head(self) -> Scheme | None:
@@ -165,7 +165,7 @@ class _LayerWork:
             stored = cast(scale.numpy(), self._plan.float_dtype).tensor
             self._tensors[f"{attention}.{suffix}"] = stored
 
-    def _targets(self) -> dict[str, Target]:
+    def _targets(self) -> dict[str, LayerTarget]:
         return {role: self._plan.target(scheme) for role, scheme in self._schemes.items()}
 
     def _quantize(self, roles: tuple[str, ...]) -> None:
@@ -259,7 +259,7 @@ def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tu
 
 
 def _quantize(
-    name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, target: Target
+    name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, target: LayerTarget
 ) -> tuple[Weight | AdditiveWeight, list[str]]:
     with naming(name):
         moments = None if seen is None else seen.moments()

@@ -22,8 +22,8 @@ from pathlib import Path
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.formats.tensor import StoredTensor
-from paredown.models.safetensors_file import read_safetensors, write_safetensors
-from paredown.models.whole_file import sync_folder
+from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
+from paredown.models.files.whole_file import sync_folder
 
 STATE = "state.json"
 # What the names of the activations begin with.

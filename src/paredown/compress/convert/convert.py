@@ -24,7 +24,7 @@ from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, writ
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.output_folder import Finish
+from paredown.models.files.output_folder import Finish
 from paredown.progress import OnProgress
 
 GGUF_SUFFIX = ".gguf"

@@ -2,7 +2,7 @@
 
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.contents import linear_modules, router_modules
+from paredown.models.check_tensors import linear_modules, router_modules
 from paredown.models.roles import linear_places
 
 

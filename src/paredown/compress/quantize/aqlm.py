@@ -3,7 +3,7 @@ a few codebooks (docs/aqlm.md).
 
 With H from calibration it makes tr((W - W') H (W - W')^T) small, by turns over three blocks of
 unknowns, of which no turn makes it grow:
-    codes      beam search                     (compress/quantize/beam_search.py)
+    codes      beam search                     (compress/quantize/codebook_search.py)
     codebooks  conjugate gradients             (compress/quantize/codebook_tuning.py)
     scales     closed form, one for each row   (the same)
 The first codebooks are those of residual K-means (compress/quantize/residual_kmeans.py).
@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paredown.compress.quantize.beam_search import additive_values, beam_search, row_losses
+from paredown.compress.quantize.codebook_search import additive_values, beam_search, row_losses
 from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scales
-from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.compress.quantize.method import Moments, Quantized, LayerTarget
 from paredown.compress.quantize.residual_kmeans import residual_kmeans
 from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.floating import round_to
@@ -89,7 +89,7 @@ class AQLM:
     def check(self, spec: WeightSpec) -> None:
         half_dtype(spec)
 
-    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
+    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
         assert moments is not None
         float_dtype = half_dtype(target.spec)
         self.spec.tensor_shapes((weight_OI.shape[0], weight_OI.shape[1]))

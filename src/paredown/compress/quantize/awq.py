@@ -16,7 +16,7 @@ from paredown.compress.calibrate.input_sample import Observation, check_sample, 
 from paredown.compress.fit_grid import fit_grid
 from paredown.compress.grid import Grid, grid_of_range, grouped
 from paredown.compress.progressive_groups import fit_progressive_groups
-from paredown.compress.quantize.method import Block, Target, Transformed
+from paredown.compress.quantize.method import Block, LayerTarget, Transformed
 from paredown.compress.quantize.rescale import (
     columns_of_channels,
     fitting,
@@ -26,8 +26,8 @@ from paredown.compress.quantize.rescale import (
     rescale,
     to_columns,
 )
-from paredown.models.decoder import INPUT_POINTS, Layer, input_point
-from paredown.models.smoothing import SmoothingPair, pairs_left_out, smoothing_pairs
+from paredown.models.decoder.decoder import INPUT_POINTS, Layer, input_point
+from paredown.models.decoder.smoothing import SmoothingPair, pairs_left_out, smoothing_pairs
 from paredown.spec.experts import split_role
 
 # Of the search for the exponent r, as in the authors' code (github.com/mit-han-lab/llm-awq).
@@ -64,8 +64,8 @@ class AWQ:
         check_sample(self.num_tokens)
 
     @torch.no_grad()
-    def apply(self, block: Block, targets: Mapping[str, Target]) -> Transformed:
-        """Scales, then clips, the layer in place, for the grids of `targets` (`Target.searched`).
+    def apply(self, block: Block, targets: Mapping[str, LayerTarget]) -> Transformed:
+        """Scales, then clips, the layer in place, for the grids of `targets` (`LayerTarget.searched`).
         Integer steps are searched instead of clipping (`search_steps`), and their grids returned.
         Notes name pairs that were left out and those for which no scaling was better than none."""
         layer = block.layer
@@ -106,7 +106,7 @@ class AWQ:
         return Transformed(notes=tuple(notes), grids=grids)
 
 
-def pseudo_quantized(weight_OI: Tensor, target: Target) -> Tensor:
+def pseudo_quantized(weight_OI: Tensor, target: LayerTarget) -> Tensor:
     """The weight rounded to nearest on the target's grid."""
     values_OGC = grouped(weight_OI, target.spec.group_size)
     grid = fit_grid(values_OGC, target.spec, target.scale_dtype)
@@ -121,7 +121,7 @@ def candidate_scales(ratio: float, absmean_P: Tensor, weight_mean_P: Tensor) -> 
     return torch.where(torch.isfinite(scales_P) & (scales_P > 0), scales_P, 1.0)
 
 
-def weight_means(weights: Mapping[str, Tensor], targets: Mapping[str, Target]) -> Tensor:
+def weight_means(weights: Mapping[str, Tensor], targets: Mapping[str, LayerTarget]) -> Tensor:
     """[I]: how large a column's weights are, each as a share of its group's largest, on average
     over the rows of all `weights`."""
     shares = []
@@ -132,7 +132,7 @@ def weight_means(weights: Mapping[str, Tensor], targets: Mapping[str, Target]) -
     return torch.cat(shares).mean(0)
 
 
-def clipped(weight_OI: Tensor, x_SI: Tensor, target: Target) -> Tensor:
+def clipped(weight_OI: Tensor, x_SI: Tensor, target: LayerTarget) -> Tensor:
     """The weight with each row's group limited to the range [-a, a] whose rounding changes
     sum over the group of w x the least, for the inputs `x_SI`; a falls to half the group's largest
     weight in steps."""
@@ -145,7 +145,7 @@ def clipped(weight_OI: Tensor, x_SI: Tensor, target: Target) -> Tensor:
     return torch.cat(parts).reshape(weight_OI.shape)
 
 
-def search_steps(weight_OI: Tensor, x_SI: Tensor, target: Target) -> Grid:
+def search_steps(weight_OI: Tensor, x_SI: Tensor, target: LayerTarget) -> Grid:
     """The grid of integer steps that changes sum over the group of w x the least, for the inputs
     `x_SI`: row scales and steps are searched together, by that instead of by the weights' own
     squared error. Smaller steps cut ranges, as clipping does."""
@@ -168,7 +168,7 @@ def _sampled(x_SI: Tensor, values_OGC: Tensor) -> Tensor:
     return x_SI[::step].reshape(-1, *values_OGC.shape[1:]).permute(1, 2, 0)
 
 
-def _clip_rows(values_OGC: Tensor, x_GCS: Tensor, target: Target) -> Tensor:
+def _clip_rows(values_OGC: Tensor, x_GCS: Tensor, target: LayerTarget) -> Tensor:
     largest_OG1 = values_OGC.abs().amax(-1, keepdim=True)
     best_OG1 = torch.full_like(largest_OG1, torch.inf)
     limits_OG1 = largest_OG1.clone()
@@ -185,7 +185,7 @@ def _clip_rows(values_OGC: Tensor, x_GCS: Tensor, target: Target) -> Tensor:
 
 
 def _search_scales(
-    block: Block, pair: SmoothingPair, targets: Mapping[str, Target], observed: Observation
+    block: Block, pair: SmoothingPair, targets: Mapping[str, LayerTarget], observed: Observation
 ) -> Tensor | None:
     """The channels' scales with which the part's output loses the least; None for no scaling."""
     layer, sample_NTI = block.layer, observed.sample_NTI

@@ -11,7 +11,7 @@ Shapes: O output rows, I input columns, J groups of C columns, M codebooks of K 
 import torch
 from torch import Tensor
 
-from paredown.compress.quantize.beam_search import additive_values, row_losses
+from paredown.compress.quantize.codebook_search import additive_values, row_losses
 
 # Conjugate gradients end when the preconditioned residual's square fell to this share.
 _CONVERGED = 1e-6

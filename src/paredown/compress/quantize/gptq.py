@@ -24,7 +24,7 @@ from torch import Tensor
 
 from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import Grid, decode, encode, grouped, to_weight
-from paredown.compress.quantize.method import Moments, Quantized, Target, check_grid
+from paredown.compress.quantize.method import Moments, Quantized, LayerTarget, check_grid
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.integer import group_columns
@@ -70,7 +70,7 @@ class GPTQ:
     def check(self, spec: WeightSpec) -> None:
         check_grid("gptq", spec)
 
-    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
+    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
         """Everything is computed in the dtype of `weight_OI`. Columns that were 0 in all inputs
         get weight 0. Without any input, or when damping does not help to factor H, this is round
         to nearest; the notes say so.
@@ -118,7 +118,7 @@ class GPTQ:
         starts_G1 = torch.arange(0, diagonal_I.shape[0], group_size)[:, None]
         return (within_GC + starts_G1)[groups_G].flatten()
 
-    def _round_to_nearest(self, weight_OI: Tensor, target: Target, why: str) -> Quantized:
+    def _round_to_nearest(self, weight_OI: Tensor, target: LayerTarget, why: str) -> Quantized:
         rounded = RTN(range=self.range).quantize(weight_OI, target, None)
         return Quantized(weight=rounded.weight, notes=(f"rounded to nearest instead: {why}",))
 

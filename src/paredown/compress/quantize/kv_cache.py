@@ -4,7 +4,7 @@ Shapes: B sequences, K key-value heads, T tokens, C columns of a head; keys come
 they are stored.
 
 Dynamic: each token and head has a scale of its own, found when it is written, as in the native
-pages (spec/kv.py, csrc/kernels/kv_pages.h). With M the largest magnitude and e the element that
+pages (spec/kv.py, csrc/kernels/attention/kv_pages.h). With M the largest magnitude and e the element that
 has it:
 
     int8   s = bf16(M / 127)     q = round(clamp(x (1 / s), -128, 127))
@@ -111,7 +111,7 @@ class KVRange:
 
 
 def dynamic_taps(dtype: KVGridDType, num_layers: int) -> dict[str, Callable[[Tensor], Tensor]]:
-    """By point ("layers.0.k", ...), for evaluate/simulated.py."""
+    """By point ("layers.0.k", ...), for evaluate/quality/simulated.py."""
     return {
         f"layers.{layer}.{point}": lambda x: round_dynamic(x, dtype)
         for layer in range(num_layers)

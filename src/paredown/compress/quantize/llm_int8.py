@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from paredown.compress.grid import Grid, storable_scales, to_weight
-from paredown.compress.quantize.method import Moments, Quantized, Target
+from paredown.compress.quantize.method import Moments, Quantized, LayerTarget
 from paredown.errors import UnsupportedError
-from paredown.models.decoder import Decoder
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.roles import linear_places
 from paredown.spec.experts import split_role
 from paredown.spec.weight import ScaleDType, WeightSpec
@@ -43,7 +43,7 @@ class LLMInt8:
                 remedy="Give format int8 (recipe llm-int8), or another method: gptq, for one.",
             )
 
-    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
+    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
         """Raises UnsupportedError for a form other than int8 rows."""
         spec = target.spec
         self.check(spec)

@@ -14,13 +14,13 @@ from paredown.compress.grid import Grid
 from paredown.errors import ConfigError
 from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.weight import Weight
-from paredown.models.decoder import Layer, Tap
+from paredown.models.decoder.decoder import Layer, Tap
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class LayerTarget:
     """What one linear layer is to become. Scales have the dtype of the checkpoint's floats. `grid`
     is what a transform has found for the weight (Transformed); None leaves it to the quantizer."""
 
@@ -29,7 +29,7 @@ class Target:
     grid: Grid | None = None
 
     @property
-    def searched(self) -> "Target":
+    def searched(self) -> "LayerTarget":
         """What a transform rounds to while it searches: without integer steps, which take ten times
         as long to fit and round nearly as the groups alone would."""
         return replace(self, spec=replace(self.spec, integer_steps=False))
@@ -68,7 +68,7 @@ class Quantizer(Protocol):
         that the method does not make."""
         ...
 
-    def quantize(self, weight_OI: Tensor, target: Target, moments: Moments | None) -> Quantized:
+    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
         """`weight_OI` [O, I] float32 or float64, which stays as it is; `moments` is there when
         `needs_hessian` says so."""
         ...
@@ -125,7 +125,7 @@ class Transformed:
 class Transform(Protocol):
     """A frozen dataclass of a method's options with its one function."""
 
-    def apply(self, block: Block, targets: Mapping[str, Target]) -> Transformed:
+    def apply(self, block: Block, targets: Mapping[str, LayerTarget]) -> Transformed:
         """Changes the weights of `block.layer` in place; `targets` says by role what its linear
         layers will become (a role that stays in floats is not in it)."""
         ...

@@ -1,4 +1,4 @@
-"""Moves factors from one part of a layer to the next (the pairs of models/smoothing.py).
+"""Moves factors from one part of a layer to the next (the pairs of models/decoder/smoothing.py).
 
 Shapes: P channels of a pair's producer, I columns of its consumers, O rows of a linear layer.
 """
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from paredown.compress.grid import TORCH_DTYPES
-from paredown.models.decoder import Layer, input_point
-from paredown.models.smoothing import SmoothingPair
+from paredown.models.decoder.decoder import Layer, input_point
+from paredown.models.decoder.smoothing import SmoothingPair
 from paredown.spec.weight import ScaleDType
 
 

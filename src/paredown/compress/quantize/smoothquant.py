@@ -15,7 +15,7 @@ from paredown.compress.activations import round_inputs
 from paredown.compress.calibrate.expert_inputs import largest_input
 from paredown.compress.calibrate.input_sample import check_sample, observe, positions, sample_inputs
 from paredown.compress.calibrate.input_statistics import static_input_scale
-from paredown.compress.quantize.method import Block, Target, Transformed
+from paredown.compress.quantize.method import Block, LayerTarget, Transformed
 from paredown.compress.quantize.rescale import (
     fitting,
     linear_weight,
@@ -26,8 +26,8 @@ from paredown.compress.quantize.rescale import (
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.stored_weight import values_at_work
 from paredown.errors import ConfigError
-from paredown.models.decoder import Layer, input_point
-from paredown.models.smoothing import norm_pairs
+from paredown.models.decoder.decoder import Layer, input_point
+from paredown.models.decoder.smoothing import norm_pairs
 
 # Tried for each layer, beside no smoothing at all; the paper finds 0.4 to 0.6 best for OPT.
 ALPHAS = tuple(step / 20 for step in range(4, 20))
@@ -57,7 +57,7 @@ class SmoothQuant:
         check_sample(self.num_tokens)
 
     @torch.no_grad()
-    def apply(self, block: Block, targets: Mapping[str, Target]) -> Transformed:
+    def apply(self, block: Block, targets: Mapping[str, LayerTarget]) -> Transformed:
         """Smooths the layer in place. The error of an alpha is that of the layer's output when the
         weights and inputs of all `targets` are rounded as they will be. A note names the alpha."""
         rounded = {
@@ -79,7 +79,7 @@ class SmoothQuant:
         return Transformed(notes=(f"alpha {alpha:.2f}",))
 
     def _search(
-        self, block: Block, targets: Mapping[str, Target], absmax: Mapping[str, Tensor]
+        self, block: Block, targets: Mapping[str, LayerTarget], absmax: Mapping[str, Tensor]
     ) -> float | None:
         layer = block.layer
         x_NTD = sample_inputs(block, self.num_tokens)
@@ -107,7 +107,7 @@ def smoothing_scales(absmax_P: Tensor, weight_absmax_P: Tensor, alpha: float) ->
 
 
 def smooth(
-    block: Block, targets: Mapping[str, Target], absmax: Mapping[str, Tensor], alpha: float
+    block: Block, targets: Mapping[str, LayerTarget], absmax: Mapping[str, Tensor], alpha: float
 ) -> dict[str, Tensor]:
     """Moves the ranges in place; returns `absmax`, by point, as it is afterwards."""
     layer, result = block.layer, dict(absmax)
@@ -127,7 +127,7 @@ def smooth(
 @contextmanager
 def simulated(
     layer: Layer,
-    targets: Mapping[str, Target],
+    targets: Mapping[str, LayerTarget],
     absmax: Mapping[str, Tensor],
     rounding: RTN,
 ) -> Iterator[None]:

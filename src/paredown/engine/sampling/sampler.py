@@ -1,4 +1,4 @@
-"""Sampler: from rows of logits to tokens, in the native core (csrc/sampler.h).
+"""Sampler: from rows of logits to tokens, in the native core (csrc/sampling/sampler.h).
 
 A row's token depends on that row, its request's state, and the request's seed alone: the draw is a
 race with counter-based noise (Philox, Salmon et al., SC 2011), a function of the seed, the position

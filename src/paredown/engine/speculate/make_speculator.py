@@ -14,7 +14,7 @@ from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.tokenizer import Tokenizer
+from paredown.models.text.tokenizer import Tokenizer
 
 DEFAULT_DRAFT_MODEL = "draft"
 

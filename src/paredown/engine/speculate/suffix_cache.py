@@ -2,7 +2,7 @@
 of earlier answers, of any request, and of their own.
 
 The paper keeps suffix trees and walks to the most frequent continuation of the longest match. The
-index here does so over the latest places of each run of tokens (csrc/suffix_index.h), with at most
+index here does so over the latest places of each run of tokens (csrc/sampling/suffix_index.h), with at most
 one place per cached token.
 """
 

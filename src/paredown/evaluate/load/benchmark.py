@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor
-from paredown.engine.reply import EngineTokenizer
+from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import CapacityError, RequestError
@@ -15,7 +15,7 @@ from paredown.evaluate.load.meter import Meter
 from paredown.evaluate.load.run_load import LoadRun, run_load
 from paredown.evaluate.load.slo import SLO
 from paredown.evaluate.load.summary import LoadSummary, step_bytes, summarize
-from paredown.evaluate.speed import MeasuredExecutor
+from paredown.evaluate.speed.speed import MeasuredExecutor
 from paredown.kernels.probe import measure_bandwidth
 from paredown.progress import OnCount
 from paredown.spec.kv import PAGE_SIZE
@@ -69,7 +69,7 @@ def check_lengths(requests: Sequence[Cell | Arrival], executor: Executor) -> Non
 
 
 class LoadBenchmark:
-    """`peak_per_s` is that of the arithmetic in use (evaluate/speed.py). The prefix cache is warm
+    """`peak_per_s` is that of the arithmetic in use (evaluate/speed/speed.py). The prefix cache is warm
     with nothing but what the runs before have left, whose prompts are others."""
 
     def __init__(

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.wrapped_executor import WrappedExecutor
-from paredown.evaluate.speed import MeasuredExecutor, slice_flops
+from paredown.evaluate.speed.speed import MeasuredExecutor, slice_flops
 
 
 class Meter:

@@ -45,7 +45,7 @@ def read_qwen_experts(fields: Fields, shared_intermediate_size: int | None) -> E
         intermediate_size=fields.integer("moe_intermediate_size"),
         is_normalized=fields.flag("norm_topk_prob", False),
         shared_intermediate_size=shared_intermediate_size,
-        sparse_step=fields.integer("decoder_sparse_step", 1),
+        expert_layer_step=fields.integer("decoder_sparse_step", 1),
         dense_layers=_dense_layers(fields),
     )
 

@@ -27,7 +27,7 @@ class Family:
 
     `prefixes`   what may stand before every name but `output`, in the order they are tried
     `linears`    linear role -> module; "experts.gate" is the gate of every expert
-    `routers`    "router" and "shared_gate" of a sparse layer -> module
+    `routers`    "router" and "shared_gate" of a layer with experts -> module
     `norms`      norm role -> module ("attention_norm", "mlp_norm", "q_norm", "k_norm" of a layer,
                  "final_norm")
     `embedding`, `position_embedding`, `output`   modules

@@ -18,7 +18,7 @@ from paredown.models.gguf.header import (
     padding,
     parse_header,
 )
-from paredown.models.whole_file import unreadable, whole_file, write_array
+from paredown.models.files.whole_file import unreadable, whole_file, write_array
 
 
 class MappedGGUF:

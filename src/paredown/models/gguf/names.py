@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paredown.models.contents import vector_tensor
+from paredown.models.check_tensors import vector_tensor
 from paredown.models.names import Names
 from paredown.models.roles import layer_vectors, model_vectors
 from paredown.spec.model import ModelSpec

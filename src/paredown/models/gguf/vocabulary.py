@@ -33,8 +33,8 @@ from paredown.models.gguf.tokenizer import (
     USER_DEFINED,
 )
 from paredown.models.gguf.words import GPT2_PATTERN, LLAMA_CPP_RULES, LlamaCppRule
-from paredown.models.json_file import read_json_object, read_optional_json_object
-from paredown.models.tokenizer import Tokenizer, chat_template_source
+from paredown.models.files.json_file import read_json_object, read_optional_json_object
+from paredown.models.text.tokenizer import Tokenizer, chat_template_source
 
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 # Below the score of every merge: a token that no merge makes is never to be made.

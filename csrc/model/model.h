@@ -1,0 +1,225 @@
+// The native executor: a whole batched step of a decoder-only transformer in one call.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/attention_runner.h"
+#include "model/expert_runner.h"
+#include "kernels/kernel_table.h"
+#include "model/linear_runner.h"
+#include "weights/packed_linear.h"
+#include "sampling/sampler.h"
+#include "machine/thread_pool.h"
+
+namespace paredown {
+
+// Mirrors ModelSpec (src/paredown/spec/model.py).
+struct ModelConfig {
+  int64_t vocab_size;
+  int64_t hidden_size;
+  int64_t num_layers;
+  int64_t num_heads;
+  int64_t num_kv_heads;
+  int64_t head_dim;
+  int64_t intermediate_size;
+  int64_t max_positions;
+  NormKind norm;
+  float norm_eps;
+  Activation activation;
+  bool gated;
+  std::vector<KvFormat> kv;  // of each layer
+  int64_t num_pages;
+  std::vector<float> inverse_frequencies;  // empty: no rotary positions
+  std::vector<int64_t> windows;            // of each layer; 0: none
+  // Attention sinks (arXiv 2309.17453): first tokens that are seen beside the windows. 0: none.
+  int64_t num_sinks;
+  ExpertShape experts;
+  std::vector<bool> expert_layers;  // [num_layers] whether a layer has experts; empty: none has
+
+  bool has_experts(int64_t layer) const {
+    return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
+  }
+};
+
+// Threads of a step. One of up to kMaxDecodeTokens tokens is decode, whatever they are: it is bound
+// by the bytes of the weights, which few threads may read as fast as all.
+struct ThreadPlan {
+  int prefill;
+  int decode;
+};
+inline constexpr int64_t kMaxDecodeTokens = 64;
+
+// Bytes of the buffers that steps of up to num_tokens tokens work in; the lists of rows and tasks,
+// some bytes for each, do not count.
+int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_tokens);
+
+struct Norm {
+  std::vector<float> weight;
+  std::vector<float> bias;
+};
+
+struct Layer {
+  Norm attention_norm;
+  Norm mlp_norm;
+  Norm q_norm;
+  Norm k_norm;
+  LinearGroup qkv;
+  LinearGroup out;
+  LinearGroup up;  // gate and up side by side when gated
+  LinearGroup down;
+  MoeMlp moe;  // in the place of up and down where the layer has experts
+};
+
+struct Table {
+  WeightKind kind = WeightKind::kFp32;
+  int64_t num_rows = 0;
+  int64_t row_bytes = 0;
+  const uint8_t* values = nullptr;
+  AlignedBuffer memory;  // empty where the values are borrowed
+};
+
+// A packed weight and the place it has in the model.
+struct PlacedLinear {
+  std::string role;
+  int64_t layer;
+  const PackedLinear* weight;
+};
+
+// Tokens of all slices of a step, one after the other.
+struct StepInput {
+  std::span<const int32_t> tokens;        // [T]
+  std::span<const int32_t> starts;        // [S] position of the first token of a slice
+  std::span<const int32_t> lengths;       // [S]
+  std::span<const int32_t> num_logits;    // [S]
+  std::span<const int32_t> page_offsets;  // [S + 1] into pages
+  std::span<const int32_t> pages;
+  // [S] pages between those of the sinks and the next ones of a slice that it has given up: no
+  // layer sees them any more.
+  std::span<const int32_t> num_released;
+};
+
+class Model {
+ public:
+  Model(ModelConfig config, Isa isa, ThreadPlan threads);
+
+  const ModelConfig& config() const { return config_; }
+  const KernelTable& kernels() const { return kernels_; }
+  ThreadPlan threads() const { return threads_; }
+  // Draws on the threads that steps run on: not while one runs.
+  Sampler& sampler() { return sampler_; }
+
+  void add_linear(const std::string& role, int64_t layer, const LinearSource& source);
+  void set_norm(const std::string& role, int64_t layer, std::vector<float> weight,
+                std::vector<float> bias);
+  // For a layer of a static format: a scale above 0 for each kv head.
+  void set_kv_scales(int64_t layer, std::span<const float> keys, std::span<const float> values);
+  void set_embedding(WeightKind kind, std::span<const uint8_t> bytes);
+  void set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
+  // The embedding is tied to the output layer: its rows are read out of that one's panels.
+  void tie_embedding();
+
+  // As above with what another model had packed; the bytes are not copied and outlive the model.
+  void borrow_linear(const std::string& role, int64_t layer, const PackedShape& shape,
+                     std::span<const uint8_t> bytes);
+  void borrow_embedding(WeightKind kind, std::span<const uint8_t> bytes);
+  void borrow_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
+
+  // Throws std::invalid_argument unless every weight is there with the sizes of the config.
+  void check_weights() const;
+  std::vector<PlacedLinear> linears() const;
+
+  // Bytes of weights that a decode step reads: of experts, as many as a token is sent to. (The
+  // embedding table is read by row, not counted.)
+  int64_t weight_bytes() const;
+  // Bytes of working memory that steps have taken so far: at most `step_bytes` of the largest.
+  int64_t step_bytes() const;
+
+  // pairs[2i] is copied to pairs[2i + 1], over all layers, in order. Throws std::invalid_argument
+  // before touching anything.
+  void copy_pages(std::span<const int32_t> pairs);
+  // Checks everything before touching anything; throws std::invalid_argument.
+  void check(const StepInput& input) const;
+  // logits: [sum of num_logits][vocab_size]. The input must have passed `check`.
+  void step(const StepInput& input, float* logits);
+
+ private:
+  struct Row {
+    int64_t position;
+    const int32_t* pages;
+    int64_t num_released;
+  };
+
+  void reserve(int64_t num_tokens);
+  void embed_rows(const StepInput& input);
+  void run_layer(int64_t index, const StepInput& input);
+  void keep_asked_rows(const StepInput& input);
+  auto normed_rows(const Norm& norm);
+  void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
+                  const OutputRows& output);
+  void rotate_and_store(const Layer& layer, int64_t index);
+  bool fills_page(int64_t t, int64_t end) const;
+  // Writes the cosines and sines of row t.
+  void turn(int64_t t, int64_t position);
+  void check_released(const StepInput& input, size_t slice) const;
+  void activate();
+  NormView norm_view(const Norm& norm) const;
+  KvView kv_view(int64_t layer) const;
+  LinearGroup& linear_group(const std::string& role, int64_t layer);
+  LinearGroup& expert_group(MoeMlp& moe, const std::string& role);
+  int64_t inner_size(const std::string& role) const;
+  void check_mlp(const Layer& layer, bool has_experts) const;
+  Norm& norm_slot(const std::string& role, int64_t layer);
+  Table make_table(WeightKind kind, std::span<const uint8_t> bytes) const;
+  // `scratch` takes the row where it does not lie in one piece: hidden_size floats, padded to 32.
+  const void* embedding_row(int32_t token, void* scratch) const;
+
+  template <class Body>
+  void for_rows(int64_t num_rows, Body&& body);
+
+  ModelConfig config_;
+  const KernelTable& kernels_;
+  ThreadPlan threads_;
+  ThreadPool pool_;
+  LinearRunner linears_;
+  std::map<int64_t, AttentionRunner> attentions_;  // by window
+  int64_t kept_window_ = 0;                        // the largest; 0: a layer has none
+  ExpertRunner experts_;
+  Sampler sampler_;
+  std::vector<Layer> layers_;
+  Norm final_norm_;
+  LinearGroup output_;
+  Table embedding_;
+  bool tied_ = false;
+  Table positions_;
+  int64_t position_offset_ = 0;
+  AlignedBuffer kv_;
+  std::vector<int64_t> kv_offsets_;  // of each layer's pages
+  // Of each layer, [keys, values][kv heads]; 0 until they are set.
+  std::vector<std::vector<float>> kv_scales_;
+
+  // Working memory of a step, grown when a larger one comes.
+  int64_t num_tokens_ = 0;
+  int64_t max_tokens_ = 0;
+  int64_t max_columns_ = 0;
+  int64_t wide_stride_ = 0;
+  int64_t hidden_stride_ = 0;
+  std::vector<Row> rows_;
+  std::vector<AttentionSlice> slices_;
+  // A buffer that an integer weight reads holds rows of one width only, so that the padding of a
+  // row to 32 columns stays zero.
+  AlignedBuffer hidden_;     // [T][hidden]
+  AlignedBuffer wide_;       // [T][wide], q, k, v or gate, up
+  AlignedBuffer attended_;   // [T][wide], heads used
+  AlignedBuffer activated_;  // [T][wide], intermediate used
+  AlignedBuffer cos_;        // [T][head_dim / 2]
+  AlignedBuffer sin_;
+  AlignedBuffer sink_queries_;  // [T][heads], with cosines and sines of their own
+  AlignedBuffer sink_cos_;
+  AlignedBuffer sink_sin_;
+};
+
+}  // namespace paredown

@@ -1,0 +1,118 @@
+#include "sampling/sampling_state.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace paredown {
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+SamplingState::SamplingState(SamplingConfig config, int64_t vocab_size,
+                             std::span<const int32_t> prompt)
+    : config_(std::move(config)),
+      vocab_size_(vocab_size),
+      num_prompt_tokens_(static_cast<int64_t>(prompt.size())),
+      tokens_(prompt.begin(), prompt.end()) {
+  check(prompt);
+  for (const auto& [token, bias] : config_.logit_bias) check({&token, 1});
+  if (config_.allowed_tokens) check(*config_.allowed_tokens);
+  for (const std::vector<int32_t>& word : config_.bad_words) {
+    if (word.empty()) throw std::invalid_argument("a bad word has no tokens");
+    check(word);
+  }
+  check(config_.ending_tokens);
+  if (has_penalties()) {
+    for (const int32_t token : prompt) counts_[token].in_prompt = true;
+  }
+}
+
+void SamplingState::push(int32_t token) {
+  check({&token, 1});
+  tokens_.push_back(token);
+  if (has_penalties()) counts_[token].num_generated += 1;
+  is_next_limited_ = false;
+}
+
+void SamplingState::pop() {
+  if (num_generated() < 1) throw std::invalid_argument("there is no generated token to take back");
+  if (has_penalties()) {
+    const auto found = counts_.find(tokens_.back());
+    found->second.num_generated -= 1;
+    if (found->second.num_generated == 0 && !found->second.in_prompt) counts_.erase(found);
+  }
+  tokens_.pop_back();
+  is_next_limited_ = false;
+}
+
+void SamplingState::allow_next(std::span<const int32_t> tokens) {
+  check(tokens);
+  next_allowed_.assign(tokens.begin(), tokens.end());
+  is_next_limited_ = true;
+}
+
+bool SamplingState::has_edits() const {
+  return !config_.logit_bias.empty() || !counts_.empty() || config_.allowed_tokens ||
+         is_next_limited_ || !config_.bad_words.empty() || is_too_short();
+}
+
+void SamplingState::edit(double* logits) {
+  for (const auto& [token, bias] : config_.logit_bias) logits[token] += bias;
+  penalize(logits);
+  if (config_.allowed_tokens) keep_only(*config_.allowed_tokens, logits);
+  if (is_next_limited_) keep_only(next_allowed_, logits);
+  ban_words(logits);
+  if (is_too_short()) {
+    for (const int32_t token : config_.ending_tokens) logits[token] = kNever;
+  }
+}
+
+void SamplingState::check(std::span<const int32_t> tokens) const {
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= vocab_size_) {
+      throw std::invalid_argument("token " + std::to_string(token) + " is not in a vocabulary of " +
+                                  std::to_string(vocab_size_));
+    }
+  }
+}
+
+bool SamplingState::has_penalties() const {
+  return config_.repetition_penalty != 1.0 || config_.presence_penalty != 0.0 ||
+         config_.frequency_penalty != 0.0;
+}
+
+// Each token's own logit alone changes, so the order of the table does not matter.
+void SamplingState::penalize(double* logits) const {
+  for (const auto& [token, count] : counts_) {
+    double& logit = logits[token];
+    logit = logit > 0 ? logit / config_.repetition_penalty : logit * config_.repetition_penalty;
+    if (count.num_generated > 0) {
+      logit -= config_.frequency_penalty * count.num_generated;
+      logit -= config_.presence_penalty;
+    }
+  }
+}
+
+void SamplingState::keep_only(const std::vector<int32_t>& allowed, double* logits) {
+  kept_logits_.clear();
+  for (const int32_t token : allowed) kept_logits_.push_back(logits[token]);
+  std::fill_n(logits, vocab_size_, kNever);
+  for (size_t i = 0; i < allowed.size(); ++i) logits[allowed[i]] = kept_logits_[i];
+}
+
+void SamplingState::ban_words(double* logits) const {
+  for (const std::vector<int32_t>& word : config_.bad_words) {
+    const size_t num_before = word.size() - 1;
+    if (tokens_.size() < num_before) continue;
+    if (std::equal(word.begin(), word.end() - 1,
+                   tokens_.end() - static_cast<int64_t>(num_before))) {
+      logits[word.back()] = kNever;
+    }
+  }
+}
+
+}  // namespace paredown

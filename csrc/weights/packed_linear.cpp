@@ -1,0 +1,392 @@
+#include "weights/packed_linear.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "weights/pack_block.h"
+#include "machine/round_up.h"
+#include "weights/short_bf16.h"
+
+namespace paredown {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+// 65,536 products of an unsigned and a signed byte still fit in 32 bits.
+constexpr int64_t kMaxGroup = 65536;
+// Activations of weights with one scale per row are quantized in groups of at most this many.
+constexpr int64_t kMaxActivationGroup = 128;
+constexpr int64_t kMaxSize = int64_t{1} << 28;  // of rows and columns: products stay in 64 bits
+
+uint32_t bits_of(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+bool is_bf16(float value) { return (bits_of(value) & 0xFFFFu) == 0; }
+
+// Normal fp16 numbers only; others make the scales fp32.
+bool is_fp16(float value) {
+  const uint32_t bits = bits_of(value);
+  const uint32_t exponent = bits >> 23 & 0xFFu;
+  return (bits & 0x1FFFu) == 0 && exponent >= 113 && exponent <= 142;
+}
+
+uint16_t fp16_bits(float value) {
+  const uint32_t bits = bits_of(value);
+  return static_cast<uint16_t>((bits >> 16 & 0x8000u) | ((bits >> 13 & 0x3FFFFu) - (112u << 10)));
+}
+
+int64_t activation_group(int64_t num_columns) {
+  for (int64_t group = kMaxActivationGroup; group > kBlockColumns; group /= 2) {
+    if (num_columns % group == 0) return group;
+  }
+  return kBlockColumns;
+}
+
+bool is_coded(WeightKind kind) { return is_integer(kind) || kind == WeightKind::kFp8; }
+
+bool takes_bf16(WeightKind kind) {
+  return kind == WeightKind::kBf16 || kind == WeightKind::kBf16Short || kind == WeightKind::kFp8;
+}
+
+[[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
+
+InputKind input_kind(const LinearSource& source) {
+  if (source.kind == WeightKind::kBf16Short) fail("bf16 with short exponents is packed of bf16");
+  switch (source.activations) {
+    case Activations::kFp32:
+      return InputKind::kFp32;
+    case Activations::kBf16:
+      if (!takes_bf16(source.kind)) {
+        fail("only bf16 and fp8 weights take bf16 activations");
+      }
+      return InputKind::kBf16;
+    case Activations::kInt8Group:
+    case Activations::kInt8Row:
+    case Activations::kInt8Static:
+      break;
+  }
+  if (!is_integer(source.kind)) fail("only integer weights take int8 activations");
+  return InputKind::kInt8;
+}
+
+// Sums of groups are bounded by this (kernels/linear/prepare.h, may_read_bits). What is borrowed was
+// packed here before.
+void check_zero_points(const LinearSource& source, int64_t num_zero_points) {
+  const int num_codes = 1 << weight_bits(source.kind);
+  const uint8_t* end = source.zero_points + num_zero_points;
+  const uint8_t* wrong = std::find_if(source.zero_points, end,
+                                      [num_codes](uint8_t zero) { return zero >= num_codes; });
+  if (wrong == end) return;
+  fail("a zero point of " + std::to_string(*wrong) + " is none of the " +
+       std::to_string(num_codes) + " codes");
+}
+
+// Whether each of the 16 codes of a group gives an int8 code with its step.
+bool step_fits(const LinearSource& source, int64_t index) {
+  const int step = source.steps[index];
+  const int zero_point = source.zero_points == nullptr ? 8 : source.zero_points[index];
+  return step >= 1 && step <= 16 && -zero_point * step >= -128 && (15 - zero_point) * step <= 127;
+}
+
+void set_steps(const LinearSource& source, LinearView& view) {
+  const int64_t size = source.group_size;
+  if (source.kind != WeightKind::kInt4 || (source.activations != Activations::kInt8Row &&
+                                           source.activations != Activations::kInt8Static)) {
+    fail("steps are of int4 weights whose int8 inputs have one scale per row");
+  }
+  if (size % kBlockColumns != 0 || source.num_columns % size != 0) {
+    fail("a step for " + std::to_string(size) +
+         " columns: they must be a multiple of 32 that divides " +
+         std::to_string(source.num_columns));
+  }
+  view.step_size = size;
+  view.num_steps = source.num_columns / size;
+  for (int64_t index = 0; index < source.num_rows * view.num_steps; ++index) {
+    if (step_fits(source, index)) continue;
+    fail("the step of row " + std::to_string(index / view.num_steps) + ", group " +
+         std::to_string(index % view.num_steps) +
+         " is not from 1 to 16 or gives codes beyond int8");
+  }
+}
+
+// Fills in the groups: columns summed before a scale is applied.
+void set_groups(const LinearSource& source, LinearView& view) {
+  if (source.steps != nullptr) set_steps(source, view);
+  const int64_t group = source.group_size;
+  const bool per_row =
+      !is_coded(source.kind) || group >= source.num_columns || source.steps != nullptr;
+  if (!per_row && (group % kBlockColumns != 0 || source.num_columns % group != 0)) {
+    fail("a group of " + std::to_string(group) + " columns must be a multiple of 32 that divides " +
+         std::to_string(source.num_columns));
+  }
+  const bool grouped_input = source.activations == Activations::kInt8Group;
+  if (!per_row) {
+    view.group_size = group;
+  } else {
+    view.group_size = grouped_input ? activation_group(view.num_columns) : view.num_columns;
+  }
+  if (view.input == InputKind::kInt8 && view.group_size > kMaxGroup) {
+    fail("a group of " + std::to_string(view.group_size) +
+         " columns could overflow its 32-bit sum");
+  }
+  if (view.input == InputKind::kBf16 && !per_row) {
+    fail("fp8 weights with bf16 activations take one scale per row, not groups of " +
+         std::to_string(group));
+  }
+  view.num_groups = view.num_columns / view.group_size;
+  view.weight_groups = per_row ? 1 : view.num_groups;
+  view.input_groups = grouped_input ? view.num_groups : 1;
+}
+
+ScaleKind scale_kind(const LinearSource& source, int64_t num_scales) {
+  const float* end = source.scales + num_scales;
+  if (std::all_of(source.scales, end, is_bf16)) return ScaleKind::kBf16;
+  if (std::all_of(source.scales, end, is_fp16)) return ScaleKind::kFp16;
+  return ScaleKind::kFp32;
+}
+
+struct Sections {
+  int64_t exponents;
+  int64_t wide_ranks;
+  int64_t wide_rests;
+  int64_t scales;
+  int64_t zero_points;
+  int64_t steps;
+  int64_t bias;
+  int64_t end;
+};
+
+Sections sections(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  const int64_t rows = round_up(view.num_rows, kLanes);
+  const int64_t num_scales = rows * view.weight_groups;
+  const int64_t num_steps = rows * view.num_steps;
+  const int64_t num_zero_points = num_steps > 0 ? num_steps : num_scales;
+  const int64_t scale_bytes = view.scale_kind == ScaleKind::kFp32 ? 4 : 2;
+  const int64_t num_blocks = rows / kLanes * (view.num_columns / kBlockColumns);
+  const bool is_short = view.kind == WeightKind::kBf16Short;
+  Sections found{};
+  found.exponents = num_blocks * block_bytes(view.kind);
+  found.wide_ranks =
+      found.exponents + (is_short ? round_up(rows / kLanes * kShortExponents, kCacheLine) : 0);
+  found.wide_rests = found.wide_ranks + (is_short ? round_up(num_blocks * 4, kCacheLine) : 0);
+  found.scales = found.wide_rests + shape.num_wide_blocks * kWideRestBytes;
+  found.zero_points =
+      found.scales + (shape.has_scales ? round_up(num_scales * scale_bytes, kCacheLine) : 0);
+  found.steps =
+      found.zero_points + (shape.has_zero_points ? round_up(num_zero_points, kCacheLine) : 0);
+  found.bias = found.steps + round_up(num_steps, kCacheLine);
+  found.end = found.bias + (shape.has_bias ? round_up(rows * 4, kCacheLine) : 0);
+  return found;
+}
+
+}  // namespace
+
+PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
+  LinearView& view = shape_.view;
+  view.kind = source.kind;
+  view.input = input_kind(source);
+  view.num_rows = source.num_rows;
+  view.num_columns = round_up(source.num_columns, kBlockColumns);
+  set_groups(source, view);
+  if (source.activations == Activations::kInt8Static) {
+    if (!(source.input_scale > 0.0f)) fail("a static input scale must be positive");
+    view.input_scale = source.input_scale;
+  }
+  if (source.zero_points != nullptr && is_integer(source.kind) && source.steps == nullptr) {
+    check_zero_points(source, source.num_rows * view.weight_groups);
+  }
+  shape_.has_scales = is_coded(source.kind);
+  shape_.has_zero_points = source.zero_points != nullptr;
+  shape_.has_bias = source.bias != nullptr;
+  shape_.gated = source.gated;
+  if (source.gated && source.num_rows % (2 * kLanes) != 0) {
+    fail("gate and up must each be a multiple of 16 rows");
+  }
+  if (shape_.has_scales) {
+    view.scale_kind = scale_kind(source, source.num_rows * view.weight_groups);
+  }
+  memory_ = AlignedBuffer(sections(shape_).end);
+  point_into(memory_.as<uint8_t>());
+  pool.run_items(num_panels(), [&](int, const Range& panels) {
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) pack_panel(source, panel);
+  });
+  if (source.short_exponents && view.kind == WeightKind::kBf16 && view.input == InputKind::kBf16) {
+    shorten(pool);
+  }
+  pack_row_scales(source);
+  if (source.steps != nullptr) pack_steps(source);
+}
+
+PackedLinear::PackedLinear(const PackedShape& shape, const uint8_t* data) : shape_(shape) {
+  point_into(data);
+}
+
+int64_t PackedLinear::num_bytes(const PackedShape& shape) { return sections(shape).end; }
+
+PackedShape PackedLinear::shape() const { return shape_; }
+
+void PackedLinear::check(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  auto is_size = [](int64_t size) { return size > 0 && size <= kMaxSize; };
+  auto is_groups = [&view](int64_t groups) { return groups == 1 || groups == view.num_groups; };
+  const bool sizes_fit = is_size(view.num_rows) && is_size(view.num_columns) &&
+                         is_size(view.group_size) && is_size(view.num_groups) &&
+                         view.num_columns % kBlockColumns == 0 &&
+                         view.group_size % kBlockColumns == 0 &&
+                         view.group_size * view.num_groups == view.num_columns &&
+                         is_groups(view.weight_groups) && is_groups(view.input_groups);
+  const bool input_fits =
+      view.input == InputKind::kFp32 || (view.input == InputKind::kBf16 && takes_bf16(view.kind)) ||
+      (view.input == InputKind::kInt8 && is_integer(view.kind) && view.group_size <= kMaxGroup);
+  const bool has_steps = view.step_size != 0 || view.num_steps != 0;
+  const bool steps_fit =
+      !has_steps ||
+      (view.kind == WeightKind::kInt4 && view.input == InputKind::kInt8 && view.num_groups == 1 &&
+       is_size(view.step_size) && is_size(view.num_steps) && view.step_size % kBlockColumns == 0 &&
+       view.step_size * view.num_steps == view.num_columns);
+  const bool is_short = view.kind == WeightKind::kBf16Short;
+  const int64_t num_blocks =
+      round_up(view.num_rows, kLanes) / kLanes * (view.num_columns / kBlockColumns);
+  const bool parts_fit = shape.has_scales == is_coded(view.kind) &&
+                         (!shape.gated || view.num_rows % (2 * kLanes) == 0) &&
+                         shape.num_wide_blocks >= 0 &&
+                         shape.num_wide_blocks <= (is_short ? num_blocks : 0) &&
+                         (!is_short || view.input == InputKind::kBf16);
+  if (!sizes_fit || !input_fits || !steps_fit || !parts_fit) {
+    fail("a packed weight has an impossible shape");
+  }
+}
+
+void PackedLinear::copy_row(int64_t row, void* values) const {
+  if (view_.kind == WeightKind::kBf16Short) {
+    return copy_short_row(view_, row, static_cast<uint16_t*>(values));
+  }
+  const int64_t panel_bytes = view_.num_columns / kBlockColumns * block_bytes(view_.kind);
+  const auto* from = static_cast<const uint8_t*>(view_.values) + row / kLanes * panel_bytes;
+  const int64_t lane = row % kLanes;
+  auto copy = [&]<class Unit>(Unit* to, int64_t num_units) {
+    for (int64_t i = 0; i < num_units; ++i) {
+      std::memcpy(to + i, from + (i * kLanes + lane) * static_cast<int64_t>(sizeof(Unit)),
+                  sizeof(Unit));
+    }
+  };
+  // A lane's unit is one number, in bf16 a pair of columns.
+  if (view_.kind == WeightKind::kFp16) {
+    copy(static_cast<uint16_t*>(values), view_.num_columns);
+  } else {
+    copy(static_cast<uint32_t*>(values),
+         view_.kind == WeightKind::kBf16 ? view_.num_columns / 2 : view_.num_columns);
+  }
+}
+
+void PackedLinear::point_into(const uint8_t* data) {
+  const Sections found = sections(shape_);
+  view_ = shape_.view;
+  view_.values = data;
+  view_.short_bf16 = {data + found.exponents,
+                      reinterpret_cast<const uint32_t*>(data + found.wide_ranks),
+                      data + found.wide_rests};
+  view_.scales = shape_.has_scales ? data + found.scales : nullptr;
+  const uint8_t* zero_points = shape_.has_zero_points ? data + found.zero_points : nullptr;
+  view_.zero_points = view_.num_steps > 0 ? nullptr : zero_points;
+  view_.step_offsets = view_.num_steps > 0 ? zero_points : nullptr;
+  view_.steps = view_.num_steps > 0 ? data + found.steps : nullptr;
+  view_.bias = shape_.has_bias ? reinterpret_cast<const float*>(data + found.bias) : nullptr;
+}
+
+// Where a source row goes: panels of gate and up take turns.
+int64_t PackedLinear::packed_row(int64_t row) const {
+  if (!shape_.gated) return row;
+  const int64_t half = view_.num_rows / 2;
+  const int64_t within = row % half;
+  return (within / kLanes * 2 + row / half) * kLanes + within % kLanes;
+}
+
+void PackedLinear::pack_panel(const LinearSource& source, int64_t panel) {
+  const int64_t half = view_.num_rows / 2;
+  const int64_t first = shape_.gated ? panel / 2 * kLanes + panel % 2 * half : panel * kLanes;
+  const int64_t num_lanes = std::min<int64_t>(kLanes, source.num_rows - first);
+  const int64_t num_blocks = view_.num_columns / kBlockColumns;
+  const int64_t bytes = block_bytes(source.kind);
+  const int64_t element = is_coded(source.kind) ? 1 : weight_bits(source.kind) / 8;
+  uint8_t* blocks = memory_.as<uint8_t>() + panel * num_blocks * bytes;
+  const auto* values = static_cast<const uint8_t*>(source.values);
+  for (int64_t lane = 0; lane < num_lanes; ++lane) {
+    const uint8_t* row = values + (first + lane) * source.num_columns * element;
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      const int64_t column = block * kBlockColumns;
+      const int64_t count = std::min(kBlockColumns, source.num_columns - column);
+      pack_block(source.kind, row + column * element, count, lane, blocks + block * bytes);
+    }
+  }
+}
+
+// From bf16 to bf16 with short exponents, unless more than half of the blocks would be wide: these
+// save nothing.
+void PackedLinear::shorten(ThreadPool& pool) {
+  PackedShape shape = shape_;
+  shape.view.kind = WeightKind::kBf16Short;
+  const int64_t most_wide = num_panels() * (view_.num_columns / kBlockColumns) / 2;
+  shape.num_wide_blocks = most_wide;  // for room enough; what is not written takes no memory
+  const Sections found = sections(shape);
+  AlignedBuffer memory(found.end);
+  auto* data = memory.as<uint8_t>();
+  const ShortMemory to{data, data + found.exponents,
+                       reinterpret_cast<uint32_t*>(data + found.wide_ranks),
+                       data + found.wide_rests};
+  const std::vector<int64_t> first_wide = write_short_blocks(view_, to, pool);
+  if (first_wide.back() > most_wide) return;
+  write_wide_rests(view_, first_wide, to, pool);
+  shape.num_wide_blocks = first_wide.back();
+  shape_ = shape;
+  memory_ = std::move(memory);
+  point_into(data);
+}
+
+void PackedLinear::pack_row_scales(const LinearSource& source) {
+  const Sections found = sections(shape_);
+  auto* data = memory_.as<uint8_t>();
+  auto* bias = reinterpret_cast<float*>(data + found.bias);
+  const int64_t groups = view_.weight_groups;
+  for (int64_t row = 0; row < source.num_rows; ++row) {
+    const int64_t packed = packed_row(row);
+    if (shape_.has_bias) bias[packed] = source.bias[row];
+    for (int64_t group = 0; shape_.has_scales && group < groups; ++group) {
+      const int64_t slot = (packed / kLanes * groups + group) * kLanes + packed % kLanes;
+      const float scale = source.scales[row * groups + group];
+      if (view_.scale_kind == ScaleKind::kFp32) {
+        reinterpret_cast<float*>(data + found.scales)[slot] = scale;
+      } else {
+        const uint16_t half = view_.scale_kind == ScaleKind::kBf16
+                                  ? static_cast<uint16_t>(bits_of(scale) >> 16)
+                                  : fp16_bits(scale);
+        reinterpret_cast<uint16_t*>(data + found.scales)[slot] = half;
+      }
+      if (view_.zero_points != nullptr)
+        data[found.zero_points + slot] = source.zero_points[row * groups + group];
+    }
+  }
+}
+
+void PackedLinear::pack_steps(const LinearSource& source) {
+  const Sections found = sections(shape_);
+  auto* data = memory_.as<uint8_t>();
+  for (int64_t row = 0; row < source.num_rows; ++row) {
+    const int64_t packed = packed_row(row);
+    for (int64_t step = 0; step < view_.num_steps; ++step) {
+      const int64_t slot = (packed / kLanes * view_.num_steps + step) * kLanes + packed % kLanes;
+      const int64_t index = row * view_.num_steps + step;
+      data[found.steps + slot] = source.steps[index];
+      if (!shape_.has_zero_points) continue;
+      data[found.zero_points + slot] =
+          static_cast<uint8_t>(128 - source.zero_points[index] * source.steps[index]);
+    }
+  }
+}
+
+}  // namespace paredown

@@ -1,0 +1,53 @@
+"""The options of verbs that calibrate."""
+
+import argparse
+from pathlib import Path
+
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.evaluate.texts.calibration_text import (
+    DEFAULT_SAMPLES,
+    DEFAULT_TOKENS,
+    CalibrationConfig,
+    choose_calibration,
+)
+from paredown.evaluate.texts.text import sampling_pages
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.text.tokenizer import Tokenizer
+
+
+def add_calibration_arguments(
+    parser: argparse.ArgumentParser, num_samples: int = DEFAULT_SAMPLES
+) -> None:
+    group = parser.add_argument_group("calibration (recipes that look at a text)")
+    group.add_argument("--calibration-text", type=Path, help="UTF-8 text (also .xz)")
+    group.add_argument(
+        "--samples", type=int, default=num_samples, help=f"windows (default {num_samples})"
+    )
+    group.add_argument(
+        "--calibration-tokens",
+        type=int,
+        default=DEFAULT_TOKENS,
+        help=f"tokens of a window (default {DEFAULT_TOKENS}, at most the model's context)",
+    )
+    group.add_argument("--seed", type=int, default=0, help="of the places in the text (default 0)")
+
+
+def calibration_config(args: argparse.Namespace) -> CalibrationConfig:
+    return CalibrationConfig(
+        text=args.calibration_text,
+        num_samples=args.samples,
+        num_tokens=args.calibration_tokens,
+        seed=args.seed,
+    )
+
+
+def read_calibration(source: Checkpoint, args: argparse.Namespace) -> Calibration:
+    """Raises ConfigError and CheckpointError for a text that does not do."""
+
+    def reference() -> NativeExecutor:
+        return load_executor(source, num_pages=sampling_pages(source.spec))
+
+    tokenizer = Tokenizer.open(source.path)
+    config = calibration_config(args)
+    return choose_calibration(config, tokenizer, reference, source.spec.max_positions)

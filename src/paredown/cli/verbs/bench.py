@@ -1,0 +1,292 @@
+"""`paredown bench`: how fast a model answers on this machine, beside the machine's limits: one
+sequence, batches, or requests that come in over time."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.progress import Progress
+
+from paredown.cli.verbs.bench_hidden import add_sweep_arguments, run_sweep
+from paredown.cli.verbs.bench_load import (
+    DEFAULT_ROUNDS,
+    Load,
+    add_load_arguments,
+    fit_defaults,
+    load_config,
+    parse_load,
+)
+from paredown.cli.verbs.bench_predicted import Predictor, compared_json, print_compared
+from paredown.cli.tables.bench import (
+    print_cells,
+    print_limits,
+    print_load,
+    print_machine,
+    print_speculation,
+)
+from paredown.cli.options.kv_dtype import add_kv_dtype_argument
+from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
+from paredown.cli.tables.notes import tell_notes
+from paredown.cli.options.schedule import step_budget_line
+from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.options.threads import add_threads_arguments
+from paredown.engine.memory.memory_plan import page_arithmetic
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.packed_cache import CacheConfig
+from paredown.engine.prompt import encode_prompt
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.speculate.make_speculator import make_speculator
+from paredown.engine.speculate.speculation_config import SpeculationConfig
+from paredown.errors import ConfigError
+from paredown.evaluate.load.arrival import fit
+from paredown.evaluate.load.benchmark import LoadBenchmark, check_lengths, max_tokens_per_request
+from paredown.evaluate.pictures.load_plot import write_plot
+from paredown.evaluate.quality.measurement import Measurement, linear_format, make_measurement
+from paredown.evaluate.speed.speculation import SpeculationSpeed, Workload, compare_speculation
+from paredown.evaluate.speed.speed import Trial, arithmetic_peak, run_rounds, speed_pages
+from paredown.kernels.probe import measure_machine
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.machine import Machine
+
+EXAMPLES = """examples:
+  paredown bench
+  paredown bench my-model-int4 --threads 1 --batch 1,16 --input-tokens 512
+  paredown bench my-model --rounds 15 --json
+  paredown bench --requests 200 --rate 20 --input-tokens 16-1024 --slo ttft=0.5s,tpot=50ms
+  paredown bench --trace conversation.csv --requests 500 --plot latency.png
+  paredown bench --speculate draft
+  paredown bench --sweep hidden --sweep-weights int4-g32 --sweep-plot hidden.png
+"""
+PROMPTS = (
+    "The old house stood at the end of the lane, and",
+    "In the morning the",
+    "He looked at the sea for a long time before he spoke.",
+    "It was",
+)
+MAX_TOKENS = 128
+# Of one sequence, which is short.
+_NUM_PAGES = 32
+# How answers are drawn where speculation is measured.
+DRAWS = {"greedy": 0.0, "temperature 0.8": 0.8}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help=f"measured rounds of batches (default {DEFAULT_ROUNDS})"
+    )
+    add_threads_arguments(parser)
+    add_load_arguments(parser)
+    add_kv_dtype_argument(parser)
+    add_kv_pages_arguments(parser)
+    add_speculation_arguments(parser)
+    add_sweep_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.sweep is not None:
+        return run_sweep(args)
+    if args.rounds is not None and args.rounds < 1:
+        raise ConfigError("--rounds must be at least one", seen=args.rounds, remedy="Give more.")
+    load = parse_load(args)
+    config, speculation = load_config(args, load), speculation_config(args)
+    checkpoint = Checkpoint.open(resolve_model(args.model))
+    tell_notes(checkpoint.notes)
+    load = fit_defaults(args, load, checkpoint.spec.max_positions)
+    executor = load_executor(
+        checkpoint,
+        num_pages=_num_pages(args, checkpoint, load, speculation),
+        num_threads=args.threads,
+        decode_threads=args.decode_threads,
+        kv_dtype=args.kv_dtype,
+        cache=CacheConfig.from_environment(),
+    )
+    if not load.is_trace:
+        check_lengths(load.arrivals or load.cells, executor)
+    executor.wait_for_cache()
+    bench = _Bench(checkpoint, executor, config, speculation, load)
+    return (bench.over_time if load.arrivals else bench.batches)(args)
+
+
+class _Bench:
+    """A loaded model and what is asked of it. Results go to stdout, pictures where they should."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        executor: NativeExecutor,
+        config: ScheduleConfig,
+        speculation: SpeculationConfig | None,
+        load: Load,
+    ) -> None:
+        self._checkpoint, self._executor, self._load = checkpoint, executor, load
+        self._config, self._speculation = config, speculation
+        self._tokenizer = Tokenizer.open(checkpoint.path)
+        self._weights = linear_format(checkpoint)
+
+    def batches(self, args: argparse.Namespace) -> int:
+        """One sequence on the executor alone, then the cells through the engine."""
+        load, num_rounds = self._load, args.rounds or DEFAULT_ROUNDS
+        trial = Trial(executor=self._executor, weights=self._weights)
+        with _progress() as progress:
+            task = progress.add_task("measuring", total=None)
+            machine = measure_machine(self._executor.num_threads)
+            run_rounds(
+                [trial],
+                num_rounds,
+                lambda done, total: progress.update(task, completed=done, total=total),
+            )
+            cells = progress.add_task("running batches", total=None)
+            results = self._benchmark(machine).run_cells(
+                load.cells,
+                num_rounds,
+                lambda done, total: progress.update(cells, completed=done, total=total),
+            )
+        result = make_measurement(
+            self._checkpoint.path.name, self._checkpoint, speed=trial.speed(machine)
+        )
+        gains = self._speculation_gains(num_rounds)
+        predictor = Predictor.of(
+            self._checkpoint,
+            self._executor,
+            self._config,
+            speculates=self._speculation is not None,
+        )
+        compared = predictor.compare(trial, result, load.cells, results)
+        if load.plot is not None:
+            write_plot(load.plot, results, self._checkpoint.path.name)
+        if args.json:
+            listed = [asdict(one) | {"gain": one.gain, "spread": one.spread} for one in gains]
+            loads = [
+                asdict(cell) | one.summary.as_json()
+                for cell, one in zip(load.cells, results, strict=True)
+            ]
+            extra = {"loads": loads, **compared_json(predictor, compared)}
+            extra |= {"speculation": listed} if gains else {}
+            _print_json(result, machine, extra)
+            return 0
+        console = Console()
+        print_limits(console, result, machine, self._weights.name)
+        print_cells(console, load.cells, results, load.slo)
+        print_compared(console, predictor, compared)
+        if gains:
+            print_speculation(console, gains)
+        self._print_rest(console, machine)
+        return 0
+
+    def over_time(self, args: argparse.Namespace) -> int:
+        """Requests as they come in."""
+        load = self._load
+        with _progress() as progress:
+            task = progress.add_task("measuring the machine", total=None)
+            machine = measure_machine(self._executor.num_threads)
+            benchmark = self._benchmark(machine)
+            arrivals, num_cut = load.arrivals, 0
+            if load.is_trace:
+                arrivals, num_cut = fit(arrivals, max_tokens_per_request(self._executor))
+            progress.update(task, description="answering", total=len(arrivals))
+            result = benchmark.run_arrivals(
+                load.name, arrivals, lambda done, _: progress.update(task, completed=done)
+            )
+        if load.plot is not None:
+            write_plot(load.plot, [result], self._checkpoint.path.name)
+        if args.json:
+            measurement = make_measurement(self._checkpoint.path.name, self._checkpoint)
+            summary = result.summary.as_json() | {"load": load.name, "num_cut": num_cut}
+            _print_json(measurement, machine, {"loads": [summary]})
+            return 0
+        console = Console()
+        print_load(console, result, load.slo, num_cut)
+        self._print_rest(console, machine)
+        return 0
+
+    def _benchmark(self, machine: Machine) -> LoadBenchmark:
+        speculator = None
+        if self._speculation is not None:
+            speculator = make_speculator(
+                self._speculation,
+                self._executor,
+                self._tokenizer,
+                num_threads=self._executor.num_threads,
+            )
+        return LoadBenchmark(
+            self._executor,
+            self._tokenizer,
+            self._config,
+            speculator=speculator,
+            peak_per_s=arithmetic_peak(machine, self._weights),
+            slo=self._load.slo,
+            seed=self._load.seed,
+        )
+
+    def _speculation_gains(self, num_rounds: int) -> list[SpeculationSpeed]:
+        if self._speculation is None:
+            return []
+        return _measure_speculation(self._executor, self._tokenizer, self._speculation, num_rounds)
+
+    def _print_rest(self, console: Console, machine: Machine) -> None:
+        console.print(page_arithmetic(self._executor.spec, self._executor.kv), style="dim")
+        console.print(step_budget_line(self._config), style="dim")
+        console.print(f"threads: {self._executor.threads.explained()}", style="dim")
+        print_machine(console, machine)
+        if self._load.plot is not None:
+            console.print(f"picture: {self._load.plot}")
+
+
+def _num_pages(
+    args: argparse.Namespace,
+    checkpoint: Checkpoint,
+    load: Load,
+    speculation: SpeculationConfig | None,
+) -> int | None:
+    """As asked; else from the free memory for requests over time, and what the largest cell and its
+    drafts need."""
+    asked, least = num_pages(args, checkpoint), speed_pages(checkpoint.spec)
+    if load.arrivals:
+        return asked
+    if asked is not None:
+        if asked < least:
+            raise ConfigError(
+                "there are too few KV pages to measure", seen=asked, remedy=f"Use {least} or more."
+            )
+        return asked
+    drafts = 0 if speculation is None else speculation.num_draft_tokens
+    needed = [cell.num_pages + cell.batch * -(-drafts // PAGE_SIZE) for cell in load.cells]
+    return max(least, *needed)
+
+
+def _progress() -> Progress:
+    return Progress(console=Console(stderr=True), transient=True)
+
+
+def _print_json(result: Measurement, machine: Machine, extra: Mapping[str, object]) -> None:
+    print(json.dumps(result.as_json() | {"machine": asdict(machine), **extra}, indent=2))
+
+
+def _measure_speculation(
+    executor: NativeExecutor, tokenizer: Tokenizer, config: SpeculationConfig, num_rounds: int
+) -> list[SpeculationSpeed]:
+    """One sequence at a time, each way of drawing in turn."""
+    prompts = [encode_prompt(tokenizer, text) for text in PROMPTS]
+    kv = KVSpec(num_pages=_NUM_PAGES, dtype=executor.kv_dtype)
+    answering = executor.sharing_weights(kv), executor.sharing_weights(kv)
+    gains = []
+    for name, temperature in DRAWS.items():
+        speculator = make_speculator(config, executor, tokenizer, num_threads=executor.num_threads)
+        params = SamplingParams(
+            temperature=temperature, seed=1, max_tokens=MAX_TOKENS, ignore_eos=True
+        )
+        rounds = [[prompts[i % len(prompts)]] for i in range(num_rounds + 1)]
+        workload = Workload(name=name, rounds=rounds, params=params)
+        gains.append(compare_speculation(answering, tokenizer, speculator, workload))
+    return gains

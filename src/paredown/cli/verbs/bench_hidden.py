@@ -1,0 +1,66 @@
+"""`paredown bench --sweep hidden`: how long a layer's products take over the hidden size."""
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from paredown.cli.tables.columns import add_columns
+from paredown.cli.options.picture_path import check_picture_path
+from paredown.evaluate.speed.hidden_sweep import HiddenSweep, sweep_hidden
+from paredown.kernels.probe import resolve_num_threads
+from paredown.evaluate.pictures.hidden_plot import write_hidden_sweep
+
+
+def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sweep, which needs no model")
+    group.add_argument(
+        "--sweep",
+        choices=("hidden",),
+        default=None,
+        help="time the qkv, out, ff1, ff2 products over the hidden size, fit a quadratic to each",
+    )
+    group.add_argument("--sweep-weights", default="bf16", help="their format (default bf16)")
+    group.add_argument("--sweep-tokens", type=int, default=1, help="tokens (default 1)")
+    group.add_argument("--sweep-plot", type=Path, default=None, help="a picture, .png")
+
+
+def run_sweep(args: argparse.Namespace) -> int:
+    path: Path | None = args.sweep_plot
+    check_picture_path(path, "--sweep-plot")
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=None)
+        sweep = sweep_hidden(
+            format_name=args.sweep_weights,
+            num_tokens=args.sweep_tokens,
+            num_threads=resolve_num_threads(args.threads),
+            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    if path is not None:
+        write_hidden_sweep(sweep, path)
+    if args.json:
+        print(json.dumps(sweep.as_json(), indent=2))
+    else:
+        console = Console()
+        console.print(
+            f"microseconds over the hidden size d, {sweep.format}; tokens: {sweep.num_tokens}, "
+            f"threads: {sweep.num_threads}"
+        )
+        console.print(_table(sweep))
+    return 0
+
+
+def _table(sweep: HiddenSweep) -> Table:
+    table = Table()
+    add_columns(table, ("d", *(fit.group for fit in sweep.fits)))
+    for index, (hidden, _) in enumerate(sweep.fits[0].points):
+        times = (f"{fit.points[index][1] * 1e6:,.1f}" for fit in sweep.fits)
+        table.add_row(f"{hidden:,}", *times)
+    table.add_section()
+    for row, label in enumerate(("us", "us times d", "us times d²")):
+        table.add_row(label, *(f"{fit.coefficients[row] * 1e6:.3g}" for fit in sweep.fits))
+    table.add_row("mean error", *(f"{fit.mean_error:.0%}" for fit in sweep.fits))
+    return table

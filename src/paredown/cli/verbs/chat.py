@@ -1,0 +1,108 @@
+"""`paredown chat`: a conversation in the terminal."""
+
+import argparse
+import json
+import sys
+
+from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
+from paredown.cli.tables.notes import tell_notes
+from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
+from paredown.engine.llm import LLM
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.errors import ConfigError, RequestError, UnsupportedError
+from paredown.kernels.thread_plan import ThreadPlan
+
+EXAMPLES = """examples:
+  paredown chat
+  paredown chat my-model --system "Answer in one sentence." --temperature 0
+  printf 'Hello\\nAnd then?\\n' | paredown chat --json
+
+An empty line is skipped; Ctrl-D ends the conversation.
+"""
+PROMPT = "> "
+Messages = list[dict[str, object]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
+    parser.add_argument("--system", help="what the model is told first", metavar="TEXT")
+    parser.add_argument(
+        "--json", action="store_true", help="print the whole conversation as JSON at its end"
+    )
+    add_sampling_arguments(parser, max_tokens=256)
+    add_attention_sinks_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    params = sampling_params(args)
+    sinks = attention_sinks(args)
+    llm = LLM(
+        args.model,
+        num_threads=ThreadPlan.resolve(args.threads, args.decode_threads),
+        kv_dtype=args.kv_dtype,
+        sinks=sinks,
+    )
+    if sinks is not None:
+        print(sinks.arithmetic(), file=sys.stderr)
+    tell_notes(llm.notes)
+    if not llm.tokenizer.has_chat_template:
+        raise UnsupportedError(
+            "this model has no chat template",
+            seen=args.model or "the packaged model",
+            remedy="Use `paredown generate`, or a model that was trained for conversation.",
+        )
+    start: Messages = [{"role": "system", "content": args.system}] if args.system else []
+    messages = list(start)
+    while (line := _read_line()) is not None:
+        if not line.strip():
+            continue
+        messages.append({"role": "user", "content": line})
+        reply = _answer(llm, messages, params, num_kept=len(start), quiet=args.json)
+        messages.append({"role": "assistant", "content": reply})
+    if args.json:
+        print(json.dumps({"messages": messages}, indent=2, ensure_ascii=False))
+    return 0
+
+
+def _read_line() -> str | None:
+    """The next line; None at the end. The prompt shows only where somebody types."""
+    if sys.stdin.isatty():
+        sys.stderr.write(PROMPT)
+        sys.stderr.flush()
+    try:
+        line = sys.stdin.readline()
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            "stdin is not text", seen=error, remedy="Send UTF-8 text to stdin."
+        ) from error
+    return line.rstrip("\n") if line else None
+
+
+def _answer(
+    llm: LLM, messages: Messages, params: SamplingParams, *, num_kept: int, quiet: bool
+) -> str:
+    """The model's next turn, printed as it comes. The oldest turns after the first `num_kept`
+    messages are forgotten, and that is said, when the conversation outgrows the context."""
+    while True:
+        try:
+            pieces = llm.stream_chat(messages, params)
+            break
+        except RequestError:
+            if len(messages) < num_kept + 3:
+                raise
+            del messages[num_kept : num_kept + 2]
+            print("(the oldest turn no longer fits and is forgotten)", file=sys.stderr)
+    reply = ""
+    for output in pieces:
+        reply += output.text
+        if output.error is not None:
+            print(f"paredown: {output.error}", file=sys.stderr)
+        if not quiet:
+            sys.stdout.write(output.text)
+            sys.stdout.flush()
+    if not quiet:
+        print()
+    return reply

@@ -1,0 +1,37 @@
+"""`paredown doctor --sweep`: this machine's kernels, measured, fitted and kept."""
+
+import sys
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from paredown.cli.tables.columns import add_columns
+from paredown.cost.step_fit import Calibration, interpolate
+from paredown.cost.machine_file import save_calibration
+from paredown.evaluate.speed.step_sweep import sweep_machine
+from paredown.spec.machine import Machine
+
+
+def keep_sweep(machine: Machine) -> Calibration:
+    """Measures, fits and keeps."""
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=None)
+        found = sweep_machine(
+            machine,
+            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    path = save_calibration(found)
+    print(f"kept in {path}", file=sys.stderr)
+    return found
+
+
+def sweep_table(calibration: Calibration) -> Table:
+    """Of a few numbers of tokens."""
+    table = Table(title="Products with weights in the caches, Gop/s, by tokens")
+    sizes = (1, 8, 32, 128, 512)
+    add_columns(table, ("weights", *map(str, sizes), "of bandwidth"), left=("weights",))
+    for name, rates in calibration.linear.items():
+        speeds = (2e-9 / interpolate(rates.num_tokens, rates.seconds_per_mac, n) for n in sizes)
+        table.add_row(name, *(f"{one:,.0f}" for one in speeds), f"{rates.memory_efficiency:.0%}")
+    return table

@@ -1,0 +1,167 @@
+"""`paredown eval`: how well a model predicts a text, and how far it is from a reference."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from paredown.cli.options.kv_dtype import add_kv_dtype_argument
+from paredown.cli.tables.notes import tell_notes
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.packed_cache import CacheConfig
+from paredown.errors import ConfigError
+from paredown.evaluate.quality.gptq_protocol import DATASETS, gptq_text
+from paredown.evaluate.quality.measurement import Measurement, linear_format_name, make_measurement
+from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.weight import ActivationDType
+from paredown.units import format_bytes
+
+EXAMPLES = """examples:
+  paredown eval
+  paredown eval my-model-int4 --reference my-model
+  paredown eval my-model --text novel.txt --tokens 8192 --json
+  paredown eval my-model-int4 --reference my-model --activations fp32   # what int8 inputs cost
+  paredown eval my-model --kv-dtype int8 --reference my-model
+  paredown eval my-model --protocol gptq --text wiki.test.raw           # as papers measure
+"""
+DEFAULT_TOKENS = 16384
+PROTOCOLS = ("windows", "gptq")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
+    parser.add_argument("--reference", help="checkpoint to compare with: KL divergence, top-1")
+    parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
+    parser.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        default=PROTOCOLS[0],
+        help="windows: each starts anew and every token is predicted; gptq: the perplexity of "
+        "quantization papers (docs/evaluation.md; default: %(default)s)",
+    )
+    parser.add_argument(
+        "--dataset",
+        choices=list(DATASETS),
+        help="of --protocol gptq; how --text is read, too (default: wikitext2)",
+    )
+    parser.add_argument(
+        "--tokens", type=int, help=f"of the text (default {DEFAULT_TOKENS}; gptq: all)"
+    )
+    parser.add_argument(
+        "--activations",
+        choices=get_args(ActivationDType),
+        help="what the model's linear layers round their inputs to (default: as its formats say)",
+    )
+    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_kv_dtype_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = resolve_model(args.model)
+    checkpoint = Checkpoint.open(folder)
+    tell_notes(checkpoint.notes)
+    tokenizer = Tokenizer.open(folder)
+    reference = None if args.reference is None else Checkpoint.open(resolve_model(args.reference))
+    if reference is not None:
+        tell_notes(reference.notes)
+
+    def sampler() -> NativeExecutor:
+        source = checkpoint if reference is None else reference
+        return load_executor(
+            source,
+            num_pages=sampling_pages(source.spec),
+            num_threads=args.threads,
+            cache=CacheConfig.from_environment(),
+        )
+
+    text = _choose_text(args, tokenizer, sampler, checkpoint.spec.max_positions)
+    result = _measure(checkpoint, reference, text, args)
+    if args.json:
+        more = {
+            "format": linear_format_name(checkpoint),
+            "protocol": text.protocol,
+            "notes": list(checkpoint.notes),
+        }
+        print(json.dumps(result.as_json() | more, indent=2))
+        return 0
+    _print(result, text, linear_format_name(checkpoint))
+    return 0
+
+
+def _choose_text(
+    args: argparse.Namespace,
+    tokenizer: Tokenizer,
+    sampler: Callable[[], NativeExecutor],
+    max_positions: int,
+) -> EvalText:
+    if args.protocol == "gptq":
+        name = args.dataset or "wikitext2"
+        return gptq_text(name, tokenizer, max_positions, path=args.text, num_tokens=args.tokens)
+    if args.dataset is not None:
+        raise ConfigError(
+            "--dataset belongs to --protocol gptq",
+            seen=f"--protocol {args.protocol}",
+            remedy="Give both, or name a text with --text.",
+        )
+    num_tokens = DEFAULT_TOKENS if args.tokens is None else args.tokens
+    return choose_text(args.text, tokenizer, num_tokens, sampler, max_positions)
+
+
+def _measure(
+    checkpoint: Checkpoint, reference: Checkpoint | None, text: EvalText, args: argparse.Namespace
+) -> Measurement:
+    """The reference keeps its keys and values in bf16, whatever the model's are kept in."""
+    pages = num_pages_for(text)
+    cache = CacheConfig.from_environment()
+    model = load_executor(
+        checkpoint,
+        num_pages=pages,
+        num_threads=args.threads,
+        kv_dtype=args.kv_dtype,
+        activations=args.activations,
+        # There is room for one file next to a checkpoint: the one that others will use.
+        cache=cache if args.activations is None else None,
+    )
+    other = None
+    if reference is not None:
+        other = load_executor(
+            reference, num_pages=pages, num_threads=args.threads, kv_dtype="bf16", cache=cache
+        )
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("predicting", total=text.num_tokens)
+        qualities, own = measure_quality(
+            [model], text, other, lambda done, total: progress.update(task, completed=done)
+        )
+    qualities[0].require_numbers(str(checkpoint.path))
+    if own is not None and reference is not None:
+        own.require_numbers(str(reference.path))
+    return make_measurement(
+        checkpoint.path.name, checkpoint, quality=qualities[0], original=reference
+    )
+
+
+def _print(result: Measurement, text: EvalText, format_name: str) -> None:
+    table = Table(title=result.name, show_header=False)
+    table.add_row("format", f"{format_name}, {result.bits_per_weight:.2f} bits per weight")
+    table.add_row("size", format_bytes(result.file_bytes))
+    table.add_row("perplexity", f"{result.perplexity:.3f}")
+    table.add_row("bits per byte", f"{result.bits_per_byte:.4f}")
+    if result.kl_divergence is not None and result.top1_agreement is not None:
+        table.add_row("KL divergence", f"{result.kl_divergence:.5f} nats per token")
+        table.add_row("top-1 agreement", f"{result.top1_agreement:.2%}")
+    console = Console()
+    console.print(table)
+    console.print(f"Protocol: {text.protocol}.", style="dim")

@@ -1,0 +1,181 @@
+"""`paredown generate`: continue prompts, one as a stream, many as a batch."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
+from paredown.cli.tables.notes import tell_notes
+from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
+from paredown.cli.options.speculation import (
+    add_speculation_arguments,
+    describe_speculation,
+    speculation_config,
+)
+from paredown.engine.llm import LLM, Completion
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.errors import ConfigError
+from paredown.kernels.thread_plan import ThreadPlan
+
+EXAMPLES = """examples:
+  paredown generate "Once upon a time"
+  paredown generate "It was" --temperature 0 --max-tokens 50 --model my-model
+  echo "The old house" | paredown generate --echo
+  paredown generate --prompts-file prompts.txt --seed 1 --json
+  paredown generate "It was" --speculate draft
+  paredown generate "It was" --max-tokens 100000 --ignore-eos --attention-sinks 4
+"""
+EXIT_FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "prompt", nargs="?", help="text to continue (default, or with -: what stdin holds)"
+    )
+    parser.add_argument(
+        "-m",
+        "--model",
+        help="folder or .gguf file (default: the packaged model)",
+        metavar="MODEL",
+    )
+    parser.add_argument(
+        "--prompts-file", type=Path, help="a prompt per line, answered as one batch", metavar="FILE"
+    )
+    parser.add_argument("--echo", action="store_true", help="print the prompt before its answer")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_sampling_arguments(parser, max_tokens=128)
+    add_speculation_arguments(parser)
+    add_attention_sinks_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    params = sampling_params(args)
+    prompts, sinks = _read_prompts(args), attention_sinks(args)
+    llm = LLM(
+        args.model,
+        num_threads=ThreadPlan.resolve(args.threads, args.decode_threads),
+        kv_dtype=args.kv_dtype,
+        speculation=speculation_config(args),
+        sinks=sinks,
+    )
+    if sinks is not None:
+        _tell(sinks.arithmetic())
+    tell_notes(llm.notes)
+    start_s = time.monotonic()
+    if args.json or args.prompts_file is not None:
+        completions = llm.generate(prompts, params)
+        wall_s = time.monotonic() - start_s
+        if args.json:
+            print(json.dumps(_as_json(completions, wall_s) | _speculation(llm), indent=2))
+        else:
+            _print_all(completions, echo=args.echo)
+        num_tokens = sum(len(one.token_ids) for one in completions)
+        _tell(f"{num_tokens} tokens in {wall_s:.2f} s: {num_tokens / wall_s:,.0f} tokens/s")
+        errors = [one.error for one in completions if one.error is not None]
+    else:
+        errors = _print_stream(llm, prompts[0], params, echo=args.echo)
+    if llm.engine.speculator is not None:
+        _tell(describe_speculation(llm.engine.speculator.stats))
+    for error in errors:
+        _tell(f"paredown: {error}")
+    return EXIT_FAILED if errors else 0
+
+
+def _read_prompts(args: argparse.Namespace) -> list[str]:
+    if args.prompts_file is not None:
+        if args.prompt is not None:
+            raise ConfigError(
+                "a prompt and a file of prompts were given",
+                seen=f"{args.prompt!r} and {args.prompts_file}",
+                remedy="Give one of them.",
+            )
+        try:
+            lines = args.prompts_file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                "the file of prompts cannot be read",
+                seen=f"{args.prompts_file}: {error}",
+                remedy="Name a UTF-8 text file with one prompt per line.",
+            ) from error
+        prompts = [line for line in lines if line.strip()]
+        if not prompts:
+            raise ConfigError(
+                "the file of prompts is empty", seen=args.prompts_file, remedy="Add a line."
+            )
+        return prompts
+    if args.prompt is not None and args.prompt != "-":
+        return [args.prompt]
+    if sys.stdin.isatty():
+        raise ConfigError(
+            "there is no prompt",
+            seen="no argument, and stdin is a terminal",
+            remedy='Give one: paredown generate "Once upon a time".',
+        )
+    try:
+        return [sys.stdin.read().removesuffix("\n")]
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            "stdin is not text", seen=error, remedy="Send UTF-8 text to stdin."
+        ) from error
+
+
+def _print_stream(llm: LLM, prompt: str, params: SamplingParams, *, echo: bool) -> list[str]:
+    """Prints the answer as it comes; what went wrong, if anything."""
+    start_s = time.monotonic()
+    num_tokens, first_s, error = 0, start_s, None
+    for output in llm.stream(prompt, params):
+        if num_tokens == 0:
+            first_s = time.monotonic()
+            if echo:
+                sys.stdout.write(prompt)
+        num_tokens += len(output.token_ids)
+        error = output.error
+        if output.text:
+            sys.stdout.write(output.text)
+            sys.stdout.flush()
+    end_s = time.monotonic()
+    print()
+    line = f"{num_tokens} tokens; the first after {(first_s - start_s) * 1000:.1f} ms"
+    if num_tokens > 1:
+        line += f", then {(num_tokens - 1) / (end_s - first_s):,.0f} tokens/s"
+    _tell(line)
+    return [] if error is None else [error]
+
+
+def _print_all(completions: list[Completion], *, echo: bool) -> None:
+    for number, completion in enumerate(completions):
+        if number:
+            print("---")
+        print(f"{completion.prompt}{completion.text}" if echo else completion.text)
+
+
+def _as_json(completions: list[Completion], wall_s: float) -> dict[str, object]:
+    num_tokens = sum(len(one.token_ids) for one in completions)
+    return {
+        "completions": [
+            {
+                "prompt": one.prompt,
+                "text": one.text,
+                "num_prompt_tokens": len(one.prompt_token_ids),
+                "token_ids": one.token_ids,
+                "finish_reason": one.finish_reason,
+                "error": one.error,
+            }
+            for one in completions
+        ],
+        "num_tokens": num_tokens,
+        "wall_s": wall_s,
+        "tokens_per_s": num_tokens / wall_s,
+    }
+
+
+def _speculation(llm: LLM) -> dict[str, object]:
+    speculator = llm.engine.speculator
+    return {} if speculator is None else {"speculation": speculator.stats.as_json()}
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)

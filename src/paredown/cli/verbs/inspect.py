@@ -1,0 +1,201 @@
+"""`paredown inspect`: where time and memory of a model go, by arithmetic, without running it."""
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from paredown.cli.verbs.inspect_formulas import print_formulas
+from paredown.cli.tables.inspect import print_inspection
+from paredown.cli.options.kv_dtype import add_kv_dtype_argument
+from paredown.cli.options.machine import add_machine_argument, find_target
+from paredown.cli.tables.notes import tell_notes
+from paredown.cli.options.picture_path import check_picture_path
+from paredown.cost.inspection import inspect_model
+from paredown.cost.machines import THIS
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.serving import Workload
+from paredown.errors import ConfigError
+from paredown.evaluate.speed.stored_formats import stored_formats
+from paredown.formats.table import COSTED_FORMATS
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.config_alone import is_config_alone, read_config_alone
+from paredown.models.resolve import resolve_model
+from paredown.models.running_formats import running_specs
+from paredown.evaluate.pictures.roofline_plot import write_roofline
+from paredown.spec.kv import KVDType
+from paredown.spec.kv_choice import resolve_kv_choice
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightSpec
+
+EXAMPLES = """examples:
+  paredown inspect
+  paredown inspect my-model --weights int4-g32 --batch 8 --context 4096
+  paredown inspect config.json --machine h100 --plot roofline.png
+  paredown inspect my-model --symbolic
+"""
+
+
+# Options that ask for numbers, as they are when not given.
+_NUMBERS = {
+    "batch": 1,
+    "prompt_tokens": None,
+    "context": None,
+    "machine": THIS,
+    "threads": None,
+    "acceptance": 0.7,
+    "plot": None,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "model",
+        nargs="?",
+        help="folder, .gguf file, or a config.json alone (default: the packaged model)",
+    )
+    parser.add_argument("--batch", type=int, default=1, help="sequences that decode at once")
+    parser.add_argument(
+        "--prompt-tokens", type=int, default=None, help="tokens of a prompt (default 512)"
+    )
+    parser.add_argument(
+        "--context", type=int, default=None, help="tokens of a sequence that decodes (default 1024)"
+    )
+    parser.add_argument(
+        "--weights", default=None, help="format of the linear layers (default: as they are stored)"
+    )
+    parser.add_argument(
+        "--head", default=None, help="format of the output layer (default: as it is stored)"
+    )
+    add_kv_dtype_argument(parser)
+    add_machine_argument(parser)
+    parser.add_argument(
+        "--acceptance",
+        type=float,
+        default=0.7,
+        help="share of a speculator's guesses that are right, for what it gains (default 0.7)",
+    )
+    parser.add_argument("--symbolic", action="store_true", help="formulas in place of numbers")
+    parser.add_argument("--plot", type=Path, default=None, help="roofline picture: .png or .html")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not 0 <= args.acceptance < 1:
+        raise ConfigError(
+            "--acceptance is a share", seen=args.acceptance, remedy="Use 0 up to below 1."
+        )
+    if args.symbolic:
+        _check_symbolic(args)
+    check_picture_path(args.plot, suffixes=(".png", ".html"))
+    subject = _read(args)
+    tell_notes(subject.notes)
+    if args.symbolic:
+        print_formulas(subject.spec, subject.formats, as_json=args.json)
+        return 0
+    found = inspect_model(
+        subject.spec,
+        subject.formats,
+        _workload(args, subject.spec),
+        find_target(args),
+        acceptance=args.acceptance,
+    )
+    if args.plot is not None:
+        write_roofline(found, subject.name, args.plot)
+    if args.json:
+        print(json.dumps(found.as_json(), indent=2))
+    else:
+        print_inspection(found, subject.name, Console())
+    return 0
+
+
+def _check_symbolic(args: argparse.Namespace) -> None:
+    """Raises ConfigError for options that formulas have no place for."""
+    for option, without in _NUMBERS.items():
+        value = getattr(args, option)
+        if value != without:
+            name = f"--{option.replace('_', '-')}"
+            raise ConfigError(
+                f"--symbolic and {name} exclude each other",
+                seen=f"{name} {value}",
+                remedy="Leave one out: formulas have letters for loads, and no machine.",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Subject:
+    name: str
+    spec: ModelSpec
+    formats: ModelFormats
+    notes: tuple[str, ...]
+
+
+def _read(args: argparse.Namespace) -> _Subject:
+    path = None if args.model is None else Path(args.model)
+    if path is not None and path.exists() and is_config_alone(path):
+        alone = read_config_alone(path)
+        weights = (alone.weights, alone.weights, alone.weights.bits)
+        formats = _formats(args, alone.spec, weights, "bf16")
+        return _Subject(name=path.name, spec=alone.spec, formats=formats, notes=alone.notes)
+    checkpoint = Checkpoint.open(resolve_model(args.model))
+    stored, specs = stored_formats(checkpoint), running_specs(checkpoint)
+    linear = stored.linear
+    notes = list(checkpoint.notes)
+    others = {one.name for one in specs.values() if one != linear} - {
+        stored.output.name,
+        specs[checkpoint.names.embedding].name,
+    }
+    if others and args.weights is None:
+        notes.append(
+            f"all linear layers are counted as {linear.name}; some are {', '.join(others)}"
+        )
+    return _Subject(
+        name=checkpoint.path.name,
+        spec=checkpoint.spec,
+        formats=_formats(
+            args,
+            checkpoint.spec,
+            (linear, stored.output, stored.embedding_bits),
+            checkpoint.kv_dtype,
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _formats(
+    args: argparse.Namespace,
+    spec: ModelSpec,
+    weights: tuple[WeightSpec, WeightSpec, int],
+    kv_dtype: KVDType,
+) -> ModelFormats:
+    """As asked for, else as they are: linear layers, output layer, bits of the embedding."""
+    linear, output, embedding_bits = weights
+    return ModelFormats(
+        linear=linear if args.weights is None else _named(args.weights, "--weights"),
+        output=output if args.head is None else _named(args.head, "--head"),
+        embedding_bits=embedding_bits,
+        kv_dtype=resolve_kv_choice(args.kv_dtype or kv_dtype, spec.num_layers),
+    )
+
+
+def _named(name: str, option: str) -> WeightSpec:
+    if name not in COSTED_FORMATS:
+        raise ConfigError(
+            f"{option} names no format",
+            seen=name,
+            remedy=f"Use one of {', '.join(COSTED_FORMATS)}.",
+        )
+    return COSTED_FORMATS[name]
+
+
+def _workload(args: argparse.Namespace, spec: ModelSpec) -> Workload:
+    """What is not asked for is no longer than the model's context."""
+    prompt, context = args.prompt_tokens, args.context
+    return Workload(
+        batch=args.batch,
+        prompt_tokens=min(512, spec.max_positions) if prompt is None else prompt,
+        context=min(1024, spec.max_positions) if context is None else context,
+    )

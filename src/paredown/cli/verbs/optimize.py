@@ -1,0 +1,184 @@
+"""`paredown optimize`: the main job."""
+
+import argparse
+import json
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
+from paredown.compress.recipe_names import SYNTAX
+from paredown.evaluate.quality.measurement import Measurement
+from paredown.evaluate.verify.verification_file import NAME
+from paredown.models.resolve import resolve_model
+from paredown.optimize.choose import parse_quality_loss, quality_loss
+from paredown.optimize.optimize import (
+    DEFAULT_ROUNDS,
+    DEFAULT_SAMPLES,
+    DEFAULT_TOKENS,
+    OptimizeConfig,
+    OptimizeResult,
+    optimize,
+    parse_formats,
+)
+from paredown.units import MEGA, format_bytes, format_rate
+
+EXAMPLES = """examples:
+  paredown optimize
+  paredown optimize my-model -o my-model-small --max-quality-loss 2%
+  paredown optimize my-model --formats bf16,int8,int4-g128 --text novel.txt --json
+"""
+# Exit code when all candidates lose too much, so that nothing was written.
+NOTHING_CHOSEN = 1
+# Below this many columns the table leaves out what the report and --json have anyway.
+_WIDE_COLUMNS = 104
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, help="folder for the chosen checkpoint (default: MODEL-small)"
+    )
+    parser.add_argument(
+        "--max-quality-loss", default="1%", help="perplexity that may be lost (default 1%%)"
+    )
+    parser.add_argument(
+        "--formats",
+        help=f"comma-separated recipes (default: a search): {SYNTAX}, as `paredown compress "
+        "--help` has",
+    )
+    parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
+    parser.add_argument(
+        "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=DEFAULT_ROUNDS, help="of timing (default %(default)s)"
+    )
+    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    add_calibration_arguments(parser, DEFAULT_SAMPLES)
+    reports = parser.add_mutually_exclusive_group()
+    reports.add_argument(
+        "--report", type=Path, help="folder for the report (default: -o + -report)"
+    )
+    reports.add_argument("--no-report", action="store_true", help="write no report")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = resolve_model(args.model)
+    output = args.output or Path(f"{folder.resolve().name}-small")
+    report = None if args.no_report else args.report or Path(f"{output}-report")
+    config = OptimizeConfig(
+        output=output,
+        report=report,
+        max_quality_loss=parse_quality_loss(args.max_quality_loss),
+        formats=parse_formats(args.formats),
+        num_tokens=args.tokens,
+        text=args.text,
+        num_rounds=args.rounds,
+        num_threads=args.threads,
+        calibration=calibration_config(args),
+    )
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting", total=1.0)
+        result = optimize(
+            folder,
+            config,
+            lambda what, share: progress.update(task, description=what, completed=share),
+        )
+    if args.json:
+        print(json.dumps(result.as_json(), indent=2))
+    else:
+        _print(result)
+    return 0 if result.chosen is not None else NOTHING_CHOSEN
+
+
+def _print(result: OptimizeResult) -> None:
+    console = Console()
+    wide = console.width >= _WIDE_COLUMNS
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    headings = ["format", "MB", "ppl", "loss", "KL", "top-1", "decode/s", "MBU"]
+    for heading in headings + (["bits", "prefill/s", "MFU"] if wide else []) + ["front"]:
+        table.add_column(heading, justify="left" if heading == "format" else "right", no_wrap=True)
+    for one in [result.reference, *result.candidates]:
+        chosen = one.name == result.chosen
+        style = "bold green" if chosen else "dim" if one.on_front is False else ""
+        table.add_row(*_row(one, result, wide), style=style)
+    console.print(table)
+    for skipped in result.skipped:
+        console.print(f"skipped {skipped.name}: {skipped.reason}", style="yellow")
+    for name, tensors in result.clamped.items():
+        console.print(
+            f"clamped {name}: {sum(tensors.values())} values in {len(tensors)} tensors "
+            "beyond its range",
+            style="yellow",
+        )
+    if result.note is not None:
+        console.print(result.note, style="dim")
+    _print_machine(console, result)
+    _print_choice(console, result)
+
+
+def _row(one: Measurement, result: OptimizeResult, wide: bool) -> list[str]:
+    is_reference = one is result.reference
+    assert one.perplexity is not None
+    assert result.reference.perplexity is not None
+    loss = quality_loss(one.perplexity, result.reference.perplexity)
+    cells = [
+        one.name,
+        f"{one.file_bytes / MEGA:.2f}",
+        f"{one.perplexity:.3f}",
+        "" if is_reference else f"{loss:+.2%}",
+        "" if one.kl_divergence is None else f"{one.kl_divergence:.5f}",
+        "" if one.top1_agreement is None else f"{one.top1_agreement:.1%}",
+        f"{one.decode_tokens_per_s:,.0f}",
+        f"{one.mbu:.0%}",
+    ]
+    if wide:
+        cells += [
+            f"{one.bits_per_weight:.2f}",
+            f"{one.prefill_tokens_per_s:,.0f}",
+            f"{one.mfu:.0%}",
+        ]
+    mark = "chosen" if one.name == result.chosen else "yes" if one.on_front else ""
+    return [*cells, mark]
+
+
+def _print_machine(console: Console, result: OptimizeResult) -> None:
+    machine = result.machine
+    console.print(
+        f"{machine.name}, {machine.num_threads} threads, {machine.isa}: memory "
+        f"{format_rate(machine.bandwidth_bytes_per_s, 'B/s')}, int8 "
+        f"{format_rate(machine.int8_ops_per_s, 'op/s')}. Quality on {result.protocol}.",
+        style="dim",
+    )
+
+
+def _print_choice(console: Console, result: OptimizeResult) -> None:
+    if result.report is not None:
+        console.print(f"report: {result.report / 'report.html'}")
+    if result.chosen is None:
+        console.print(
+            f"No candidate loses at most {result.max_quality_loss:.2%} perplexity, so none was "
+            "written. Allow more with --max-quality-loss.",
+            style="yellow",
+        )
+        return
+    chosen = next(one for one in result.candidates if one.name == result.chosen)
+    console.print(
+        f"written: {result.output} ({chosen.name}, {format_bytes(chosen.file_bytes)} instead of "
+        f"{format_bytes(result.reference.file_bytes)})"
+    )
+    if result.verification is not None:
+        worst = result.verification.worst_layers[0]
+        console.print(
+            f"verified: {NAME} beside it; the worst layer is {worst.layer}, whose output "
+            f"moved by {worst.own:.1%}"
+        )
+    console.print(f"serve it: [bold]{result.serve_line}[/bold]")

@@ -1,0 +1,172 @@
+"""`paredown sensitivity`: which parts of a model suffer most from being quantized."""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from paredown.compress.activations import parse_grid
+from paredown.compress.quantize.kv_cache import KV_GRID_DTYPES
+from paredown.compress.quantize.rtn import RTN
+from paredown.evaluate.texts.validation_text import choose_validation_text
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
+from paredown.optimize.model_parts import PART_KINDS
+from paredown.optimize.sensitivity import (
+    WINDOW_TOKENS,
+    SensitivityResult,
+    SensitivityTable,
+    measure_sensitivity,
+    parse_format,
+    parse_kinds,
+    recovered,
+)
+from paredown.optimize.sensitivity_plot import check_report, write_report
+
+EXAMPLES = """examples:
+  paredown sensitivity
+  paredown sensitivity my-model --format int3-g64 --by fused
+  paredown sensitivity my-model --activations --grid int8-tensor --report my-model-sensitivity
+  paredown sensitivity my-model --kv int4     # which layers to except: serve --kv-dtype int4,0=bf16
+"""
+DEFAULT_TOKENS = 2048
+DEFAULT_FORMAT = "int4-g128"
+DEFAULT_GRID = "int8-tensor"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
+    parser.add_argument(
+        "--format", default=DEFAULT_FORMAT, help="of the weights (default %(default)s)"
+    )
+    parser.add_argument(
+        "--by",
+        default="layer,role",
+        help=f"comma-separated parts: {', '.join(PART_KINDS)} (default %(default)s)",
+    )
+    parser.add_argument(
+        "--head", action="store_true", help="the output layer too, as a part of its own"
+    )
+    parser.add_argument(
+        "--activations",
+        action="store_true",
+        help="the decoder's points too, in --grid",
+    )
+    parser.add_argument(
+        "--grid",
+        default=DEFAULT_GRID,
+        help="of activations: int1 to int8, fp8_e4m3 or fp8_e5m2, then -tensor, -token or -gN, "
+        "then -asym or nothing; or fp16, bf16 (default %(default)s)",
+    )
+    parser.add_argument(
+        "--kv",
+        choices=KV_GRID_DTYPES,
+        help="keys and values too, layer by layer, in this format (docs/kv_cache.md)",
+    )
+    parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
+    parser.add_argument(
+        "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
+    )
+    parser.add_argument("--report", type=Path, help="folder for the picture and the figures")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    spec, kinds = parse_format(args.format), parse_kinds(args.by)
+    grid = parse_grid(args.grid) if args.activations else None
+    if args.report is not None:
+        check_report(args.report)
+    checkpoint = Checkpoint.open(resolve_model(args.model))
+    text = choose_validation_text(checkpoint, args.text, args.tokens, WINDOW_TOKENS)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("predicting", total=None)
+
+        def tell(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        result = measure_sensitivity(
+            checkpoint,
+            text,
+            spec,
+            kinds,
+            RTN(),
+            grid,
+            tell,
+            head=args.head,
+        )
+        if args.kv is not None:
+            result = replace(result, kv=measure_kv_sensitivity(checkpoint, text, args.kv, tell))
+    if args.report is not None:
+        write_report(result, args.report)
+    if args.json:
+        print(json.dumps(result.as_json(), indent=2))
+        return 0
+    _print(result, args.report)
+    return 0
+
+
+def _print(result: SensitivityResult, report: Path | None) -> None:
+    console = Console()
+    console.print(_table("weights", result.weights))
+    if result.activations is not None:
+        console.print(_table("activations", result.activations))
+    if result.kv is not None:
+        console.print(_table("keys and values", result.kv))
+    console.print(
+        "KL divergence to the model as it is, nats per token. all but it: everything else is "
+        "quantized. won back: the share of everything's loss that leaving it out saves. ppl and "
+        "top-1: of the part alone.",
+        style="dim",
+    )
+    console.print(f"Protocol: {result.protocol}.", style="dim")
+    if report is not None:
+        console.print(f"report: {report / 'sensitivity.png'}")
+
+
+def _table(what: str, found: SensitivityTable) -> Table:
+    table = Table(
+        title=f"{what} in {found.what}", title_justify="left", box=box.SIMPLE_HEAD, padding=0
+    )
+    headings = ["part", "weights", "KL alone", "all but it", "won back", "ppl", "top-1"]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "part" else "right", no_wrap=True)
+    whole = found.everything
+    assert whole.kl_divergence is not None
+    assert whole.top1_agreement is not None
+    before = None
+    for row in found.rows:
+        assert row.alone.kl_divergence is not None
+        assert row.alone.top1_agreement is not None
+        assert row.all_but.kl_divergence is not None
+        if before is not None and row.kind != before:
+            table.add_section()
+        before = row.kind
+        share = recovered(row, found) / whole.kl_divergence if whole.kl_divergence else 0.0
+        table.add_row(
+            row.name,
+            f"{row.num_weights:,}" if row.num_weights else "",
+            f"{row.alone.kl_divergence:.6f}",
+            f"{row.all_but.kl_divergence:.6f}",
+            f"{share:.1%}",
+            f"{row.alone.perplexity:.3f}",
+            f"{row.alone.top1_agreement:.1%}",
+        )
+    table.add_section()
+    table.add_row(
+        "everything",
+        "",
+        f"{whole.kl_divergence:.6f}",
+        "",
+        "",
+        f"{whole.perplexity:.3f}",
+        f"{whole.top1_agreement:.1%}",
+        style="bold",
+    )
+    return table

@@ -1,0 +1,173 @@
+"""`paredown serve`: an OpenAI-compatible server."""
+
+import argparse
+import json
+import signal
+import sys
+
+from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
+from paredown.cli.options.kv_dtype import add_kv_dtype_argument
+from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
+from paredown.cli.tables.notes import tell_notes
+from paredown.cli.options.schedule import add_schedule_arguments, keeping_target, schedule_config
+from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.options.threads import add_threads_arguments
+from paredown.engine.detokenize import prepare_texts
+from paredown.engine.engine import Engine
+from paredown.engine.memory.memory_plan import page_arithmetic
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.packed_cache import CacheConfig
+from paredown.engine.speculate.make_speculator import make_speculator
+from paredown.engine.worker import Worker
+from paredown.errors import ParedownError
+from paredown.evaluate.verify.fingerprint import Fingerprint
+from paredown.evaluate.verify.verification_file import read_fingerprint, verification_path
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.text.tokenizer import Tokenizer
+from paredown.serve.app import create_app
+from paredown.serve.server import Listen, Server, make_server
+from paredown.serve.state import ServerState
+
+EXAMPLES = """examples:
+  paredown serve
+  paredown serve my-model --port 8080 --max-waiting 100
+  paredown serve my-model --kv-dtype int8 --kv-memory 2GB
+  paredown serve my-model --kv-dtype int4,first2=bf16,last2=bf16 --decode-threads 4
+  paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
+  paredown serve --speculate draft
+  paredown serve --attention-sinks 4 --attention-window 1020
+  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
+       -d '{"prompt": "Once upon a time", "max_tokens": 40}'
+
+A checkpoint with a verification.json is checked against it before the first answer, and refused
+where it is not what was verified (docs/verification.md).
+SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and exit.
+"""
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
+    )
+    parser.add_argument("--host", default=Listen.host, help=f"default: {Listen.host}")
+    parser.add_argument(
+        "--port", type=int, default=Listen.port, help=f"0: any free one (default: {Listen.port})"
+    )
+    parser.add_argument("--name", help="the model's name in the API (default: its folder's)")
+    parser.add_argument(
+        "--drain-s",
+        type=int,
+        default=Listen.drain_s,
+        help=f"seconds that answers may take after a stop signal (default: {Listen.drain_s})",
+        metavar="N",
+    )
+    add_threads_arguments(parser)
+    add_kv_pages_arguments(parser)
+    add_kv_dtype_argument(parser)
+    add_attention_sinks_arguments(parser)
+    add_schedule_arguments(parser)
+    add_speculation_arguments(parser)
+    parser.add_argument(
+        "--no-verify", action="store_true", help="do not check the model's verification.json"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the address as JSON when the server is ready"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    config = schedule_config(args)
+    speculation = speculation_config(args)
+    listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
+    path = resolve_model(args.model)
+    sinks = attention_sinks(args)
+    checkpoint, tokenizer = Checkpoint.open(path).with_sinks(sinks), Tokenizer.open(path)
+    fingerprint = None if args.no_verify else read_fingerprint(path)
+    tell_notes(checkpoint.notes)
+    cache = CacheConfig.from_environment()
+
+    def load() -> Engine:
+        executor = load_executor(
+            checkpoint,
+            num_pages=num_pages(args, checkpoint),
+            num_threads=args.threads,
+            decode_threads=args.decode_threads,
+            kv_dtype=args.kv_dtype,
+            cache=cache,
+        )
+        if not args.no_verify:
+            _check(checkpoint, executor, fingerprint)
+        _tell(executor)
+        speculator = None
+        if speculation is not None:
+            speculator = make_speculator(speculation, executor, tokenizer, num_threads=args.threads)
+        prepare_texts(tokenizer, executor.spec.vocab_size)
+        return Engine(executor, tokenizer, keeping_target(args, config, executor), speculator)
+
+    worker = Worker(load)
+    state = ServerState(
+        model_name=args.name or path.resolve().name,
+        max_positions=checkpoint.spec.max_request_tokens,
+        tokenizer=tokenizer,
+        worker=worker,
+    )
+    with listen.open_socket() as sock:
+        host, port = sock.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+        def tell() -> None:
+            if worker.status == "ready":
+                _announce(url, state.model_name, as_json=args.json)
+            elif worker.status == "dead":
+                server.should_exit = True
+
+        app = create_app(state, on_worker_change=tell)
+        server: Server = make_server(app, worker, listen)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            # SIGTERM and Ctrl-C are uvicorn's own affair; a terminal that is closed counts too.
+            signal.signal(signal.SIGHUP, server.handle_exit)
+        if args.host not in LOOPBACK:
+            print(f"anyone who can reach {url} can use this model", file=sys.stderr)
+        server.run(sockets=[sock])
+    if isinstance(worker.failure, ParedownError):
+        raise worker.failure
+    if worker.failure is not None:
+        return EXIT_FAILED
+    return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+
+
+def _tell(executor: NativeExecutor) -> None:
+    if executor.spec.sinks is not None:
+        print(executor.spec.sinks.arithmetic(), file=sys.stderr)
+    print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
+    print(f"threads: {executor.threads.explained()}", file=sys.stderr)
+
+
+def _check(
+    checkpoint: Checkpoint, executor: NativeExecutor, fingerprint: Fingerprint | None
+) -> None:
+    """One line about it. Raises CheckpointError."""
+    name = verification_path(checkpoint.path).name
+    if fingerprint is None:
+        line = f"not verified: {checkpoint.path} has no {name}"
+    else:
+        fingerprint.check_files(checkpoint, executor)
+        line = f"verified: the logits of {name}, {fingerprint.check_logits(checkpoint, executor)}"
+    print(line, file=sys.stderr)
+
+
+def _announce(url: str, model_name: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"url": url, "model": model_name}), flush=True)
+        return
+    body = json.dumps({"model": model_name, "prompt": "Once upon a time", "max_tokens": 40})
+    print(
+        f"{model_name} answers at {url}/v1\n"
+        f"curl {url}/v1/completions -H 'Content-Type: application/json' -d '{body}'",
+        flush=True,
+    )

@@ -1,0 +1,178 @@
+"""ActiveRequest: what a live request has beside its tokens and pages, from its arrival to its end."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.engine.detokenize import Detokenizer, StopMatcher, make_detokenizer
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.request import FinishReason, Request
+from paredown.engine.request_output import RequestOutput
+from paredown.engine.sampling.sampler import Logprobs, RowSampler, make_state
+from paredown.engine.sampling.sampling_params import TokenFilter
+from paredown.kernels.native_sampler import SamplingState
+
+
+class EngineTokenizer(Protocol):
+    """What the engine needs of a tokenizer."""
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]: ...
+
+    def decode(self, token_ids: list[int], /) -> str: ...
+
+
+@dataclass(slots=True)
+class ActiveRequest:
+    """Its fields are what every step reads, so that a step touches few objects per request. The
+    last four are of the step under way."""
+
+    request: Request
+    sampling: SamplingState
+    detokenizer: Detokenizer
+    # Any of these ends the answer.
+    ending: frozenset[int]
+    part: SequenceSlice
+    # None where nobody asked for it.
+    stops: StopMatcher | None
+    token_filter: TokenFilter | None
+    prompt_logprobs: list[Logprobs] | None
+    # Whether there is one of the last two.
+    is_watched: bool
+
+    # The row of logits to draw from next, the guesses that were computed, and how many came true.
+    row: int = 0
+    drafts: Sequence[int] = ()
+    num_accepted: int = 0
+    # What the step has given so far.
+    output: RequestOutput | None = None
+
+    @classmethod
+    def to(cls, request: Request, tokenizer: EngineTokenizer, vocab_size: int) -> "ActiveRequest":
+        """Before its first step."""
+        params = request.params
+        return cls(
+            request,
+            make_state(
+                params,
+                seed=request.seed,
+                vocab_size=vocab_size,
+                prompt_token_ids=request.token_ids,
+                eos_token_ids=tokenizer.eos_token_ids,
+            ),
+            make_detokenizer(tokenizer, request.token_ids),
+            params.ending_token_ids(tokenizer.eos_token_ids),
+            SequenceSlice([], 0, request.pages, 0),
+            StopMatcher(params.stop) if params.stop else None,
+            params.token_filter,
+            None if params.prompt_logprobs is None else [],
+            params.token_filter is not None or params.prompt_logprobs is not None,
+        )
+
+    def begin(self, num_tokens: int, num_rows: int) -> SequenceSlice:
+        """What a step computes of the request: `num_tokens` from those computed on, drafts among
+        them. The same object for every step. There are `num_rows` of logits before its own."""
+        request, part = self.request, self.part
+        if request.first_step_s is None:
+            request.first_step_s = time.monotonic()
+        known, start = request.token_ids, request.num_computed_tokens
+        end, num_known = start + num_tokens, len(known)
+        part.token_ids = [known[start]] if num_tokens == 1 else known[start:end]
+        part.start = start
+        part.num_released_pages = request.num_released_pages
+        # The row after the last certain token, and one after each draft.
+        part.num_logits = 1 if end >= num_known else 0
+        self.drafts, self.output = (), None
+        if end > num_known:
+            self.drafts, request.draft_token_ids = request.draft_token_ids, ()
+            self.num_accepted = 0
+            part.token_ids += self.drafts
+            part.num_logits += len(self.drafts)
+        if self.prompt_logprobs is not None:
+            part.num_logits = self._num_scored(start, end) or part.num_logits
+        self.row = num_rows + part.num_logits - 1 - len(self.drafts)
+        return part
+
+    def score_prompt(self, sampler: RowSampler, logits_RV: npt.NDArray[np.float32]) -> None:
+        """Scores the prompt tokens that stand after the rows just computed, of those of all in the
+        step. Raises RowError."""
+        known, num_top = self.prompt_logprobs, self.request.params.prompt_logprobs
+        assert known is not None
+        assert num_top is not None
+        prompt = self.request.token_ids[: self.request.num_prompt_tokens]
+        following = prompt[len(known) + 1 : len(known) + 1 + self.part.num_logits]
+        if following:
+            first = self.row + 1 + len(self.drafts) - self.part.num_logits
+            rows_RV = logits_RV[first : first + len(following)]
+            known += sampler.logprobs(rows_RV, following, num_top)
+        self.request.is_scored = len(known) == len(prompt) - 1
+
+    def follow(self, first: "ActiveRequest") -> None:
+        """Its prompt was computed, and scored, by another in the step under way: it draws from the
+        same row."""
+        self.row, self.prompt_logprobs = first.row, first.prompt_logprobs
+        self.request.first_step_s = first.request.first_step_s
+        self.request.is_scored = first.request.is_scored
+
+    def add_token(self, token_id: int, logprobs: Logprobs | None) -> FinishReason | None:
+        """The next token of the answer, which is told with this step; why it is the last one."""
+        request = self.request
+        reason: FinishReason | None = None
+        token_ids = request.token_ids
+        token_ids.append(token_id)
+        if token_id in self.ending:
+            text, reason = "", "stop"
+        else:
+            text = self.detokenizer.push(token_id)
+            # Up to min_tokens a stop string is text like any other.
+            if self.stops is not None and (
+                request.num_generated_tokens > request.params.min_tokens
+            ):
+                text = self.stops.push(text)
+                reason = "stop" if self.stops.is_stopped else None
+            if reason is None and len(token_ids) >= request.max_total_tokens:
+                reason = "length"
+        output = self.output
+        if output is None:
+            output = self.output = RequestOutput(request, text, [token_id])
+        else:
+            output.text += text
+            output.token_ids.append(token_id)
+        if logprobs is not None:
+            output.logprobs = [*output.logprobs, logprobs]
+        if request.first_token_s is None:
+            request.first_token_s = time.monotonic()
+            output.prompt_logprobs = self.prompt_logprobs or ()
+        return reason
+
+    def accept(self, token_id: int) -> bool:
+        """Whether the token just added is the next of the guesses."""
+        index = self.num_accepted
+        if index == len(self.drafts) or self.drafts[index] != token_id:
+            return False
+        self.num_accepted += 1
+        self.row += 1
+        return True
+
+    def end(self, reason: FinishReason, error: str | None = None) -> RequestOutput:
+        """The last output: what the step has given so far, and the text that was held back."""
+        output, stops = self.output, self.stops
+        if output is None:
+            output = self.output = RequestOutput(self.request, "", [])
+        if stops is None:
+            output.text += self.detokenizer.flush()
+        elif not stops.is_stopped:
+            output.text += stops.push(self.detokenizer.flush()) + stops.flush()
+        output.finish_reason, output.error = reason, error
+        return output
+
+    def _num_scored(self, start: int, end: int) -> int:
+        """Of a prompt whose tokens are scored every row, from the first that is not scored yet; 0
+        where nothing is left to be scored."""
+        assert self.prompt_logprobs is not None
+        first = max(start, len(self.prompt_logprobs))
+        return max(0, end - first) if first < self.request.num_prompt_tokens - 1 else 0

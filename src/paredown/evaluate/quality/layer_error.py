@@ -1,0 +1,61 @@
+"""How far each transformer layer's output is from the original's, on the PyTorch decoder.
+
+For the output y of the original's layer and y_c of the compressed one, over all tokens:
+||y_c - y|| / ||y||, Frobenius norms. Weights are dequantized to float32 and inputs are not rounded,
+so this is what the weights alone cost. Two layers are in memory at a time.
+
+Shapes: B windows, T tokens, D hidden size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import embed_tokens, load_layer, position_inputs
+from paredown.progress import OnCount
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerError:
+    """`own`          the compressed layer is fed what the original's is fed
+    `accumulated`  it is fed what the compressed layers before it put out
+    """
+
+    layer: int
+    own: float
+    accumulated: float
+
+
+def layer_errors(
+    original: Checkpoint,
+    compressed: Checkpoint,
+    token_ids_T: Sequence[int],
+    on_progress: OnCount | None = None,
+) -> list[LayerError]:
+    """On one window of tokens, which the context of both must hold."""
+    num_layers = original.spec.num_layers
+    positions = position_inputs(original.spec, len(token_ids_T))
+    errors = []
+    with torch.inference_mode():
+        ids_BT = np.array([token_ids_T])
+        x_BTD, x_c_BTD = embed_tokens(original, ids_BT), embed_tokens(compressed, ids_BT)
+        for number in range(num_layers):
+            layer, compressed_layer = load_layer(original, number), load_layer(compressed, number)
+            y_BTD = layer(x_BTD, *positions)
+            own = relative_error(compressed_layer(x_BTD, *positions), y_BTD)
+            x_BTD, x_c_BTD = y_BTD, compressed_layer(x_c_BTD, *positions)
+            accumulated = relative_error(x_c_BTD, x_BTD)
+            errors.append(LayerError(layer=number, own=own, accumulated=accumulated))
+            if on_progress is not None:
+                on_progress(number + 1, num_layers)
+    return errors
+
+
+def relative_error(y_c: Tensor, y: Tensor) -> float:
+    """||y_c - y|| / ||y||, summed in float64; 0 where both are zero."""
+    difference = torch.linalg.vector_norm(y_c.double() - y.double())
+    return float(difference / torch.linalg.vector_norm(y.double())) if difference != 0 else 0.0

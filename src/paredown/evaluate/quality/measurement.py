@@ -1,0 +1,83 @@
+"""Measurement: all that is known of one model, under the names that every verb's JSON uses."""
+
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+from paredown.compress.size import checkpoint_bits_per_weight
+from paredown.evaluate.quality.quality import Quality
+from paredown.evaluate.speed.speed import Speed
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.roles import linear_places
+from paredown.spec.weight import WeightDType, WeightSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Rates are tokens per second, `kl_divergence` nats per token, the others shares; None is what
+    was not measured. `linear_dtype` is that of most linear layers; `bits_per_weight` is 8
+    `file_bytes` over all parameters."""
+
+    name: str
+    linear_dtype: WeightDType
+    bits_per_weight: float
+    file_bytes: int
+    perplexity: float | None = None
+    bits_per_byte: float | None = None
+    kl_divergence: float | None = None
+    top1_agreement: float | None = None
+    decode_tokens_per_s: float | None = None
+    prefill_tokens_per_s: float | None = None
+    mbu: float | None = None
+    mfu: float | None = None
+    decode_spread: float | None = None
+    prefill_spread: float | None = None
+    on_front: bool | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """JSON has no infinity: what is not finite becomes null."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def make_measurement(
+    name: str,
+    checkpoint: Checkpoint,
+    *,
+    quality: Quality | None = None,
+    speed: Speed | None = None,
+    original: Checkpoint | None = None,
+) -> Measurement:
+    """Puts together what is known of one checkpoint; `original` is what it was compressed from."""
+    return Measurement(
+        name=name,
+        linear_dtype=linear_format(checkpoint).dtype,
+        bits_per_weight=checkpoint_bits_per_weight(
+            checkpoint, None if original is None else original.spec
+        ),
+        file_bytes=checkpoint.file_bytes,
+        **({} if quality is None else asdict(quality)),
+        **({} if speed is None else asdict(speed)),
+    )
+
+
+def linear_format(checkpoint: Checkpoint) -> WeightSpec:
+    """What most linear layers of the transformer layers are multiplied as."""
+    specs = checkpoint.weight_specs()
+    return Counter(specs[name] for name in _linear_names(checkpoint)).most_common(1)[0][0]
+
+
+def linear_format_name(checkpoint: Checkpoint) -> str:
+    """What most of them are stored as, codebooks too (aqlm-2x8-g8)."""
+    specs, forms = checkpoint.weight_specs(), checkpoint.forms
+    names = (
+        forms[module].name if module in forms else specs[module].name
+        for module in _linear_names(checkpoint)
+    )
+    return Counter(names).most_common(1)[0][0]
+
+
+def _linear_names(checkpoint: Checkpoint) -> list[str]:
+    return [checkpoint.linear_name(role, layer) for role, layer in linear_places(checkpoint.spec)]

@@ -1,0 +1,121 @@
+"""What speculation gains: the same requests with and without it, in turn, in one process.
+
+Both engines answer the requests of a round side by side, some milliseconds of one after some of the
+other: neighbours on a shared machine make seconds of it differ by more than is to be told apart.
+They have an executor each, of the same weights; two differ by a hundredth, by where their pages lie
+in memory, so they change places from round to round. Figures are medians over rounds; `spread` is
+the distance between the quartiles over the median. That both gave the same tokens is checked in
+every round.
+"""
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from paredown.engine.engine import Engine
+from paredown.engine.executor import Executor
+from paredown.engine.active_request import EngineTokenizer
+from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.speculate.speculator import Speculator
+from paredown.progress import OnCount
+
+# An engine goes on until it has had so much more time than the other.
+_SLICE_S = 0.02
+
+# An answer that is known is not computed: each round is to do the same work.
+_CONFIG = ScheduleConfig(prefix_cache=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Requests that are submitted together. In `rounds` each round has prompts of its own, so that
+    no answer is seen twice."""
+
+    name: str
+    rounds: Sequence[Sequence[list[int]]]
+    params: SamplingParams
+
+
+@dataclass(kw_only=True)
+class SpeculationSpeed:
+    """Rates are generated tokens per second of wall time, prompts included, a value per round."""
+
+    name: str
+    without: list[float] = field(default_factory=list)
+    speculating: list[float] = field(default_factory=list)
+    num_different: int = 0
+    tokens_per_step: float = 0.0
+    acceptance: float = 0.0
+    acceptance_rate: float = 0.0
+    num_proposed: list[int] = field(default_factory=list)
+    num_accepted: list[int] = field(default_factory=list)
+
+    @property
+    def gains(self) -> list[float]:
+        """How many times faster, round by round."""
+        return [b / a for a, b in zip(self.without, self.speculating, strict=True)]
+
+    @property
+    def gain(self) -> float:
+        return statistics.median(self.gains)
+
+    @property
+    def spread(self) -> float:
+        if len(self.gains) < 2:
+            return 0.0
+        low, _, high = statistics.quantiles(self.gains, n=4, method="inclusive")
+        return (high - low) / self.gain
+
+
+def compare_speculation(
+    executors: tuple[Executor, Executor],
+    tokenizer: EngineTokenizer,
+    speculator: Speculator,
+    workload: Workload,
+    on_progress: OnCount | None = None,
+) -> SpeculationSpeed:
+    """Answers without and with speculation, from executors of the same weights that have pages of
+    their own. Round 0 does not count."""
+    plain = [Engine(executor, tokenizer, _CONFIG) for executor in executors]
+    guessing = [Engine(executor, tokenizer, _CONFIG, speculator) for executor in executors]
+    speed = SpeculationSpeed(name=workload.name)
+    for number, prompts in enumerate(workload.rounds):
+        place = number % 2
+        (expected, without), (found, speculating) = _answer_in_turn(
+            (plain[place], guessing[1 - place]), prompts, workload.params
+        )
+        if number:
+            speed.without.append(without)
+            speed.speculating.append(speculating)
+            speed.num_different += found != expected
+        if on_progress is not None:
+            on_progress(number + 1, len(workload.rounds))
+    stats = speculator.stats
+    assert stats.failure is None, stats.failure
+    speed.tokens_per_step, speed.acceptance = stats.tokens_per_step, stats.acceptance
+    speed.acceptance_rate = stats.acceptance_rate
+    speed.num_proposed, speed.num_accepted = stats.num_proposed, stats.num_accepted
+    return speed
+
+
+def _answer_in_turn(
+    engines: Sequence[Engine], prompts: Sequence[list[int]], params: SamplingParams
+) -> list[tuple[list[list[int]], float]]:
+    """Of each engine the generated tokens, and how many per second of its own time."""
+    requests, seconds = [], []
+    for engine in engines:
+        start_s = time.perf_counter()
+        requests.append([engine.submit(prompt, params) for prompt in prompts])
+        seconds.append(time.perf_counter() - start_s)
+    while busy := [index for index, engine in enumerate(engines) if engine.has_work]:
+        index = min(busy, key=seconds.__getitem__)
+        until_s = max(seconds[one] for one in busy) + _SLICE_S
+        while seconds[index] < until_s and engines[index].has_work:
+            start_s = time.perf_counter()
+            engines[index].step()
+            seconds[index] += time.perf_counter() - start_s
+    answers = [[one.token_ids[one.num_prompt_tokens :] for one in own] for own in requests]
+    rates = [sum(map(len, own)) / taken for own, taken in zip(answers, seconds, strict=True)]
+    return list(zip(answers, rates, strict=True))

@@ -1,0 +1,105 @@
+"""A made-up model of a sweep, and what its steps take, round after round."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from paredown.cost.calibrate import MeasuredStep
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.native.native_executor import NativeExecutor
+from paredown.evaluate.quality.quartile import lower_quartile
+from paredown.evaluate.speed.random_model import random_model
+from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.model import ModelSpec
+
+# Times in a row for which a step is run at most, and seconds after which it is not run again.
+_NUM_REPEATS = 16
+_ROW_S = 0.03
+# The first of them find in the caches what another step has left there.
+_NUM_WARMING = 6
+
+
+@dataclass(frozen=True)
+class Load:
+    """`num_tokens` tokens from position `start` on, in each of `num_sequences`."""
+
+    num_sequences: int
+    start: int
+    num_tokens: int
+
+    @property
+    def _pages_each(self) -> int:
+        return -(-(self.start + self.num_tokens) // PAGE_SIZE)
+
+    @property
+    def num_pages(self) -> int:
+        return self.num_sequences * self._pages_each
+
+    def slices(self) -> list[SequenceSlice]:
+        """As the executor takes it, with a row of logits for each."""
+        each = self._pages_each
+        return [
+            SequenceSlice(
+                token_ids=[i % 1000 for i in range(self.num_tokens)],
+                start=self.start,
+                pages=list(range(number * each, (number + 1) * each)),
+                num_logits=1,
+            )
+            for number in range(self.num_sequences)
+        ]
+
+    def step_load(self) -> StepLoad:
+        if self.num_tokens == 1:
+            return decode_load(self.num_sequences, self.start + 1)
+        assert self.num_sequences == 1
+        return prefill_load(self.num_tokens, self.start)
+
+
+@dataclass
+class SweptModel:
+    """`spec` with random weights, opened; the first round does not count. A short step comes
+    several times in a row, as in decoding: what the caches hold is then its own."""
+
+    spec: ModelSpec
+    formats: ModelFormats
+    loads: Sequence[Load]
+    num_threads: int
+    _executor: NativeExecutor = field(init=False)
+    _seconds: dict[Load, list[float]] = field(init=False)
+    _is_warm: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        kv_dtype = self.formats.kv_dtype
+        kv = KVSpec(num_pages=max(load.num_pages for load in self.loads), dtype=kv_dtype)
+        self._executor = random_model(self.spec, self.formats.linear, kv, self.num_threads)
+        self._seconds = {load: [] for load in self.loads}
+
+    def run_round(self) -> None:
+        """All loads in turn."""
+        for load, found in self._seconds.items():
+            row = self._row(load.slices())
+            if self._is_warm:
+                found += row[_NUM_WARMING:] or row[-1:]
+        self._is_warm = True
+
+    def measured(self) -> dict[Load, MeasuredStep]:
+        return {
+            load: MeasuredStep(
+                spec=self.spec,
+                formats=self.formats,
+                load=load.step_load(),
+                seconds=lower_quartile(seconds),
+            )
+            for load, seconds in self._seconds.items()
+        }
+
+    def _row(self, slices: list[SequenceSlice]) -> list[float]:
+        """Seconds of a step, again and again."""
+        found = list[float]()
+        while len(found) < _NUM_REPEATS and sum(found) < _ROW_S:
+            started = time.perf_counter()
+            self._executor.step(slices)
+            found.append(time.perf_counter() - started)
+        return found

@@ -1,0 +1,35 @@
+"""The text that choices are made on: it shares no author with the one that quality is told on."""
+
+import os
+from pathlib import Path
+
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.engine.native.packed_cache import CacheConfig
+from paredown.evaluate.texts.text import DATA_TEXT, DATA_VARIABLE, EvalText, choose_text, sampling_pages
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.text.tokenizer import Tokenizer
+
+VALIDATION_TEXT = DATA_TEXT.with_name("valid.txt")
+
+
+def choose_validation_text(
+    checkpoint: Checkpoint, path: Path | None, num_tokens: int, window: int
+) -> EvalText:
+    """`num_tokens` from the beginning of `path`, in windows of at most `window`; else of the
+    classic books' validation split where $PAREDOWN_DATA has it; else what `choose_text` finds
+    without a path. Raises as it does."""
+
+    def sampler() -> NativeExecutor:
+        return load_executor(
+            checkpoint,
+            num_pages=sampling_pages(checkpoint.spec),
+            cache=CacheConfig.from_environment(),
+        )
+
+    if path is None and DATA_VARIABLE in os.environ:
+        books = Path(os.environ[DATA_VARIABLE]) / VALIDATION_TEXT
+        path = books if books.is_file() else None
+    tokenizer = Tokenizer.open(checkpoint.path)
+    return choose_text(
+        path, tokenizer, num_tokens, sampler, min(checkpoint.spec.max_positions, window)
+    )

@@ -1,0 +1,87 @@
+"""The proof of a checkpoint goes with it into another format.
+
+The source is checked as a server checks it; what was written gets golden logits of its own, so that
+it is checked by what it computes itself, and the two are compared.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from paredown.engine.native.native_executor import load_executor
+from paredown.evaluate.verify.fingerprint import golden_logits, make_fingerprint
+from paredown.evaluate.verify.golden import GoldenLogits, hash_logits, log_probabilities, make_golden
+from paredown.evaluate.verify.verification_file import read_verification, write_verification
+from paredown.kernels.arithmetic import arithmetic
+from paredown.models.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifiedSource:
+    """A checkpoint that is what it was verified as. `golden` are its logits on this machine,
+    `figures` what its verification.json tells people."""
+
+    name: str
+    figures: Mapping[str, object]
+    golden: GoldenLogits
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedVerification:
+    """`same_logits`: the golden logits are the source's bit for bit. `difference` is that of the
+    log-probabilities, as a share of their size (evaluate/verify/golden.py)."""
+
+    source: str
+    same_logits: bool
+    difference: float
+
+    @property
+    def words(self) -> str:
+        if self.same_logits:
+            return f"the logits of {self.source}, bit for bit"
+        return (
+            f"its own logits, which differ from those of {self.source} by {self.difference:.1g} of "
+            "their size: inputs are rounded otherwise, or the last bits of scales"
+        )
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "source": self.source,
+            "same_logits": self.same_logits,
+            "difference": self.difference if np.isfinite(self.difference) else None,
+        }
+
+
+def check_verified(source: Checkpoint, num_threads: int | None = None) -> VerifiedSource | None:
+    """None where `source` has no verification. Raises CheckpointError where it is not what was
+    verified, CapacityError or UnsupportedError where it cannot be run here."""
+    found = read_verification(source.path)
+    if found is None:
+        return None
+    figures, fingerprint = found
+    executor = load_executor(source, num_pages=1, num_threads=num_threads)
+    fingerprint.check_files(source, executor)
+    fingerprint.check_logits(source, executor)
+    golden = make_golden(golden_logits(executor), arithmetic(executor.isa))
+    return VerifiedSource(name=source.path.resolve().name, figures=figures, golden=golden)
+
+
+def carry_verification(
+    verified: VerifiedSource, written: Checkpoint, num_threads: int | None = None
+) -> CarriedVerification:
+    """Writes the verification of a checkpoint that has the codes of `verified`. Raises
+    CheckpointError for logits that are not numbers, CapacityError or UnsupportedError where it
+    cannot be run here, OutputError where it cannot be written."""
+    executor = load_executor(written, num_pages=1, num_threads=num_threads)
+    fingerprint = make_fingerprint(written, executor)
+    logits_TV = golden_logits(executor)
+    sampled_TK = np.array(verified.golden.sampled_TK)
+    carried = CarriedVerification(
+        source=verified.name,
+        same_logits=hash_logits(logits_TV) == verified.golden.sha256,
+        difference=verified.golden.difference(log_probabilities(logits_TV, sampled_TK)),
+    )
+    figures = {"converted": carried.as_json(), "source": dict(verified.figures)}
+    write_verification(written.path, figures, fingerprint)
+    return carried

@@ -1,0 +1,146 @@
+"""Fingerprint: what tells that a checkpoint is the one that was verified, and runs as it did.
+
+It holds a digest of each file that the figures of a verification depend on, and golden logits.
+Digests notice one changed bit anywhere; the logits notice a machine that computes something else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from paredown.engine.native.native_executor import NativeExecutor
+from paredown.errors import CheckpointError
+from paredown.evaluate.verify.golden import (
+    GOLDEN_KV,
+    TOLERANCE,
+    GoldenLogits,
+    hash_logits,
+    log_probabilities,
+    make_golden,
+    run_golden,
+)
+from paredown.evaluate.quality.rows import Logits
+from paredown.kernels.arithmetic import arithmetic
+from paredown.kernels.packed_file import hash_bytes
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.fingerprints import file_digests, joint_digest
+from paredown.models.gguf.checkpoint import is_gguf
+
+# What a model predicts depends on these beside the weights. Others (chat template, generation
+# defaults) may be edited.
+SMALL_FILES = ("config.json", "tokenizer.json")
+REMEDY = "Download or compress the checkpoint again, or go on all the same with --no-verify."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """Digests by file name: of config.json and the tokenizer, and of the safetensors files or the
+    GGUF file."""
+
+    small_files: dict[str, str]
+    weight_files: dict[str, str]
+    golden: GoldenLogits
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "small_files": self.small_files,
+            "weight_files": self.weight_files,
+            "golden": self.golden.as_json(),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, object]) -> "Fingerprint":
+        """Raises KeyError, TypeError or ValueError for what `as_json` did not make."""
+        golden = fields["golden"]
+        if not isinstance(golden, dict):
+            raise TypeError("golden is no object")
+        return cls(
+            small_files=_digests(fields["small_files"]),
+            weight_files=_digests(fields["weight_files"]),
+            golden=GoldenLogits.from_json(golden),
+        )
+
+    def check_files(self, checkpoint: Checkpoint, executor: NativeExecutor) -> None:
+        """Raises CheckpointError for a file that is not the one that was verified. The weights are
+        read only where loading did not have to know their digest."""
+        _compare(checkpoint, self.small_files, _digest_small_files(checkpoint))
+        verified = self.weight_files
+        if is_gguf(checkpoint.path):
+            # One file, whatever it is called by now.
+            verified = dict(zip([checkpoint.path.name], verified.values(), strict=False))
+        if executor.known_content != joint_digest(verified):
+            _compare(checkpoint, verified, file_digests(checkpoint, executor.num_threads))
+
+    def check_logits(self, checkpoint: Checkpoint, executor: NativeExecutor) -> str:
+        """How they agree, in a few words. Raises CheckpointError with the difference."""
+        logits_TV = golden_logits(executor)
+        if hash_logits(logits_TV) == self.golden.sha256:
+            return "bit for bit"
+        difference = self._difference(logits_TV)
+        there, here = self.golden.arithmetic, arithmetic(executor.isa)
+        others = ", ".join(name for name in here if here[name] != there.get(name))
+        if others and difference <= TOLERANCE:
+            return f"within {difference:.1g} of their size (verified with another {others})"
+        allowed = f"{TOLERANCE}, with another {others}" if others else "not one bit on this machine"
+        raise CheckpointError(
+            f"{checkpoint.path} does not compute the logits that it was verified with",
+            seen=f"log-probabilities differ by {difference:.2g} of their size; allowed: {allowed}",
+            remedy=REMEDY,
+        )
+
+    def _difference(self, logits_TV: Logits) -> float:
+        sampled_TK = np.array(self.golden.sampled_TK)
+        fits = len(sampled_TK) == len(logits_TV) and sampled_TK.max() < logits_TV.shape[1]
+        if not fits or sampled_TK.min() < 0:
+            return np.inf
+        return self.golden.difference(log_probabilities(logits_TV, sampled_TK))
+
+
+def make_fingerprint(checkpoint: Checkpoint, executor: NativeExecutor) -> Fingerprint:
+    """Of a checkpoint, loaded with the defaults that it will be served with. Raises CheckpointError
+    for logits that are not numbers."""
+    logits_TV = golden_logits(executor)
+    if not np.isfinite(logits_TV).all():
+        raise CheckpointError(
+            f"the predictions of {checkpoint.path} are not numbers",
+            seen=f"{np.count_nonzero(~np.isfinite(logits_TV))} of {logits_TV.size} golden logits",
+            remedy="Its weights are damaged, or it needs a wider range than its format has.",
+        )
+    return Fingerprint(
+        small_files=_digest_small_files(checkpoint),
+        weight_files=file_digests(checkpoint, executor.num_threads),
+        golden=make_golden(logits_TV, arithmetic(executor.isa)),
+    )
+
+
+def golden_logits(executor: NativeExecutor) -> Logits:
+    """[T, V], with pages of their own: whatever the executor keeps keys and values in, and however
+    few."""
+    return run_golden(executor.sharing_weights(GOLDEN_KV, keeps_sinks=False))
+
+
+def _digest_small_files(checkpoint: Checkpoint) -> dict[str, str]:
+    digests = {}
+    for name in SMALL_FILES:
+        path = checkpoint.path / name
+        if path.is_file():
+            digests[name] = hash_bytes(np.fromfile(path, np.uint8), num_threads=1)
+    return digests
+
+
+def _digests(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise TypeError("digests of files are no object of texts")
+    return value
+
+
+def _compare(checkpoint: Checkpoint, verified: Mapping[str, str], found: Mapping[str, str]) -> None:
+    for name in sorted({*verified, *found}):
+        if verified.get(name) != found.get(name):
+            then, now = (one.get(name, "no such file")[:16] for one in (verified, found))
+            raise CheckpointError(
+                f"{checkpoint.path / name} is not the file that was verified",
+                seen=f"digest {now}, when it was verified {then}",
+                remedy=REMEDY,
+            )

@@ -1,0 +1,107 @@
+"""Golden logits: what a model says to a fixed list of tokens, to be found again at every load.
+
+Bits are the same wherever `kernels/arithmetic.py` finds the same arithmetic (docs/exactness.md);
+there one hash is compared. Elsewhere the last bits differ, and rounding to int8 and bf16 makes more
+of that, so a sample is compared within a tolerance.
+
+Shapes: T tokens, V vocabulary, K sampled tokens of each row.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.engine.executor import Executor, SequenceSlice
+from paredown.evaluate.quality.perplexity import log_normalizers
+from paredown.evaluate.quality.rows import Logits
+from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.model import ModelSpec
+
+NUM_TOKENS = 64
+GOLDEN_KV = KVSpec(num_pages=NUM_TOKENS // PAGE_SIZE)
+_NUM_SAMPLED = 8
+_DECIMALS = 5
+# Between any two of the six x86-64 sets the built-in model differs by at most 0.0087 in 14 formats
+# (python -m benchmarks.golden, 2026-11-22, Emerald Rapids with AMX).
+TOLERANCE = 0.03
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenLogits:
+    """`sha256` is of the float32 logits [T, V]. `sampled_TK` are the likeliest tokens after each
+    golden one and `log_probabilities_TK` theirs."""
+
+    sha256: str
+    sampled_TK: list[list[int]]
+    log_probabilities_TK: list[list[float]]
+    arithmetic: dict[str, str]
+
+    def difference(self, log_p_TK: npt.NDArray[np.float64]) -> float:
+        """Root mean square of what `log_p_TK` differs by from the sample, over that of the sample;
+        infinite where something is not a number."""
+        sample_TK = np.array(self.log_probabilities_TK)
+        difference = np.sqrt(np.mean((log_p_TK - sample_TK) ** 2) / np.mean(sample_TK**2))
+        return float(difference) if np.isfinite(difference) else np.inf
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, object]) -> "GoldenLogits":
+        """Raises KeyError, TypeError or ValueError for what `as_json` did not make."""
+        sampled_TK = np.array(fields["sampled_TK"])
+        log_p_TK = np.array(fields["log_probabilities_TK"], dtype=np.float64)
+        sha256, arithmetic = fields["sha256"], fields["arithmetic"]
+        if sampled_TK.dtype.kind != "i" or sampled_TK.ndim != 2:
+            raise ValueError("sampled_TK is no table of tokens")
+        if log_p_TK.shape != sampled_TK.shape:
+            raise ValueError("log_probabilities_TK is no table beside sampled_TK")
+        if not isinstance(arithmetic, dict) or not isinstance(sha256, str):
+            raise TypeError("sha256 is no text, or arithmetic no object")
+        return cls(
+            sha256=sha256,
+            sampled_TK=sampled_TK.tolist(),
+            log_probabilities_TK=log_p_TK.tolist(),
+            arithmetic=arithmetic,
+        )
+
+
+def golden_tokens(spec: ModelSpec) -> list[int]:
+    """The same ones for every model of this vocabulary, at most NUM_TOKENS."""
+    digests = (hashlib.sha256(f"golden token {i}".encode()).digest() for i in range(NUM_TOKENS))
+    tokens = [int.from_bytes(digest[:8], "big") % spec.vocab_size for digest in digests]
+    return tokens[: spec.max_positions]
+
+
+def run_golden(executor: Executor) -> Logits:
+    """[T, V], in one step over pages from 0 on."""
+    tokens = golden_tokens(executor.spec)
+    pages = list(range(-(-len(tokens) // PAGE_SIZE)))
+    part = SequenceSlice(token_ids=tokens, start=0, pages=pages, num_logits=len(tokens))
+    return executor.step([part])
+
+
+def hash_logits(logits_TV: Logits) -> str:
+    return hashlib.sha256(logits_TV.astype("<f4").tobytes()).hexdigest()
+
+
+def log_probabilities(
+    logits_TV: Logits, sampled_TK: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """[T, K], of the sampled tokens."""
+    chosen_TK = np.take_along_axis(logits_TV, sampled_TK, axis=1).astype(np.float64)
+    return chosen_TK - log_normalizers(logits_TV)[:, None]
+
+
+def make_golden(logits_TV: Logits, arithmetic: dict[str, str]) -> GoldenLogits:
+    num_sampled = min(_NUM_SAMPLED, logits_TV.shape[1])
+    sampled_TK = np.argsort(-logits_TV, axis=1, kind="stable")[:, :num_sampled]
+    return GoldenLogits(
+        sha256=hash_logits(logits_TV),
+        sampled_TK=sampled_TK.tolist(),
+        log_probabilities_TK=log_probabilities(logits_TV, sampled_TK).round(_DECIMALS).tolist(),
+        arithmetic=arithmetic,
+    )

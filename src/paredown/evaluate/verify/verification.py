@@ -1,0 +1,134 @@
+"""Verification: what a recipe cost, measured on what was written, and how to know it again.
+
+Quality is measured through the executor that serves (evaluate/quality/quality.py), on the text and by the
+protocol of evaluate/texts/text.py. Errors of layers are taken on the PyTorch decoder.
+"""
+
+import importlib.metadata
+import math
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy
+import tokenizers
+import torch
+
+from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.evaluate.verify.fingerprint import Fingerprint, make_fingerprint
+from paredown.evaluate.quality.layer_error import LayerError, layer_errors
+from paredown.evaluate.quality.measurement import Measurement, make_measurement
+from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.evaluate.texts.text import EvalText
+from paredown.evaluate.verify.verification_file import write_verification
+from paredown.models.checkpoint import Checkpoint
+from paredown.progress import OnProgress
+
+# Errors of layers are averages over tokens and settle early.
+LAYER_TOKENS = 512
+_VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """`compressed` and `original` are measured side by side, on the same tokens; `protocol` says
+    which. `notes` are those of the recipe: what was not done as asked."""
+
+    recipe: str
+    compressed: Measurement
+    original: Measurement
+    layer_errors: list[LayerError]
+    protocol: str
+    fingerprint: Fingerprint
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worst_layers(self) -> list[LayerError]:
+        """By their own error, the worst first."""
+        return sorted(self.layer_errors, key=lambda one: -one.own)
+
+    def figures(self) -> dict[str, object]:
+        """All that is for people, as JSON."""
+        return {
+            "recipe": self.recipe,
+            "compressed": _measured(self.compressed),
+            "original": _measured(self.original),
+            "layer_errors": [
+                {name: _finite(value) for name, value in asdict(one).items()}
+                for one in self.layer_errors
+            ],
+            "protocol": self.protocol,
+            "notes": list(self.notes),
+            "versions": versions(),
+        }
+
+    def write(self, folder: Path) -> None:
+        """verification.json in `folder`. Raises OutputError."""
+        write_verification(folder, self.figures(), self.fingerprint)
+
+
+def verify(
+    original: Checkpoint,
+    compressed: Checkpoint,
+    text: EvalText,
+    *,
+    recipe: str,
+    reference: NativeExecutor | None = None,
+    num_threads: int | None = None,
+    notes: tuple[str, ...] = (),
+    on_progress: OnProgress | None = None,
+) -> Verification:
+    """`reference` is the original loaded, where the caller has it. Raises CheckpointError when
+    either predicts what is not a number, CapacityError when the two do not fit in memory together,
+    and UnsupportedError for a model that the native core does not take."""
+    progress = on_progress or (lambda what, share: None)
+    pages = num_pages_for(text)
+    if reference is None:
+        reference = load_executor(original, num_pages=pages, num_threads=num_threads)
+    executor = load_executor(compressed, num_pages=pages, num_threads=num_threads)
+    (quality,), own = measure_quality(
+        [executor],
+        text,
+        reference,
+        lambda done, total: progress("predicting the text", 0.8 * done / total),
+    )
+    assert own is not None
+    own.require_numbers(str(original.path))
+    quality.require_numbers(f"the model made by {recipe}")
+    tokens = text.windows[0].inputs[:LAYER_TOKENS]
+    errors = layer_errors(
+        original,
+        compressed,
+        tokens,
+        lambda done, total: progress("comparing layers", 0.8 + 0.2 * done / total),
+    )
+    name = original.path.resolve().name
+    return Verification(
+        recipe=recipe,
+        compressed=make_measurement(recipe, compressed, quality=quality, original=original),
+        original=make_measurement(name, original, quality=own),
+        layer_errors=errors,
+        protocol=f"{text.protocol}; errors of layers on the first {len(tokens)} of them",
+        fingerprint=make_fingerprint(compressed, executor),
+        notes=notes,
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of what the figures may depend on."""
+    return {
+        "paredown": importlib.metadata.version("paredown"),
+        "python": platform.python_version(),
+        **{name: str(module.__version__) for name, module in _VERSIONS.items()},
+    }
+
+
+def _measured(measurement: Measurement) -> dict[str, object]:
+    """Without what verification does not measure."""
+    skipped = [name for name, value in asdict(measurement).items() if value is None]
+    return {name: value for name, value in measurement.as_json().items() if name not in skipped}
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None

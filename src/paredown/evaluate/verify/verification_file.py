@@ -1,0 +1,77 @@
+"""verification.json beside the weights: written when a recipe ends, read when the server loads.
+
+In a folder it is a file of that name; that of NAME.gguf is NAME.gguf.verification.json.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from paredown.errors import CheckpointError
+from paredown.evaluate.verify.fingerprint import REMEDY, Fingerprint
+from paredown.models.gguf.checkpoint import is_gguf
+from paredown.models.files.json_file import read_json_object
+from paredown.models.files.whole_file import whole_file
+
+NAME = "verification.json"
+FORMAT = 1
+
+
+def verification_path(checkpoint: Path) -> Path:
+    """Where a checkpoint's verification lies, or would."""
+    if is_gguf(checkpoint):
+        return checkpoint.with_name(f"{checkpoint.name}.{NAME}")
+    return checkpoint / NAME
+
+
+def write_verification(
+    checkpoint: Path, figures: Mapping[str, object], fingerprint: Fingerprint
+) -> None:
+    """`figures` are for people; they must be JSON. Raises OutputError."""
+    fields = {"format": FORMAT, **figures, "fingerprint": fingerprint.as_json()}
+    fields["sha256"] = _digest(fields)
+    # A line for each field: an indented table of logits would hide the figures.
+    lines = (f"{json.dumps(name)}: {json.dumps(fields[name], allow_nan=False)}" for name in fields)
+    with whole_file(verification_path(checkpoint)) as file:
+        file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
+
+
+def read_fingerprint(checkpoint: Path) -> Fingerprint | None:
+    """What the checkpoint must reproduce; None where it has no verification. Raises CheckpointError
+    for one that is damaged, or of another format."""
+    found = read_verification(checkpoint)
+    return None if found is None else found[1]
+
+
+def read_verification(checkpoint: Path) -> tuple[dict[str, object], Fingerprint] | None:
+    """The figures for people too. Raises as `read_fingerprint` does."""
+    path = verification_path(checkpoint)
+    if not path.exists():
+        return None
+    fields = read_json_object(path)
+    if fields.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} is of another version",
+            seen=f"format {fields.get('format')}, not {FORMAT}",
+            remedy="Use the version of paredown that wrote it, or --no-verify.",
+        )
+    if fields.pop("sha256", None) != _digest(fields):
+        raise CheckpointError(
+            f"{path} is damaged", seen="its sha256 is not that of its fields", remedy=REMEDY
+        )
+    del fields["format"]
+    try:
+        return fields, Fingerprint.from_json(_object(fields.pop("fingerprint")))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged", seen=error, remedy=REMEDY) from error
+
+
+def _digest(fields: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _object(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("the fingerprint is no object")
+    return value

@@ -1,0 +1,227 @@
+"""Checks what a checkpoint's files hold against what its config asks for; no weight is read."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from paredown.errors import CheckpointError, naming
+from paredown.formats.stored.stored_form import Quantization, StoredForm
+from paredown.models.module_tensors import ModuleTensors
+from paredown.models.names import Names
+from paredown.models.roles import (
+    layer_vectors,
+    model_vectors,
+    position_embedding_shape,
+)
+from paredown.models.files.shards import FolderTensors
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightDType
+
+REMEDY = "Use the config.json that belongs to these weights, or download them again."
+FLOAT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A linear layer as stored: `shape` is (out, in), with all its parts."""
+
+    name: str
+    shape: tuple[int, int]
+    transposed: bool = False
+
+    @property
+    def float_shape(self) -> tuple[int, int]:
+        return (self.shape[1], self.shape[0]) if self.transposed else self.shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """`used` names the tensors that the model uses, `kv_scales` the stored scales of keys and
+    values, `forms` are those of its quantized modules."""
+
+    used: set[str]
+    kv_scales: set[str]
+    forms: dict[str, StoredForm]
+
+
+def check_contents(
+    tensors: FolderTensors, spec: ModelSpec, names: Names, quantization: Quantization | None
+) -> Contents:
+    """Raises CheckpointError at the first tensor that is missing, wrong or extra; a config that
+    asks for endless layers ends at the first missing."""
+    used, forms = set(), {}
+    for name, shape in float_tensors(spec, names):
+        check_float(tensors, name, shape)
+        used.add(name)
+    for module in linear_modules(spec, names):
+        form = _form_for(quantization, module)
+        if form is None:
+            check_float(tensors, f"{module.name}.weight", module.float_shape)
+            used.add(f"{module.name}.weight")
+        else:
+            forms[module.name] = check_packed(tensors, module, form)
+            used |= {f"{module.name}.{suffix}" for suffix in form.suffixes}
+    check_nothing_extra(tensors, used, spec, names, quantization)
+    patterns = () if quantization is None else quantization.kv.tensors
+    scales = {name for name in tensors if any(re.fullmatch(one, name) for one in patterns)}
+    return Contents(used=used, kv_scales=scales, forms=forms)
+
+
+def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
+    """Every linear module of the layers once, and the output layer unless it is tied."""
+    for layer in range(spec.num_layers):
+        seen = set()
+        for role, (num_rows, num_columns) in spec.linear_shapes(layer).items():
+            source, name = names.source(role), names.linear(role, layer)
+            if name not in seen:
+                seen.add(name)
+                yield Module(
+                    name=name,
+                    shape=(source.num_parts * num_rows, num_columns),
+                    transposed=source.transposed,
+                )
+    if not spec.tied_embeddings:
+        yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
+
+
+def router_modules(spec: ModelSpec, names: Names) -> Iterator[str]:
+    """Every router and gate of a shared expert: they multiply, and are never packed."""
+    for layer in range(spec.num_layers):
+        for role in spec.router_shapes(layer):
+            yield names.router(role, layer)
+
+
+def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """(name, shape) of what is never packed: embeddings, norms, biases and routers. A router comes
+    before the experts that it asks for, so that a config of endless experts ends here."""
+    yield f"{names.embedding}.weight", (spec.vocab_size, spec.hidden_size)
+    positions = position_embedding_shape(spec)
+    if positions is not None:
+        yield f"{names.position_embedding}.weight", positions
+    for layer in range(spec.num_layers):
+        for role, size in layer_vectors(spec).items():
+            yield vector_tensor(names, role, layer), (num_parts(names, role) * size,)
+        for role, shape in spec.router_shapes(layer).items():
+            yield f"{names.router(role, layer)}.weight", shape
+    for role, size in model_vectors(spec).items():
+        yield vector_tensor(names, role, None), (size,)
+
+
+def vector_tensor(names: Names, role: str, layer: int | None) -> str:
+    """Name of the tensor that holds a norm's or a linear layer's vector."""
+    owner, kind = role.rsplit(".", 1)
+    if owner in names.family.linears:
+        assert layer is not None
+        return f"{names.linear(owner, layer)}.{kind}"
+    return f"{names.norm(owner, layer)}.{kind}"
+
+
+def num_parts(names: Names, role: str) -> int:
+    source = names.family.linears.get(role.rsplit(".", 1)[0])
+    return 1 if source is None else source.num_parts
+
+
+def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
+    """The tensor is there, of that shape and of a float dtype."""
+    check_present(tensors, name)
+    check_shape(tensors, name, shape)
+    if tensors.place(name).dtype not in FLOAT_DTYPES:
+        raise CheckpointError(
+            f"{tensors.owner(name)}: tensor {name!r} is not of a float dtype that can be run",
+            seen=tensors.place(name).dtype,
+            remedy=f"Supported are {', '.join(FLOAT_DTYPES)} and what config.json's "
+            "quantization_config names.",
+        )
+
+
+def _form_for(quantization: Quantization | None, module: Module) -> StoredForm | None:
+    """None for floats. Every format packs torch's Linear alone, so a transposed module is never
+    meant."""
+    if quantization is None or module.transposed:
+        return None
+    return quantization.form_for(module.name)
+
+
+def check_packed(tensors: FolderTensors, module: Module, form: StoredForm) -> StoredForm:
+    """A module's packed tensors are there and have the shapes that its own gives them; returns the
+    form that is found when the small ones are looked at."""
+    with naming(module.name):
+        shapes = form.tensor_shapes(module.shape)
+    for suffix, wanted in shapes.items():
+        check_present(tensors, f"{module.name}.{suffix}")
+        check_shape(tensors, f"{module.name}.{suffix}", wanted)
+    with naming(module.name):
+        return form.settle(ModuleTensors(tensors, module.name, form.suffixes), module.shape)
+
+
+def check_shape(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
+    if tensors.place(name).shape != shape:
+        raise wrong_shape(tensors, name, tensors.place(name).shape, shape)
+
+
+def wrong_shape(
+    tensors: FolderTensors, name: str, seen: tuple[int, ...], wanted: tuple[int, ...]
+) -> CheckpointError:
+    return CheckpointError(
+        f"{tensors.owner(name)}: tensor {name!r} has the wrong shape",
+        seen=f"{list(seen)}, config.json asks for {list(wanted)}",
+        remedy=REMEDY,
+    )
+
+
+def check_present(tensors: FolderTensors, name: str) -> None:
+    if name not in tensors:
+        raise CheckpointError(
+            f"tensor {name!r} is missing from the checkpoint",
+            seen=f"{len(tensors)} tensors in {', '.join(f.path.name for f in tensors.files)}",
+            remedy=REMEDY,
+        )
+
+
+def check_nothing_extra(
+    tensors: FolderTensors,
+    used: set[str],
+    spec: ModelSpec,
+    names: Names,
+    quantization: Quantization | None,
+) -> None:
+    """Refuses tensors that nobody will read: they mean that config and weights do not belong
+    together. Known leftovers pass, a second copy of a tied embedding, and biases of zero, which
+    AutoGPTQ gives to every module."""
+    unread = () if quantization is None else quantization.kv.tensors
+    ignorable = re.compile("|".join((*names.family.ignorable, *unread)) or r"(?!)")
+    for name in tensors:
+        if name in used or ignorable.fullmatch(name):
+            continue
+        if quantization is not None and _is_zero_bias(tensors, name):
+            continue
+        if spec.tied_embeddings and name == f"{names.output}.weight":
+            _check_tied_copy(tensors, name, f"{names.embedding}.weight")
+            continue
+        raise CheckpointError(
+            f"{tensors.owner(name)}: tensor {name!r} is not part of the model that config.json "
+            "describes",
+            seen=f"{tensors.place(name).dtype} {list(tensors.place(name).shape)}",
+            remedy=REMEDY,
+        )
+
+
+def _is_zero_bias(tensors: FolderTensors, name: str) -> bool:
+    place = tensors.place(name)
+    is_vector = name.endswith(".bias") and len(place.shape) == 1 and place.dtype in FLOAT_DTYPES
+    return is_vector and not tensors[name].array.view(np.uint8).any()
+
+
+def _check_tied_copy(tensors: FolderTensors, name: str, embedding: str) -> None:
+    if tensors.place(name).dtype == tensors.place(embedding).dtype and np.array_equal(
+        tensors[name].array.view(np.uint8), tensors[embedding].array.view(np.uint8)
+    ):
+        return
+    raise CheckpointError(
+        f"{tensors.owner(name)}: tensor {name!r} differs from {embedding!r} though config.json "
+        "ties them",
+        seen="tie_word_embeddings true",
+        remedy="Set tie_word_embeddings to false, or remove the tensor.",
+    )

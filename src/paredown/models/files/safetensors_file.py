@@ -1,0 +1,100 @@
+"""Safetensors files: read as a memory map, written so that a file is either whole or not there."""
+
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import UnsupportedError
+from paredown.formats.tensor import NUMPY_DTYPES, StoredDType, StoredTensor
+from paredown.models.files.safetensors_header import (
+    PREFIX_BYTES,
+    TensorPlace,
+    build_header,
+    header_length,
+    parse_header,
+)
+from paredown.models.files.whole_file import unreadable, whole_file, write_array
+
+
+class MappedTensors(Mapping[str, StoredTensor]):
+    """The tensors of one file. An array is a read-only view of the mapped file, made when asked
+    for; only one that the file does not align to its items is copied."""
+
+    def __init__(
+        self, path: Path, mapped: mmap.mmap, places: dict[str, TensorPlace], stat: os.stat_result
+    ) -> None:
+        """`stat` is what the system said of the file when it was mapped."""
+        self.path = path
+        self.stat = stat
+        self.places = places
+        self.file_bytes = len(mapped)
+        self._mapped = mapped
+
+    @property
+    def raw(self) -> npt.NDArray[np.uint8]:
+        """The whole file."""
+        return np.frombuffer(self._mapped, np.uint8)
+
+    def release(self) -> None:
+        """See MappedFile."""
+        self._mapped.madvise(mmap.MADV_DONTNEED)
+
+    def __getitem__(self, name: str) -> StoredTensor:
+        place = self.places[name]
+        if place.dtype not in get_args(StoredDType):
+            raise UnsupportedError(
+                f"{self.path}: tensor {name!r} has a dtype that no weight here can have",
+                seen=place.dtype,
+                remedy=f"Supported dtypes: {', '.join(get_args(StoredDType))}.",
+            )
+        dtype = cast(StoredDType, place.dtype)
+        return StoredTensor(dtype=dtype, array=self._view(place, np.dtype(NUMPY_DTYPES[dtype])))
+
+    def _view(self, place: TensorPlace, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+        count = (place.end - place.start) // dtype.itemsize
+        if count == 0:
+            return np.empty(place.shape, dtype)
+        array = np.frombuffer(self._mapped, dtype, count, place.start).reshape(place.shape)
+        return array if array.flags.aligned else array.copy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def read_safetensors(path: Path) -> MappedTensors:
+    """Maps a file; its header is checked whole, the data are not touched. Raises CheckpointError
+    for a file that is missing, cannot be read or is damaged."""
+    try:
+        with path.open("rb") as file:
+            stat = os.fstat(file.fileno())
+            file_bytes = stat.st_size
+            head = file.read(PREFIX_BYTES)
+            head += file.read(header_length(path, head, file_bytes))
+            places = parse_header(path, head, file_bytes)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return MappedTensors(path, mapped, places, stat)
+
+
+def write_safetensors(
+    path: Path, tensors: Mapping[str, StoredTensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Writes beside `path`, then renames: on any failure `path` is as it was and nothing else is
+    left. Each tensor is taken from the mapping when it is written, so one at a time is in memory.
+    Raises OutputError when the system cannot write (disk full, no permission, ...)."""
+    header, order = build_header(tensors, metadata or {})
+    with whole_file(path) as file:
+        file.write(header)
+        for name in order:
+            tensor = tensors[name]
+            assert tensor.array.dtype == NUMPY_DTYPES[tensor.dtype], name
+            write_array(file, tensor.array)

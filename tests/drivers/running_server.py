@@ -1,0 +1,77 @@
+"""A real server over the toy model, on a free loopback port, in a thread."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from paredown.engine.engine import Engine
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.worker import Worker
+from paredown.serve.app import create_app
+from paredown.serve.server import Listen, make_server
+from paredown.serve.state import ServerState
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
+
+SPEC = toy_spec(max_positions=256)
+NUM_PAGES = 128
+
+
+@dataclass
+class Running:
+    url: str
+    engine: Engine
+    worker: Worker
+    client: httpx.Client
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline_s, "it did not come true"
+            time.sleep(0.005)
+
+    @property
+    def is_empty(self) -> bool:
+        scheduler = self.engine.scheduler
+        return not scheduler.num_unfinished and scheduler.pool.num_free == NUM_PAGES
+
+
+@contextmanager
+def running_server(
+    *,
+    executor: ToyExecutor | None = None,
+    tokenizer: ToyTokenizer | None = None,
+    config: ScheduleConfig | None = None,
+    load: Callable[[Engine], Engine] = lambda engine: engine,
+    stall_s: float = 30.0,
+    wait: bool = True,
+    drain_s: int = 5,
+) -> Iterator[Running]:
+    """`load` may take its time or raise; `wait` waits until the model is there."""
+    executor = ToyExecutor(num_pages=NUM_PAGES, spec=SPEC) if executor is None else executor
+    tokenizer = ToyTokenizer() if tokenizer is None else tokenizer
+    engine = Engine(executor, tokenizer, config)
+    worker = Worker(lambda: load(engine), stall_s=stall_s)
+    state = ServerState(
+        model_name="toy", max_positions=SPEC.max_positions, tokenizer=tokenizer, worker=worker
+    )
+    listen = Listen(port=0, drain_s=drain_s)
+    server = make_server(create_app(state), worker, listen)
+    sock = listen.open_socket()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+    thread.start()
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    try:
+        with httpx.Client(base_url=url, timeout=30) as client:
+            running = Running(url, engine, worker, client)
+            running.wait_until(lambda: server.started)
+            if wait:
+                running.wait_until(lambda: worker.status == "ready")
+            yield running
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()

@@ -1,0 +1,22 @@
+"""Round to nearest that asks for moments and remembers them."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from paredown.compress.quantize.method import Moments, Quantized, LayerTarget
+from paredown.compress.quantize.rtn import RTN
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenByRTN(RTN):
+    """`seen`, in the order of the calls, of all of this class."""
+
+    needs_hessian: ClassVar[bool] = True
+    seen: ClassVar[list[Moments]] = []
+
+    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
+        assert moments is not None
+        SeenByRTN.seen.append(moments)
+        return RTN.quantize(self, weight_OI, target, moments)

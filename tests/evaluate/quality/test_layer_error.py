@@ -1,0 +1,62 @@
+"""Errors of layers against the whole decoder, layer by layer, in float64."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from paredown.compress.compress import compress
+from paredown.evaluate.quality.layer_error import layer_errors, relative_error
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder, position_inputs
+from fakes.tiny_models import MAX_POSITIONS, make_model
+
+IDS = [int(i) for i in np.random.default_rng(2).integers(0, 300, MAX_POSITIONS)]
+
+
+def frobenius(y_c: np.ndarray, y: np.ndarray) -> float:
+    return float(np.sqrt(((y_c - y) ** 2).sum() / (y**2).sum()))
+
+
+def reference_errors(original: Checkpoint, compressed: Checkpoint) -> list[tuple[float, float]]:
+    """Whole models in float64, every layer's input kept."""
+    models = [Decoder.from_checkpoint(one).double() for one in (original, compressed)]
+    table, mask = position_inputs(original.spec, len(IDS))
+    positions = (None if table is None else tuple(part.double() for part in table), mask)
+    x, x_c = (one.embed(torch.tensor([IDS])) for one in models)
+    found = []
+    for layer, compressed_layer in zip(models[0].layers, models[1].layers, strict=True):
+        y = layer(x, *positions)
+        own = compressed_layer(x, *positions)
+        x, x_c = y, compressed_layer(x_c, *positions)
+        found.append((frobenius(own.numpy(), y.numpy()), frobenius(x_c.numpy(), y.numpy())))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("family", "recipe"),
+    [("llama", "int4-g32"), ("qwen3", "int3-g32-asym"), ("gpt2", "fp16"), ("opt", "int8")],
+)
+def test_errors_are_those_of_whole_models(family: str, recipe: str, tmp_path: Path) -> None:
+    make_model(family, torch.bfloat16, 1).save_pretrained(tmp_path / "model")
+    original = Checkpoint.open(tmp_path / "model")
+    compress(original, tmp_path / "out", recipe)
+    compressed = Checkpoint.open(tmp_path / "out")
+    done = []
+    errors = layer_errors(original, compressed, IDS, lambda *progress: done.append(progress))
+    assert done == [(1, 2), (2, 2)]
+    expected = reference_errors(original, compressed)
+    assert [one.layer for one in errors] == [0, 1]
+    for one, (own, accumulated) in zip(errors, expected, strict=True):
+        assert one.own == pytest.approx(own, rel=1e-3, abs=1e-5)
+        assert one.accumulated == pytest.approx(accumulated, rel=1e-3, abs=1e-5)
+    # The first layer is fed the same: embeddings are not quantized.
+    assert errors[0].own == errors[0].accumulated
+    assert all(one.own == 0 for one in layer_errors(original, original, IDS))
+
+
+def test_an_error_of_nothing_is_nothing() -> None:
+    assert relative_error(torch.zeros(3), torch.zeros(3)) == 0
+    assert relative_error(torch.ones(3), torch.zeros(3)) == np.inf
+    assert relative_error(torch.tensor([3.0, 0.0]), torch.tensor([3.0, 4.0])) == 0.8

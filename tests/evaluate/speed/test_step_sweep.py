@@ -1,0 +1,125 @@
+"""A sweep of tiny models runs, and what it gives predicts."""
+
+from dataclasses import replace
+
+import pytest
+
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.predicted_step import PredictedStep
+from paredown.cost.step_cost import decode_load, prefill_load
+from paredown.errors import ConfigError
+from paredown.evaluate.speed.hidden_sweep import fit_group, sweep_hidden
+from paredown.evaluate.speed.random_model import random_linear_arrays, random_model
+from paredown.evaluate.speed.step_sweep import SweepConfig, never_rising, sweep_machine
+from paredown.evaluate.speed.swept_model import Load
+from paredown.formats.table import COSTED_FORMATS, FORMATS
+from paredown.kernels.probe import measure_machine
+from paredown.spec.kv import KVSpec
+
+SMALL = SweepConfig().small
+TINY = SweepConfig(
+    formats=("bf16", "int4-g32"),
+    kv_dtypes=("bf16", "int8"),
+    num_tokens=(1, 8, 32),
+    small=SMALL[:2],
+    models=(SMALL[2], SMALL[0]),
+    num_attention_models=1,
+    num_engine_models=1,
+    contexts=(64,),
+    num_sequences=(1, 2),
+    chunk_tokens=(16,),
+    vocab_sizes=(8192, 16384),
+    num_rounds=3,
+    bandwidth_bytes=(1 << 20, 1 << 22),
+)
+
+
+def test_a_sweep_gives_a_calibration_that_predicts() -> None:
+    told: list[tuple[int, int]] = []
+    machine = measure_machine(1)
+    found = sweep_machine(machine, TINY, lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1] == len(told)
+    assert found.num_threads == 1
+    assert set(found.linear) == {"bf16", "int4-g32"}
+    assert set(found.attention) == {"bf16", "int8"}
+    formats = ModelFormats(linear=FORMATS["int4-g32"], output=FORMATS["bf16"], kv_dtype="int8")
+    cost = PredictedStep(spec=SMALL[2], formats=formats, calibration=found)
+    # Which takes longer is no test beside neighbours.
+    assert all(0 < cost.step_s(load) < 10 for load in (decode_load(1, 10), prefill_load(32)))
+    alone = replace(cost, with_engine=False)
+    assert alone.step_s(decode_load(1, 10)) <= cost.step_s(decode_load(1, 10))
+    with pytest.raises(ConfigError, match=r"int2.*bf16, int4-g32"):
+        replace(cost, formats=ModelFormats(linear=FORMATS["int2"])).step_s(decode_load(1, 1))
+    with pytest.raises(ConfigError, match=r"fp32.*bf16, int8"):
+        replace(cost, formats=replace(formats, kv_dtype="fp32")).step_s(decode_load(1, 1))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fp32",
+        "fp16",
+        "fp8",
+        "int8",
+        "w8a8",
+        "int4-g32-asym",
+        "int7",
+        "w4a8-g32-qoq",
+        "w4a8-g64-asym-qoq",
+    ],
+)
+def test_random_models_of_every_kind_run(name: str) -> None:
+    load = Load(2, 5, 1)
+    executor = random_model(SMALL[0], COSTED_FORMATS[name], KVSpec(num_pages=load.num_pages), 1)
+    logits = executor.step(load.slices())
+    assert logits.shape == (2, SMALL[0].vocab_size)
+    assert abs(logits).max() < 1e4
+
+
+def test_the_sweep_has_integer_steps() -> None:
+    arrays = random_linear_arrays(COSTED_FORMATS["w4a8-g32-qoq"], 8, 64)
+    assert arrays.steps_OG is not None
+    assert arrays.steps_OG.shape == (8, 2)
+    assert arrays.scales_OG is not None
+    assert arrays.scales_OG.shape == (8, 1)
+    assert "w4a8-g32-qoq" in SweepConfig().formats
+
+
+def test_loads_as_the_executor_and_as_the_model_take_them() -> None:
+    load = Load(3, 20, 1)
+    assert load.num_pages == 6
+    assert [one.pages for one in load.slices()] == [[0, 1], [2, 3], [4, 5]]
+    assert load.step_load() == decode_load(3, 21)
+    assert Load(1, 20, 7).step_load() == prefill_load(7, 20)
+
+
+def test_a_small_buffer_is_read_as_fast_as_a_large_one() -> None:
+    found = never_rising({8: 5.0, 2: 20.0, 32: 4.0, 64: 7.0, 128: 3.0})
+    assert found == [(2.0, 20.0), (8.0, 7.0), (32.0, 7.0), (64.0, 7.0), (128.0, 3.0)]
+
+
+def test_hidden_sizes_are_swept_and_fitted() -> None:
+    sweep = sweep_hidden(num_threads=1, hidden_sizes=(32, 64, 96), num_rounds=2)
+    assert [fit.group for fit in sweep.fits] == ["qkv", "out", "ff1", "ff2"]
+    assert all(seconds > 0 for fit in sweep.fits for _, seconds in fit.points)
+    assert sweep.as_json()["num_tokens"] == 1
+
+
+def test_a_quadratic_is_found() -> None:
+    points = [(d, 2e-6 + 1e-9 * d + 3e-12 * d * d) for d in (256, 512, 1024, 2048)]
+    fit = fit_group("qkv", points)
+    assert fit.coefficients == pytest.approx((2e-6, 1e-9, 3e-12), rel=1e-3)
+    assert fit.mean_error < 1e-4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format_name": "int9"},
+        {"num_tokens": 0},
+        {"hidden_sizes": (128, 256)},
+    ],
+)
+def test_bad_sweeps_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        sweep_hidden(num_threads=1, **options)  # type: ignore[arg-type]

@@ -1,0 +1,128 @@
+"""A native executor with random weights of any shape and format, without files."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from references.linear import random_case
+from paredown.engine.native.native_executor import NativeExecutor
+from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.kv import KVDTypes, KVScales, KVSpec
+from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.weight import WeightSpec
+
+TINY = ModelSpec(
+    family="llama",
+    vocab_size=97,
+    hidden_size=64,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    intermediate_size=96,
+    max_positions=256,
+    positions=Rotary(theta=10000.0),
+    norm="rms",
+    norm_eps=1e-5,
+    activation="silu",
+    gated=True,
+)
+
+WEIGHT_SPECS = {
+    spec.name: spec
+    for spec in (
+        WeightSpec(dtype="fp32"),
+        WeightSpec(dtype="bf16"),
+        WeightSpec(dtype="fp16"),
+        WeightSpec(dtype="int8"),
+        WeightSpec(dtype="int8", symmetric=False),
+        WeightSpec(dtype="int4", group_size=32),
+        WeightSpec(dtype="int4", group_size=32, symmetric=False),
+    )
+}
+
+
+def random_linear(rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int):
+    """Arrays whose product with a unit-variance input has about unit variance."""
+    case = random_case(
+        rng,
+        spec.dtype,
+        (rows, columns),
+        group_size=spec.group_size,
+        symmetric=spec.symmetric,
+        activations=spec.activations,
+    )
+    values, scales = case.values_OI, case.scales_OG
+    if scales is not None:
+        scales = (scales * np.float32(8.0 if spec.dtype == "int4" else 0.5)).astype(np.float32)
+        scales = scales / np.float32(4 * np.sqrt(columns))
+    elif spec.dtype != "bf16":
+        values = (values / np.sqrt(columns)).astype(values.dtype)
+    return LinearArrays(
+        dtype=spec.dtype,
+        values_OI=values,
+        group_size=case.group_size,
+        activations=spec.activations,
+        input_scale=case.input_scale,
+        scales_OG=scales,
+        zero_points_OG=case.zero_points_OG,
+        bias_O=case.bias_O,
+    )
+
+
+def random_executor(
+    spec: ModelSpec,
+    weights: WeightSpec,
+    *,
+    num_pages: int = 64,
+    num_threads: int = 1,
+    decode_threads: int | None = None,
+    kv_dtype: KVDTypes = "bf16",
+    make_linear: Callable[..., LinearArrays] = random_linear,
+    seed: int = 0,
+) -> NativeExecutor:
+    rng = np.random.default_rng(seed)
+    kv = KVSpec(num_pages=num_pages, dtype=kv_dtype)
+    threads = ThreadPlan(prefill=num_threads, decode=decode_threads or num_threads)
+    heads = range(1, spec.num_kv_heads + 1)
+    # Keys of these models reach about 4, values about 3: some of them are clamped.
+    scales = KVScales(
+        keys=tuple(0.02 * head for head in heads), values=tuple(0.01 * head for head in heads)
+    )
+    model = NativeModel(spec, kv, threads, dict.fromkeys(range(spec.num_layers), scales))
+
+    def norm(role: str, layer: int, size: int) -> None:
+        weight = (1 + 0.1 * rng.normal(size=size)).astype(np.float32)
+        bias = (0.1 * rng.normal(size=size)).astype(np.float32) if spec.norm == "layer" else None
+        model.set_norm(role, layer, weight, bias)
+
+    hidden = spec.hidden_size
+    table = rng.normal(size=(spec.vocab_size, hidden)).astype(np.float32)
+    model.set_embedding("fp32", table)
+    if isinstance(spec.positions, LearnedPositions):
+        rows = spec.max_positions + spec.positions.offset
+        positions = rng.normal(size=(rows, hidden)).astype(np.float32)
+        model.set_positions("fp32", positions, spec.positions.offset)
+    norm("final_norm", 0, hidden)
+    model.add_linear("output", 0, make_linear(rng, weights, spec.vocab_size, hidden))
+    for layer in range(spec.num_layers):
+        shapes = spec.linear_shapes(layer)
+        norm("attention_norm", layer, hidden)
+        norm("mlp_norm", layer, hidden)
+        if spec.qk_norm:
+            norm("q_norm", layer, spec.head_dim)
+            norm("k_norm", layer, spec.head_dim)
+        qkv_rows = sum(shapes[role][0] for role in ("q", "k", "v"))
+        model.add_linear("qkv", layer, make_linear(rng, weights, qkv_rows, hidden))
+        for role, (rows, columns) in shapes.items():
+            if role == "o" or role.endswith("down"):
+                model.add_linear(role, layer, make_linear(rng, weights, rows, columns))
+            elif role.endswith("up"):
+                num_parts = 2 if spec.gated else 1
+                both = make_linear(rng, weights, num_parts * rows, columns)
+                model.add_linear(role, layer, both)
+        for role, (rows, columns) in spec.router_shapes(layer).items():
+            router = random_linear(rng, WeightSpec(dtype="fp32"), rows, columns)
+            model.add_linear(role, layer, router)
+    return NativeExecutor(model, kv)

@@ -1,0 +1,21 @@
+"""A text of random tokens for the tiny models, in windows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from paredown.evaluate.texts.text import EvalText, prepare_text
+from fakes.tiny_models import VOCAB_SIZE
+from fakes.toy_executor import ToyTokenizer
+
+
+class CountingTokenizer(ToyTokenizer):
+    """One byte per token, whatever it is."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return "x" * len(token_ids)
+
+
+def random_text(num_tokens: int = 60, window: int = 32) -> EvalText:
+    ids = np.random.default_rng(3).integers(2, VOCAB_SIZE, num_tokens).tolist()
+    return prepare_text(ids, CountingTokenizer(), window, "random tokens")

@@ -1,0 +1,57 @@
+"""A Block in memory, of any checkpoint's layer or of random weights."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder, Layer, Tap, position_inputs
+from paredown.spec.model import ModelSpec
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainBlock:
+    """`batches` are [B, T, D] each. Nothing is cut short: `stop_after` only saves time."""
+
+    spec: ModelSpec
+    layer: Layer
+    table: tuple[Tensor, Tensor] | None
+    mask: Tensor
+    batches: list[Tensor]
+
+    def inputs(self) -> Iterator[Tensor]:
+        yield from self.batches
+
+    def run(self, tap: Tap, stop_after: str | None = None) -> None:
+        before, self.layer.tap = self.layer.tap, tap
+        self.outputs()
+        self.layer.tap = before
+
+    def outputs(self) -> Tensor:
+        return torch.cat([self.layer(x, self.table, self.mask) for x in self.batches])
+
+
+def tiny_block(variant: str, folder: Path, *, seed: int = 0, double: bool = False) -> PlainBlock:
+    """The first layer of a tiny model, with three batches of two sequences of 24 tokens."""
+    VARIANTS[variant](folder, torch.float32, seed)
+    decoder = Decoder.from_checkpoint(Checkpoint.open(folder))
+    if double:
+        decoder.double()
+    torch.manual_seed(seed)
+    ids = torch.randint(2, VOCAB_SIZE, (6, 24))
+    table, mask = position_inputs(decoder.spec, 24)
+    if double and table is not None:
+        table = table[0].double(), table[1].double()
+    layer = decoder.layers[0]
+    assert isinstance(layer, Layer)
+    return PlainBlock(
+        spec=decoder.spec,
+        layer=layer,
+        table=table,
+        mask=mask,
+        batches=list(decoder.embed(ids).split(2)),
+    )
