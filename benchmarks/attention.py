@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from references.attention import KV_DTYPES
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_bandwidth, measure_peak
 from paredown.spec.kv import PAGE_SIZE
+from references.attention import KV_DTYPES
 
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, NUM_LAYERS = 32, 8, 64, 16
 CONTEXT = 4096

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from paredown.compress.calibrate.expert_inputs import SHRINKAGE, shrunk
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.quantize.method import Moments, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.stored_weight import values_at_work
 from paredown.engine.native.native_executor import NativeExecutor

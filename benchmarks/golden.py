@@ -3,7 +3,8 @@
     python -m benchmarks.golden [MODEL] [--json]
 
 Every format is loaded once on each set that this machine has. The difference is the one that
-`evaluate/verify/golden.py` holds against its tolerance, the largest over all pairs of sets; for scale, the
+`evaluate/verify/golden.py` holds against its tolerance, the largest over all pairs of sets; for
+scale, the
 smallest between two formats on one set. Costs are medians in milliseconds on the best set.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from paredown.compress.compress import compress
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.evaluate.quality.rows import Logits
 from paredown.evaluate.verify.fingerprint import make_fingerprint
 from paredown.evaluate.verify.golden import (
     GOLDEN_KV,
@@ -30,7 +32,6 @@ from paredown.evaluate.verify.golden import (
     make_golden,
     run_golden,
 )
-from paredown.evaluate.quality.rows import Logits
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model

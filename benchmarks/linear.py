@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from references.linear import LinearCase, random_case, random_stepped_case
 from drivers.native_linear import native_linear
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_bandwidth, measure_peak
+from references.linear import LinearCase, random_case, random_stepped_case
 
 SHAPES = ((896, 384), (2048, 2048), (8192, 2048))
 # Name, weight, columns of a group, activations, and whose peak they are held against.

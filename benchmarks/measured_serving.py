@@ -14,8 +14,8 @@ from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
-from paredown.evaluate.speed.engine_steps import StepTimer
 from paredown.evaluate.quality.quartile import lower_quartile
+from paredown.evaluate.speed.engine_steps import StepTimer
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE

@@ -26,19 +26,19 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from benchmarks.checkpoints.outliers import write_outliers
+from benchmarks.int8_attention import use_int8_attention
 from paredown.compress.activations import round_input
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
-from benchmarks.int8_attention import use_int8_attention
 from paredown.compress.quantize.llm_int8 import LLMInt8, use_llm_int8
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.quality.perplexity import Predictions, negative_log_likelihoods, perplexity
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.texts.text import EvalText, choose_text
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint

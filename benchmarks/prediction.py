@@ -34,12 +34,12 @@ from benchmarks.measured_serving import (
     Seconds,
     ServingProcess,
 )
-from paredown.cost.step_fit import Calibration
 from paredown.cost.machine_file import need_calibration
 from paredown.cost.memory import model_memory
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import MAX_STEP_TOKENS, ttft_s
 from paredown.cost.step_cost import decode_load
+from paredown.cost.step_fit import Calibration
 from paredown.evaluate.speed.step_sweep import StepSweep, SweepConfig
 from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.kernels.isa import chosen_isa

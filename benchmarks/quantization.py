@@ -23,8 +23,8 @@ from rich.table import Table
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.texts.text import EvalText, choose_text
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint

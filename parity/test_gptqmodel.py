@@ -14,12 +14,12 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
 from paredown.formats.dequantize import unrounded
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from fakes.tiny_models import make_model
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv-gptqmodel" / "bin" / "python"

@@ -15,7 +15,12 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 MAX_CPP_LINES = 400
 
-SERVING = ("paredown.serve.app", "paredown.engine.llm", "paredown.cli.main", "paredown.cli.verbs.serve")
+SERVING = (
+    "paredown.serve.app",
+    "paredown.engine.llm",
+    "paredown.cli.main",
+    "paredown.cli.verbs.serve",
+)
 COMMAND_LINE_HEAVY = ("torch", "transformers", "numpy", "rich", "pydantic", "starlette")
 
 

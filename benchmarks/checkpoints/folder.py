@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from benchmarks.checkpoints.shapes import Config
 from benchmarks.checkpoints.tokenizer import make_vocabulary, special_token_ids, write_tokenizer
-from paredown.models.files.shard_writer import write_shards
 from paredown.formats.tensor import StoredTensor, float32_to_bf16
 from paredown.models.config import FAMILIES, spec_from_config
-from paredown.models.names import Names
 from paredown.models.files.output_folder import output_folder
+from paredown.models.files.shard_writer import write_shards
+from paredown.models.names import Names
 from paredown.models.roles import layer_vectors, model_vectors
 from paredown.spec.model import ModelSpec
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from paredown.models.files.shard_writer import write_shards
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
-from paredown.models.checkpoint import Checkpoint
 from paredown.models.check_tensors import FLOAT_DTYPES, vector_tensor
+from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.smoothing import norm_pairs
+from paredown.models.files.shard_writer import write_shards
 
 Floats = npt.NDArray[np.float32]
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "model/attention_runner.h"
 #include "binding/arrays.h"
 #include "machine/isa.h"
+#include "model/attention_runner.h"
 #include "weights/names.h"
 
 namespace nb = nanobind;

@@ -13,11 +13,11 @@
 #include "binding/bind_lookup.h"
 #include "binding/bind_model.h"
 #include "binding/bind_sampling.h"
+#include "kernels/probe.h"
 #include "machine/hash.h"
 #include "machine/isa.h"
 #include "model/model.h"
 #include "weights/names.h"
-#include "kernels/probe.h"
 
 namespace nb = nanobind;
 

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "model/attention_runner.h"
-#include "weights/names.h"
 #include "check/checks.h"
 #include "check/random.h"
+#include "model/attention_runner.h"
+#include "weights/names.h"
 
 namespace paredown {
 namespace {

@@ -1,9 +1,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "weights/names.h"
 #include "check/checks.h"
 #include "check/random_model.h"
+#include "weights/names.h"
 
 namespace paredown {
 namespace {

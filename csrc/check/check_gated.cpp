@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "model/linear_runner.h"
-#include "weights/names.h"
 #include "check/checks.h"
 #include "check/random.h"
+#include "model/linear_runner.h"
+#include "weights/names.h"
 
 namespace paredown {
 namespace {

@@ -2,11 +2,11 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "check/checks.h"
+#include "check/random.h"
 #include "machine/hash.h"
 #include "weights/packed_linear.h"
 #include "weights/short_bf16.h"
-#include "check/checks.h"
-#include "check/random.h"
 
 namespace paredown {
 namespace {

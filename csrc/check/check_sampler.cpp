@@ -5,10 +5,10 @@
 #include <memory>
 #include <stdexcept>
 
-#include "sampling/race.h"
-#include "sampling/sampler.h"
 #include "check/checks.h"
 #include "check/random.h"
+#include "sampling/race.h"
+#include "sampling/sampler.h"
 
 namespace paredown {
 namespace {

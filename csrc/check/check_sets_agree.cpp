@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "model/linear_runner.h"
 #include "check/checks.h"
 #include "check/random_model.h"
+#include "model/linear_runner.h"
 
 namespace paredown {
 namespace {

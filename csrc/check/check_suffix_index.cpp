@@ -3,9 +3,9 @@
 #include <map>
 #include <vector>
 
-#include "sampling/suffix_index.h"
 #include "check/checks.h"
 #include "check/random.h"
+#include "sampling/suffix_index.h"
 
 namespace paredown {
 namespace {

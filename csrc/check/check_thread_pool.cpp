@@ -4,9 +4,9 @@
 #include <numeric>
 #include <vector>
 
-#include "machine/thread_pool.h"
 #include "check/checks.h"
 #include "check/random.h"
+#include "machine/thread_pool.h"
 
 namespace paredown {
 namespace {

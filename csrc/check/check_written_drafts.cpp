@@ -4,9 +4,9 @@
 #include <memory>
 #include <stdexcept>
 
-#include "model/draft.h"
 #include "check/checks.h"
 #include "check/random_model.h"
+#include "model/draft.h"
 
 namespace paredown {
 namespace {

@@ -2,8 +2,8 @@
 // set of this processor, every weight format and page format, random batches in random chunks.
 #include <cstdio>
 
-#include "machine/isa.h"
 #include "check/checks.h"
+#include "machine/isa.h"
 
 int main() {
   using namespace paredown;

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "model/model.h"
 #include "check/random.h"
+#include "model/model.h"
 
 namespace paredown {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "machine/aligned_buffer.h"
 #include "kernels/kernel_table.h"
+#include "machine/aligned_buffer.h"
 #include "machine/thread_pool.h"
 
 namespace paredown {

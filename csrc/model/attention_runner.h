@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "machine/aligned_buffer.h"
 #include "kernels/kernel_table.h"
+#include "machine/aligned_buffer.h"
 #include "machine/thread_pool.h"
 
 namespace paredown {

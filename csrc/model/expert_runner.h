@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
-#include "model/linear_runner.h"
 #include "machine/thread_pool.h"
+#include "model/linear_runner.h"
 
 namespace paredown {
 

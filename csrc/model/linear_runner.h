@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
-#include "weights/packed_linear.h"
 #include "machine/round_up.h"
 #include "machine/thread_pool.h"
+#include "weights/packed_linear.h"
 
 namespace paredown {
 

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "kernels/kernel_table.h"
+#include "machine/thread_pool.h"
 #include "model/attention_runner.h"
 #include "model/expert_runner.h"
-#include "kernels/kernel_table.h"
 #include "model/linear_runner.h"
-#include "weights/packed_linear.h"
 #include "sampling/sampler.h"
-#include "machine/thread_pool.h"
+#include "weights/packed_linear.h"
 
 namespace paredown {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "model/model.h"
 #include "machine/round_up.h"
+#include "model/model.h"
 
 namespace paredown {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
-#include "sampling/sampling_state.h"
 #include "machine/thread_pool.h"
+#include "sampling/sampling_state.h"
 
 namespace paredown {
 

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "weights/pack_block.h"
 #include "machine/round_up.h"
+#include "weights/pack_block.h"
 #include "weights/short_bf16.h"
 
 namespace paredown {
@@ -73,8 +73,8 @@ InputKind input_kind(const LinearSource& source) {
   return InputKind::kInt8;
 }
 
-// Sums of groups are bounded by this (kernels/linear/prepare.h, may_read_bits). What is borrowed was
-// packed here before.
+// Sums of groups are bounded by this (kernels/linear/prepare.h, may_read_bits). What is borrowed
+// was packed here before.
 void check_zero_points(const LinearSource& source, int64_t num_zero_points) {
   const int num_codes = 1 << weight_bits(source.kind);
   const uint8_t* end = source.zero_points + num_zero_points;

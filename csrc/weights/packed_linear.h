@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "machine/aligned_buffer.h"
 #include "kernels/kernel_table.h"
+#include "machine/aligned_buffer.h"
 #include "machine/thread_pool.h"
 
 namespace paredown {

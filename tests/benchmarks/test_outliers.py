@@ -8,6 +8,7 @@ import torch
 
 from benchmarks.checkpoints.outliers import write_outliers
 from benchmarks.outliers import W8A8, Bench, Row
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.texts.text import prepare_text, sample_text, sampling_pages
@@ -15,7 +16,6 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 NUM_TOKENS = 128
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.tiny_models import make_model
 from paredown.cli import main as cli
 from paredown.cli import verification as verification_module
 from paredown.engine.native.native_executor import load_executor
@@ -19,7 +20,6 @@ from paredown.evaluate.verify.verification_file import (
     verification_path,
 )
 from paredown.models.checkpoint import Checkpoint
-from fakes.tiny_models import make_model
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. " * 3
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
-from paredown.cli.main import main
 from fakes.tiny_models import make_model
+from paredown.cli.main import main
 
 COMMAND = [sys.executable, "-m", "paredown.cli.main", "serve", "--port", "0", "--json"]
 

@@ -6,14 +6,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from references.activation import (
-    FLOATS,
-    integer_codes,
-    is_beyond,
-    nearest_number,
-    shared_slices,
-)
-from references.linear import LinearCase
 from drivers.native_linear import run_linear
 from paredown.compress.activations import (
     ActivationGrid,
@@ -24,6 +16,14 @@ from paredown.compress.activations import (
     round_input,
 )
 from paredown.errors import ConfigError
+from references.activation import (
+    FLOATS,
+    integer_codes,
+    is_beyond,
+    nearest_number,
+    shared_slices,
+)
+from references.linear import LinearCase
 
 INTEGERS = [f"int{bits}" for bits in range(1, 9)]
 GRANULARITIES = [("tensor", None), ("token", None), ("group", 8), ("group", 5)]

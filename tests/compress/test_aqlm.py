@@ -14,7 +14,7 @@ from paredown.compress.quantize import codebook_search as beam_search_module
 from paredown.compress.quantize.aqlm import AQLM, Additive
 from paredown.compress.quantize.codebook_search import additive_values, beam_search, row_losses
 from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scales
-from paredown.compress.quantize.method import Moments, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.residual_kmeans import kmeans, nearest, residual_kmeans
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.stored.aqlm import AdditiveSpec, AdditiveWeight, dequantize

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.cli import main as cli
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
@@ -29,7 +30,6 @@ from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.weight import WeightSpec
-from fakes.tiny_models import VOCAB_SIZE, make_model
 
 SMALL = AQLM(num_codebooks=2, nbits_per_codebook=4, in_group_size=4, max_rounds=2)
 FP16 = WeightSpec(dtype="fp16")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from references.awq import clip_group, round_groups, scales_of, search_row
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.input_sample import observe
 from paredown.compress.compress import compress
@@ -21,7 +21,7 @@ from paredown.compress.quantize.awq import (
     weight_means,
 )
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.quantize.method import Moments, LayerTarget, Transformed
+from paredown.compress.quantize.method import LayerTarget, Moments, Transformed
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
@@ -29,11 +29,11 @@ from paredown.formats.table import FORMATS, STEP_FORMATS
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
-from paredown.models.roles import linear_roles
 from paredown.models.decoder.smoothing import smoothing_pairs
+from paredown.models.roles import linear_roles
 from paredown.spec.weight import WeightSpec
+from references.awq import clip_group, round_groups, scales_of, search_row
 from references.plain_block import PlainBlock, tiny_block
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 INT3 = LayerTarget(spec=FORMATS["int3-g32-asym"], scale_dtype="fp32")
 

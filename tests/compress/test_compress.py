@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
-from paredown.models.files.shard_writer import write_shards
 from paredown.compress.size import weight_bytes
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.formats.dequantize import dequantize, unrounded
@@ -19,9 +19,9 @@ from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.roles import linear_roles
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
-from fakes.tiny_models import make_model
+from paredown.models.files.shard_writer import write_shards
+from paredown.models.roles import linear_roles
 
 QUANTIZED = [name for name, spec in FORMATS.items() if spec.is_quantized]
 # Every form and bit width; tests/formats holds all formats against the library.

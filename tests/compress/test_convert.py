@@ -18,16 +18,6 @@ from transformers import (
 )
 from transformers.quantizers.quantizers_utils import should_convert_module
 
-from paredown.compress.calibrate.calibration import Calibration
-from paredown.compress.compress import compress
-from paredown.compress.convert.convert import convert
-from paredown.formats.dequantize import dequantize
-from paredown.formats.floating import cast
-from paredown.formats.stored.column_order import NOTE
-from paredown.formats.stored.kv_scheme import KV_SCHEMES
-from paredown.models.checkpoint import Checkpoint
-from paredown.spec.kv import KVFormat
-from paredown.spec.weight import WeightSpec
 from fakes.quantized_folders import (
     MODULE,
     WIDE,
@@ -40,6 +30,16 @@ from fakes.quantized_folders import (
     write_gptq,
 )
 from fakes.tiny_models import VOCAB_SIZE, make_model
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.compress import compress
+from paredown.compress.convert.convert import convert
+from paredown.formats.dequantize import dequantize
+from paredown.formats.floating import cast
+from paredown.formats.stored.column_order import NOTE
+from paredown.formats.stored.kv_scheme import KV_SCHEMES
+from paredown.models.checkpoint import Checkpoint
+from paredown.spec.kv import KVFormat
+from paredown.spec.weight import WeightSpec
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 SPECS = [

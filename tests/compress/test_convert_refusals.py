@@ -6,13 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from paredown.compress.compress import compress
-from paredown.compress.convert.convert import TARGETS, convert
-from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
-from paredown.evaluate.quality.measurement import linear_format_name
-from paredown.formats.tensor import StoredTensor
-from paredown.models.checkpoint import Checkpoint
-from paredown.spec.weight import WeightSpec
 from fakes.quantized_folders import (
     MODULE,
     WIDE,
@@ -25,6 +18,13 @@ from fakes.quantized_folders import (
     write_gptq,
 )
 from fakes.tiny_models import make_model
+from paredown.compress.compress import compress
+from paredown.compress.convert.convert import TARGETS, convert
+from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
+from paredown.evaluate.quality.measurement import linear_format_name
+from paredown.formats.tensor import StoredTensor
+from paredown.models.checkpoint import Checkpoint
+from paredown.spec.weight import WeightSpec
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 

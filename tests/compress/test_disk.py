@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.workspace import workspace_path
 from paredown.compress.compress import compress
 from paredown.errors import CapacityError
 from paredown.models.checkpoint import Checkpoint
-from fakes.tiny_models import VOCAB_SIZE, make_model
 
 RECIPE = "gptq-int4-g32"
 # Three files of 6 windows of 24 tokens, 64 float32 numbers each.

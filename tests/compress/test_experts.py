@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from drivers.seen_by_rtn import SeenByRTN
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.expert_inputs import shrunk
 from paredown.compress.calibrate.memory import predict_memory
@@ -17,7 +19,7 @@ from paredown.compress.compress import compress
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.awq import AWQ
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.quantize.method import Moments, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.rescale import fitting, rescale
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
@@ -30,8 +32,6 @@ from paredown.models.decoder.decoder import Decoder, input_point
 from paredown.models.decoder.smoothing import norm_pairs, smoothing_pairs
 from paredown.spec.weight import WeightSpec
 from references.plain_block import tiny_block
-from drivers.seen_by_rtn import SeenByRTN
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 INT4 = FORMATS["int4-g32"]
 FEW_CODEBOOKS = Recipe(

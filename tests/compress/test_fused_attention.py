@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from fakes.tiny_models import make_model
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import load_layer, position_inputs
-from fakes.tiny_models import make_model
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "opt", "mistral"])

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from references.gptq import damped, eliminate, gptq_reference
 from paredown.compress.quantize.gptq import GPTQ
-from paredown.compress.quantize.method import Moments, Quantized, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS
 from paredown.formats.weight import Weight
 from paredown.spec.weight import ScaleDType, WeightSpec
+from references.gptq import damped, eliminate, gptq_reference
 
 INT4 = WeightSpec(dtype="int4")
 INT3 = WeightSpec(dtype="int3")

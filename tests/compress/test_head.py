@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import MadeLayers, compress
 from paredown.compress.recipe import Recipe
@@ -21,7 +22,6 @@ from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.kv import KVSpec
-from fakes.tiny_models import VOCAB_SIZE, make_model
 
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}

@@ -7,7 +7,7 @@ from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import fake_quantize
 from compressed_tensors.quantization.utils.helpers import calculate_qparams
 
-from references.attention import stored
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.quantize.kv_cache import (
     KV_GRID_DTYPES,
     KVRange,
@@ -22,7 +22,7 @@ from paredown.errors import CheckpointError
 from paredown.evaluate.quality.simulated import Variant, applied
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
+from references.attention import stored
 
 
 def random_heads(seed: int = 0) -> torch.Tensor:

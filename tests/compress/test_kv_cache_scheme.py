@@ -14,6 +14,7 @@ from compressed_tensors.quantization.lifecycle.forward import forward_quantize
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.quantize.kv_cache import (
@@ -27,10 +28,9 @@ from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.quality.simulated import Variant, applied
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from paredown.models.kv_scales import used_kv_scales
 from paredown.models.files.safetensors_file import read_safetensors
+from paredown.models.kv_scales import used_kv_scales
 from paredown.spec.kv import PAGE_SIZE, KVFormat, KVSpec
-from fakes.tiny_models import VOCAB_SIZE, make_model
 
 NUM_LAYERS = 2
 

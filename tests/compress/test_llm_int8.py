@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.quantize.llm_int8 import (
     LLMInt8,
     LLMInt8Linear,
@@ -22,7 +23,6 @@ from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.weight import WeightSpec
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 
 def half(value: torch.Tensor) -> float:

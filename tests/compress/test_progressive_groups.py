@@ -12,7 +12,7 @@ from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import grouped
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.hqq import HQQ
-from paredown.compress.quantize.method import Moments, Quantizer, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments, Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
 from paredown.formats.dequantize import dequantize

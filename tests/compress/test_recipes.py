@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from fakes.tiny_models import make_model
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.aqlm import AQLM
-from paredown.compress.quantize.method import Moments, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.compress.recipe_file import parse_recipe, read_recipe, write_recipe
@@ -19,7 +20,6 @@ from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.table import FORMATS, RECIPE_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.weight import WeightSpec
-from fakes.tiny_models import make_model
 
 WIDE = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4}
 Q0 = "model.layers.0.self_attn.q_proj"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fakes.tiny_models import VARIANTS
 from paredown.compress.quantize.rescale import (
     columns_of_channels,
     linear_weight,
@@ -12,10 +13,14 @@ from paredown.compress.quantize.rescale import (
     rescale,
     to_columns,
 )
-from paredown.models.decoder.smoothing import SmoothingPair, norm_pairs, pairs_left_out, smoothing_pairs
+from paredown.models.decoder.smoothing import (
+    SmoothingPair,
+    norm_pairs,
+    pairs_left_out,
+    smoothing_pairs,
+)
 from paredown.spec.weight import ScaleDType
 from references.plain_block import tiny_block
-from fakes.tiny_models import VARIANTS
 
 
 def random_scales(num_channels: int) -> torch.Tensor:

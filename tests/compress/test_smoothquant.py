@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.int8_attention import use_int8_attention
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.activations import round_input
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
-from benchmarks.int8_attention import use_int8_attention
 from paredown.compress.quantize.method import LayerTarget, Transformed
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
@@ -21,7 +22,6 @@ from paredown.models.decoder.decoder import INPUT_POINTS, Decoder, untouched
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import ActivationDType, WeightSpec
 from references.plain_block import PlainBlock, tiny_block
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 
 def w8a8(activations: ActivationDType = "int8_row") -> LayerTarget:
@@ -58,7 +58,9 @@ def largest_inputs(block: PlainBlock) -> dict[str, torch.Tensor]:
     return found
 
 
-def rounded_outputs(block: PlainBlock, target: LayerTarget, rounding: RTN | None = None) -> torch.Tensor:
+def rounded_outputs(
+    block: PlainBlock, target: LayerTarget, rounding: RTN | None = None
+) -> torch.Tensor:
     """Weights and inputs rounded by a tap, without the method's own simulation."""
     largest = largest_inputs(block)
     rounding = rounding or RTN()

@@ -15,6 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from drivers.seen_by_rtn import SeenByRTN
+from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.workspace import workspace_path
 from paredown.compress.compress import compress
@@ -25,8 +27,6 @@ from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
-from drivers.seen_by_rtn import SeenByRTN
-from fakes.tiny_models import VOCAB_SIZE, make_model
 
 FAMILIES = ("llama", "qwen3", "opt", "mistral")
 NUM_LAYERS = 2

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.tiny_models import VARIANTS
 from paredown.compress.compress import compress
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.errors import OutputError, UnsupportedError
 from paredown.formats.gguf_blocks import BF16, Q4_0, Q8_0, encode, quantize_q8_0
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.gguf.names import OUTPUT
 from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.models.resolve import resolve_model
-from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.text.tokenizer import Tokenizer
-from fakes.tiny_models import VARIANTS
 
 NO_WORDS = Vocabulary(metadata={})
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import CompressResult, compress
 from paredown.compress.convert.convert import convert
 from paredown.errors import UnsupportedError
 from paredown.formats.dequantize import dequantize, unrounded
 from paredown.models.checkpoint import Checkpoint
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 WITH_EXPERTS = ["mixtral", "qwen2-moe", "qwen3-moe-dense-first"]
 

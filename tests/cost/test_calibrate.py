@@ -6,6 +6,11 @@ from functools import partial
 import pytest
 
 from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
+from paredown.cost.least_squares import least_squares, quadratic_fit
+from paredown.cost.machines import MACHINES
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.predicted_step import PredictedStep
+from paredown.cost.step_cost import StepLoad, decode_load, prefill_load, prompts_load
 from paredown.cost.step_fit import (
     AttentionRates,
     Calibration,
@@ -13,11 +18,6 @@ from paredown.cost.step_fit import (
     LinearRates,
     StepRates,
 )
-from paredown.cost.least_squares import least_squares, quadratic_fit
-from paredown.cost.machines import MACHINES
-from paredown.cost.model_formats import ModelFormats
-from paredown.cost.predicted_step import PredictedStep
-from paredown.cost.step_cost import StepLoad, decode_load, prefill_load, prompts_load
 from paredown.spec.model import ModelSpec, Rotary
 from paredown.spec.weight import SHORT_BF16_BITS, WeightSpec
 

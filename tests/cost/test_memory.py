@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost.cost_models import gated, plain
+from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
 from paredown.cost.inspection import Target, inspect_model
 from paredown.cost.machines import MACHINES
@@ -36,7 +37,6 @@ from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import SHORT_BF16_ISAS
-from fakes.tiny_models import make_model
 
 
 def test_the_classic_cache() -> None:

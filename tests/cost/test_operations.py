@@ -39,7 +39,9 @@ MODELS = {
     "window": gated(sliding_window=5),
     "tied": gated(tied_embeddings=True),
     "experts": gated(experts=EXPERTS, num_layers=4),
-    "all experts": gated(experts=replace(EXPERTS, expert_layer_step=1, shared_intermediate_size=None)),
+    "all experts": gated(
+        experts=replace(EXPERTS, expert_layer_step=1, shared_intermediate_size=None)
+    ),
 }
 TEXTBOOK = ModelFormats(activation_bytes=2)
 

@@ -13,7 +13,6 @@ from paredown.cost.break_even import (
     break_even_batch,
     verify_load,
 )
-from paredown.cost.step_fit import AttentionRates, EngineRates, LinearRates, StepRates
 from paredown.cost.efficiency import EFFICIENCIES
 from paredown.cost.inspection import Target, inspect_model
 from paredown.cost.machine_file import find_calibration, need_calibration, save_calibration
@@ -26,6 +25,7 @@ from paredown.cost.roofline import best_step_s, best_time
 from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
 from paredown.cost.step_cost import StepLoad, chunk_pairs, decode_load, prefill_load
+from paredown.cost.step_fit import AttentionRates, EngineRates, LinearRates, StepRates
 from paredown.errors import ConfigError, OutputError
 from paredown.formats.table import FORMATS
 from paredown.plan.planned_machine import PlannedMachine

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from references.linear import LinearCase
 from paredown.kernels import _core
+from references.linear import LinearCase
 
 
 def native_linear(case: LinearCase, isa: str, num_threads: int = 1) -> _core.Linear:

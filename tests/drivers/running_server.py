@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import httpx
 
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 from paredown.engine.engine import Engine
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.worker import Worker
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, make_server
 from paredown.serve.state import ServerState
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 SPEC = toy_spec(max_positions=256)
 NUM_PAGES = 128

@@ -3,6 +3,7 @@ its sequence alone, and no page is written that somebody else holds."""
 
 import numpy as np
 
+from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.request import Request
@@ -13,7 +14,6 @@ from paredown.engine.schedule.service import Service
 from paredown.engine.schedule.step_plan import StepPlan
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
-from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
 
 VOCAB_SIZE = 64
 MAX_POSITIONS = 96

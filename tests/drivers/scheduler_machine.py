@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from drivers.scheduler_driver import SPEC, VOCAB_SIZE, SchedulerDriver
 from paredown.engine.schedule.policies.table import POLICY_NAMES
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.service import Service
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
-from drivers.scheduler_driver import SPEC, VOCAB_SIZE, SchedulerDriver
 
 # Prompts are the beginning of one of these and an end of their own.
 PREFIXES = [[7] * 80, [9, 8] * 40, list(range(60)) + [1] * 20]

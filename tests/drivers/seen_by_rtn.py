@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from paredown.compress.quantize.method import Moments, Quantized, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
 from paredown.compress.quantize.rtn import RTN
 
 
@@ -16,7 +16,9 @@ class SeenByRTN(RTN):
     needs_hessian: ClassVar[bool] = True
     seen: ClassVar[list[Moments]] = []
 
-    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
+    def quantize(
+        self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
+    ) -> Quantized:
         assert moments is not None
         SeenByRTN.seen.append(moments)
         return RTN.quantize(self, weight_OI, target, moments)

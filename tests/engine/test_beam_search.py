@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 from paredown.engine.engine import Engine
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.beam_search import BeamSearchParams, beam_search
@@ -15,7 +16,6 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import RequestError
 from references.sampling import reference_logprobs
-from fakes.toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 
 def make_engine(*, vocab_size=512, failing_steps=frozenset(), num_pages=64, **limits):

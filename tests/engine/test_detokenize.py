@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.gguf_tokenizers import END, write_byte_level, write_sentence_piece
+from fakes.toy_executor import ToyTokenizer
 from paredown.engine.detokenize import (
     MAX_HELD_TOKENS,
     DecodingDetokenizer,
@@ -22,7 +23,6 @@ from paredown.engine.piece_detokenizer import (
 from paredown.models.resolve import resolve_model
 from paredown.models.text.token_texts import piece_decoder
 from paredown.models.text.tokenizer import Tokenizer
-from fakes.toy_executor import ToyTokenizer
 
 TOKENIZER = ToyTokenizer()
 TEXTS = st.text(alphabet=st.sampled_from("ab é€🎉\n"), max_size=30)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -13,7 +14,6 @@ from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.errors import CapacityError, ConfigError, RequestError
 from paredown.spec.kv import PAGE_SIZE
 from references.plain_loop import plain_loop
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 MAX_POSITIONS = 96
 SPEC = toy_spec(max_positions=MAX_POSITIONS)

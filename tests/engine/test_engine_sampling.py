@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from fakes.toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -14,7 +15,6 @@ from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.schedule.service import Service
 from paredown.engine.schedule.step_plan import StepPlan
 from references.sampling import reference_logprobs
-from fakes.toy_executor import EOS, ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 SPEC = toy_spec(max_positions=96)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 from paredown.compress.compress import compress
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.memory_plan import plan_memory
@@ -28,7 +29,6 @@ from paredown.kernels import _core
 from paredown.kernels.packed_file import PackedFile
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVSpec
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 ALWAYS = CacheConfig(min_bytes=0)
 # Tied and untied tables, learned positions, biases, norms of heads.

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.scheduler_driver import SchedulerDriver
 from paredown.engine.request import Request
 from paredown.engine.schedule.policies.deadline import DEFAULT_DEADLINE_S
 from paredown.engine.schedule.policies.fair_shares import GENERATED_WEIGHT
@@ -12,7 +13,6 @@ from paredown.engine.schedule.policies.priority import LEVEL_S
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.service import MAX_PRIORITY, Service
 from paredown.spec.kv import PAGE_SIZE
-from drivers.scheduler_driver import SchedulerDriver
 
 
 def make(policy="first-come", *, num_pages=64, max_running=1, **options):

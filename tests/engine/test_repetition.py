@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.scheduler_driver import SchedulerDriver
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.spec.kv import PAGE_SIZE
-from drivers.scheduler_driver import SchedulerDriver
 
 
 def decoding(num_pages=32, lengths=(3, 9, 20), max_tokens=40, **config):

@@ -4,10 +4,10 @@ goes from its end, and nothing of it is left behind when it is gone."""
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.scheduler_driver import SchedulerDriver
 from paredown.engine.memory.pages import PagePool
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
-from drivers.scheduler_driver import SchedulerDriver
 
 
 def make(num_pages: int = 16) -> SchedulerDriver:

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from drivers.scheduler_driver import VOCAB_SIZE, SchedulerDriver
+from drivers.scheduler_machine import SchedulerMachine
+from fakes.toy_executor import reference_logits
 from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.service import Service
 from paredown.errors import ConfigError
-from drivers.scheduler_driver import VOCAB_SIZE, SchedulerDriver
-from drivers.scheduler_machine import SchedulerMachine
-from fakes.toy_executor import reference_logits
 
 TestSchedulerMachine = SchedulerMachine.TestCase
 TestSchedulerMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

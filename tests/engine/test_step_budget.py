@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.toy_executor import ToyExecutor, toy_spec
 from paredown.engine.memory.memory_plan import PLANNED_STEP_TOKENS
 from paredown.engine.step_budget import NUM_DECODING, choose_step_budget
 from paredown.errors import ConfigError
-from fakes.toy_executor import ToyExecutor, toy_spec
 
 
 class Timed(ToyExecutor):

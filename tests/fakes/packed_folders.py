@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from fakes.tiny_models import VARIANTS
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.compressed_tensors import encode
@@ -14,7 +15,6 @@ from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import write_safetensors
 from paredown.spec.weight import WeightSpec
-from fakes.tiny_models import VARIANTS
 
 
 def packed_tensors(checkpoint: Checkpoint, spec: WeightSpec) -> dict[str, StoredTensor]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from paredown.models.files.shard_writer import write_shards
+from fakes.tiny_models import make_model
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.awq import encode_awq
@@ -17,8 +17,8 @@ from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors
+from paredown.models.files.shard_writer import write_shards
 from paredown.spec.weight import WeightSpec
-from fakes.tiny_models import make_model
 
 # Groups of up to 128 and whole words of any width divide these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}

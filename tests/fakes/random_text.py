@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paredown.evaluate.texts.text import EvalText, prepare_text
 from fakes.tiny_models import VOCAB_SIZE
 from fakes.toy_executor import ToyTokenizer
+from paredown.evaluate.texts.text import EvalText, prepare_text
 
 
 class CountingTokenizer(ToyTokenizer):

@@ -9,7 +9,6 @@ from compressed_tensors.entrypoints.convert.converters.autoawq import AutoAWQCon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from references.packing import awq_values
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
@@ -17,6 +16,7 @@ from paredown.formats.stored.awq import AWQForm, encode_awq
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
+from references.packing import awq_values
 
 SPECS = [WeightSpec(dtype="int4", group_size=size, symmetric=False) for size in (None, 32, 64)]
 

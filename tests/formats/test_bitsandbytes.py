@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BitsAndBytesConfig
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import LayerTarget
 from paredown.engine.executor import SequenceSlice
@@ -33,10 +34,9 @@ from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from paredown.models.roles import linear_roles
 from paredown.models.files.safetensors_file import write_safetensors
+from paredown.models.roles import linear_roles
 from paredown.spec.weight import ScaleDType
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 
 def stored(seed: int, num_rows: int = 5, num_columns: int = 24) -> dict[str, StoredTensor]:

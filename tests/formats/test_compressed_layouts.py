@@ -10,6 +10,7 @@ from compressed_tensors.quantization.utils.helpers import calculate_qparams
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.scale_layouts import extremes
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.stored.column_order import NOTE
@@ -23,7 +24,6 @@ from paredown.formats.stored.compressed_tensors_config import (
 from paredown.formats.stored.kv_scheme import STATIC_INT4
 from paredown.formats.tensor import StoredTensor
 from paredown.spec.weight import WeightSpec
-from drivers.scale_layouts import extremes
 
 SHAPE = (40, 256)
 TOKEN = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}

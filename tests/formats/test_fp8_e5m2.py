@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from references.activation import nearest_number
 from paredown.formats.fp8_e5m2 import MAX_E5M2, decode_e5m2, encode_e5m2
+from references.activation import nearest_number
 
 
 def value_of(code: int) -> float:

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from references.gguf import QUANTIZERS, dequantize_block
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats import gguf_blocks
 from paredown.formats.dequantize import dequantize
 from paredown.formats.gguf_blocks import BLOCK_FORMATS, decode, encode
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
+from references.gguf import QUANTIZERS, dequantize_block
 
 CODED = ("Q4_0", "Q5_0", "Q8_0")
 DEQUANTIZED = ("Q4_1", "Q5_1", "Q4_K", "Q6_K")

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from references.packing import gptq_values
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
@@ -16,6 +15,7 @@ from paredown.formats.stored.gptq import WRAPPED, GPTQForm, encode_gptq
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
+from references.packing import gptq_values
 
 BITS = {2: "int2", 3: "int3", 4: "int4", 8: "int8"}
 SPECS = [

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from references.integer import quantize_reference
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.integer import quantize_integer as quantize
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
+from references.integer import quantize_reference
 
 SPECS = {name: spec for name, spec in FORMATS.items() if spec.is_integer}
 SCALE_DTYPES = ("fp32", "bf16", "fp16")

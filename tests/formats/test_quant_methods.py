@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.quantized_folders import awq_section, gptq_section
 from paredown.errors import ParedownError, UnsupportedError
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.stored.quant_methods import QUANT_METHODS, read_quantization
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
-from fakes.quantized_folders import awq_section, gptq_section
 
 NAMES = ["x.qweight", "x.qzeros", "x.scales", "x.g_idx", "y.weight"]
 INPUTS = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}

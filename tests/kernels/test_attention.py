@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paredown.kernels import _core
+from paredown.kernels.isa import supported_isas
+from paredown.spec.kv import PAGE_SIZE
 from references.attention import (
     FP8_GRID,
     KV_DTYPES,
@@ -17,9 +20,6 @@ from references.attention import (
     run_slices,
     stored,
 )
-from paredown.kernels import _core
-from paredown.kernels.isa import supported_isas
-from paredown.spec.kv import PAGE_SIZE
 
 ISAS = supported_isas()
 # Pages, blocks of 64 and chunks of 512 keys begin and end around these.

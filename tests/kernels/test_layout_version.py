@@ -1,7 +1,7 @@
 """The layout of packed weights cannot change unseen: files of packed weights carry its number.
 
-When this fails because a layout was changed on purpose: raise kLayoutVersion in csrc/kernels/kernel_table.h,
-then put the new digests here.
+When this fails because a layout was changed on purpose: raise kLayoutVersion in
+csrc/kernels/kernel_table.h, then put the new digests here.
 """
 
 import hashlib
@@ -9,14 +9,14 @@ import hashlib
 import numpy as np
 import pytest
 
-from references.linear import LinearCase, random_case, random_stepped_case
+from fakes.random_executor import TINY
 from paredown.kernels import _core
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVSpec
 from paredown.spec.weight import SHORT_BF16_ISAS
-from fakes.random_executor import TINY
+from references.linear import LinearCase, random_case, random_stepped_case
 
 VERSION = 3
 SHAPE = (48, 64)

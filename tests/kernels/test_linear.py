@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.native_linear import native_linear, run_linear
+from paredown.kernels import _core
+from paredown.kernels.isa import chosen_isa, supported_isas
 from references.linear import (
     INTEGER_BITS,
     LinearCase,
@@ -14,9 +17,6 @@ from references.linear import (
     random_case,
     random_stepped_case,
 )
-from drivers.native_linear import native_linear, run_linear
-from paredown.kernels import _core
-from paredown.kernels.isa import chosen_isa, supported_isas
 
 ISAS = supported_isas()
 INTEGER_ACTIVATIONS = ("int8_group", "int8_row", "int8_static", "fp32")

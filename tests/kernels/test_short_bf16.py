@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from references.linear import LinearCase, random_case
 from drivers.native_linear import native_linear, run_linear
 from paredown.kernels.isa import supported_isas
 from paredown.spec.weight import SHORT_BF16_BITS, SHORT_BF16_ISAS
+from references.linear import LinearCase, random_case
 
 ISAS = supported_isas()
 # Around the borders of tiles, and of widening in registers.

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.native_linear import native_linear, run_linear
+from paredown.kernels.isa import supported_isas
 from references.linear import (
     LinearCase,
     int8_rows,
@@ -16,8 +18,6 @@ from references.linear import (
     random_stepped_case,
     seen_input,
 )
-from drivers.native_linear import native_linear, run_linear
-from paredown.kernels.isa import supported_isas
 
 ISAS = supported_isas()
 # Around the borders of decoding in registers, of tiles and of passes over tiles.

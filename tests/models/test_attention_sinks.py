@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.random_executor import TINY
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.models.decoder.decoder import Layer, position_inputs
 from paredown.spec.attention_sinks import MAX_SINK_TOKENS, AttentionSinks
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
-from fakes.random_executor import TINY
 from references.sinks import attend_with_sinks, cached_positions
 
 SPECS = {

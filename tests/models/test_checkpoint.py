@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.tiny_models import VARIANTS, make_model, write_model
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.spec.weight import WeightDType, WeightSpec
-from fakes.tiny_models import VARIANTS, make_model, write_model
 
 DTYPES: dict[WeightDType, torch.dtype] = {
     "fp32": torch.float32,

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 TOLERANCE = 1e-4
 

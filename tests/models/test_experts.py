@@ -7,14 +7,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from fakes.tiny_models import VARIANTS, make_model
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.models.check_tensors import linear_modules, router_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import spec_from_config
-from paredown.models.check_tensors import linear_modules, router_modules
 from paredown.models.decoder.decoder import Decoder, input_point
 from paredown.models.decoder.mixture_of_experts import choose_experts
 from paredown.spec.experts import Experts, expert_index, role_kind
-from fakes.tiny_models import VARIANTS, make_model
 
 # hidden size, layers, heads, key-value heads, vocabulary, experts, experts of a token, their size;
 # parameters and those of a token, as their cards say.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.dequantize import dequantize
@@ -27,7 +28,6 @@ from paredown.models.gguf.rope import rope_factors, rotary_from_factors
 from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.models.resolve import resolve_model
 from paredown.spec.model import Rotary
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 WRITTEN = (
     "llama-gqa", "llama-mqa", "llama-mha", "llama-tied", "llama-biases", "llama-head-dim",

@@ -8,17 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from references.packing import awq_values, gptq_values
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
-from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.dequantize import dequantize, unrounded
-from paredown.formats.stored.column_order import NOTE
-from paredown.formats.tensor import StoredTensor
-from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, read_state
-from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
-from paredown.spec.weight import WeightSpec
 from fakes.quantized_folders import (
     MODULE,
     Tensors,
@@ -32,6 +21,17 @@ from fakes.quantized_folders import (
     write_gptq,
 )
 from fakes.tiny_models import VOCAB_SIZE
+from paredown.engine.executor import SequenceSlice
+from paredown.engine.native.native_executor import load_executor
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.dequantize import dequantize, unrounded
+from paredown.formats.stored.column_order import NOTE
+from paredown.formats.tensor import StoredTensor
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder, read_state
+from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
+from paredown.spec.weight import WeightSpec
+from references.packing import awq_values, gptq_values
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 GPTQ_SPECS = [

@@ -14,7 +14,9 @@ from compressed_tensors.quantization import (
 from compressed_tensors.quantization.utils.helpers import calculate_qparams
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 
+from drivers.scale_layouts import extremes
 from fakes.packed_folders import edit_config, write_packed
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
@@ -26,8 +28,6 @@ from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.weight import WeightSpec
-from drivers.scale_layouts import extremes
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 W8A8 = WeightSpec(dtype="int8", activations="int8_row")

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from fakes.knowing_proposer import KnowingProposer
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.spec.kv import KV_DTYPES
-from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 
 EOS = 0
 GREEDY = SamplingParams(max_tokens=40, temperature=0, logprobs=2)

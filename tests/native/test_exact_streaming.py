@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.toy_executor import ToyTokenizer
 from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
@@ -14,8 +16,6 @@ from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.model import ModelSpec
-from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
-from fakes.toy_executor import ToyTokenizer
 
 Answer = tuple[list[int], list[object]]
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor, random_linear
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
@@ -26,7 +27,6 @@ from paredown.spec.kv import (
 )
 from paredown.spec.model import LearnedPositions, ModelSpec
 from paredown.spec.weight import WeightSpec
-from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor, random_linear
 
 NUM_PAGES = 64
 EXPERTS = Experts(

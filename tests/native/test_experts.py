@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe_file import read_recipe
@@ -17,7 +18,6 @@ from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 
 IDS = np.random.default_rng(3).integers(0, VOCAB_SIZE, 40).tolist()
 TOLERANCE = 1e-4

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.compress import compress
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.memory_plan import plan_memory
@@ -20,7 +21,6 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.spec.kv import KVSpec
-from fakes.tiny_models import VOCAB_SIZE, make_model
 
 # Every group size divides these.
 WIDE = {"hidden_size": 128, "intermediate_size": 256}

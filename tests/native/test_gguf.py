@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.memory_plan import plan_memory
@@ -16,7 +17,6 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.spec.kv import KVSpec
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 IDS = np.random.default_rng(1).integers(0, VOCAB_SIZE, 24).tolist()
 

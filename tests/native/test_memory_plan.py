@@ -11,6 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.tiny_models import VARIANTS
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.memory_plan import (
     PLANNED_STEP_TOKENS,
@@ -29,8 +31,6 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.experts import Experts
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, STATIC_KV_DTYPES, KVSpec
-from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
-from fakes.tiny_models import VARIANTS
 
 LLAMA_405B = {
     "model_type": "llama",

@@ -5,9 +5,9 @@ from array import array
 import numpy as np
 import pytest
 
+from fakes.random_executor import TINY, random_executor
 from paredown.engine.executor import SequenceSlice
 from paredown.spec.weight import WeightSpec
-from fakes.random_executor import TINY, random_executor
 
 
 def test_arrays_and_lists_are_read_alike():

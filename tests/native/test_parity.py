@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 NUM_TOKENS = 40
 RELATIVE_TOLERANCE = 2e-3

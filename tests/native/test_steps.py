@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from references.linear import LinearCase, int8_rows, random_stepped_case
+from fakes.random_executor import TINY, random_executor
 from paredown.engine.executor import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import LinearArrays, NativeModel
@@ -15,7 +15,7 @@ from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.experts import Experts
 from paredown.spec.kv import KVSpec
 from paredown.spec.weight import WeightSpec
-from fakes.random_executor import TINY, random_executor
+from references.linear import LinearCase, int8_rows, random_stepped_case
 
 SPECS = {
     "dense": TINY,

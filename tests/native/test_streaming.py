@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.engine.executor import SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
@@ -19,8 +21,6 @@ from paredown.models.decoder.decoder import Decoder
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType, KVSpec
 from paredown.spec.model import ModelSpec
-from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 Logits = npt.NDArray[np.float32]
 

@@ -9,6 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.random_text import random_text
+from fakes.tiny_models import VARIANTS
 from paredown.compress.compress import compress
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.size import weight_bytes
@@ -30,8 +32,6 @@ from paredown.optimize.mixed_precision import (
     solve,
 )
 from paredown.optimize.model_parts import PART_KINDS, find_parts
-from fakes.random_text import random_text
-from fakes.tiny_models import VARIANTS
 
 SPECS = formats_of_widths(32)
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from fakes.random_text import random_text
+from fakes.tiny_models import VARIANTS
 from paredown.compress.quantize.rtn import RTN
 from paredown.evaluate.quality.simulated import Variant, measure_variants
 from paredown.formats.table import FORMATS
@@ -13,8 +15,6 @@ from paredown.models.decoder.decoder import Decoder
 from paredown.models.roles import linear_places
 from paredown.optimize.model_parts import PART_KINDS, PartKind, find_parts
 from paredown.optimize.sensitivity import measure_sensitivity
-from fakes.random_text import random_text
-from fakes.tiny_models import VARIANTS
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.tiny_models import make_model
 from paredown.cli.verbs import bench as bench_verb
 from paredown.cli.verbs import compress as compress_verb
 from paredown.cli.verbs import eval as eval_verb
@@ -20,14 +21,13 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.engine.memory.memory_plan import plan_memory
 from paredown.engine.native import native_executor
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
-from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.quality.measurement import linear_format
 from paredown.evaluate.quality.quality import measure_quality
+from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.candidates import _batches
 from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats
 from paredown.spec.kv import KVSpec
-from fakes.tiny_models import make_model
 
 NAMES = {
     "name",

@@ -14,11 +14,11 @@ from matplotlib.image import imread
 
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import UnsupportedError
-from paredown.evaluate.quality.measurement import Measurement
+from paredown.evaluate.pictures.labels import Box, around, place_labels
 from paredown.evaluate.pictures.picture import require_matplotlib
+from paredown.evaluate.quality.measurement import Measurement
 from paredown.optimize.candidates import Skipped
 from paredown.optimize.front import mark_front
-from paredown.evaluate.pictures.labels import Box, around, place_labels
 from paredown.optimize.optimize import OptimizeResult, write_report
 from paredown.optimize.plot import draw_front
 from paredown.optimize.recipes import DEFAULT_FORMATS

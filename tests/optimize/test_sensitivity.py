@@ -9,6 +9,8 @@ import torch
 from matplotlib.image import imread
 from safetensors.torch import load_file, save_file
 
+from fakes.random_text import random_text
+from fakes.tiny_models import VARIANTS
 from paredown.cli import main as cli
 from paredown.compress.activations import ActivationGrid, round_activations
 from paredown.compress.compress import compress
@@ -33,8 +35,6 @@ from paredown.optimize.sensitivity import (
     recovered,
 )
 from paredown.optimize.sensitivity_plot import draw_sensitivity, write_report
-from fakes.random_text import random_text
-from fakes.tiny_models import VARIANTS
 
 SPEC = FORMATS["int4-g32"]
 GRID = ActivationGrid(dtype="int4", granularity="token")

@@ -6,6 +6,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 from paredown.cost.step_cost import StepLoad
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -14,7 +15,6 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.plan.replica import Replica
 from paredown.plan.step_times import StepTimes
 from paredown.spec.kv import PAGE_SIZE
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 SPEC = toy_spec(max_positions=160)
 # When it comes, which family its prompt is of and how many pages it shares, tokens of its own, and

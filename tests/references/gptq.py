@@ -4,9 +4,9 @@ quantization (arXiv 2208.11580, equation 2) in an order that is given. No blocks
 import numpy as np
 import torch
 
-from references.integer import quantize_group, round_scale
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.spec.weight import ScaleDType, WeightSpec
+from references.integer import quantize_group, round_scale
 
 # Every finite e4m3 number, in order; neighbours alternate between even and odd last bits.
 E4M3 = sorted(

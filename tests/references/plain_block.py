@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder, Layer, Tap, position_inputs
 from paredown.spec.model import ModelSpec
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 
 
 @dataclass(frozen=True, kw_only=True)

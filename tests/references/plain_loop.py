@@ -1,7 +1,7 @@
 """The slow, obvious engine: one request, its whole sequence computed anew for every token."""
 
-from references.sampling import reference_draw, reference_logprobs, reference_probabilities
 from fakes.toy_executor import ToyTokenizer, reference_logits
+from references.sampling import reference_draw, reference_logprobs, reference_probabilities
 
 
 def plain_loop(prompt, params, *, vocab_size, max_total_tokens):

@@ -3,9 +3,9 @@ tried (docs/qoq.md), and the sum of squared errors of each."""
 
 import math
 
-from references.integer import quantize_group, round_scale
 from paredown.formats.floating import MAX_FINITE
 from paredown.spec.weight import ScaleDType, WeightSpec
+from references.integer import quantize_group, round_scale
 
 SMALLEST = {"fp32": 2.0**-149, "bf16": 2.0**-133, "fp16": 2.0**-24}
 

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from drivers.running_server import running_server
+from fakes.toy_executor import ToyTokenizer
 from paredown.errors import RequestError
 from paredown.serve.body import MAX_BODY_BYTES
 from paredown.serve.schema import ChatRequest, CompletionRequest
-from drivers.running_server import running_server
-from fakes.toy_executor import ToyTokenizer
 
 JSON = {"Content-Type": "application/json"}
 GOOD = {"model": "toy", "prompt": "x", "max_tokens": 2}

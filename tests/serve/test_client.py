@@ -5,10 +5,10 @@ import asyncio
 import openai
 import pytest
 
-from paredown.engine.sampling.sampling_params import SamplingParams
-from references.plain_loop import plain_loop
 from drivers.running_server import SPEC, running_server
 from fakes.toy_executor import ToyTokenizer
+from paredown.engine.sampling.sampling_params import SamplingParams
+from references.plain_loop import plain_loop
 
 PROMPT = "Once upon a time"
 

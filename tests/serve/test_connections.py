@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
+from drivers.running_server import running_server
 from paredown.serve import connection
 from paredown.serve.connection import allowed_connections
-from drivers.running_server import running_server
 
 HEADS = [b"", b"GET /he", b"GET /health HTTP/1.1\r\nHost: x\r\n"]
 

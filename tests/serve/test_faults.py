@@ -8,10 +8,10 @@ import httpx
 import openai
 import pytest
 
-from paredown.engine.schedule.schedule_config import ScheduleConfig
-from paredown.errors import CheckpointError
 from drivers.running_server import NUM_PAGES, SPEC, running_server
 from fakes.toy_executor import ToyExecutor
+from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.errors import CheckpointError
 
 LONG = {"model": "toy", "prompt": "x", "max_tokens": 250, "ignore_eos": True}
 

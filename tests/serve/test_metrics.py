@@ -3,13 +3,13 @@
 import re
 import threading
 
+from drivers.running_server import NUM_PAGES, SPEC, running_server
+from fakes.toy_executor import ToyExecutor
 from paredown.engine.engine import Engine
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
-from drivers.running_server import NUM_PAGES, SPEC, running_server
-from fakes.toy_executor import ToyExecutor
 
 LINE = re.compile(r'(paredown_[a-z_]+)(?:\{position="(\d+)"\})? (\d+(?:\.\d+)?(?:e-\d+)?)')
 BODY = {

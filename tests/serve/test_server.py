@@ -3,10 +3,10 @@ import threading
 
 import pytest
 
-from paredown.errors import ConfigError
-from paredown.serve.server import Listen
 from drivers.running_server import running_server
 from fakes.toy_executor import ToyTokenizer
+from paredown.errors import ConfigError
+from paredown.serve.server import Listen
 
 
 def test_the_socket_names_tcp_so_that_asyncio_does_not_delay_small_writes():

@@ -10,13 +10,13 @@ from rich.table import Table
 
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
+from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
 from paredown.evaluate.verify.carried_verification import (
     CarriedVerification,
     VerifiedSource,
     carry_verification,
     check_verified,
 )
-from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
 from paredown.evaluate.verify.verification import Verification, verify
 from paredown.evaluate.verify.verification_file import verification_path
 from paredown.models.checkpoint import Checkpoint

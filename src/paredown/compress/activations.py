@@ -248,7 +248,8 @@ def round_input(
 
     `input_scale` is that of int8_static; `group_size` the weight's, for int8_group (None: one scale
     per row): where the weight's groups have scales, too, those of inputs are powers of two and
-    codes end at 120 (csrc/kernels/linear/prepare.h). int8_tensor, one dynamic scale for the whole tensor,
+    codes end at 120 (csrc/kernels/linear/prepare.h). int8_tensor, one dynamic scale for the whole
+    tensor,
     is SmoothQuant's O2 (arXiv 2211.10438); no stored format asks for it. The others are the native
     kernels' bit for bit.
     """

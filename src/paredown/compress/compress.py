@@ -23,12 +23,10 @@ from paredown.compress.calibrate.disk import CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.walk import Plan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
-from paredown.models.files.folder_files import copy_files, name_dtype, write_config
 from paredown.compress.quantize.method import LayerTarget
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import Scheme, SchemeRow, resolve_schemes, scheme_rows
-from paredown.models.files.shard_writer import write_shards
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.compress.stored_weight import stored_tensors
 from paredown.errors import ConfigError, UnsupportedError, naming
@@ -36,9 +34,11 @@ from paredown.formats.floating import cast, check_stored
 from paredown.formats.stored.aqlm_config import write_aqlm
 from paredown.formats.stored.compressed_tensors_section import quantization_config
 from paredown.formats.tensor import StoredDType, StoredTensor
-from paredown.models.checkpoint import Checkpoint
 from paredown.models.check_tensors import router_modules
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.folder_files import copy_files, name_dtype, write_config
 from paredown.models.files.output_folder import check_output_folder, output_folder
+from paredown.models.files.shard_writer import write_shards
 from paredown.models.roles import linear_places
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType

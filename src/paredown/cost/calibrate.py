@@ -4,6 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import exp, log
 
+from paredown.cost.least_squares import least_squares
+from paredown.cost.model_formats import ModelFormats
+from paredown.cost.operations import attention_layers
+from paredown.cost.predicted_step import PredictedStep, keys_and_pairs
+from paredown.cost.roofline import Roofs
+from paredown.cost.step_cost import StepLoad
 from paredown.cost.step_fit import (
     AttentionRates,
     Calibration,
@@ -12,12 +18,6 @@ from paredown.cost.step_fit import (
     StepRates,
     overlapped,
 )
-from paredown.cost.least_squares import least_squares
-from paredown.cost.model_formats import ModelFormats
-from paredown.cost.operations import attention_layers
-from paredown.cost.predicted_step import PredictedStep, keys_and_pairs
-from paredown.cost.roofline import Roofs
-from paredown.cost.step_cost import StepLoad
 from paredown.spec.model import ModelSpec
 
 _ROUNDS = 4

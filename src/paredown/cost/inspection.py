@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from paredown.cost.break_even import BATCHES, SpeculationGain, best_speculation, break_even_batch
-from paredown.cost.step_fit import Calibration
 from paredown.cost.efficiency import EFFICIENCIES, FITTED_DTYPES
 from paredown.cost.memory import (
     MEMORY_SHARE,
@@ -23,6 +22,7 @@ from paredown.cost.roofline import Roofs, best_step_s, best_time
 from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.serving import MAX_STEP_TOKENS, ServingTimes, Workload, serving_times
 from paredown.cost.step_cost import StepCost, StepLoad, decode_load, prefill_load
+from paredown.cost.step_fit import Calibration
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 

@@ -119,7 +119,8 @@ def mlp_columns(spec: ModelSpec) -> int:
 
 
 def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
-    """What a step of our core writes to (csrc/model/model.cpp): the hidden state, three rows as wide as
+    """What a step of our core writes to (csrc/model/model.cpp): the hidden state, three rows as
+    wide as
     the widest (q, k, v beside each other or gate and up; attended heads; what goes into `down`),
     and an input in the form its kernel reads. Logits and what threads have of their own are not in
     it, nor room that is set aside for other formats and never touched."""

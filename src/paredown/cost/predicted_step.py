@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from paredown.cost.step_fit import Calibration, EngineRates
 from paredown.cost.memory import mlp_columns
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes
 from paredown.cost.operation import OperationCost, experts_asked
@@ -12,6 +11,7 @@ from paredown.cost.operations import AttentionLayers, attention_layers, num_expe
 from paredown.cost.roofline import Roofs, best_time
 from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.step_cost import StepLoad
+from paredown.cost.step_fit import Calibration, EngineRates
 from paredown.spec.model import ModelSpec
 
 # Numbers of a token that pass between operations of a layer: hidden state, q, k, v, the attended
@@ -195,8 +195,8 @@ class PredictedStep:
         return parts + self._mlp_parts(counts, num_tokens)
 
     def _mlp_parts(self, counts: list[int], num_tokens: float) -> list["_Part"]:
-        """Of as many dense layers and layers with experts; those of experts with the tokens that each of them
-        has on average."""
+        """Of as many dense layers and layers with experts; those of experts with the tokens that
+        each of them has on average."""
         (dense, moe), spec, experts = counts, self.spec, self.spec.experts
         parts = self._parts(spec.mlp_shapes(), dense, num_tokens)
         if experts is None or not moe:

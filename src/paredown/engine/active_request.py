@@ -1,4 +1,5 @@
-"""ActiveRequest: what a live request has beside its tokens and pages, from its arrival to its end."""
+"""ActiveRequest: what a live request has beside its tokens and pages, from its arrival to its
+end."""
 
 import time
 from collections.abc import Sequence

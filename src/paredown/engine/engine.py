@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from paredown.engine.active_request import ActiveRequest, EngineTokenizer
 from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.prompt import as_token_ids
-from paredown.engine.active_request import EngineTokenizer, ActiveRequest
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampler import FAILURES, RowError, SampledToken
@@ -248,7 +248,9 @@ class Engine:
         step.num_rows = num_rows
         return step
 
-    def _fail(self, chunks: list[Chunk], active: list[ActiveRequest], message: str) -> list[RequestOutput]:
+    def _fail(
+        self, chunks: list[Chunk], active: list[ActiveRequest], message: str
+    ) -> list[RequestOutput]:
         for reply, (request, num_tokens) in zip(active, chunks, strict=True):
             self.scheduler.take_back(request, num_tokens - len(reply.drafts))
         return [self._end(one, "error", message) for one in active]
@@ -362,7 +364,9 @@ class Engine:
         output = self._end(reply, "error", failure)
         output.is_request_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
 
-    def _end(self, reply: ActiveRequest, reason: FinishReason, error: str | None = None) -> RequestOutput:
+    def _end(
+        self, reply: ActiveRequest, reason: FinishReason, error: str | None = None
+    ) -> RequestOutput:
         """Takes a live request out; returns its last output."""
         request = reply.request
         self.scheduler.finish(request, reason)

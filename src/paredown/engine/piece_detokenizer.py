@@ -1,5 +1,5 @@
-"""From tokens to text where each token has a text of its own (models/text/token_texts.py): a token costs
-one look into a table, and only one that cuts a character more."""
+"""From tokens to text where each token has a text of its own (models/text/token_texts.py): a token
+costs one look into a table, and only one that cuts a character more."""
 
 import codecs
 

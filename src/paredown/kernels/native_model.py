@@ -103,7 +103,8 @@ class NativeModel:
         return self._core.step_bytes
 
     def add_linear(self, role: str, layer: int, arrays: LinearArrays) -> None:
-        """Adds a weight to a role (qkv, o, up, down, output; of a layer with experts router, shared_gate,
+        """Adds a weight to a role (qkv, o, up, down, output; of a layer with experts router,
+        shared_gate,
         experts.5.up, shared.down, ...). Weights added to the same role read the same input and
         write side by side; the arrays are packed now and not kept."""
         self._core.add_linear(
@@ -212,7 +213,8 @@ class NativeModel:
         pages: list[Sequence[int]],
         num_released: list[int],
     ) -> npt.NDArray[np.float32]:
-        """Runs one batched step; what the lists hold is said of StepInput in csrc/model/model.h. Pages
+        """Runs one batched step; what the lists hold is said of StepInput in csrc/model/model.h.
+        Pages
         are those of each slice: a list, or an array of 32-bit integers, which is read where it is.
 
         Returns logits [sum of num_logits, vocab_size].

@@ -8,6 +8,7 @@ import numpy as np
 
 from paredown.errors import CheckpointError, naming
 from paredown.formats.stored.stored_form import Quantization, StoredForm
+from paredown.models.files.shards import FolderTensors
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names
 from paredown.models.roles import (
@@ -15,7 +16,6 @@ from paredown.models.roles import (
     model_vectors,
     position_embedding_shape,
 )
-from paredown.models.files.shards import FolderTensors
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightDType
 

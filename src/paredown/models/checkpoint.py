@@ -17,7 +17,6 @@ from paredown.formats.stored.quant_methods import read_quantization
 from paredown.formats.stored.stored_form import Quantization, StoredForm
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
-from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.check_tensors import (
     FLOAT_DTYPES,
     check_contents,
@@ -25,14 +24,15 @@ from paredown.models.check_tensors import (
     num_parts,
     vector_tensor,
 )
+from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.families.fields import Fields
-from paredown.models.gguf.checkpoint import is_gguf, open_gguf
 from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.files.mapped_file import MappedFile
+from paredown.models.files.shards import FolderTensors, read_folder_tensors
+from paredown.models.gguf.checkpoint import is_gguf, open_gguf
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
-from paredown.models.files.shards import FolderTensors, read_folder_tensors
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
@@ -130,7 +130,8 @@ class Checkpoint:
         return module in self.forms or (block is not None and block.is_quantized)
 
     def release(self) -> None:
-        """Gives the memory of what was read so far back to the system (models/files/mapped_file.py)."""
+        """Gives the memory of what was read so far back to the system
+        (models/files/mapped_file.py)."""
         for file in self.files:
             file.release()
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from paredown.compress.quantize.method import Quantizer, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Quantizer
 from paredown.compress.recipe import HEAD, QuantizeStep, Recipe
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.simulated import Values, Variant, measure_variants

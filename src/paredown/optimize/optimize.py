@@ -13,11 +13,11 @@ from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
-from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
-from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.pictures.picture import require_matplotlib
+from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.quality.quality import num_pages_for
 from paredown.evaluate.speed.speed import speed_pages
+from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
 from paredown.evaluate.verify.verification import Verification, verify
 from paredown.kernels.probe import measure_machine

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paredown.evaluate.quality.measurement import Measurement
+from paredown.evaluate.pictures.labels import Box, around, place_labels
 from paredown.evaluate.pictures.picture import (
     BLUE,
     DARK,
@@ -22,8 +22,8 @@ from paredown.evaluate.pictures.picture import (
     Theme,
     load_matplotlib,
 )
+from paredown.evaluate.quality.measurement import Measurement
 from paredown.optimize.choose import quality_loss
-from paredown.evaluate.pictures.labels import Box, around, place_labels
 from paredown.units import MEGA
 
 # Shapes repeat what the colours say.

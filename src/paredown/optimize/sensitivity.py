@@ -14,7 +14,7 @@ from typing import Literal
 from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, round_activations
-from paredown.compress.quantize.method import Quantizer, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Quantizer
 from paredown.compress.stored_weight import values_at_work
 from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.evaluate.quality.quality import Quality
@@ -170,7 +170,9 @@ def quantized_weights(
     }
 
 
-def quantized_weight(weight_OI: Tensor, name: str, quantizer: Quantizer, target: LayerTarget) -> Tensor:
+def quantized_weight(
+    weight_OI: Tensor, name: str, quantizer: Quantizer, target: LayerTarget
+) -> Tensor:
     """One linear layer's values after rounding; `name` is for the errors."""
     with naming(name):
         group_columns(target.spec, weight_OI.shape[1])

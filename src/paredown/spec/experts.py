@@ -20,7 +20,7 @@ class Experts:
     `intermediate_size`         of each expert's MLP
     `shared_intermediate_size`  of the shared expert, whose output is multiplied by the sigmoid of a
                                 linear layer with one output (Qwen2-MoE); None: there is none
-    `expert_layer_step`               every layer whose number, counted from 1, is a multiple has experts
+    `expert_layer_step`         every layer whose number, counted from 1, is a multiple has them
     `dense_layers`              but for these, counted from 0
     """
 

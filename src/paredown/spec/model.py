@@ -145,8 +145,8 @@ class ModelSpec:
 
     def linear_shapes(self, layer: int = 0) -> dict[str, tuple[int, int]]:
         """(out, in) of each linear layer of one transformer layer, by role. Without experts all
-        layers are alike; with them, one with experts has those of every expert (spec/experts.py), and
-        its router is none of them (`router_shapes`)."""
+        layers are alike; with them, one with experts has those of every expert (spec/experts.py),
+        and its router is none of them (`router_shapes`)."""
         attention = self.attention_shapes()
         if self.experts is None or not self.experts.has_experts(layer):
             return attention | self.mlp_shapes()
@@ -161,8 +161,8 @@ class ModelSpec:
         return self.attention_shapes() | self._expert_shapes(self.experts, chosen)
 
     def router_shapes(self, layer: int) -> dict[str, tuple[int, int]]:
-        """(out, in) of what decides how a token passes a layer with experts, never quantized: "router",
-        and "shared_gate" of a shared expert."""
+        """(out, in) of what decides how a token passes a layer with experts, never quantized:
+        "router", and "shared_gate" of a shared expert."""
         if self.experts is None or not self.experts.has_experts(layer):
             return {}
         shapes = {"router": (self.experts.num, self.hidden_size)}

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
-from paredown.cli.main import main
 from fakes.tiny_models import MAX_POSITIONS, make_model
+from paredown.cli.main import main
 
 SINKS = ["--attention-sinks", "4", "--attention-window", "60"]
 

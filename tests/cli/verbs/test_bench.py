@@ -9,13 +9,13 @@ import pytest
 from matplotlib.image import imread
 
 from cost.test_calibrate import TRUTH
-from paredown.cli.tables.bench import milliseconds
 from paredown.cli.main import main
-from paredown.cost.step_fit import Calibration
+from paredown.cli.tables.bench import milliseconds
 from paredown.cost.machine_file import save_calibration
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import ttft_s
 from paredown.cost.step_cost import decode_load, prefill_load
+from paredown.cost.step_fit import Calibration
 from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import processor_name

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from paredown.cli.verbs import bench_hidden
 from paredown.cli.main import main
+from paredown.cli.verbs import bench_hidden
 from paredown.errors import ConfigError
 from paredown.evaluate.speed.hidden_sweep import (
     GROUPS,

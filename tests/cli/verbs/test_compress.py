@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
-from paredown.cli.verbs import compress as verb
+from fakes.tiny_models import make_model
 from paredown.cli import verification
 from paredown.cli.main import main
 from paredown.cli.tables.notes import join_notes
+from paredown.cli.verbs import compress as verb
 from paredown.errors import CapacityError, CheckpointError
 from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
-from fakes.tiny_models import make_model
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from paredown.cli.verbs import bench, serve
+from fakes.quantized_folders import edit_config, reorder, write_gptq
 from paredown.cli import main as cli
+from paredown.cli.verbs import bench, serve
 from paredown.compress.compress import compress
 from paredown.errors import CapacityError
 from paredown.formats.stored.compressed_tensors_config import FP8_INPUTS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.spec.weight import WeightSpec
-from fakes.quantized_folders import edit_config, reorder, write_gptq
 
 INT4 = WeightSpec(dtype="int4", group_size=32)
 

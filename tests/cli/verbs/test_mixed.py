@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
-from paredown.cli.main import main
 from fakes.tiny_models import make_model
+from paredown.cli.main import main
 
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
 OPTIONS = ["--tokens", "64", "--json"]

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from cost.test_calibrate import TRUTH
+from fakes.tiny_models import make_model
 from paredown.cli.main import main
 from paredown.compress.compress import compress
 from paredown.cost.machine_file import save_calibration
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
-from fakes.tiny_models import make_model
 
 ON_L4 = ["--machine", "l4"]
 TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampler import RowSampler, make_state
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -10,7 +11,6 @@ from paredown.engine.speculate.draft_model import MAX_PREFILL_TOKENS, DraftModel
 from paredown.engine.speculate.proposer import Ask
 from paredown.kernels.native_sampler import sampler_with_threads
 from paredown.spec.kv import PAGE_SIZE
-from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
 
 VOCAB_SIZE = 512
 

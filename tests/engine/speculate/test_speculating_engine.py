@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
@@ -21,7 +22,6 @@ from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.spec.kv import PAGE_SIZE
 from references.plain_loop import plain_loop
 from references.sampling import reference_draw, reference_probabilities
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 MAX_POSITIONS = 96
 SPEC = toy_spec(max_positions=MAX_POSITIONS)

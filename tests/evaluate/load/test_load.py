@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import CapacityError, ConfigError, RequestError, UnsupportedError
-from paredown.evaluate.pictures import load_plot
 from paredown.evaluate.load.arrival import Arrival, together
 from paredown.evaluate.load.benchmark import Cell, LoadBenchmark
-from paredown.evaluate.pictures.load_plot import draw_load
 from paredown.evaluate.load.run_load import LoadRun, Moment, Served
 from paredown.evaluate.load.slo import SLO
 from paredown.evaluate.load.summary import LATENCIES, Percentiles, step_bytes, summarize
+from paredown.evaluate.pictures import load_plot
+from paredown.evaluate.pictures.load_plot import draw_load
 from paredown.evaluate.pictures.picture import require_matplotlib
 from paredown.evaluate.speed.speed import prefill_flops, slice_flops
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 BANDWIDTH, PEAK = 1e9, 1e12
 

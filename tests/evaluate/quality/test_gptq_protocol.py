@@ -7,14 +7,14 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.tiny_models import MAX_POSITIONS, make_model
+from fakes.toy_executor import ToyTokenizer
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.quality.gptq_protocol import gptq_text, join_ptb, join_wikitext
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
-from fakes.tiny_models import MAX_POSITIONS, make_model
-from fakes.toy_executor import ToyTokenizer
 
 WIKITEXT = " \n = Robert = \n \n Robert is a film , which is naïve . \n \n \n = = End = = \n" * 12
 # What `datasets` makes of such a file: rows with their ends, and nothing for a line of space.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.tiny_models import MAX_POSITIONS, make_model
 from paredown.compress.compress import compress
 from paredown.evaluate.quality.layer_error import layer_errors, relative_error
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder, position_inputs
-from fakes.tiny_models import MAX_POSITIONS, make_model
 
 IDS = [int(i) for i in np.random.default_rng(2).integers(0, 300, MAX_POSITIONS)]
 

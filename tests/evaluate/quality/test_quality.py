@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.quality.divergence import kl_divergences, num_agreeing
 from paredown.evaluate.quality.perplexity import Predictions, log_normalizers, perplexity
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.text import EvalText, first_token, prepare_text
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 
 TEXT = "It is a truth universally acknowledged, that a single man in possession of a café " * 9
 

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.random_text import random_text
+from fakes.tiny_models import VARIANTS
 from paredown.compress.activations import round_input
 from paredown.compress.compress import compress
 from paredown.compress.fit_grid import fit_grid
@@ -15,8 +17,6 @@ from paredown.evaluate.quality.simulated import OUTPUT, Variant, applied, measur
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
-from fakes.random_text import random_text
-from fakes.tiny_models import VARIANTS
 
 NAMES = ["llama-gqa", "llama-tied", "qwen3", "opt"]
 

@@ -4,12 +4,12 @@ places."""
 import pytest
 
 from fakes.knowing_proposer import KnowingProposer
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.evaluate.speed.speculation import Workload, compare_speculation
 from references.plain_loop import plain_loop
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 SPEC = toy_spec(max_positions=96)
 GREEDY = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from fakes.toy_executor import ToyExecutor, toy_spec
 from paredown.evaluate.speed.speed import (
     Trial,
     arithmetic_peak,
@@ -13,7 +14,6 @@ from paredown.evaluate.speed.speed import (
 )
 from paredown.spec.machine import Machine
 from paredown.spec.weight import WeightSpec
-from fakes.toy_executor import ToyExecutor, toy_spec
 
 MACHINE = Machine(
     name="toy",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.texts.text import choose_text, sample_text, window_tokens
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 
 
 def never() -> ToyExecutor:

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.tiny_models import MAX_POSITIONS, make_model
 from paredown.errors import ConfigError
 from paredown.evaluate.texts.validation_text import choose_validation_text
 from paredown.models.checkpoint import Checkpoint
-from fakes.tiny_models import MAX_POSITIONS, make_model
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.tiny_models import VARIANTS, make_model
+from fakes.toy_executor import toy_spec
 from paredown.compress.compress import compress
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
@@ -28,12 +30,10 @@ from paredown.evaluate.verify.golden import (
 from paredown.evaluate.verify.verification_file import NAME, read_fingerprint, write_verification
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.safetensors_file import read_safetensors
 from paredown.models.fingerprints import file_digests
 from paredown.models.resolve import resolve_model
-from paredown.models.files.safetensors_file import read_safetensors
 from paredown.spec.kv import KV_DTYPES
-from fakes.tiny_models import VARIANTS, make_model
-from fakes.toy_executor import toy_spec
 
 RECIPES = ["w8a8", "int4-g32-asym", "fp8", "bf16", "int4-g32-head-int8"]
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.tiny_models import MAX_POSITIONS, make_model
+from fakes.toy_executor import ToyExecutor
 from paredown.compress.compress import compress
 from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError
@@ -19,8 +21,6 @@ from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors
 from paredown.models.text.tokenizer import Tokenizer
-from fakes.tiny_models import MAX_POSITIONS, make_model
-from fakes.toy_executor import ToyExecutor
 
 
 @pytest.fixture

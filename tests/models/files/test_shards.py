@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from fakes.tiny_models import make_model
 from paredown.errors import CheckpointError
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import write_safetensors
 from paredown.models.files.shards import read_folder_tensors
-from fakes.tiny_models import make_model
 
 ONE = StoredTensor(dtype="F32", array=np.ones(2, np.float32))
 

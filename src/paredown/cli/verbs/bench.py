@@ -9,6 +9,19 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.progress import Progress
 
+from paredown.cli.options.kv_dtype import add_kv_dtype_argument
+from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
+from paredown.cli.options.schedule import step_budget_line
+from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.options.threads import add_threads_arguments
+from paredown.cli.tables.bench import (
+    print_cells,
+    print_limits,
+    print_load,
+    print_machine,
+    print_speculation,
+)
+from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.bench_hidden import add_sweep_arguments, run_sweep
 from paredown.cli.verbs.bench_load import (
     DEFAULT_ROUNDS,
@@ -19,19 +32,6 @@ from paredown.cli.verbs.bench_load import (
     parse_load,
 )
 from paredown.cli.verbs.bench_predicted import Predictor, compared_json, print_compared
-from paredown.cli.tables.bench import (
-    print_cells,
-    print_limits,
-    print_load,
-    print_machine,
-    print_speculation,
-)
-from paredown.cli.options.kv_dtype import add_kv_dtype_argument
-from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
-from paredown.cli.tables.notes import tell_notes
-from paredown.cli.options.schedule import step_budget_line
-from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
-from paredown.cli.options.threads import add_threads_arguments
 from paredown.engine.memory.memory_plan import page_arithmetic
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from paredown.cli.tables.columns import add_columns
 from paredown.cli.options.picture_path import check_picture_path
+from paredown.cli.tables.columns import add_columns
+from paredown.evaluate.pictures.hidden_plot import write_hidden_sweep
 from paredown.evaluate.speed.hidden_sweep import HiddenSweep, sweep_hidden
 from paredown.kernels.probe import resolve_num_threads
-from paredown.evaluate.pictures.hidden_plot import write_hidden_sweep
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,8 @@ import json
 import sys
 
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
-from paredown.cli.tables.notes import tell_notes
 from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
+from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError, RequestError, UnsupportedError

@@ -7,8 +7,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.tables.columns import add_columns
-from paredown.cost.step_fit import Calibration, interpolate
 from paredown.cost.machine_file import save_calibration
+from paredown.cost.step_fit import Calibration, interpolate
 from paredown.evaluate.speed.step_sweep import sweep_machine
 from paredown.spec.machine import Machine
 

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
-from paredown.cli.tables.notes import tell_notes
 from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
 from paredown.cli.options.speculation import (
     add_speculation_arguments,
     describe_speculation,
     speculation_config,
 )
+from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM, Completion
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError

@@ -7,24 +7,24 @@ from pathlib import Path
 
 from rich.console import Console
 
-from paredown.cli.verbs.inspect_formulas import print_formulas
-from paredown.cli.tables.inspect import print_inspection
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.machine import add_machine_argument, find_target
-from paredown.cli.tables.notes import tell_notes
 from paredown.cli.options.picture_path import check_picture_path
+from paredown.cli.tables.inspect import print_inspection
+from paredown.cli.tables.notes import tell_notes
+from paredown.cli.verbs.inspect_formulas import print_formulas
 from paredown.cost.inspection import inspect_model
 from paredown.cost.machines import THIS
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.serving import Workload
 from paredown.errors import ConfigError
+from paredown.evaluate.pictures.roofline_plot import write_roofline
 from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.formats.table import COSTED_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
 from paredown.models.resolve import resolve_model
 from paredown.models.running_formats import running_specs
-from paredown.evaluate.pictures.roofline_plot import write_roofline
 from paredown.spec.kv import KVDType
 from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.spec.model import ModelSpec

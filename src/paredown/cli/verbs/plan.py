@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from paredown.cli.tables.columns import add_columns
 from paredown.cli.options.load import (
     LoadedModel,
     add_limit_arguments,
@@ -25,6 +24,7 @@ from paredown.cli.options.load import (
 )
 from paredown.cli.options.machine import add_machine_argument, find_target
 from paredown.cli.options.picture_path import check_picture_path
+from paredown.cli.tables.columns import add_columns
 from paredown.cli.tables.simulation import format_rate_of, print_simulation
 from paredown.cost.inspection import Target
 from paredown.cost.memory import model_memory

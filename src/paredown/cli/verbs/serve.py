@@ -8,10 +8,10 @@ import sys
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
-from paredown.cli.tables.notes import tell_notes
 from paredown.cli.options.schedule import add_schedule_arguments, keeping_target, schedule_config
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
 from paredown.cli.options.threads import add_threads_arguments
+from paredown.cli.tables.notes import tell_notes
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
 from paredown.engine.memory.memory_plan import page_arithmetic

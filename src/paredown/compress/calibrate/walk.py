@@ -31,8 +31,8 @@ from paredown.formats.stored.aqlm import AdditiveWeight
 from paredown.formats.stored.tensor_checks import SCALE_DTYPES
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
-from paredown.models.checkpoint import Checkpoint
 from paredown.models.check_tensors import vector_tensor
+from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import (
     INPUT_POINTS,
     embed_tokens,

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paredown.compress.convert.packed_modules import PackedModules
-from paredown.models.files.folder_files import copy_files, name_dtype, write_config
-from paredown.models.files.shard_writer import write_shards
 from paredown.errors import naming
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.folder_files import copy_files, name_dtype, write_config
 from paredown.models.files.output_folder import Finish, output_folder
+from paredown.models.files.shard_writer import write_shards
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 

@@ -1,8 +1,8 @@
 """The linear layers of a checkpoint that are stored as codes, found by name."""
 
 from paredown.formats.weight import Weight
-from paredown.models.checkpoint import Checkpoint
 from paredown.models.check_tensors import linear_modules, router_modules
+from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_places
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paredown.compress.convert.packed_modules import PackedModules
-from paredown.models.files.folder_files import copy_files, write_config
-from paredown.models.files.shard_writer import write_shards
 from paredown.errors import UnsupportedError, naming
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.folder_files import copy_files, write_config
 from paredown.models.files.output_folder import Finish, check_output_folder, output_folder
+from paredown.models.files.shard_writer import write_shards
 from paredown.progress import OnProgress
 from paredown.spec.weight import WeightSpec
 

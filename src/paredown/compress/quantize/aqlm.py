@@ -21,7 +21,7 @@ from torch import Tensor
 
 from paredown.compress.quantize.codebook_search import additive_values, beam_search, row_losses
 from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scales
-from paredown.compress.quantize.method import Moments, Quantized, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
 from paredown.compress.quantize.residual_kmeans import residual_kmeans
 from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.floating import round_to
@@ -89,7 +89,9 @@ class AQLM:
     def check(self, spec: WeightSpec) -> None:
         half_dtype(spec)
 
-    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
+    def quantize(
+        self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
+    ) -> Quantized:
         assert moments is not None
         float_dtype = half_dtype(target.spec)
         self.spec.tensor_shapes((weight_OI.shape[0], weight_OI.shape[1]))

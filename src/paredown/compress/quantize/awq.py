@@ -65,7 +65,8 @@ class AWQ:
 
     @torch.no_grad()
     def apply(self, block: Block, targets: Mapping[str, LayerTarget]) -> Transformed:
-        """Scales, then clips, the layer in place, for the grids of `targets` (`LayerTarget.searched`).
+        """Scales, then clips, the layer in place, for the grids of `targets`
+        (`LayerTarget.searched`).
         Integer steps are searched instead of clipping (`search_steps`), and their grids returned.
         Notes name pairs that were left out and those for which no scaling was better than none."""
         layer = block.layer

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import Grid, decode, encode, grouped, to_weight
-from paredown.compress.quantize.method import Moments, Quantized, LayerTarget, check_grid
+from paredown.compress.quantize.method import LayerTarget, Moments, Quantized, check_grid
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError
 from paredown.formats.integer import group_columns
@@ -70,7 +70,9 @@ class GPTQ:
     def check(self, spec: WeightSpec) -> None:
         check_grid("gptq", spec)
 
-    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
+    def quantize(
+        self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
+    ) -> Quantized:
         """Everything is computed in the dtype of `weight_OI`. Columns that were 0 in all inputs
         get weight 0. Without any input, or when damping does not help to factor H, this is round
         to nearest; the notes say so.

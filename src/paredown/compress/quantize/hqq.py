@@ -28,7 +28,7 @@ from torch import Tensor
 from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import Grid, code_range, grouped, storable_scales, to_weight
 from paredown.compress.progressive_groups import nearest_steps
-from paredown.compress.quantize.method import Moments, Quantized, LayerTarget, check_grid
+from paredown.compress.quantize.method import LayerTarget, Moments, Quantized, check_grid
 from paredown.errors import ConfigError
 from paredown.spec.weight import WeightSpec
 
@@ -61,7 +61,9 @@ class HQQ:
     def check(self, spec: WeightSpec) -> None:
         check_grid("hqq", spec)
 
-    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
+    def quantize(
+        self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
+    ) -> Quantized:
         values_OGC = grouped(weight_OI, target.spec.group_size)
         grid = self.fit(
             values_OGC, fit_grid(values_OGC, target.spec, target.scale_dtype, self.range)

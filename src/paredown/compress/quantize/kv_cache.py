@@ -4,8 +4,8 @@ Shapes: B sequences, K key-value heads, T tokens, C columns of a head; keys come
 they are stored.
 
 Dynamic: each token and head has a scale of its own, found when it is written, as in the native
-pages (spec/kv.py, csrc/kernels/attention/kv_pages.h). With M the largest magnitude and e the element that
-has it:
+pages (spec/kv.py, csrc/kernels/attention/kv_pages.h). With M the largest magnitude and e the
+element that has it:
 
     int8   s = bf16(M / 127)     q = round(clamp(x (1 / s), -128, 127))
     int4   s = bf16(e / -8)      q = round(clamp(x (1 / s), -8, 7)): all 16 codes are used

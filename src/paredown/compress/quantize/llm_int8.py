@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from paredown.compress.grid import Grid, storable_scales, to_weight
-from paredown.compress.quantize.method import Moments, Quantized, LayerTarget
+from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
 from paredown.errors import UnsupportedError
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.roles import linear_places
@@ -43,7 +43,9 @@ class LLMInt8:
                 remedy="Give format int8 (recipe llm-int8), or another method: gptq, for one.",
             )
 
-    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
+    def quantize(
+        self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
+    ) -> Quantized:
         """Raises UnsupportedError for a form other than int8 rows."""
         spec = target.spec
         self.check(spec)

@@ -68,7 +68,9 @@ class Quantizer(Protocol):
         that the method does not make."""
         ...
 
-    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
+    def quantize(
+        self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
+    ) -> Quantized:
         """`weight_OI` [O, I] float32 or float64, which stays as it is; `moments` is there when
         `needs_hessian` says so."""
         ...

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from paredown.compress.fit_grid import RangeEstimator, fit_grid, fit_shared_grid
 from paredown.compress.grid import grouped, to_weight
-from paredown.compress.quantize.method import Moments, Quantized, LayerTarget, check_grid
+from paredown.compress.quantize.method import LayerTarget, Moments, Quantized, check_grid
 from paredown.formats.quantize import quantize
 from paredown.spec.weight import WeightSpec
 
@@ -26,7 +26,9 @@ class RTN:
     def check(self, spec: WeightSpec) -> None:
         check_grid("rtn", spec)
 
-    def quantize(self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None) -> Quantized:
+    def quantize(
+        self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
+    ) -> Quantized:
         spec = target.spec
         if self.range == "minmax" and not self.per_tensor and not spec.integer_steps:
             # The same codes, a stretch of rows at a time.

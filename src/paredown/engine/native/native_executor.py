@@ -52,7 +52,8 @@ class NativeExecutor:
 
     @property
     def known_content(self) -> str | None:
-        """The digest of the checkpoint's files (models/fingerprints.py) where loading had to know it."""
+        """The digest of the checkpoint's files (models/fingerprints.py) where loading had to know
+        it."""
         return None if self._cache is None else self._cache.content
 
     def sharing_weights(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "NativeExecutor":

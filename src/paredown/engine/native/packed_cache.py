@@ -1,7 +1,8 @@
 """The packed weights of a checkpoint on disk: found, written beside the caller, kept within bounds.
 
 A file lies in `.paredown/` next to the checkpoint, else in the user's cache folder. It is named by
-what it was made of (models/fingerprints.py), written once under another name and renamed, so that it is
+what it was made of (models/fingerprints.py), written once under another name and renamed, so that
+it is
 whole or not there and a process that maps it keeps what it has when another puts a new one there.
 """
 
@@ -29,6 +30,7 @@ from paredown.kernels.packed_file import (
     write_packed_file,
 )
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.whole_file import sync_folder
 from paredown.models.fingerprints import (
     ContentRecord,
     content_digest,
@@ -36,7 +38,6 @@ from paredown.models.fingerprints import (
     mapped_states,
     packing_key,
 )
-from paredown.models.files.whole_file import sync_folder
 from paredown.units import GIBI, MEBI
 
 LOGGER = logging.getLogger(__name__)
@@ -130,7 +131,8 @@ class PackedCache:
 
     @property
     def content(self) -> str | None:
-        """The digest of the checkpoint's files where it is known by now (models/fingerprints.py)."""
+        """The digest of the checkpoint's files where it is known by now
+        (models/fingerprints.py)."""
         return self._digest
 
     def reject(self, path: Path, reason: PackedFileError) -> None:

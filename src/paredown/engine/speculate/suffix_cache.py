@@ -2,8 +2,8 @@
 of earlier answers, of any request, and of their own.
 
 The paper keeps suffix trees and walks to the most frequent continuation of the longest match. The
-index here does so over the latest places of each run of tokens (csrc/sampling/suffix_index.h), with at most
-one place per cached token.
+index here does so over the latest places of each run of tokens (csrc/sampling/suffix_index.h),
+with at most one place per cached token.
 """
 
 from collections import OrderedDict

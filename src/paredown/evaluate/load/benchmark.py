@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor
-from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import CapacityError, RequestError
@@ -69,8 +69,8 @@ def check_lengths(requests: Sequence[Cell | Arrival], executor: Executor) -> Non
 
 
 class LoadBenchmark:
-    """`peak_per_s` is that of the arithmetic in use (evaluate/speed/speed.py). The prefix cache is warm
-    with nothing but what the runs before have left, whose prompts are others."""
+    """`peak_per_s` is that of the arithmetic in use (evaluate/speed/speed.py). The prefix cache is
+    warm with nothing but what the runs before have left, whose prompts are others."""
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from paredown.evaluate.speed.hidden_sweep import GroupFit, HiddenSweep
 from paredown.evaluate.pictures.picture import BLUE, GREEN, LIGHT, PINK, RED, Theme, load_matplotlib
+from paredown.evaluate.speed.hidden_sweep import GroupFit, HiddenSweep
 from paredown.models.files.whole_file import whole_file
 from paredown.units import format_count
 

@@ -10,7 +10,16 @@ from paredown.errors import OutputError
 from paredown.evaluate.load.benchmark import LoadResult
 from paredown.evaluate.load.run_load import Moment
 from paredown.evaluate.load.summary import latencies
-from paredown.evaluate.pictures.picture import BLUE, GREEN, LIGHT, ORANGE, PINK, RED, SKY, load_matplotlib
+from paredown.evaluate.pictures.picture import (
+    BLUE,
+    GREEN,
+    LIGHT,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    load_matplotlib,
+)
 
 _COLORS = (BLUE, RED, GREEN, ORANGE, PINK, SKY)
 _DPI = 150

@@ -12,9 +12,9 @@ from paredown.cost.inspection import PHASES, Inspection
 from paredown.cost.model_formats import Unit
 from paredown.cost.operation import OperationCost
 from paredown.cost.roofline import Roofs, best_time
+from paredown.evaluate.pictures.labels import Box, around, place_labels
 from paredown.evaluate.pictures.picture import BLUE, DARK, LIGHT, RED, Theme, load_matplotlib
 from paredown.models.files.whole_file import whole_file
-from paredown.evaluate.pictures.labels import Box, around, place_labels
 from paredown.units import GIGA, TERA, format_bytes
 
 _DPI = 160

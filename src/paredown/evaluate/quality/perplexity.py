@@ -1,4 +1,5 @@
-"""Perplexity and bits per byte: how well a model predicts a text (protocol: evaluate/texts/text.py).
+"""Perplexity and bits per byte: how well a model predicts a text (protocol:
+evaluate/texts/text.py).
 
 With NLL the sum of -ln p(token) over the N predicted tokens, which decode to B bytes of UTF-8:
 perplexity = exp(NLL / N), bits per byte = NLL / (B ln 2).

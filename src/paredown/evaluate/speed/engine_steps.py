@@ -14,9 +14,9 @@ import numpy.typing as npt
 from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, decode_load, prompts_load
+from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor, SequenceSlice
-from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.wrapped_executor import WrappedExecutor

@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.engine import Engine
 from paredown.engine.executor import Executor
-from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator

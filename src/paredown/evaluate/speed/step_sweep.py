@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
-from paredown.cost.step_fit import Calibration
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
+from paredown.cost.step_fit import Calibration
 from paredown.evaluate.speed.engine_steps import measure_engine_steps, num_engine_pages
 from paredown.evaluate.speed.random_model import random_model
 from paredown.evaluate.speed.swept_model import Load, SweptModel

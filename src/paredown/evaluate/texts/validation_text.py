@@ -5,7 +5,13 @@ from pathlib import Path
 
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.native.packed_cache import CacheConfig
-from paredown.evaluate.texts.text import DATA_TEXT, DATA_VARIABLE, EvalText, choose_text, sampling_pages
+from paredown.evaluate.texts.text import (
+    DATA_TEXT,
+    DATA_VARIABLE,
+    EvalText,
+    choose_text,
+    sampling_pages,
+)
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 

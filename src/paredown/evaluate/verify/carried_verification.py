@@ -11,7 +11,12 @@ import numpy as np
 
 from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.verify.fingerprint import golden_logits, make_fingerprint
-from paredown.evaluate.verify.golden import GoldenLogits, hash_logits, log_probabilities, make_golden
+from paredown.evaluate.verify.golden import (
+    GoldenLogits,
+    hash_logits,
+    log_probabilities,
+    make_golden,
+)
 from paredown.evaluate.verify.verification_file import read_verification, write_verification
 from paredown.kernels.arithmetic import arithmetic
 from paredown.models.checkpoint import Checkpoint

@@ -11,6 +11,7 @@ import numpy as np
 
 from paredown.engine.native.native_executor import NativeExecutor
 from paredown.errors import CheckpointError
+from paredown.evaluate.quality.rows import Logits
 from paredown.evaluate.verify.golden import (
     GOLDEN_KV,
     TOLERANCE,
@@ -20,7 +21,6 @@ from paredown.evaluate.verify.golden import (
     make_golden,
     run_golden,
 )
-from paredown.evaluate.quality.rows import Logits
 from paredown.kernels.arithmetic import arithmetic
 from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint

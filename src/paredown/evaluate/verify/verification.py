@@ -1,7 +1,7 @@
 """Verification: what a recipe cost, measured on what was written, and how to know it again.
 
-Quality is measured through the executor that serves (evaluate/quality/quality.py), on the text and by the
-protocol of evaluate/texts/text.py. Errors of layers are taken on the PyTorch decoder.
+Quality is measured through the executor that serves (evaluate/quality/quality.py), on the text and
+by the protocol of evaluate/texts/text.py. Errors of layers are taken on the PyTorch decoder.
 """
 
 import importlib.metadata
@@ -15,11 +15,11 @@ import tokenizers
 import torch
 
 from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.evaluate.verify.fingerprint import Fingerprint, make_fingerprint
 from paredown.evaluate.quality.layer_error import LayerError, layer_errors
 from paredown.evaluate.quality.measurement import Measurement, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.text import EvalText
+from paredown.evaluate.verify.fingerprint import Fingerprint, make_fingerprint
 from paredown.evaluate.verify.verification_file import write_verification
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress

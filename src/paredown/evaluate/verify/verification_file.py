@@ -10,9 +10,9 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.evaluate.verify.fingerprint import REMEDY, Fingerprint
-from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.files.json_file import read_json_object
 from paredown.models.files.whole_file import whole_file
+from paredown.models.gguf.checkpoint import is_gguf
 
 NAME = "verification.json"
 FORMAT = 1

@@ -1,4 +1,5 @@
-"""What a layer with experts computes in the place of an MLP (arXiv 1701.06538, 2401.04088), in PyTorch.
+"""What a layer with experts computes in the place of an MLP (arXiv 1701.06538, 2401.04088), in
+PyTorch.
 
 Shapes: N tokens, D hidden size, E experts, K experts of a token.
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from paredown.models.files.whole_file import unreadable, whole_file, write_array
 from paredown.models.gguf.header import (
     GGUFHeader,
     GGUFPlace,
@@ -18,7 +19,6 @@ from paredown.models.gguf.header import (
     padding,
     parse_header,
 )
-from paredown.models.files.whole_file import unreadable, whole_file, write_array
 
 
 class MappedGGUF:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.errors import UnsupportedError
+from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.config import BOS, EOS, EOT
 from paredown.models.gguf.file import read_gguf
@@ -33,7 +34,6 @@ from paredown.models.gguf.tokenizer import (
     USER_DEFINED,
 )
 from paredown.models.gguf.words import GPT2_PATTERN, LLAMA_CPP_RULES, LlamaCppRule
-from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.text.tokenizer import Tokenizer, chat_template_source
 
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")

@@ -8,11 +8,11 @@ import jinja2
 import tokenizers
 
 from paredown.errors import CheckpointError, RequestError
-from paredown.models.text.chat_template import compile_template
+from paredown.models.files.json_file import read_optional_json_object
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.file import read_gguf
 from paredown.models.gguf.tokenizer import hugging_face_files
-from paredown.models.files.json_file import read_optional_json_object
+from paredown.models.text.chat_template import compile_template
 from paredown.models.text.token_texts import TokenTexts, piece_decoder
 
 # What a template, which is a program from the checkpoint, can raise over messages it dislikes.
