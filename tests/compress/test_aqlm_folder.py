@@ -149,8 +149,8 @@ def test_bad_recipes_are_refused_before_work(source: Checkpoint) -> None:
     codebooks = QuantizeStep(quantizer=SMALL, spec=FP16)
     grid = QuantizeStep(quantizer=GPTQ(), spec=FORMATS["int4-g32"], targets=("down",))
     other = QuantizeStep(quantizer=AQLM(), spec=FP16, targets=("down",))
-    for beside in (grid, other):
-        with pytest.raises(UnsupportedError, match="one shape"):
+    for beside, words in ((grid, "aqlm and compressed-tensors"), (other, "one shape")):
+        with pytest.raises(UnsupportedError, match=words):
             resolve(codebooks, beside)
 
 
