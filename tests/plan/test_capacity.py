@@ -33,13 +33,15 @@ from paredown.spec.model import ModelSpec
 
 @dataclass(frozen=True)
 class PerStep:
-    """A second for each step, and so many for each token."""
+    """A second for each step, and so many for each token, and for each that it attends to."""
 
     fixed_s: float = 1.0
     token_s: float = 0.0
+    kv_token_s: float = 0.0
 
     def step_s(self, step: StepLoad) -> float:
-        return self.fixed_s + self.token_s * step.num_tokens
+        seconds = self.fixed_s + self.token_s * step.num_tokens
+        return seconds + self.kv_token_s * step.kv_tokens_read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,16 @@ def test_what_saturates_a_machine_is_a_full_batch_all_the_time(
     answers_s = output * (fixed_s + max_running * token_s)
     prompt_s = (prompt - 1) * token_s
     assert 1 / found == pytest.approx(answers_s / max_running + prompt_s)
+
+
+def test_an_answer_attends_to_the_mean_of_its_contexts() -> None:
+    """Over its steps the context grows from the prompt to prompt and answer."""
+    setup = made_up(0.0, max_running=1)
+    machine = replace(setup.machine, steps=PerStep(0.0, 0.0, 1.0))  # type: ignore[call-arg]
+    found = saturated_requests_per_s(replace(setup, machine=machine), demand(100, 60))
+    answer_s = sum(100 + number for number in range(60))
+    # The prompt's own step reads it once; what a prompt of one token reads is not its own.
+    assert 1 / found == pytest.approx(answer_s + 99, rel=0.01)
 
 
 def test_fewer_run_at_once_where_pages_end() -> None:
