@@ -16,13 +16,13 @@ class Fields {
  public:
   // `owner` is what messages call the dict.
   Fields(nanobind::handle dict, const char* owner) : owner_(owner) {
-    if (!nanobind::isinstance<nanobind::dict>(dict)) fail(" is no dict");
+    if (!nanobind::isinstance<nanobind::dict>(dict)) throw std::invalid_argument(std::string(owner) + " is no dict");
     dict_ = nanobind::borrow<nanobind::dict>(dict);
   }
 
   nanobind::object take(const char* key) {
     asked_.insert(key);
-    if (!dict_.contains(key)) fail(std::string(" has no field '") + key + "'");
+    if (!dict_.contains(key)) fail(std::string("no field '") + key + "'");
     return dict_[key];
   }
 
@@ -31,7 +31,7 @@ class Fields {
     const nanobind::object value = take(key);
     Value result;
     if (!nanobind::try_cast(value, result)) {
-      fail(std::string("'s field '") + key + "' has another type");
+      fail(std::string("another type of field '") + key + "'");
     }
     return result;
   }
@@ -39,13 +39,13 @@ class Fields {
   void finish() const {
     for (const auto& [key, value] : dict_) {
       const std::string name = nanobind::cast<std::string>(nanobind::str(key));
-      if (!asked_.contains(name)) fail(" has an unknown field '" + name + "'");
+      if (!asked_.contains(name)) fail("an unknown field '" + name + "'");
     }
   }
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
-    throw std::invalid_argument("the " + std::string(owner_) + message);
+    throw std::invalid_argument(message + " in " + owner_);
   }
 
   const char* owner_;

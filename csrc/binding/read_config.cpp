@@ -17,7 +17,7 @@ const std::map<std::string, Residual> kResiduals = {{"sequential", Residual::kSe
                                                     {"parallel", Residual::kParallel}};
 
 NormConfig read_norm(nb::handle dict) {
-  Fields fields(dict, "norm");
+  Fields fields(dict, "a norm");
   NormConfig norm{};
   norm.kind = look_up(kNormKinds, fields.get<std::string>("kind"), "norm");
   norm.eps = fields.get<float>("eps");
@@ -74,7 +74,7 @@ ByNorm<std::optional<NormConfig>> read_norms(nb::handle dict) {
 }
 
 LayerConfig read_layer(nb::handle dict) {
-  Fields fields(dict, "layer");
+  Fields fields(dict, "a layer");
   LayerConfig layer{};
   layer.attention = read_attention(fields.take("attention"));
   const nb::object mlp = fields.take("mlp");
@@ -92,7 +92,7 @@ LayerConfig read_layer(nb::handle dict) {
 }  // namespace
 
 ModelConfig read_config(const nb::dict& options) {
-  Fields fields(options, "config");
+  Fields fields(options, "the config");
   ModelConfig config{};
   config.vocab_size = fields.get<int64_t>("vocab_size");
   config.hidden_size = fields.get<int64_t>("hidden_size");
