@@ -6,8 +6,8 @@
 
 namespace paredown {
 
-// The config that a dict describes, checked. Throws std::invalid_argument for a field that is
-// unknown, missing or of another type, and for what no model can be.
+// The config that a dict describes. Throws std::invalid_argument for a field that is unknown,
+// missing or of another type.
 ModelConfig read_config(const nanobind::dict& options);
 
 }  // namespace paredown

@@ -312,8 +312,6 @@ def test_configs_that_are_none_are_refused(path: str, value: object, message: st
     config = changed(path, value)
     with pytest.raises(ValueError, match=message):
         _core.Model(config, ISA, 1, 1)
-    with pytest.raises(ValueError, match=message):
-        _core.step_bytes(config, 1, 1)
 
 
 def test_weights_that_the_config_does_not_have_are_refused() -> None:
