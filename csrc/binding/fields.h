@@ -16,7 +16,8 @@ class Fields {
  public:
   // `owner` is what messages call the dict.
   Fields(nanobind::handle dict, const char* owner) : owner_(owner) {
-    if (!nanobind::isinstance<nanobind::dict>(dict)) throw std::invalid_argument(std::string(owner) + " is no dict");
+    if (!nanobind::isinstance<nanobind::dict>(dict))
+      throw std::invalid_argument(std::string(owner) + " is no dict");
     dict_ = nanobind::borrow<nanobind::dict>(dict);
   }
 
