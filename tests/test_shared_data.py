@@ -23,8 +23,8 @@ def test_of_another_machine():
 
 
 def run(folder: Path, data: Path | None) -> tuple[int, str]:
-    """The exit status and the last line of pytest's output, for a test that needs texts and one that
-    is skipped anyway."""
+    """The exit status and the last line of pytest's output, for a test that needs texts and one
+    that is skipped anyway."""
     (folder / "test_needy.py").write_text(NEEDY)
     (folder / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     environment = {name: value for name, value in os.environ.items() if name != "PAREDOWN_DATA"}
