@@ -16,8 +16,10 @@ _EXPORTS = {
     "LLM": ("paredown.engine.llm", "LLM"),
     "ParedownError": ("paredown.errors", "ParedownError"),
     "SamplingParams": ("paredown.engine.sampling.sampling_params", "SamplingParams"),
+    "VerifyConfig": ("paredown.jobs.verify_config", "VerifyConfig"),
     # The rooms `compress` and `optimize` have the short names.
-    "compress_checkpoint": ("paredown.compress.compress", "compress"),
+    "compress_checkpoint": ("paredown.jobs.compress", "compress_and_verify"),
+    "convert_checkpoint": ("paredown.jobs.convert", "convert_and_carry"),
     "optimize_checkpoint": ("paredown.optimize.optimize", "optimize"),
     "load_executor": ("paredown.engine.native.native_executor", "load_executor"),
 }

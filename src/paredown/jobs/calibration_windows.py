@@ -8,10 +8,13 @@ from paredown.models.text.tokenizer import Tokenizer
 
 
 def calibration_windows(
-    source: Checkpoint, config: CalibrationConfig, num_threads: int | None
+    source: Checkpoint, config: Calibration | CalibrationConfig, num_threads: int | None
 ) -> Calibration:
-    """Cuts them from the config's text, or has `source` write one. Raises ConfigError for a text
-    that is too short and CheckpointError for one that cannot be read."""
+    """Cuts them from the config's text, or has `source` write one; windows that are cut already are
+    returned as they are. Raises ConfigError for a text that is too short and CheckpointError for
+    one that cannot be read."""
+    if isinstance(config, Calibration):
+        return config
     return choose_calibration(
         config,
         Tokenizer.open(source.path),

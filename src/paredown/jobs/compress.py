@@ -67,7 +67,7 @@ def compress_and_verify(
     lies in the folder when the folder appears, in one rename. Whatever fails before leaves nothing
     behind, except that a calibrated run that was stopped goes on where it was when it is started
     again. Where the two models do not fit in memory together, or the native core does not take
-    them, the folder is kept without a proof and `not_verified` says why.
+    them, the folder is kept without a proof and `not_verified` says why (docs/verification.md).
 
     `model`        folder or .gguf file; None is the model that comes with the package
     `output`       folder to write; must not exist unless `overwrite` is set
@@ -89,9 +89,7 @@ def compress_and_verify(
     # Taking a text may mean to have the model write one: what cannot work is told before.
     checked = check_recipe(source, recipe)
     windows = None
-    if isinstance(calibration, Calibration):
-        windows = calibration
-    elif recipe.needs_calibration:
+    if recipe.needs_calibration:
         windows = calibration_windows(source, calibration, num_threads)
     verifier = None
     if verify is not None:
@@ -108,6 +106,12 @@ def compress_and_verify(
         on_progress=on_progress,
         finish=verifier,
     )
+    return _result(source, written, verifier)
+
+
+def _result(
+    source: Checkpoint, written: CompressResult, verifier: Verifier | None
+) -> CompressedCheckpoint:
     return CompressedCheckpoint(
         source_bytes=source.file_bytes,
         written=written,
