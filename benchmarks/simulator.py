@@ -25,7 +25,8 @@ from paredown.plan.lengths import parse_lengths
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.workload import DrawnLengths, RandomWorkload
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.model import ModelSpec
+from paredown.spec.rotary import Rotary
 
 MODEL = ModelSpec(
     family="llama",

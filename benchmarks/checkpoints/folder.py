@@ -10,7 +10,8 @@ import numpy.typing as npt
 from benchmarks.checkpoints.shapes import Config
 from benchmarks.checkpoints.tokenizer import make_vocabulary, special_token_ids, write_tokenizer
 from paredown.formats.tensor import StoredTensor, float32_to_bf16
-from paredown.models.config import FAMILIES, spec_from_config
+from paredown.models.config import spec_from_config
+from paredown.models.families.table import FAMILIES
 from paredown.models.files.output_folder import output_folder
 from paredown.models.files.shard_writer import write_shards
 from paredown.models.names import Names

@@ -28,7 +28,8 @@ from paredown.errors import CheckpointError
 from paredown.formats.table import FORMATS, STEP_FORMATS
 from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import INPUT_POINTS
 from paredown.models.decoder.smoothing import smoothing_pairs
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import WeightSpec

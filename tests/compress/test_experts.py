@@ -28,7 +28,8 @@ from paredown.errors import ConfigError
 from paredown.formats.dequantize import dequantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, input_point
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import input_point
 from paredown.models.decoder.smoothing import norm_pairs, smoothing_pairs
 from paredown.spec.weight import WeightSpec
 from references.plain_block import tiny_block

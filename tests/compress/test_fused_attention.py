@@ -5,7 +5,8 @@ import torch
 
 from fakes.tiny_models import make_model
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import load_layer, position_inputs
+from paredown.models.decoder.attention import position_inputs
+from paredown.models.decoder.read import load_layer
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "opt", "mistral"])

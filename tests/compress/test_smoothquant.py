@@ -18,7 +18,8 @@ from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulate
 from paredown.errors import ConfigError
 from paredown.formats.dequantize import unrounded
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder, untouched
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import INPUT_POINTS, untouched
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import ActivationDType, WeightSpec
 from references.plain_block import PlainBlock, tiny_block

@@ -26,7 +26,8 @@ from paredown.errors import CapacityError, CheckpointError, ConfigError, OutputE
 from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import INPUT_POINTS
 
 FAMILIES = ("llama", "qwen3", "opt", "mistral")
 NUM_LAYERS = 2

@@ -1,6 +1,7 @@
 """Small models for tests of the arithmetic, and the machine of made-up rates."""
 
-from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.rotary import Rotary
 
 
 def gated(**changes: object) -> ModelSpec:

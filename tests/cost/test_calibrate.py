@@ -18,7 +18,8 @@ from paredown.cost.step_fit import (
     LinearRates,
     StepRates,
 )
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.model import ModelSpec
+from paredown.spec.rotary import Rotary
 from paredown.spec.weight import SHORT_BF16_BITS, WeightSpec
 
 SIZES = (1, 8, 64, 512)

@@ -8,7 +8,8 @@ from paredown.engine.native.native_executor import NativeExecutor
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVDTypes, KVScales, KVSpec
-from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.rotary import Rotary
 from paredown.spec.weight import WeightSpec
 from references.linear import random_case
 

@@ -17,7 +17,8 @@ from paredown.engine.executor import SequenceSlice, moved_on
 from paredown.engine.sampling.sampler import FAILURES, RowSampler
 from paredown.kernels.native_sampler import RowStatus, SamplingState, sampler_with_threads
 from paredown.spec.kv import PAGE_SIZE
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.model import ModelSpec
+from paredown.spec.rotary import Rotary
 
 MASK = (1 << 64) - 1
 EOS = 0

@@ -8,9 +8,11 @@ import torch
 
 from fakes.random_executor import TINY
 from paredown.errors import ConfigError, UnsupportedError
-from paredown.models.decoder.decoder import Layer, position_inputs
+from paredown.models.decoder.attention import position_inputs
+from paredown.models.decoder.layer import Layer
 from paredown.spec.attention_sinks import MAX_SINK_TOKENS, AttentionSinks
-from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.rotary import Rotary
 from references.sinks import attend_with_sinks, cached_positions
 
 SPECS = {

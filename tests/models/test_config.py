@@ -5,8 +5,10 @@ from transformers import AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.models.config import FAMILIES, spec_from_config
-from paredown.spec.model import LearnedPositions, Rotary
+from paredown.models.config import spec_from_config
+from paredown.models.families.table import FAMILIES
+from paredown.spec.model import LearnedPositions
+from paredown.spec.rotary import Rotary
 
 ROTARY = {
     "vocab_size": 300,

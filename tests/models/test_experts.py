@@ -12,8 +12,9 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.check_tensors import linear_modules, router_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import spec_from_config
-from paredown.models.decoder.decoder import Decoder, input_point
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.mixture_of_experts import choose_experts
+from paredown.models.decoder.points import input_point
 from paredown.spec.experts import Experts, expert_index, role_kind
 
 # hidden size, layers, heads, key-value heads, vocabulary, experts, experts of a token, their size;

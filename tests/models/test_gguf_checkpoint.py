@@ -27,7 +27,7 @@ from paredown.models.gguf.names import ROPE_FACTORS
 from paredown.models.gguf.rope import rope_factors, rotary_from_factors
 from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.models.resolve import resolve_model
-from paredown.spec.model import Rotary
+from paredown.spec.rotary import Rotary
 
 WRITTEN = (
     "llama-gqa", "llama-mqa", "llama-mha", "llama-tied", "llama-biases", "llama-head-dim",

@@ -28,7 +28,8 @@ from paredown.formats.dequantize import dequantize, unrounded
 from paredown.formats.stored.column_order import NOTE
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, read_state
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.read import read_state
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.spec.weight import WeightSpec
 from references.packing import awq_values, gptq_values

@@ -28,7 +28,8 @@ from paredown.plan.simulation import LatencyLimits, Simulation
 from paredown.plan.trace import Trace
 from paredown.plan.workload import DrawnLengths, TraceLengths
 from paredown.spec.kv import PAGE_SIZE
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.model import ModelSpec
+from paredown.spec.rotary import Rotary
 
 SPEC = ModelSpec(
     family="llama",

@@ -9,7 +9,10 @@ from torch import Tensor
 
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, Layer, Tap, position_inputs
+from paredown.models.decoder.attention import position_inputs
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import Tap
 from paredown.spec.model import ModelSpec
 
 

@@ -14,7 +14,8 @@ from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.experts import Experts
 from paredown.spec.kv import KVScales, KVSpec
-from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.rotary import Rotary
 from paredown.spec.weight import ActivationDType, WeightDType
 
 # The core works on 16 lanes; these sizes must be whole numbers of them.

@@ -23,7 +23,7 @@ def running_specs(checkpoint: Checkpoint) -> dict[str, WeightSpec]:
         checkpoint.linear_name(role, layer): partial(checkpoint.linear, role, layer)
         for role, layer in linear_places(checkpoint.spec)
     }
-    if not checkpoint.spec.tied_embeddings:
+    if not checkpoint.spec.output.is_tied:
         weights[names.output] = checkpoint.output
     for module, read in weights.items():
         spec = specs[module]

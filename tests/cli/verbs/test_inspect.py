@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from paredown.models.cost_families import COST_FAMILIES
 from transformers import AutoConfig
 
 from paredown.cli.main import main
 from paredown.errors import OutputError
-from paredown.models.config import FAMILIES, spec_from_config
+from paredown.models.config import spec_from_config
 from paredown.models.config_alone import read_config_alone
-from paredown.models.cost_families import COST_FAMILIES
+from paredown.models.families.table import FAMILIES
 from paredown.models.files.whole_file import whole_file
 
 ROOT = Path(__file__).parents[3]

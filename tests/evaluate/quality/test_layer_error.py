@@ -10,7 +10,8 @@ from fakes.tiny_models import MAX_POSITIONS, make_model
 from paredown.compress.compress import compress
 from paredown.evaluate.quality.layer_error import layer_errors, relative_error
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, position_inputs
+from paredown.models.decoder.attention import position_inputs
+from paredown.models.decoder.decoder import Decoder
 
 IDS = [int(i) for i in np.random.default_rng(2).integers(0, 300, MAX_POSITIONS)]
 

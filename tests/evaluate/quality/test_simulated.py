@@ -16,7 +16,8 @@ from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.quality.simulated import OUTPUT, Variant, applied, measure_variants
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import INPUT_POINTS
 
 NAMES = ["llama-gqa", "llama-tied", "qwen3", "opt"]
 

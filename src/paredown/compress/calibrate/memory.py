@@ -12,7 +12,7 @@ from paredown.compress.calibrate.block import batch_size
 from paredown.compress.calibrate.input_sample import EXPERT_TOKENS, PREFIX_TOKENS
 from paredown.errors import CapacityError
 from paredown.kernels.probe import available_memory_bytes
-from paredown.models.decoder.decoder import INPUT_POINTS, input_point
+from paredown.models.decoder.points import INPUT_POINTS, input_point
 from paredown.spec.experts import expert_index, split_role
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes

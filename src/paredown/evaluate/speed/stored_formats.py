@@ -15,7 +15,7 @@ def stored_formats(checkpoint: Checkpoint) -> ModelFormats:
     linear = Counter(
         specs[checkpoint.linear_name(role, layer)] for role, layer in linear_places(checkpoint.spec)
     )
-    own = names.embedding if checkpoint.spec.tied_embeddings else names.output
+    own = names.embedding if checkpoint.spec.output.is_tied else names.output
     embedding = specs[names.embedding]
     return ModelFormats(
         linear=linear.most_common(1)[0][0],
