@@ -1,52 +1,25 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.kernels import _core
+from paredown.kernels.core_config import core_config
 from paredown.kernels.isa import chosen_isa
+from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_sampler import Sampler, SamplingState
 from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
-from paredown.spec.experts import Experts
+from paredown.spec.context import Context
 from paredown.spec.kv import KVScales, KVSpec
-from paredown.spec.model import LearnedPositions, ModelSpec
-from paredown.spec.rotary import Rotary
-from paredown.spec.weight import ActivationDType, WeightDType
-
-# The core works on 16 lanes; these sizes must be whole numbers of them.
-LANES = 16
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightDType
 
 Ints = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearArrays:
-    """A weight of O output rows and I columns as the core packs it, all arrays contiguous.
-
-    values_OI has float32 (fp32), the bits as 16-bit words (fp16, bf16) or unsigned codes, one to a
-    byte (fp8: its bits); quantized ones have scales_OG and, when asymmetric, zero_points_OG with
-    G = I / group_size. `input_scale` belongs to int8_static activations.
-
-    `steps_OG`, 1 to 16, are of int4 weights with int8_row or int8_static activations: the scale of
-    a group is its row's, scales_OG [O, 1], times the step, and (code - zero point) * step is from
-    -128 to 127, so that the weight runs as int8 with one scale per row ("progressive group
-    quantization", QServe, Lin et al. 2024).
-    """
-
-    dtype: WeightDType
-    values_OI: npt.NDArray[np.generic]
-    group_size: int
-    activations: ActivationDType
-    input_scale: float | None = None
-    scales_OG: npt.NDArray[np.float32] | None = None
-    zero_points_OG: npt.NDArray[np.uint8] | None = None
-    steps_OG: npt.NDArray[np.uint8] | None = None
-    bias_O: npt.NDArray[np.float32] | None = None
 
 
 class NativeModel:
@@ -54,19 +27,19 @@ class NativeModel:
 
     def __init__(
         self,
-        spec: ModelSpec,
+        context: Context,
         kv: KVSpec,
         threads: ThreadPlan,
         kv_scales: Mapping[int, KVScales] | None = None,
     ) -> None:
-        """`kv_scales` by layer, where keys and values have static ones. Raises CapacityError where
-        the system starts no more threads."""
-        _check_lanes(spec)
-        self.spec = spec
+        """`kv_scales` by layer, where keys and values have static ones. Raises UnsupportedError for
+        a model that the core does not run, and CapacityError where the system starts no more
+        threads."""
+        self.context = context
         self._threads = threads
         try:
             self._core = _core.Model(
-                _core_config(spec, kv), chosen_isa(), threads.prefill, threads.decode
+                core_config(context, kv), chosen_isa(), threads.prefill, threads.decode
             )
         except _core.ThreadError as error:
             raise CapacityError(
@@ -79,6 +52,10 @@ class NativeModel:
             self._core.set_kv_scales(layer, list(scales.keys), list(scales.values))
         # What `packed` adds to the linear layers: norms and tables as they were given.
         self._blobs: list[Blob] = []
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self.context.spec
 
     @property
     def isa(self) -> str:
@@ -103,24 +80,11 @@ class NativeModel:
         """Bytes of working memory that steps have taken so far."""
         return self._core.step_bytes
 
-    def add_linear(self, role: str, layer: int, arrays: LinearArrays) -> None:
+    def add_linear(self, role: str, layer: int, weight: LinearSource) -> None:
         """Adds a weight to a role (qkv, o, up, down, output; of a layer with experts router,
-        shared_gate,
-        experts.5.up, shared.down, ...). Weights added to the same role read the same input and
-        write side by side; the arrays are packed now and not kept."""
-        self._core.add_linear(
-            role,
-            layer,
-            arrays.dtype,
-            arrays.values_OI,
-            arrays.group_size,
-            arrays.scales_OG,
-            arrays.zero_points_OG,
-            arrays.steps_OG,
-            arrays.bias_O,
-            arrays.activations,
-            arrays.input_scale or 0.0,
-        )
+        shared_gate, experts.5.up, shared.down, ...). Weights added to the same role read the same
+        input and write side by side; the arrays are packed now and not kept."""
+        self._core.add_linear(role, layer, weight.fields())
 
     def set_norm(
         self,
@@ -168,8 +132,8 @@ class NativeModel:
     def sharing(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "NativeModel":
         """Another model on the same weights, with pages of its own, and attention sinks where this
         one has them and they are kept."""
-        spec = self.spec if keeps_sinks else replace(self.spec, sinks=None)
-        other = NativeModel(spec, kv, self._threads, self._kv_scales)
+        context = self.context if keeps_sinks else Context(spec=self.spec)
+        other = NativeModel(context, kv, self._threads, self._kv_scales)
         other.borrow(self.packed())
         return other
 
@@ -197,7 +161,7 @@ class NativeModel:
                     raise ValueError(f"a blob of an unknown part {part!r}")
         for (role, layer), norm in norms.items():
             self._core.set_norm(role, layer, norm["norm.weight"], norm.get("norm.bias", []))
-        if self.spec.tied_embeddings and not has_embedding:
+        if self.spec.output.is_tied and not has_embedding:
             self._core.tie_embedding()
         self._core.check_weights()
 
@@ -238,65 +202,11 @@ class NativeModel:
         return self._core.write_drafts(tokens, starts, lengths, pages, states, num_guesses)
 
 
-def planned_step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
+def planned_step_bytes(context: Context, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
     """The most that `NativeModel.step_bytes` becomes with steps of `num_tokens` tokens. Steps take
     less only where no threads share a context (csrc/model/attention_runner.h)."""
-    return _core.step_bytes(_core_config(spec, kv), num_threads, num_tokens)
+    return _core.step_bytes(core_config(context, kv), num_threads, num_tokens)
 
 
 def _bytes_of(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     return values.reshape(-1).view(np.uint8)
-
-
-def _check_lanes(spec: ModelSpec) -> None:
-    sizes = {name: getattr(spec, name) for name in ("hidden_size", "head_dim", "intermediate_size")}
-    if spec.experts is not None:
-        sizes["experts.intermediate_size"] = spec.experts.intermediate_size
-        sizes["experts.shared_intermediate_size"] = spec.experts.shared_intermediate_size or 0
-    for name, size in sizes.items():
-        if size % LANES != 0:
-            raise UnsupportedError(
-                f"The native executor needs {name} to be a multiple of {LANES}",
-                seen=f"{name} = {size}",
-                remedy="Run this model with the PyTorch decoder.",
-            )
-
-
-def _core_config(spec: ModelSpec, kv: KVSpec) -> dict[str, object]:
-    rotary = spec.positions if isinstance(spec.positions, Rotary) else None
-    assert rotary is not None or isinstance(spec.positions, LearnedPositions)
-    return {
-        "vocab_size": spec.vocab_size,
-        "hidden_size": spec.hidden_size,
-        "num_layers": spec.num_layers,
-        "num_heads": spec.num_heads,
-        "num_kv_heads": spec.num_kv_heads,
-        "head_dim": spec.head_dim,
-        "intermediate_size": spec.intermediate_size,
-        "max_positions": spec.max_request_tokens,
-        "windows": [spec.layer_window(layer) or 0 for layer in range(spec.num_layers)],
-        "num_sinks": spec.num_sink_tokens,
-        "norm": spec.norm,
-        "norm_eps": spec.norm_eps,
-        "activation": spec.activation,
-        "gated": spec.gated,
-        "kv_dtypes": list(kv.layer_dtypes(spec.num_layers)),
-        "num_pages": kv.num_pages,
-        "inverse_frequencies": rotary.inverse_frequencies(spec.head_dim) if rotary else [],
-        **_expert_config(spec),
-    }
-
-
-def _expert_config(spec: ModelSpec) -> dict[str, object]:
-    experts = spec.experts
-    if experts is None:
-        experts = Experts(num=0, num_per_token=0, intermediate_size=0, is_normalized=False)
-    layers = range(spec.num_layers if experts.num else 0)
-    return {
-        "num_experts": experts.num,
-        "experts_per_token": experts.num_per_token,
-        "expert_intermediate_size": experts.intermediate_size,
-        "shared_intermediate_size": experts.shared_intermediate_size or 0,
-        "normalized_experts": experts.is_normalized,
-        "expert_layers": [experts.has_experts(layer) for layer in layers],
-    }
