@@ -38,6 +38,7 @@ from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 
@@ -174,7 +175,7 @@ def main() -> None:
     kv = KVSpec(num_pages=max(args.batches) * (num_tokens // PAGE_SIZE + 2))
     model: StubModel | TimedModel
     if args.native:
-        native = NativeModel(checkpoint.spec, kv, ThreadPlan.resolve(args.threads))
+        native = NativeModel(Context(spec=checkpoint.spec), kv, ThreadPlan.resolve(args.threads))
         pack_weights(checkpoint, native, None)
         model = TimedModel(native)
     else:

@@ -1,5 +1,8 @@
 """What the native core is told of a model, and which models it does not run."""
 
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
 from paredown.errors import UnsupportedError
 from paredown.spec.attention import Attention
 from paredown.spec.context import Context
@@ -49,16 +52,19 @@ def native_lacks(spec: ModelSpec) -> str | None:
         "multipliers": any(one.residual_multiplier != 1 for one in layers)
         or spec.embedding.multiplier != 1
         or spec.output.multiplier != 1,
-        "layers of different sizes": len({_shape(one) for one in layers}) > 2,
+        "layers of different sizes": any(len(set(kinds)) > 1 for kinds in _kinds(layers)),
     }
     found = [words for words, is_there in lacking.items() if is_there]
     return ", ".join(found) or None
 
 
-def _shape(layer: LayerSpec) -> object:
-    attention = layer.attention
-    heads = (attention.num_heads, attention.num_kv_heads, attention.head_dim, attention.rotary)
-    return heads, layer.mlp, layer.norms
+def _kinds(layers: Collection[LayerSpec]) -> Iterator[list[object]]:
+    """Of what layers may not differ in."""
+    yield [replace(layer.attention, window=None) for layer in layers]
+    yield [layer.norms for layer in layers]
+    yield [layer.mlp for layer in layers if not layer.has_experts]
+    yield [layer.mlp for layer in layers if layer.has_experts]
+    yield [(layer.mlp.is_gated, layer.mlp.activation) for layer in layers]
 
 
 def _layer_sizes(layer: LayerSpec) -> dict[str, int]:

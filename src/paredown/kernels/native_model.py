@@ -1,12 +1,11 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import CapacityError, UnsupportedError
+from paredown.errors import CapacityError
 from paredown.kernels import _core
 from paredown.kernels.core_config import core_config
 from paredown.kernels.isa import chosen_isa

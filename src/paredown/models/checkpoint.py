@@ -2,7 +2,7 @@
 by tensor."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -175,8 +175,7 @@ class Checkpoint:
         if layer is None or owner not in self.names.family.linears:
             return values
         num_heads = self.spec.layers[layer].attention.num_heads
-        rows: npt.NDArray[np.float32] = own_rows(values, self.names.source(owner), num_heads)
-        return rows
+        return own_rows(values, self.names.source(owner), num_heads)
 
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""

@@ -1,6 +1,6 @@
 """Context: what a token may see while a model runs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
@@ -61,9 +61,4 @@ class Context:
         as much with one as with the other."""
         if self.sinks is None:
             return self.spec
-        window = self.sinks.num_kept_tokens
-        layers = (
-            replace(layer, attention=replace(layer.attention, window=window))
-            for layer in self.spec.layers
-        )
-        return replace(self.spec, layers=tuple(layers))
+        return self.spec.with_window(self.sinks.num_kept_tokens)

@@ -45,6 +45,11 @@ class Experts:
         return replace(self.expert, size=self.shared_size)
 
     @property
+    def up_roles(self) -> tuple[str, ...]:
+        """The linear layers that read an expert's input."""
+        return self.expert.up_roles
+
+    @property
     def owners(self) -> tuple[str, ...]:
         """What the roles of their linear layers begin with, the shared expert's last."""
         owners = tuple(expert_owner(expert) for expert in range(self.num))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from paredown.errors import ConfigError
-from paredown.spec.attention import Attention
 from paredown.spec.model import ModelSpec
 
 # Static: with scales that were calibrated and are stored with the checkpoint, one for a layer or
@@ -79,7 +78,10 @@ class KVSpec:
         have some."""
         dtypes = self.layer_dtypes(spec.num_layers)
         return sum(
-            2 * layer.attention.num_kv_heads * PAGE_SIZE * token_bytes(dtype, layer.attention)
+            2
+            * layer.attention.num_kv_heads
+            * PAGE_SIZE
+            * token_bytes(dtype, layer.attention.head_dim)
             for layer, dtype in zip(spec.layers, dtypes, strict=True)
         )
 
@@ -106,7 +108,7 @@ def _with_scales(dtype: KVDType) -> str:
     return f"{dtype} and scales" if dtype in _WITH_SCALES else dtype
 
 
-def token_bytes(dtype: KVDType, attention: Attention) -> int:
+def token_bytes(dtype: KVDType, head_dim: int) -> int:
     """Bytes of one token's key, or value, of one head, its scale with it."""
     scale_bytes = _SCALE_BYTES if dtype in _WITH_SCALES else 0
-    return attention.head_dim * _ELEMENT_BITS[dtype] // 8 + scale_bytes
+    return head_dim * _ELEMENT_BITS[dtype] // 8 + scale_bytes

@@ -5,9 +5,10 @@ Both executors are driven by it; a new family is a new way to fill it, not new c
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from paredown.spec.experts import Experts
 from paredown.spec.layer import LayerSpec, Shapes
 from paredown.spec.norm import Norm
 
@@ -72,6 +73,12 @@ class ModelSpec:
         found = {layer.attention.window for layer in self.layer_counts}
         return tuple(sorted(window for window in found if window is not None))
 
+    @cached_property
+    def expert_kinds(self) -> tuple[Experts, ...]:
+        """The experts that layers have, each kind once."""
+        kinds = (layer.experts for layer in self.layer_counts)
+        return tuple(dict.fromkeys(one for one in kinds if one is not None))
+
     @property
     def is_rotary(self) -> bool:
         """Whether every layer turns its queries and keys."""
@@ -80,7 +87,15 @@ class ModelSpec:
     @property
     def has_experts(self) -> bool:
         """Whether some layer has experts."""
-        return any(layer.has_experts for layer in self.layer_counts)
+        return bool(self.expert_kinds)
+
+    def with_window(self, window: int | None) -> "ModelSpec":
+        """The same model with that window in every layer."""
+        layers = (
+            replace(layer, attention=replace(layer.attention, window=window))
+            for layer in self.layers
+        )
+        return replace(self, layers=tuple(layers))
 
     def linear_shapes(self, layer: int) -> Shapes:
         """(out, in) of each linear layer of one transformer layer, by role."""

@@ -140,7 +140,9 @@ def _measure(
     embeds = before is None or variant.first_layer(len(decoder.layers)) < 0
     with applied(decoder, variant):
         x_BTD = decoder.embed(ids_BT) if embeds or before is None else before[first_layer]
-        for layer, (table, mask_TT) in list(zip(decoder.layers, positions, strict=True))[first_layer:]:
+        for layer, (table, mask_TT) in list(zip(decoder.layers, positions, strict=True))[
+            first_layer:
+        ]:
             x_BTD = layer(x_BTD, table, mask_TT)
         for first, logits_TV in _logits(decoder, x_BTD, variant):
             targets = window.targets[first : first + CHUNK_TOKENS]
