@@ -70,7 +70,7 @@ def naive_moments(
         captured: dict[str, Tensor] = {}
         waiting = []
         for group in groups:
-            roles = [role for role in group if role in source.spec.linear_shapes()]
+            roles = [role for role in group if role in source.spec.linear_shapes(0)]
 
             def tap(point: str, x: Tensor, captured: dict[str, Tensor] = captured) -> Tensor:
                 captured[point] = x.double().flatten(0, 1)

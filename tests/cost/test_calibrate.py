@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from fakes.specs import flat_spec
 from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
 from paredown.cost.least_squares import least_squares, quadratic_fit
 from paredown.cost.machines import MACHINES
@@ -28,7 +29,7 @@ BF16, INT4 = WeightSpec(dtype="bf16"), WeightSpec(dtype="int4", group_size=32)
 
 
 def model(hidden: int, num_layers: int) -> ModelSpec:
-    return ModelSpec(
+    return flat_spec(
         family="llama",
         vocab_size=512,
         hidden_size=hidden,

@@ -21,7 +21,7 @@ def packed_tensors(checkpoint: Checkpoint, spec: WeightSpec) -> dict[str, Stored
     """The checkpoint's tensors, its linear layers rounded to `spec` and packed."""
     tensors = dict(checkpoint.tensors)
     for layer in range(checkpoint.spec.num_layers):
-        for role in checkpoint.spec.linear_shapes():
+        for role in checkpoint.spec.linear_shapes(0):
             module = checkpoint.linear_name(role, layer)
             weight = quantize(dequantize(checkpoint.linear(role, layer)), spec, "fp32")
             del tensors[f"{module}.weight"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.specs import changed
 from fakes.toy_executor import ToyTokenizer
 from paredown.engine.engine import Engine
 from paredown.engine.native.native_executor import NativeExecutor
@@ -15,6 +16,7 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
 from paredown.spec.model import ModelSpec
 
 Answer = tuple[list[int], list[object]]
@@ -27,9 +29,10 @@ PARAMS = [
     SamplingParams(temperature=0.9, seed=5, max_tokens=30, ignore_eos=True, prompt_logprobs=0),
 ]
 SPECS = {
-    "window": replace(TINY, max_positions=400, sliding_window=37),
-    "sinks": replace(TINY, max_positions=128).with_sinks(
-        AttentionSinks(num_sink_tokens=4, window=40)
+    "window": changed(TINY, max_positions=400, sliding_window=37),
+    "sinks": Context(
+        spec=replace(TINY, max_positions=128),
+        sinks=AttentionSinks(num_sink_tokens=4, window=40),
     ),
 }
 FORMATS = {"window": ("int8", "int4-g32"), "sinks": ("bf16", "bf16")}

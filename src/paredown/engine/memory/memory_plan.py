@@ -8,6 +8,7 @@ from paredown.engine.memory.kept_pages import KeptPages
 from paredown.errors import CapacityError
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
@@ -70,10 +71,10 @@ class MemoryPlan:
 
 
 def plan_memory(
-    checkpoint: Checkpoint, context: Context, kv: KVSpec, num_threads: int
+    checkpoint: Checkpoint, kv: KVSpec, num_threads: int, sinks: AttentionSinks | None = None
 ) -> MemoryPlan:
     """The plan for the native executor, from shapes and formats alone."""
-    spec = checkpoint.spec
+    spec, context = checkpoint.spec, Context(spec=checkpoint.spec, sinks=sinks)
     linear_bytes = sum(_linear_bytes(checkpoint).values())
     by_layer = [spec.linear_shapes(layer).values() for layer in range(spec.num_layers)]
     shapes = [*chain(*by_layer), (spec.vocab_size, spec.hidden_size)]

@@ -221,7 +221,7 @@ def start_loading(
     if not isinstance(pages, int) or isinstance(pages, bool) or pages < 1:
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
     kv = KVSpec(num_pages=pages, dtype=kv_dtypes)
-    plan = plan_memory(checkpoint, context, kv, threads.most)
+    plan = plan_memory(checkpoint, kv, threads.most, sinks)
     packed_cache = None
     if cache is not None and plan.weight_bytes >= cache.min_bytes:
         options: dict[str, str] = {} if activations is None else {"activations": activations}
