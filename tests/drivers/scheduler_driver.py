@@ -137,7 +137,7 @@ class SchedulerDriver:
             self.scheduler.advance(one, 1)
 
     def expected(self, token_ids: list[int]) -> np.ndarray:
-        return reference_logits(token_ids, VOCAB_SIZE, self.executor.spec)
+        return reference_logits(token_ids, VOCAB_SIZE, self.executor.context)
 
     def _check_pages_are_its_own(self, one: Request, start: int, end: int) -> None:
         gone = one.num_released_pages

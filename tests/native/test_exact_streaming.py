@@ -17,7 +17,6 @@ from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
-from paredown.spec.model import ModelSpec
 
 Answer = tuple[list[int], list[object]]
 
@@ -141,11 +140,10 @@ def test_guesses_change_nothing(name: str, alone: dict[str, list[Answer]]) -> No
 
 
 def test_a_request_goes_on_beyond_the_context_and_all_pages() -> None:
-    spec: ModelSpec = SPECS["sinks"]
     executor = make_executor("sinks", num_pages=6, num_threads=1)
     engine = Engine(executor, ToyTokenizer(97), ScheduleConfig(max_step_tokens=16))
     params = SamplingParams(temperature=1, seed=3, max_tokens=400, ignore_eos=True)
     request = engine.submit(SHARED, params)
     (answer,) = run(engine).values()
     assert len(answer[0]) == 400
-    assert request.num_tokens == 700 > 5 * spec.max_positions
+    assert request.num_tokens == 700 > 5 * executor.spec.max_positions

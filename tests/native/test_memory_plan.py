@@ -194,20 +194,20 @@ def test_one_thread_allocates_what_is_planned() -> None:
 
 def test_experts_work_in_memory_that_is_planned() -> None:
     sizes = {"num": 5, "num_per_token": 2, "size": 48, "is_normalized": False}
-    experts, plans = silu_experts(**sizes), {}
-    for own in (
-        experts,
-        silu_experts(**sizes, shared_size=112),
-        silu_experts(**sizes, dense_layers={0, 1}),
-    ):
-        spec = changed(TINY, experts=own)
-        executor = random_executor(spec, WEIGHT_SPECS["int8"], num_pages=8)
+    plans = {}
+    for name, own in {
+        "experts": silu_experts(**sizes),
+        "shared": silu_experts(**sizes, shared_size=112),
+        "in no layer": silu_experts(**sizes, dense_layers={0, 1}),
+    }.items():
+        context = Context(spec=changed(TINY, experts=own))
+        executor = random_executor(context, WEIGHT_SPECS["int8"], num_pages=8)
         pages = list(range(8))
         executor.step([SequenceSlice(token_ids=[1] * 90, start=0, pages=pages, num_logits=1)])
-        plans[own] = planned_step_bytes(Context(spec=spec), KVSpec(num_pages=8), 1, 90)
-        assert executor.step_bytes == plans[own]
-    assert plans[experts] > planned_step_bytes(Context(spec=TINY), KVSpec(num_pages=8), 1, 90)
-    assert len(set(plans.values())) == 2
+        plans[name] = planned_step_bytes(context, KVSpec(num_pages=8), 1, 90)
+        assert executor.step_bytes == plans[name]
+    dense = planned_step_bytes(Context(spec=TINY), KVSpec(num_pages=8), 1, 90)
+    assert plans["in no layer"] == dense < plans["experts"] < plans["shared"]
 
 
 def test_a_step_reads_the_experts_of_a_token() -> None:

@@ -49,7 +49,7 @@ class Pages:
 
 def run(executor: NativeExecutor, token_ids: list[int], chunks: list[int]) -> Logits:
     """Logits of every token, computed in these chunks, the last of them again and again."""
-    pages, rows, done = Pages(executor.spec, executor.num_pages), [], 0
+    pages, rows, done = Pages(executor.context, executor.num_pages), [], 0
     while done < len(token_ids):
         chunk = token_ids[done : done + chunks[0]]
         chunks = chunks[1:] or chunks
