@@ -73,6 +73,7 @@ class StubModel:
 
     def __init__(self, spec: ModelSpec, token_ids: list[int]) -> None:
         self.spec = spec
+        self.context = Context(spec=spec)
         self.sampler = StubSampler(token_ids)
         self.seconds = 0.0
         self._logits = np.zeros((4096, spec.vocab_size), np.float32)
@@ -86,6 +87,7 @@ class TimedModel:
 
     def __init__(self, model: NativeModel) -> None:
         self.spec = model.spec
+        self.context = model.context
         self.sampler = self
         self.seconds = 0.0
         self._model = model
