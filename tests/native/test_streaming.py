@@ -81,8 +81,10 @@ def test_sinks_agree_with_the_decoder_beyond_the_context(
     sinks = AttentionSinks(num_sink_tokens=5, window=40)
     checkpoint = Checkpoint.open(tmp_path)
     token_ids = tokens(2 * checkpoint.spec.max_positions, VOCAB_SIZE)
-    expected = Decoder.from_checkpoint(checkpoint)(torch.tensor([token_ids]))[0].numpy()
-    executor = load_executor(checkpoint, num_pages=8, kv_dtype="fp32", activations="fp32")
+    expected = Decoder.from_checkpoint(checkpoint, sinks)(torch.tensor([token_ids]))[0].numpy()
+    executor = load_executor(
+        checkpoint, num_pages=8, kv_dtype="fp32", activations="fp32", sinks=sinks
+    )
     found = run(executor, token_ids, [33])
     assert np.abs(found - expected).max() <= 2e-4 * np.abs(expected).max()
 

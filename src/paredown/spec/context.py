@@ -27,10 +27,11 @@ class Context:
             )
         limit = min((self.spec.max_positions, *self.spec.windows))
         if self.sinks.num_kept_tokens > limit:
+            num_sinks, window = self.sinks.num_sink_tokens, self.sinks.window
             raise ConfigError(
                 "attention sinks and their window are longer than what the model was trained on",
-                seen=f"{self.sinks.num_sink_tokens} + {self.sinks.window} tokens, {limit} positions",
-                remedy=f"Use a window of at most {limit - self.sinks.num_sink_tokens} tokens.",
+                seen=f"{num_sinks} + {window} tokens, {limit} positions",
+                remedy=f"Use a window of at most {limit - num_sinks} tokens.",
             )
 
     def layer_window(self, layer: int) -> int | None:

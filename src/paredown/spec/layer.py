@@ -36,8 +36,8 @@ class LayerSpec:
         return self.mlp if isinstance(self.mlp, Experts) else None
 
     def linear_shapes(self, hidden_size: int) -> Shapes:
-        """(out, in) of each linear layer by role, those of all experts among them (spec/experts.py).
-        A router is none of them (`router_shapes`)."""
+        """(out, in) of each linear layer by role, those of all experts among them. A router is none
+        of them (`router_shapes`)."""
         return self.attention.shapes(hidden_size) | self.mlp.shapes(hidden_size)
 
     def active_shapes(self, hidden_size: int) -> Shapes:
@@ -49,7 +49,7 @@ class LayerSpec:
         return self.attention.shapes(hidden_size) | chosen
 
     def router_shapes(self, hidden_size: int) -> Shapes:
-        """(out, in) of the router and its kin (spec/experts.py), none in a layer without experts."""
+        """(out, in) of the router and its kin, none in a layer without experts."""
         return self.mlp.router_shapes(hidden_size) if isinstance(self.mlp, Experts) else {}
 
     def has_bias(self, role: str) -> bool:

@@ -86,9 +86,8 @@ def run(args: argparse.Namespace) -> int:
     speculation = speculation_config(args)
     listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
     path = resolve_model(args.model)
-    sinks = attention_sinks(args)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
-    context = Context(spec=checkpoint.spec, sinks=sinks)
+    context = Context(spec=checkpoint.spec, sinks=attention_sinks(args))
     fingerprint = None if args.no_verify else read_fingerprint(path)
     tell_notes(checkpoint.notes)
     cache = CacheConfig.from_environment()
@@ -101,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
             decode_threads=args.decode_threads,
             kv_dtype=args.kv_dtype,
             cache=cache,
-            sinks=sinks,
+            sinks=context.sinks,
         )
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)

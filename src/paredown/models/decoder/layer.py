@@ -1,7 +1,7 @@
 """Layer: one transformer layer of the PyTorch decoder.
 
-Shapes: B sequences, T tokens, D hidden size, H query heads, K key-value heads, O columns of all query
-heads, C columns of a head, N tokens of an expert, E experts.
+Shapes: B sequences, T tokens, D hidden size, H query heads, K key-value heads, O columns of all
+query heads, C columns of a head, N tokens of an expert, E experts.
 """
 
 from torch import Tensor, nn

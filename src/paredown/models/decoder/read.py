@@ -1,4 +1,4 @@
-"""A checkpoint's tensors under the decoder's names, every weight as float32, integers dequantized."""
+"""A checkpoint's tensors under the decoder's names: every weight as float32, codes dequantized."""
 
 from dataclasses import replace
 

@@ -1,5 +1,7 @@
-"""Rotary positions, in PyTorch. Shapes: B sequences, H heads, T tokens, C columns of a head, R of them
-that are turned."""
+"""Rotary positions, in PyTorch.
+
+Shapes: B sequences, H heads, T tokens, C columns of a head, R of them that are turned.
+"""
 
 import torch
 from torch import Tensor

@@ -34,7 +34,7 @@ class Family:
     `norms`      norm role (spec/norm.py) -> module, and "final_norm"
     `embedding`, `position_embedding`, `output`   modules
     `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
-    `gguf`       what it is called in a GGUF file, None for a family that is neither read nor written
+    `gguf`       what it is called in a GGUF file, None where it is neither read nor written
     `left_out`   what of it a spec cannot say, for people: such a family is costed and never run
     """
 

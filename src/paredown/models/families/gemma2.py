@@ -1,4 +1,4 @@
-"""Gemma 2 (arXiv 2408.00118): norms before and after attention and MLP, weights of norms stored less
+"""Gemma 2 (arXiv 2408.00118): norms before and after attention and MLP, their weights stored less
 one, caps of scores and logits, and a window in every other layer, the first one too."""
 
 from paredown.models.families import gated_rotary

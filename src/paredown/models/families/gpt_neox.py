@@ -1,5 +1,5 @@
-"""GPT-NeoX and Pythia (arXiv 2204.06745, 2304.01373): attention and MLP side by side, a part of each
-head rotated, one module for query, key and value, its rows head by head."""
+"""GPT-NeoX and Pythia (arXiv 2204.06745, 2304.01373): attention and MLP side by side, a part of
+each head rotated, one module for query, key and value, its rows head by head."""
 
 from paredown.errors import CheckpointError
 from paredown.models.families.family import Family, LinearSource
