@@ -88,8 +88,8 @@ def test_columns_of_grouped_heads_read_the_channels_of_their_key_value_head() ->
 
 
 def test_what_cannot_be_smoothed_is_said(tmp_path: Path) -> None:
-    gelu = tiny_block("opt-gelu", tmp_path / "gelu").spec
-    relu = tiny_block("opt", tmp_path / "relu").spec
+    gelu = tiny_block("opt-gelu", tmp_path / "gelu").layer.spec
+    relu = tiny_block("opt", tmp_path / "relu").layer.spec
     assert [pair.producer for pair in smoothing_pairs(gelu)] == ["attention_norm", "v", "mlp_norm"]
     assert [pair.producer for pair in smoothing_pairs(relu)][-1] == "up"
     assert pairs_left_out(relu) == ()

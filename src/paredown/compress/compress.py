@@ -36,6 +36,7 @@ from paredown.formats.stored.compressed_tensors_section import quantization_conf
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.check_tensors import router_modules
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.config import check_native
 from paredown.models.files.folder_files import copy_files, name_dtype, write_config
 from paredown.models.files.output_folder import check_output_folder, output_folder
 from paredown.models.files.shard_writer import write_shards
@@ -160,6 +161,7 @@ def compress(
 def check_recipe(source: Checkpoint, recipe: Recipe) -> dict[str, Scheme]:
     """What each linear layer becomes; for a caller with long work to do first. Raises as `compress`
     does for a source or a recipe that does not do."""
+    check_native(source.names.family)
     _check_source(source)
     return resolve_schemes(recipe, source)
 

@@ -36,6 +36,8 @@ class Family:
     `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
     `gguf`       what it is called in a GGUF file, None where it is neither read nor written
     `left_out`   what of it a spec cannot say, for people: such a family is costed and never run
+    `not_native` what of it the native core does not compute, for people: the PyTorch decoder alone
+                 runs it, and it is not compressed, because what was written could not be served
     """
 
     model_type: str
@@ -50,3 +52,4 @@ class Family:
     ignorable: tuple[str, ...] = ()
     gguf: GGUFRows | None = None
     left_out: str | None = None
+    not_native: str | None = None

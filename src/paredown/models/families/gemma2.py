@@ -74,4 +74,5 @@ GEMMA2 = Family(
     },
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    not_native="caps of scores and logits",
 )
