@@ -1,7 +1,6 @@
 """What the native core is told of a model, and which models it does not run."""
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+import numpy as np
 
 from paredown.errors import UnsupportedError
 from paredown.spec.attention import Attention
@@ -11,6 +10,7 @@ from paredown.spec.kv import KVSpec
 from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
+from paredown.spec.norm import Norm
 
 # The core works on 16 lanes; these sizes must be whole numbers of them.
 LANES = 16
@@ -35,36 +35,15 @@ def native_lacks(spec: ModelSpec) -> str | None:
     """What of the model the native core does not compute, in words; None where it runs."""
     layers = spec.layer_counts
     lacking = {
-        "a cap of scores": any(one.attention.soft_cap is not None for one in layers),
-        "a cap of logits": spec.output.soft_cap is not None,
+        "caps of scores": any(one.attention.soft_cap is not None for one in layers),
+        "caps of logits": spec.output.soft_cap is not None,
         "attention to later tokens": not all(one.attention.is_causal for one in layers),
-        "a parallel residual": any(one.residual == "parallel" for one in layers),
-        "norms after attention or MLP": any(
-            one.norms.attention_output or one.norms.mlp_output for one in layers
-        ),
-        "no norm before attention or MLP": any(
+        "layers without a norm before attention and MLP": any(
             one.norms.attention is None or one.norms.mlp is None for one in layers
         ),
-        "partly rotated heads": any(
-            one.attention.rotary is not None and one.attention.rotary.share != 1 for one in layers
-        ),
-        "a scale of scores": any(one.attention.scale is not None for one in layers),
-        "multipliers": any(one.residual_multiplier != 1 for one in layers)
-        or spec.embedding.multiplier != 1
-        or spec.output.multiplier != 1,
-        "layers of different sizes": any(len(set(kinds)) > 1 for kinds in _kinds(layers)),
     }
     found = [words for words, is_there in lacking.items() if is_there]
     return ", ".join(found) or None
-
-
-def _kinds(layers: Collection[LayerSpec]) -> Iterator[list[object]]:
-    """Of what layers may not differ in."""
-    yield [replace(layer.attention, window=None) for layer in layers]
-    yield [layer.norms for layer in layers]
-    yield [layer.mlp for layer in layers if not layer.has_experts]
-    yield [layer.mlp for layer in layers if layer.has_experts]
-    yield [(layer.mlp.is_gated, layer.mlp.activation) for layer in layers]
 
 
 def _layer_sizes(layer: LayerSpec) -> dict[str, int]:
@@ -85,56 +64,68 @@ def _check_lanes(name: str, size: int) -> None:
 
 
 def core_config(context: Context, kv: KVSpec) -> dict[str, object]:
-    """The core's own description. Raises UnsupportedError for a model that it does not run."""
+    """The fields of ModelConfig (csrc/model/model_config.h). Raises UnsupportedError for a model
+    that the core does not run."""
     spec = context.spec
     check_native(spec)
-    attention, mlp = spec.layers[0].attention, _dense(spec)
-    windows = [context.layer_window(layer) or 0 for layer in range(spec.num_layers)]
+    kv_dtypes = kv.layer_dtypes(spec.num_layers)
     return {
         "vocab_size": spec.vocab_size,
         "hidden_size": spec.hidden_size,
-        "num_layers": spec.num_layers,
+        "max_positions": context.max_request_tokens,
+        "num_pages": kv.num_pages,
+        "num_sinks": context.num_sink_tokens,
+        "embedding_multiplier": spec.embedding.multiplier,
+        "output_multiplier": spec.output.multiplier,
+        "final_norm": _norm_config(spec.final_norm),
+        "layers": [
+            _layer_config(layer, context.layer_window(number), kv_dtypes[number])
+            for number, layer in enumerate(spec.layers)
+        ],
+    }
+
+
+def _layer_config(layer: LayerSpec, window: int | None, kv_dtype: str) -> dict[str, object]:
+    norms = layer.norms.by_role()
+    return {
+        "attention": _attention_config(layer.attention, window),
+        "mlp": _mlp_config(layer.mlp) if isinstance(layer.mlp, Mlp) else None,
+        "experts": _expert_config(layer.mlp) if isinstance(layer.mlp, Experts) else None,
+        "norms": {role: _norm_config(norm) for role, norm in norms.items()},
+        "residual": layer.residual,
+        "residual_multiplier": layer.residual_multiplier,
+        "kv_dtype": kv_dtype,
+    }
+
+
+def _attention_config(attention: Attention, window: int | None) -> dict[str, object]:
+    rotary, scale = attention.rotary, attention.scale
+    if scale is None:
+        # Rounded twice, as float32 has it: 1 / sqrt in float64 is another number for some sizes.
+        scale = float(np.float32(1.0) / np.sqrt(np.float32(attention.head_dim)))
+    return {
         "num_heads": attention.num_heads,
         "num_kv_heads": attention.num_kv_heads,
         "head_dim": attention.head_dim,
-        "intermediate_size": mlp.size,
-        "max_positions": context.max_request_tokens,
-        "windows": windows,
-        "num_sinks": context.num_sink_tokens,
-        "norm": spec.final_norm.kind,
-        "norm_eps": spec.final_norm.eps,
-        "activation": mlp.activation,
-        "gated": mlp.is_gated,
-        "kv_dtypes": list(kv.layer_dtypes(spec.num_layers)),
-        "num_pages": kv.num_pages,
-        "inverse_frequencies": _frequencies(attention),
-        **_expert_config(spec),
+        "window": window or 0,
+        "inverse_frequencies": rotary.inverse_frequencies(attention.head_dim) if rotary else [],
+        "scale": scale,
     }
 
 
-def _frequencies(attention: Attention) -> list[float]:
-    rotary = attention.rotary
-    return [] if rotary is None else rotary.inverse_frequencies(attention.head_dim)
+def _mlp_config(mlp: Mlp) -> dict[str, object]:
+    return {"size": mlp.size, "gated": mlp.is_gated, "activation": mlp.activation}
 
 
-def _dense(spec: ModelSpec) -> Mlp:
-    for layer in spec.layer_counts:
-        if isinstance(layer.mlp, Mlp):
-            return layer.mlp
-    experts = spec.layers[0].experts
-    assert experts is not None
-    return experts.expert
-
-
-def _expert_config(spec: ModelSpec) -> dict[str, object]:
-    experts = [layer.mlp for layer in spec.layer_counts if isinstance(layer.mlp, Experts)]
-    one = experts[0] if experts else None
-    layers = [layer.has_experts for layer in spec.layers] if one is not None else []
+def _expert_config(experts: Experts) -> dict[str, object]:
     return {
-        "num_experts": 0 if one is None else one.num,
-        "experts_per_token": 0 if one is None else one.num_per_token,
-        "expert_intermediate_size": 0 if one is None else one.size,
-        "shared_intermediate_size": 0 if one is None else one.shared_size or 0,
-        "normalized_experts": one is not None and one.is_normalized,
-        "expert_layers": layers,
+        "num": experts.num,
+        "num_per_token": experts.num_per_token,
+        "shared_size": experts.shared_size or 0,
+        "is_normalized": experts.is_normalized,
+        **_mlp_config(experts.expert),
     }
+
+
+def _norm_config(norm: Norm) -> dict[str, object]:
+    return {"kind": norm.kind, "eps": norm.eps}

@@ -1,13 +1,10 @@
 """A checkpoint's tensors under the decoder's names: every weight as float32, codes dequantized."""
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from paredown.formats.dequantize import dequantize
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.layer import Layer
 from paredown.models.roles import layer_vectors, linear_roles, model_vectors
@@ -24,12 +21,12 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """What stands before and after the layers: embeddings, the last norm, the output layer."""
-    state = {"embedding.weight": dequantize(checkpoint.embedding())}
+    state = {"embedding.weight": checkpoint.embedding().dequantize()}
     positions = checkpoint.position_embedding()
     if positions is not None:
         state["position_embedding.weight"] = positions.to_float32()
     if not checkpoint.spec.output.is_tied:
-        state["output.weight"] = dequantize(checkpoint.output())
+        state["output.weight"] = checkpoint.output().dequantize()
     for role in model_vectors(checkpoint.spec):
         state[role] = present(checkpoint.vector(role))
     return _tensors(state)
@@ -38,7 +35,7 @@ def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
     """One transformer layer's tensors under `Layer`'s names."""
     state = {
-        f"{role}.weight": dequantize(checkpoint.linear(role, layer))
+        f"{role}.weight": checkpoint.linear(role, layer).dequantize()
         for role in linear_roles(checkpoint.spec, layer)
     }
     for role in checkpoint.spec.router_shapes(layer):
@@ -60,8 +57,7 @@ def embed_tokens(checkpoint: Checkpoint, ids_BT: npt.NDArray[np.int64]) -> Tenso
     """What enters the first layer, [B, T, D]; of the table of tokens only these rows are read."""
     embedding = checkpoint.spec.embedding
     table, positions = checkpoint.embedding(), checkpoint.position_embedding()
-    rows = replace(table, values_OI=np.asarray(table.values_OI[ids_BT.reshape(-1)]))
-    x_BTD = dequantize(rows).reshape(*ids_BT.shape, -1)
+    x_BTD = table.rows(ids_BT.reshape(-1)).dequantize().reshape(*ids_BT.shape, -1)
     if embedding.multiplier != 1:
         x_BTD = x_BTD * np.float32(embedding.multiplier)
     if positions is not None:

@@ -88,7 +88,6 @@ GPT_NEOX = Family(
     },
     embedding="embed_in",
     output="embed_out",
-    not_native="parallel residuals, heads that are rotated in part",
     # The causal mask and rotary frequencies, saved as buffers by older versions of Transformers.
     ignorable=(r"(gpt_neox\.)?layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",),
 )
