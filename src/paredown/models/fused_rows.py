@@ -1,11 +1,14 @@
 """Rows of a module that holds several roles (GPT-2's and GPT-NeoX's query, key and value)."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.models.families.family import LinearSource
+
+T = TypeVar("T", bound=np.generic)
 
 
 def own_rows(
@@ -20,8 +23,8 @@ def own_rows(
 
 
 def fused_rows(
-    parts: Sequence[npt.NDArray[np.generic]], source: LinearSource, num_heads: int
-) -> npt.NDArray[np.generic]:
+    parts: Sequence[npt.NDArray[T]], source: LinearSource, num_heads: int
+) -> npt.NDArray[T]:
     """What the module has, from the rows of its roles in the order of their parts."""
     num_blocks = num_heads if source.by_head else 1
     blocks = [part.reshape(num_blocks, -1, *part.shape[1:]) for part in parts]

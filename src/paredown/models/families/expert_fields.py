@@ -15,6 +15,13 @@ LINEARS: Mapping[str, LinearSource] = {
     "experts.down": LinearSource(module=f"{_EXPERT}.down_proj"),
 }
 ROUTER = "layers.{layer}.mlp.gate"
+# What a config calls their sizes, beside those of every layer.
+CONFIG_FIELDS: Mapping[str, str] = {
+    "num_experts": "num_experts",
+    "num_experts_per_token": "num_experts_per_tok",
+    "expert_size": "moe_intermediate_size",
+    "dense_layers": "mlp_only_layers",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ class Family:
     `routers`    "router" and "shared_gate" of a layer with experts -> module
     `norms`      norm role (spec/norm.py) -> module, and "final_norm"
     `embedding`, `position_embedding`, `output`   modules
+    `config_fields`   size -> field of config.json, for sizes that may change (config_fields.py)
     `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
     `gguf`       what it is called in a GGUF file, None where it is neither read nor written
     `left_out`   what of it a spec cannot say, for people: such a family is costed and never run
@@ -50,6 +51,7 @@ class Family:
     output: str = "lm_head"
     routers: Mapping[str, str] = field(default_factory=dict)
     ignorable: tuple[str, ...] = ()
+    config_fields: Mapping[str, str] = field(default_factory=dict)
     gguf: GGUFRows | None = None
     left_out: str | None = None
     not_native: str | None = None

@@ -36,6 +36,18 @@ NORMS: Mapping[str, str] = {
     "mlp_norm": "layers.{layer}.post_attention_layernorm",
     "final_norm": "norm",
 }
+# The sizes that a config has, and what it calls them.
+CONFIG_FIELDS: Mapping[str, str] = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "mlp_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "is_tied": "tie_word_embeddings",
+}
 # Rotary frequencies that Transformers before 4.32 saved as buffers.
 IGNORABLE = (r"(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
 

@@ -74,5 +74,6 @@ GEMMA2 = Family(
     },
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
     not_native="caps of scores and logits",
 )

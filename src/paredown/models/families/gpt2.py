@@ -64,6 +64,15 @@ GPT2 = Family(
     },
     embedding="wte",
     position_embedding="wpe",
+    config_fields={
+        "vocab_size": "vocab_size",
+        "hidden_size": "n_embd",
+        "num_layers": "n_layer",
+        "num_heads": "n_head",
+        "mlp_size": "n_inner",
+        "max_positions": "n_positions",
+        "is_tied": "tie_word_embeddings",
+    },
     # The causal mask, saved as buffers by Transformers before 4.32.
     ignorable=(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)",),
 )

@@ -88,6 +88,15 @@ GPT_NEOX = Family(
     },
     embedding="embed_in",
     output="embed_out",
+    config_fields={
+        "vocab_size": "vocab_size",
+        "hidden_size": "hidden_size",
+        "num_layers": "num_hidden_layers",
+        "num_heads": "num_attention_heads",
+        "mlp_size": "intermediate_size",
+        "max_positions": "max_position_embeddings",
+        "is_tied": "tie_word_embeddings",
+    },
     # The causal mask and rotary frequencies, saved as buffers by older versions of Transformers.
     ignorable=(r"(gpt_neox\.)?layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",),
 )

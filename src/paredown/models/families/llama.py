@@ -27,6 +27,7 @@ LLAMA = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields=gated_rotary.CONFIG_FIELDS,
     gguf=GGUFRows(
         architecture="llama",
         class_name="LlamaForCausalLM",

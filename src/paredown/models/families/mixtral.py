@@ -46,5 +46,11 @@ MIXTRAL = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={
+        **gated_rotary.CONFIG_FIELDS,
+        "num_experts": "num_local_experts",
+        "num_experts_per_token": "num_experts_per_tok",
+        "expert_size": "intermediate_size",
+    },
     routers={"router": f"{_BLOCK}.gate"},
 )

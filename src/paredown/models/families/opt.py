@@ -70,4 +70,13 @@ OPT = Family(
     },
     embedding="embed_tokens",
     position_embedding="embed_positions",
+    config_fields={
+        "vocab_size": "vocab_size",
+        "hidden_size": "hidden_size",
+        "num_layers": "num_hidden_layers",
+        "num_heads": "num_attention_heads",
+        "mlp_size": "ffn_dim",
+        "max_positions": "max_position_embeddings",
+        "is_tied": "tie_word_embeddings",
+    },
 )

@@ -28,6 +28,7 @@ QWEN2 = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
     gguf=GGUFRows(
         architecture="qwen2",
         class_name="Qwen2ForCausalLM",

@@ -36,6 +36,7 @@ QWEN3 = Family(
     },
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
     gguf=GGUFRows(
         architecture="qwen3",
         class_name="Qwen3ForCausalLM",
