@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from paredown.engine.sampling.sampler import RowSampler
 from paredown.kernels.native_sampler import SamplingState
+from paredown.spec.context import Context
 from paredown.spec.model import ModelSpec
 
 
@@ -35,6 +36,11 @@ class Executor(Protocol):
 
     @property
     def spec(self) -> ModelSpec: ...
+
+    @property
+    def context(self) -> Context:
+        """The model, and what a token may see of a text in this run."""
+        ...
 
     @property
     def num_pages(self) -> int: ...

@@ -101,7 +101,7 @@ class LLM:
         sinks: AttentionSinks | None = None,
     ) -> None:
         path = resolve_model(None if model is None else str(model))
-        checkpoint = Checkpoint.open(path).with_sinks(sinks)
+        checkpoint = Checkpoint.open(path)
         self.notes = checkpoint.notes
         if kv_cache_bytes is not None:
             if num_pages is not None:
@@ -129,10 +129,11 @@ class LLM:
             decode_threads=threads.decode,
             kv_dtype=kv_dtype,
             cache=CacheConfig.from_environment(),
+            sinks=sinks,
         )
         self.tokenizer = Tokenizer.open(path)
         executor = loading.finish()
-        self.page_arithmetic = page_arithmetic(executor.spec, executor.kv)
+        self.page_arithmetic = page_arithmetic(executor.context, executor.kv)
         speculator = None
         if speculation is not None:
             # Here, because it takes 30 ms of every start, and few starts guess ahead.

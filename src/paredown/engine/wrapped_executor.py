@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from paredown.engine.executor import Executor, SequenceSlice, moved_on
 from paredown.engine.sampling.sampler import RowSampler
+from paredown.spec.context import Context
 from paredown.spec.model import ModelSpec
 
 
@@ -25,6 +26,10 @@ class WrappedExecutor:
     @property
     def spec(self) -> ModelSpec:
         return self._executor.spec
+
+    @property
+    def context(self) -> Context:
+        return self._executor.context
 
     @property
     def num_pages(self) -> int:

@@ -28,6 +28,7 @@ from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.state import ServerState
+from paredown.spec.context import Context
 
 EXAMPLES = """examples:
   paredown serve
@@ -85,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
     speculation = speculation_config(args)
     listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
     path = resolve_model(args.model)
-    sinks = attention_sinks(args)
-    checkpoint, tokenizer = Checkpoint.open(path).with_sinks(sinks), Tokenizer.open(path)
+    checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
+    context = Context(spec=checkpoint.spec, sinks=attention_sinks(args))
     fingerprint = None if args.no_verify else read_fingerprint(path)
     tell_notes(checkpoint.notes)
     cache = CacheConfig.from_environment()
@@ -99,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
             decode_threads=args.decode_threads,
             kv_dtype=args.kv_dtype,
             cache=cache,
+            sinks=context.sinks,
         )
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)
@@ -112,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     worker = Worker(load)
     state = ServerState(
         model_name=args.name or path.resolve().name,
-        max_positions=checkpoint.spec.max_request_tokens,
+        max_positions=context.max_request_tokens,
         tokenizer=tokenizer,
         worker=worker,
     )
@@ -142,9 +144,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(executor: NativeExecutor) -> None:
-    if executor.spec.sinks is not None:
-        print(executor.spec.sinks.arithmetic(), file=sys.stderr)
-    print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
+    if executor.context.sinks is not None:
+        print(executor.context.sinks.arithmetic(), file=sys.stderr)
+    print(page_arithmetic(executor.context, executor.kv), file=sys.stderr)
     print(f"threads: {executor.threads.explained()}", file=sys.stderr)
 
 

@@ -1,5 +1,6 @@
 """What running a checkpoint will take, added up before anything is loaded."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -7,6 +8,8 @@ from paredown.engine.memory.kept_pages import KeptPages
 from paredown.errors import CapacityError
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.spec.run_form import run_form, table_dtype
@@ -68,33 +71,35 @@ class MemoryPlan:
             )
 
 
-def plan_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryPlan:
+def plan_memory(
+    checkpoint: Checkpoint, kv: KVSpec, num_threads: int, sinks: AttentionSinks | None = None
+) -> MemoryPlan:
     """The plan for the native executor, from shapes and formats alone."""
-    spec = checkpoint.spec
+    spec, context = checkpoint.spec, Context(spec=checkpoint.spec, sinks=sinks)
     linear_bytes = sum(_linear_bytes(checkpoint).values())
     by_layer = [spec.linear_shapes(layer).values() for layer in range(spec.num_layers)]
     shapes = [*chain(*by_layer), (spec.vocab_size, spec.hidden_size)]
     return MemoryPlan(
         weight_bytes=linear_bytes + _output_bytes(checkpoint),
         embedding_bytes=_embedding_bytes(checkpoint),
-        kv_bytes=kv.num_pages * _page_bytes(spec, kv),
-        step_bytes=_step_bytes(spec, kv, num_threads),
+        kv_bytes=kv.num_pages * kv.page_bytes(spec),
+        step_bytes=_step_bytes(context, kv, num_threads),
         load_bytes=4 * max(rows * columns for rows, columns in shapes),
     )
 
 
-def default_num_pages(spec: ModelSpec, available_bytes: int, kv_dtype: KVDTypes = "bf16") -> int:
+def default_num_pages(context: Context, available_bytes: int, kv_dtype: KVDTypes = "bf16") -> int:
     """Pages for 16 full contexts, or what a quarter of the free memory holds, at least one
     context: what a request of that length holds."""
-    pages_per_context = _request_pages(spec)
-    page_bytes = _page_bytes(spec, KVSpec(num_pages=1, dtype=kv_dtype))
+    pages_per_context = _request_pages(context)
+    page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(context.spec)
     affordable = int(available_bytes * _DEFAULT_MEMORY_SHARE) // page_bytes
     return max(pages_per_context, min(_DEFAULT_CONTEXTS * pages_per_context, affordable))
 
 
 def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
     """Pages that `num_bytes` of memory hold. Raises CapacityError where that is none."""
-    page_bytes = _page_bytes(spec, KVSpec(num_pages=1, dtype=kv_dtype))
+    page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(spec)
     if num_bytes < page_bytes:
         raise CapacityError(
             "the memory for keys and values holds no page",
@@ -104,36 +109,43 @@ def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
     return num_bytes // page_bytes
 
 
-def page_arithmetic(spec: ModelSpec, kv: KVSpec) -> str:
+def page_arithmetic(context: Context, kv: KVSpec) -> str:
     """One line: what a page takes, what all of them take and hold."""
-    page_bytes = _page_bytes(spec, kv)
+    spec = context.spec
+    page_bytes = kv.page_bytes(spec)
     return (
-        f"KV pages: {kv.num_pages} of {PAGE_SIZE} tokens x {spec.num_layers} layers x "
-        f"{spec.num_kv_heads} heads x (key + value) x {spec.head_dim} {kv.name(spec.num_layers)} = "
+        f"KV pages: {kv.num_pages} of {PAGE_SIZE} tokens x {_heads(spec)} "
+        f"{kv.name(spec.num_layers)} = "
         f"{kv.num_pages} x {format_bytes(page_bytes)} = {format_bytes(kv.num_pages * page_bytes)}: "
-        f"{kv.num_tokens:,} tokens, {_contexts(spec, kv)}"
+        f"{kv.num_tokens:,} tokens, {_contexts(context, kv)}"
     )
 
 
-def _request_pages(spec: ModelSpec) -> int:
-    """Of the longest request, in steps as large as working memory is planned for."""
-    return KeptPages.of(spec).pages_of(spec.max_request_tokens, PLANNED_STEP_TOKENS)
+def _heads(spec: ModelSpec) -> str:
+    """As in 16 layers x 8 heads x (key + value) x 64; layers that differ are added up."""
+    heads = Counter((one.attention.num_kv_heads, one.attention.head_dim) for one in spec.layers)
+    terms = [
+        f"{count} layers x {num_heads} heads x (key + value) x {head_dim}"
+        for (num_heads, head_dim), count in heads.items()
+    ]
+    return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 
 
-def _contexts(spec: ModelSpec, kv: KVSpec) -> str:
+def _request_pages(context: Context) -> int:
+    """Pages of the longest request, in steps as large as working memory is planned for."""
+    return KeptPages.of(context).pages_of(context.max_request_tokens, PLANNED_STEP_TOKENS)
+
+
+def _contexts(context: Context, kv: KVSpec) -> str:
     """How many of the longest requests the pages hold."""
-    num_pages = _request_pages(spec)
-    if num_pages * PAGE_SIZE >= spec.max_positions and spec.sinks is None:
-        return f"{kv.num_tokens / spec.max_positions:.1f} contexts of {spec.max_positions:,}"
-    sinks = f"{spec.num_sink_tokens} sinks + " if spec.sinks is not None else ""
+    num_pages, max_positions = _request_pages(context), context.spec.max_positions
+    if num_pages * PAGE_SIZE >= max_positions and context.sinks is None:
+        return f"{kv.num_tokens / max_positions:.1f} contexts of {max_positions:,}"
+    sinks = f"{context.num_sink_tokens} sinks + " if context.sinks is not None else ""
     return (
         f"{kv.num_pages / num_pages:.1f} of the longest requests: {sinks}a window of "
-        f"{spec.kept_window:,} + a step of {PLANNED_STEP_TOKENS} tokens are {num_pages} pages"
+        f"{context.kept_window:,} + a step of {PLANNED_STEP_TOKENS} tokens are {num_pages} pages"
     )
-
-
-def _page_bytes(spec: ModelSpec, kv: KVSpec) -> int:
-    return kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
 
 
 def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
@@ -152,7 +164,7 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
 def _output_bytes(checkpoint: Checkpoint) -> int:
     spec = checkpoint.spec
     names = checkpoint.names
-    own = names.embedding if spec.tied_embeddings else names.output
+    own = names.embedding if spec.output.is_tied else names.output
     form = run_form(checkpoint.weight_specs()[own], spec.hidden_size)
     bits = form.bits_per_weight(spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)
@@ -163,12 +175,12 @@ def _embedding_bytes(checkpoint: Checkpoint) -> int:
     is quantized is held in fp16 (pack_weights)."""
     spec = checkpoint.spec
     stored = checkpoint.weight_specs()[checkpoint.names.embedding]
-    if spec.tied_embeddings and not stored.is_quantized:
+    if spec.output.is_tied and not stored.is_quantized:
         return 0
     return spec.vocab_size * spec.hidden_size * DTYPES[table_dtype(stored)].bits // 8
 
 
-def _step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int) -> int:
+def _step_bytes(context: Context, kv: KVSpec, num_threads: int) -> int:
     """The core's buffers, as it adds them up itself, and the logits."""
-    buffers = planned_step_bytes(spec, kv, num_threads, PLANNED_STEP_TOKENS)
-    return buffers + PLANNED_STEP_TOKENS * spec.vocab_size * 4
+    buffers = planned_step_bytes(context, kv, num_threads, PLANNED_STEP_TOKENS)
+    return buffers + PLANNED_STEP_TOKENS * context.spec.vocab_size * 4

@@ -21,6 +21,8 @@ from paredown.kernels.probe import available_memory_bytes
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.kv_scales import used_kv_scales
+from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
 from paredown.spec.kv import KVDTypes, KVSpec
 from paredown.spec.kv_choice import KVChoice, resolve_kv_choice
 from paredown.spec.model import ModelSpec
@@ -72,6 +74,10 @@ class NativeExecutor:
         return self._model.spec
 
     @property
+    def context(self) -> Context:
+        return self._model.context
+
+    @property
     def num_pages(self) -> int:
         return self._kv.num_pages
 
@@ -114,8 +120,7 @@ class NativeExecutor:
     @property
     def kv_token_bytes(self) -> int:
         """Bytes of keys and values of one token over all layers."""
-        spec = self.spec
-        page_bytes = self._kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
+        page_bytes = self._kv.page_bytes(self.spec)
         return page_bytes * self._kv.num_pages // self._kv.num_tokens
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
@@ -166,6 +171,7 @@ def load_executor(
     kv_dtype: KVChoice | None = None,
     activations: ActivationDType | None = None,
     cache: CacheConfig | None = None,
+    sinks: AttentionSinks | None = None,
 ) -> NativeExecutor:
     """Packs a checkpoint's weights for the native core, or maps them as `cache` keeps them packed
     (None: keep and use nothing).
@@ -176,7 +182,7 @@ def load_executor(
     CapacityError, with the arithmetic, before loading when it does not fit, UnsupportedError for
     shapes the core does not take, and ConfigError for a senseless number of threads or pages,
     activations that a weight cannot be multiplied with, or a format of keys and values that is
-    unknown or whose scales the checkpoint does not have.
+    unknown or whose scales the checkpoint does not have. `sinks` as of Context.
     """
     loading = start_loading(
         checkpoint,
@@ -186,6 +192,7 @@ def load_executor(
         kv_dtype=kv_dtype,
         activations=activations,
         cache=cache,
+        sinks=sinks,
     )
     return loading.finish()
 
@@ -199,27 +206,29 @@ def start_loading(
     kv_dtype: KVChoice | None = None,
     activations: ActivationDType | None = None,
     cache: CacheConfig | None = None,
+    sinks: AttentionSinks | None = None,
 ) -> "Loading":
     """As `load_executor`, for a caller with other work before `finish`: mapped weights are verified
     meanwhile."""
     spec = checkpoint.spec
+    context = Context(spec=spec, sinks=sinks)
     threads = ThreadPlan.resolve(num_threads, decode_threads)
     available = available_memory_bytes()
     kv_dtypes = resolve_kv_choice(
         checkpoint.kv_dtype if kv_dtype is None else kv_dtype, spec.num_layers
     )
-    pages = default_num_pages(spec, available, kv_dtypes) if num_pages is None else num_pages
+    pages = default_num_pages(context, available, kv_dtypes) if num_pages is None else num_pages
     if not isinstance(pages, int) or isinstance(pages, bool) or pages < 1:
         raise ConfigError("there must be KV pages", seen=pages, remedy="Use 1 or more.")
     kv = KVSpec(num_pages=pages, dtype=kv_dtypes)
-    plan = plan_memory(checkpoint, kv, threads.most)
+    plan = plan_memory(checkpoint, kv, threads.most, sinks)
     packed_cache = None
     if cache is not None and plan.weight_bytes >= cache.min_bytes:
         options: dict[str, str] = {} if activations is None else {"activations": activations}
         if chosen_isa() in SHORT_BF16_ISAS:
             options["bf16"] = "short"
         packed_cache = PackedCache(checkpoint, cache, num_threads=threads.most, options=options)
-    return Loading(checkpoint, kv, plan, threads, activations, packed_cache)
+    return Loading(checkpoint, context, kv, plan, threads, activations, packed_cache)
 
 
 class Loading:
@@ -228,6 +237,7 @@ class Loading:
     def __init__(
         self,
         checkpoint: Checkpoint,
+        context: Context,
         kv: KVSpec,
         plan: MemoryPlan,
         threads: ThreadPlan,
@@ -243,7 +253,7 @@ class Loading:
         mapped_plan = plan.without_packing()
         (plan if self._file is None else mapped_plan).check(available_memory_bytes())
         scales = used_kv_scales(checkpoint, kv)
-        self._model = NativeModel(checkpoint.spec, kv, threads, scales)
+        self._model = NativeModel(context, kv, threads, scales)
 
     def finish(self) -> NativeExecutor:
         """Waits for the verification, or packs the weights. To be called once."""
