@@ -75,6 +75,11 @@ class Linear {
 
   size_t num_bytes() const { return group_.parts[0].bytes().size(); }
 
+  std::string form(int64_t num_tokens) const {
+    if (num_tokens < 1) throw std::invalid_argument("there must be tokens");
+    return runner_.kernels().linear_form(group_.parts[0].view(), num_tokens).name;
+  }
+
   void run(Array<float, 2> input,
            nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> output) {
     const int64_t num_tokens = static_cast<int64_t>(input.shape(0));
@@ -120,6 +125,7 @@ void bind_linear(nb::module_& m) {
            nb::arg("steps").none(), nb::arg("bias").none(), nb::arg("activations"),
            nb::arg("input_scale"))
       .def_prop_ro("num_bytes", &Linear::num_bytes)
+      .def("form", &Linear::form, nb::arg("num_tokens"))
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 }
 

@@ -125,10 +125,12 @@ inline constexpr int kLayoutVersion = 3;
 
 // How the codes of input rows lie, and what lies beside them.
 enum class InputLayout {
-  kRows,   // [T][code_stride bytes]
-  kTiles,  // [T / 16][code_stride / 64][16 rows][64 bytes]
-  kPairs,  // as tiles, for sums of pairs of products (kernels/linear/int_pairs.h)
+  kRows,         // [T][code_stride bytes]
+  kInterleaved,  // [T / 16][code_stride / 64][16 rows][64 bytes]: tiles of AMX, and others
+  kPairs,        // interleaved, for sums of pairs of products (kernels/linear/int_pairs.h)
 };
+
+struct LinearForm;
 
 // The input rows of a linear layer in the form its kernel reads; `prepare` writes them. Rows are
 // allocated up to a multiple of 16.
@@ -137,7 +139,7 @@ struct InputRows {
   int64_t row_stride;
   void* codes;  // int8, bf16, or floats rounded to bf16 where the set has no bf16 products
   int64_t code_stride;
-  InputLayout layout;
+  const LinearForm* form;  // that reads them
   // int8: [T / 16][input_groups][16]; 1.5 * 2^23 times as large where sums are read as bits
   // (kernels/linear/prepare.h)
   float* scales;
@@ -171,6 +173,17 @@ struct OutputRows {
   Activation activation;
   // Gated outputs go nowhere but into the input of the weight that reads them; null: to `values`.
   const NextInput* next = nullptr;
+};
+
+// A way to multiply a weight with its input: a row of an instruction set's table, which is ordered.
+// A layer takes the first form that takes it.
+struct LinearForm {
+  const char* name;
+  bool (*takes)(const LinearView&, int64_t num_tokens);
+  InputLayout layout;
+  bool makes_next_input;  // of gated outputs, for the weight that reads them
+  void (*run)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
+              int64_t panel_begin, int64_t panel_end, void* scratch);
 };
 
 // Working memory of one thread in `linear`: decoded columns of two panels in two bytes each or
@@ -304,6 +317,13 @@ inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
   return (queries + blocks + tiles + state + 15) / 16 * 16;
 }
 
+// The way in which an instruction set meets queries with the pages of a kind.
+struct AttentionForm {
+  KvKind kind;
+  const char* name;
+  void (*run)(const KvView&, const AttentionRows&, const AttentionTask&, float* scratch);
+};
+
 // Tokens of a block, whose least or largest number bounds those of all.
 inline constexpr int64_t kTokenBlock = 64;
 
@@ -314,12 +334,14 @@ struct KernelTable {
   // Puts one row (num_columns floats, zero beyond the weight's own columns) in the form of its
   // kernel.
   void (*prepare)(const LinearView&, const InputRows&, const float* row, int64_t token);
-  // How `linear` wants the codes of this many tokens.
-  InputLayout (*input_layout)(const LinearView&, int64_t num_tokens);
+  const LinearForm* linear_forms;
+  int64_t num_linear_forms;
+  // The form that takes this many tokens, on whatever parts of the weight and the tokens it runs.
+  const LinearForm& (*linear_form)(const LinearView&, int64_t num_tokens);
   // Whether `linear` can make the input of `next` of its gated outputs.
   bool (*makes_input)(const LinearView&, const LinearView& next, int64_t num_tokens);
-  // scratch: linear_scratch_bytes(num_tokens), 64-byte aligned. Begins and ends at even panels, at
-  // those of whole groups where it makes the next input.
+  // Runs the form of the input rows. scratch: linear_scratch_bytes(num_tokens), 64-byte aligned.
+  // Begins and ends at even panels, at those of whole groups where it makes the next input.
   void (*linear)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
                  int64_t panel_begin, int64_t panel_end, void* scratch);
   void (*norm)(const NormView&, const float* input, float* output, int64_t size);
@@ -328,6 +350,8 @@ struct KernelTable {
   // All slots of a page, to the same bits; rows lie row_stride floats apart.
   void (*write_page)(const KvView&, int32_t page, const float* keys, const float* values,
                      int64_t row_stride);
+  const AttentionForm* attention_forms;
+  int64_t num_attention_forms;
   void (*attend)(const KvView&, const AttentionRows&, const AttentionTask&, float* scratch);
   // Merges the partial results of all chunks of a task and writes its output rows.
   void (*merge)(const KvView&, const AttentionRows&, const AttentionTask&);

@@ -11,6 +11,7 @@ from drivers.native_linear import native_linear, run_linear
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa, supported_isas
 from references.linear import (
+    FORMS,
     INTEGER_BITS,
     LinearCase,
     linear_reference,
@@ -19,17 +20,6 @@ from references.linear import (
 )
 
 ISAS = supported_isas()
-INTEGER_ACTIVATIONS = ("int8_group", "int8_row", "int8_static", "fp32")
-# Every weight kind with every reading of the input that it takes.
-FORMS = [
-    ("fp32", "fp32"),
-    ("fp16", "fp32"),
-    ("bf16", "fp32"),
-    ("bf16", "bf16"),
-    ("fp8", "fp32"),
-    ("fp8", "bf16"),
-    *product(INTEGER_BITS, INTEGER_ACTIVATIONS),
-]
 # Around the borders of tiles, of in-register decoding, and of the stretches decoded to memory.
 TOKEN_COUNTS = (1, 2, 4, 5, 7, 13, 16, 17, 33, 50)
 
