@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from paredown.kernels import _core
+from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.spec.kv import KV_DTYPES
 from paredown.spec.weight import HELD_AS, INTEGERS, WeightDType, WeightSpec
 
@@ -76,16 +77,14 @@ def _made_up_layer(isa: str, spec: WeightSpec) -> _core.Linear:
     group_size = spec.group_size or _COLUMNS
     groups = (_ROWS, _COLUMNS // group_size)
     scales = np.ones((_ROWS, 1) if spec.integer_steps else groups, dtype=np.float32)
-    return _core.Linear(
-        isa,
-        1,
-        spec.dtype,
-        values,
-        group_size,
-        scales if spec.is_quantized else None,
-        None,
-        np.ones(groups, dtype=np.uint8) if spec.integer_steps else None,
-        None,
-        spec.activations,
-        0.0,
+    source = LinearSource(
+        kind=spec.dtype,
+        activations=spec.activations,
+        group_size=group_size,
+        arrays=named_arrays(
+            values=values,
+            scales=scales if spec.is_quantized else None,
+            steps=np.ones(groups, dtype=np.uint8) if spec.integer_steps else None,
+        ),
     )
+    return _core.Linear(isa, 1, source.fields())
