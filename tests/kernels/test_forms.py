@@ -10,7 +10,7 @@ from paredown.kernels import _core
 from paredown.kernels.forms import WEIGHTS, kernel_uses
 from paredown.kernels.isa import supported_isas
 from paredown.spec.kv import KV_DTYPES
-from paredown.spec.weight import BITS, HELD_AS, SHORT_BF16_ISAS
+from paredown.spec.weight import DTYPES, SHORT_BF16_ISAS
 from references.linear import FORMS, LinearCase, random_case, random_stepped_case
 
 ISAS = supported_isas()
@@ -78,7 +78,9 @@ def test_ranges_of_tokens_follow_each_other_without_a_gap(isa: str) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_format_has_its_kernels(isa: str) -> None:
     uses = kernel_uses(isa)
-    assert {spec.dtype for spec in WEIGHTS} == set(BITS) - set(HELD_AS)
+    assert {spec.dtype for spec in WEIGHTS} == {
+        dtype for dtype, traits in DTYPES.items() if traits.held_as is None
+    }
     linear = {use.dtype for use in uses if use.operation == "linear"}
     assert linear == {spec.name for spec in WEIGHTS}
     assert [use.dtype for use in uses if use.operation == "attention"] == list(KV_DTYPES)

@@ -10,7 +10,7 @@ import numpy as np
 from paredown.kernels import _core
 from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.spec.kv import KV_DTYPES
-from paredown.spec.weight import HELD_AS, INTEGERS, WeightDType, WeightSpec
+from paredown.spec.weight import DTYPES, INTEGERS, WeightDType, WeightSpec
 
 Operation = Literal["linear", "attention"]
 
@@ -23,16 +23,17 @@ _ELEMENTS: dict[WeightDType, type[np.generic]] = {
     "fp16": np.uint16,
     "bf16": np.uint16,
 }
+_PLAIN: tuple[WeightDType, ...] = ("fp32", "fp16", "bf16", "fp8", "int8")
 # Formats as checkpoints mostly have them.
 WEIGHTS: tuple[WeightSpec, ...] = (
-    *(WeightSpec(dtype=dtype) for dtype in ("fp32", "fp16", "bf16", "fp8", "int8")),
+    *(WeightSpec(dtype=dtype) for dtype in _PLAIN),
     WeightSpec(dtype="int8", activations="int8_row"),
     WeightSpec(dtype="int4", group_size=128, activations="int8_row", integer_steps=True),
     WeightSpec(dtype="int4", group_size=128),
     *(
         WeightSpec(dtype=dtype, group_size=32)
         for dtype in INTEGERS
-        if dtype != "int8" and dtype not in HELD_AS
+        if dtype != "int8" and DTYPES[dtype].held_as is None
     ),
 )
 

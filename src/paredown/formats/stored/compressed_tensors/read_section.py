@@ -1,0 +1,276 @@
+"""compressed-tensors' section of config.json as others write it: which linear modules are
+quantized, and how (https://github.com/vllm-project/compressed-tensors)."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from paredown.formats.stored.compressed_tensors.form import CompressedForm, Form, form_of
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
+from paredown.formats.stored.section import damaged, refuse_others, unsupported
+from paredown.spec.weight import DTYPES, INTEGERS, ActivationDType, WeightDType, WeightSpec
+
+METHOD = "compressed-tensors"
+LINEAR = "Linear"
+NAIVE: Form = "naive-quantized"
+_INTEGERS: dict[int, WeightDType] = {DTYPES[dtype].bits: dtype for dtype in INTEGERS}
+_FORMS: dict[bool, tuple[Form, ...]] = {
+    True: ("pack-quantized", "int-quantized", NAIVE),
+    False: ("float-quantized", NAIVE),
+}
+
+FP8_INPUTS = "fp8 inputs are asked for; they stay in higher precision"
+FP8_INPUTS_OF_INTEGERS = (
+    "fp8 inputs are asked for; they are rounded to int8 instead, with a scale per row and group"
+)
+TENSOR_INPUTS = (
+    "int8 inputs with one dynamic scale per tensor are asked for; they get one per token, so that "
+    "a request does not depend on others"
+)
+
+
+def _weights(num_bits: int, **others: object) -> dict[str, object]:
+    grouped = {"num_bits": num_bits, "type": "int", "strategy": "group", "group_size": 128}
+    return {**grouped, **others}
+
+
+def _inputs(kind: str, **others: object) -> dict[str, object]:
+    return {"num_bits": 8, "type": kind, "strategy": "token", "dynamic": True, **others}
+
+
+_CHANNEL = {"strategy": "channel", "group_size": None}
+_W8A8 = {"weights": _weights(8, **_CHANNEL), "input_activations": _inputs("int")}
+# A group of the config may be the name of one of these with its targets.
+_PRESETS: dict[str, Mapping[str, object]] = {
+    **{f"W{bits}A16": {"weights": _weights(bits)} for bits in range(2, 9)},
+    **{
+        f"W{bits}A8": {"weights": _weights(bits), "input_activations": _inputs("int")}
+        for bits in range(2, 8)
+    },
+    "W4A16_ASYM": {"weights": _weights(4, symmetric=False)},
+    "W8A8": _W8A8,
+    "INT8": _W8A8,
+    "W4AFP8": {"weights": _weights(4), "input_activations": _inputs("float")},
+    "FP8": {
+        "weights": {"num_bits": 8, "type": "float", "strategy": "tensor"},
+        "input_activations": _inputs("float", strategy="tensor", dynamic=False),
+    },
+    "FP8_DYNAMIC": {
+        "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+        "input_activations": _inputs("float"),
+    },
+    "FP8_BLOCK": {
+        "weights": {
+            "num_bits": 8,
+            "type": "float",
+            "strategy": "block",
+            "block_structure": [128, 128],
+        },
+        "input_activations": _inputs("float", strategy="group", group_size=128),
+    },
+}
+# Fields that say how a checkpoint came to be, not how to read it.
+_CONFIG_NOTES = {"version", "global_compression_ratio", "run_compressed", "dequantize"}
+_ARGUMENT_NOTES = {"observer", "observer_kwargs", "zp_dtype", "scale_dtype"}
+_ORDERS = (None, False, "weight", "static", "group", "dynamic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigGroup:
+    """`targets`: a class name ("Linear"), a module's name, or "re:" and a regular expression that
+    matches the beginning of a module's name."""
+
+    targets: tuple[str, ...]
+    form: CompressedForm
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressedTensorsConfig:
+    """Which linear modules are compressed, and how (formats/stored/stored_form.py)."""
+
+    groups: tuple[ConfigGroup, ...]
+    ignore: tuple[str, ...]
+    kv: KVScheme = NO_SCHEME
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.kv.notes
+
+    def form_for(self, module: str) -> CompressedForm | None:
+        """As in the library, a name goes before a regular expression and that before a class
+        name."""
+        if any(_matches(module, pattern) for pattern in self.ignore):
+            return None
+        forms = {target: group.form for group in self.groups for target in group.targets}
+        matching = [target for target in forms if _matches(module, target)]
+        matching.sort(key=lambda target: (target == LINEAR, target.startswith("re:"), target))
+        return forms[matching[0]] if matching else None
+
+
+def read_compressed_tensors(
+    config: Mapping[str, object], tensor_names: Collection[str]
+) -> CompressedTensorsConfig:
+    """Raises UnsupportedError, naming it, for anything that would make the weights or the
+    arithmetic other than what we do, and CheckpointError for what makes no sense."""
+    if config.get("quantization_status", "compressed") != "compressed":
+        raise unsupported("quantization_status", config["quantization_status"])
+    ignore = config.get("ignore") or []
+    sparsity = config.get("sparsity_config") or {}
+    if sparsity != {} and not (isinstance(sparsity, dict) and sparsity.get("format") == "dense"):
+        raise unsupported("sparsity_config", sparsity)
+    read = {"quant_method", "quantization_status", "ignore", "sparsity_config", "config_groups"}
+    refuse_others(config, read | {"format", "kv_cache_scheme"} | _CONFIG_NOTES)
+    groups = config.get("config_groups")
+    if not isinstance(groups, dict) or not groups:
+        raise damaged("config_groups", groups)
+    parsed = [_parse_group(str(name), group, config) for name, group in groups.items()]
+    return CompressedTensorsConfig(
+        groups=tuple(group for group in parsed if group is not None),
+        ignore=_patterns("ignore", ignore),
+        kv=parse_kv_scheme(config.get("kv_cache_scheme")),
+    )
+
+
+def _parse_group(name: str, group: object, config: Mapping[str, object]) -> ConfigGroup | None:
+    where = f"config_groups.{name}"
+    if isinstance(group, list):
+        if name.upper() not in _PRESETS:
+            raise unsupported(where, name, f"Known presets: {', '.join(_PRESETS)}.")
+        group = {**_PRESETS[name.upper()], "targets": group}
+    if not isinstance(group, dict):
+        raise damaged(where, group)
+    refuse_others(group, {"targets", "weights", "input_activations", "format"}, f"{where}.")
+    if group.get("weights") is None:
+        if group.get("input_activations") is not None:
+            raise unsupported(f"{where}.input_activations", group["input_activations"])
+        return None
+    form = _parse_form(where, group, group.get("format") or config.get("format"))
+    return ConfigGroup(targets=_patterns(f"{where}.targets", group.get("targets")), form=form)
+
+
+def _parse_form(where: str, group: Mapping[str, object], named: object) -> CompressedForm:
+    weights = group["weights"]
+    if not isinstance(weights, dict):
+        raise damaged(f"{where}.weights", weights)
+    form = _parse_weights(f"{where}.weights", weights)
+    inputs = group.get("input_activations")
+    form = _with_inputs(f"{where}.input_activations", inputs, form)
+    known = _FORMS[form.spec.is_integer]
+    found = next((one for one in known if one == named), None)
+    if found is None:
+        known_text = f"Known for such weights are {', '.join(known)}."
+        raise unsupported(f"{where}.format", named, known_text)
+    return replace(form, form=found)
+
+
+def _parse_weights(where: str, weights: Mapping[str, object]) -> CompressedForm:
+    read = {"num_bits", "type", "symmetric", "strategy", "group_size", "actorder"}
+    refuse_others(weights, read | {"block_structure"} | _ARGUMENT_NOTES, f"{where}.")
+    dtype, symmetric = _parse_numbers(where, weights)
+    order = weights.get("actorder")
+    if order not in _ORDERS:
+        raise unsupported(f"{where}.actorder", order)
+    strategy, group_size, block = _parse_strategy(where, weights)
+    spec = WeightSpec(dtype=dtype, group_size=group_size, symmetric=symmetric)
+    return CompressedForm(
+        spec=spec,
+        form=form_of(spec),
+        block=block,
+        per_tensor=strategy == "tensor",
+        has_order=order in ("group", "dynamic"),
+    )
+
+
+def _parse_numbers(where: str, weights: Mapping[str, object]) -> tuple[WeightDType, bool]:
+    bits, kind = weights.get("num_bits", 8), str(weights.get("type", "int")).lower()
+    if type(bits) is not int:
+        raise damaged(f"{where}.num_bits", bits)
+    if kind not in ("int", "float") or (kind == "float" and bits != 8):
+        raise unsupported(f"{where}.type", f"{kind} of {bits} bits", "Known are int and fp8.")
+    if kind == "int" and bits not in _INTEGERS:
+        raise unsupported(f"{where}.num_bits", bits, "Known are 1 to 8.")
+    symmetric = weights.get("symmetric", True)
+    if not isinstance(symmetric, bool):
+        raise damaged(f"{where}.symmetric", symmetric)
+    if kind == "float" and not symmetric:
+        raise unsupported(f"{where}.symmetric", symmetric, "fp8 weights have no zero points.")
+    return "fp8" if kind == "float" else _INTEGERS[bits], symmetric
+
+
+def _parse_strategy(
+    where: str, weights: Mapping[str, object]
+) -> tuple[str, int | None, tuple[int, int] | None]:
+    """Its name, the columns that share a scale (None: all), and a block's rows and columns."""
+    size = weights.get("group_size")
+    if size is not None and type(size) is not int:
+        raise damaged(f"{where}.group_size", size)
+    default = "tensor" if size is None else "channel" if size == -1 else "group"
+    strategy = str(weights.get("strategy") or default).lower()
+    structure = weights.get("block_structure")
+    if strategy == "block":
+        match structure:
+            case [int(rows), int(columns)] if rows > 0 and columns > 0:
+                return strategy, columns, (rows, columns)
+        raise damaged(f"{where}.block_structure", structure)
+    if structure is not None:
+        raise damaged(f"{where}.block_structure", f"{structure} with strategy {strategy}")
+    if strategy == "group":
+        if size is None or size <= 0:
+            raise damaged(f"{where}.group_size", size)
+        return strategy, size, None
+    if strategy not in ("channel", "tensor"):
+        known = "Known are tensor, channel, group and block."
+        raise unsupported(f"{where}.strategy", strategy, known)
+    return strategy, None, None
+
+
+def _with_inputs(where: str, inputs: object, form: CompressedForm) -> CompressedForm:
+    """The form with what its inputs are rounded to, and a note where that is not what is asked."""
+    if inputs is None:
+        return form
+    if not isinstance(inputs, dict):
+        raise damaged(where, inputs)
+    read = {"num_bits", "type", "symmetric", "strategy", "dynamic"}
+    known = "Known are symmetric int8, per token or per tensor, and fp8."
+    kind = str(inputs.get("type", "int")).lower(), inputs.get("num_bits", 8)
+    dynamic = inputs.get("dynamic", False)
+    strategy = str(inputs.get("strategy") or "tensor").lower()
+    if type(dynamic) is not bool or inputs.get("symmetric", True) is not True:
+        raise unsupported(where, inputs, known)
+    if kind == ("float", 8):
+        # Whatever their groups are, we have none.
+        refuse_others(inputs, read | {"group_size"} | _ARGUMENT_NOTES, f"{where}.")
+        is_float = form.spec.dtype == "fp8"
+        note = FP8_INPUTS if is_float else FP8_INPUTS_OF_INTEGERS
+        if dynamic or strategy == "tensor":
+            return replace(form, has_input_scale=not dynamic, notes=(note,))
+    refuse_others(inputs, read | _ARGUMENT_NOTES, f"{where}.")
+    schemes: dict[tuple[str, bool], tuple[ActivationDType, tuple[str, ...]]] = {
+        ("token", True): ("int8_row", ()),
+        ("tensor", True): ("int8_row", (TENSOR_INPUTS,)),
+        ("tensor", False): ("int8_static", ()),
+    }
+    if kind != ("int", 8) or not form.spec.is_integer or (strategy, dynamic) not in schemes:
+        raise unsupported(where, inputs, known)
+    activations, notes = schemes[strategy, dynamic]
+    spec = replace(form.spec, activations=activations)
+    return replace(form, spec=spec, has_input_scale=not dynamic, notes=notes)
+
+
+def _patterns(where: str, patterns: object) -> tuple[str, ...]:
+    if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
+        raise damaged(where, patterns)
+    for pattern in patterns:
+        if pattern.startswith("re:"):
+            try:
+                re.compile(pattern.removeprefix("re:"))
+            except re.error as error:
+                raise damaged(where, f"{pattern}: {error}") from error
+    return tuple(patterns)
+
+
+def _matches(module: str, pattern: str) -> bool:
+    """Only linear modules are asked about, so their class name matches each of them."""
+    if pattern.startswith("re:"):
+        return re.match(pattern.removeprefix("re:"), module) is not None
+    return pattern in (LINEAR, module)
