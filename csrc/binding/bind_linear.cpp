@@ -52,7 +52,6 @@ void read_arrays(const nb::dict& fields, GivenLinear& given) {
   const auto values = given.source.arrays.find("values");
   if (values == given.source.arrays.end()) throw std::invalid_argument("a weight has no values");
   given.source.num_rows = values->second.num_rows;
-  given.source.num_columns = values->second.num_columns;
 }
 
 }  // namespace
@@ -91,6 +90,7 @@ GivenLinear read_linear(const nb::dict& fields) {
   }
   if (fields.size() != readers.size())
     throw std::invalid_argument("a field of a weight is missing");
+  source.num_columns = columns_of(source.kind, source.arrays.at("values"));
   return given;
 }
 

@@ -29,7 +29,6 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     PAREDOWN_QUOTE(PAREDOWN_ISA),
     kPrefersShortBf16,
     kHasBf16Dot ? 2 : 4,
-    prepare,
     kLinearForms,
     kNumLinearForms,
     linear_form,

@@ -109,38 +109,42 @@ inline bool takes_shared_groups(const LinearView& w, int64_t num_tokens) {
 constexpr LinearForm kLinearForms[] = {
 #if defined(PAREDOWN_PAIRS_PRODUCTS)
     {"int2-int4 groups, two columns to a product", takes_pairs, InputLayout::kPairs, true,
-     pair_linear},
+     quantize_row, pair_linear},
 #endif
 #if defined(PAREDOWN_SHARES_CODES)
     {"int rows, codes shared by tiles of tokens", takes_shared_rows, InputLayout::kInterleaved,
-     false, shared_rows},
+     false, quantize_row, shared_rows},
     {"int groups, codes shared by tiles of tokens", takes_shared_groups, InputLayout::kInterleaved,
-     false, shared_groups},
+     false, quantize_row, shared_groups},
 #endif
 #if defined(PAREDOWN_HAS_TILES)
-    {"int groups on AMX tiles", takes_group_tiles, InputLayout::kInterleaved, false, group_tiles},
+    {"int groups on AMX tiles", takes_group_tiles, InputLayout::kInterleaved, false, quantize_row,
+     group_tiles},
     {"int4 with steps on AMX tiles", takes_step_tiles, InputLayout::kInterleaved, false,
-     step_tiles},
-    {"int rows on AMX tiles", takes_row_tiles, InputLayout::kInterleaved, false, row_tiles<true>},
-    {"bf16 on AMX tiles", takes_bf16_input, InputLayout::kInterleaved, false, row_tiles<false>},
+     quantize_row, step_tiles},
+    {"int rows on AMX tiles", takes_row_tiles, InputLayout::kInterleaved, false, quantize_row,
+     row_tiles<true>},
+    {"bf16 on AMX tiles", takes_bf16_input, InputLayout::kInterleaved, false, round_row,
+     row_tiles<false>},
 #endif
-    {"int8 decode in registers", takes_int8_in_registers, InputLayout::kRows, false,
+    {"int8 decode in registers", takes_int8_in_registers, InputLayout::kRows, false, quantize_row,
      int_few_tokens<8, false>},
     {"int4 decode in registers, with steps", takes_steps_in_registers, InputLayout::kRows, false,
-     int_few_tokens<4, true>},
-    {"int4 decode in registers", takes_int4_in_registers, InputLayout::kRows, false,
+     quantize_row, int_few_tokens<4, true>},
+    {"int4 decode in registers", takes_int4_in_registers, InputLayout::kRows, false, quantize_row,
      int_few_tokens<4, false>},
     {"int prefill, codes unpacked into the cache", takes_many, InputLayout::kRows, true,
-     int_many_tokens},
+     quantize_row, int_many_tokens},
     {"int decode in registers, token by token", takes_int8_input, InputLayout::kRows, false,
-     int_one_token},
+     quantize_row, int_one_token},
 #if !defined(PAREDOWN_HAS_TILES)
     {"bf16 in 12 bits, decode in registers", takes_short_in_registers, InputLayout::kRows, false,
-     short_few_tokens},
-    {"bf16 products", takes_bf16_input, InputLayout::kRows, true, bf16_linear},
+     round_row, short_few_tokens},
+    {"bf16 products", takes_bf16_input, InputLayout::kRows, true, round_row, bf16_linear},
 #endif
-    {"fp32 products", takes_floats, InputLayout::kRows, false, float_linear},
-    {"fp32 products of unpacked codes", takes_fp32_input, InputLayout::kRows, false, coded_linear},
+    {"fp32 products", takes_floats, InputLayout::kRows, false, copy_row, float_linear},
+    {"fp32 products of unpacked codes", takes_fp32_input, InputLayout::kRows, false, copy_row,
+     coded_linear},
 };
 constexpr int64_t kNumLinearForms = sizeof(kLinearForms) / sizeof(kLinearForms[0]);
 

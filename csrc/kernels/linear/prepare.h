@@ -206,8 +206,7 @@ inline void quantize_groups(const LinearView& w, const InputRows& in, const Toke
 }
 
 // Symmetric int8: one scale per row and group, one per row, or one given for all rows.
-inline void quantize_row(const LinearView& w, const InputRows& in, const float* row,
-                         int64_t token) {
+void quantize_row(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
   if (w.input_scale <= 0.0f && w.input_groups > 1) {
     for (int64_t first = 0; first < w.num_groups; first += kLanes) {
       const int64_t left = w.num_groups - first;
@@ -252,9 +251,11 @@ inline void round_part(const InputRows& in, const float* part, int64_t column, i
   }
 }
 
-void prepare(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
-  if (w.input == InputKind::kInt8) return quantize_row(w, in, row, token);
-  if (w.input == InputKind::kBf16) return round_part(in, row, 0, w.num_columns, token);
+void round_row(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
+  round_part(in, row, 0, w.num_columns, token);
+}
+
+void copy_row(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
   float* target = in.values + token * in.row_stride;
   if (target == row) return;
   for (int64_t i = 0; i < w.num_columns; i += kLanes) store_f(target + i, load_f(row + i));
