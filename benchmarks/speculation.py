@@ -11,7 +11,7 @@ lookup   n-gram, reference text and suffix cache: on what the built-in model wri
          all done.
 batch    16 requests together: what must not become slower
 replay   random weights of 1B shape in int4 with a draft model of 80 M in int8: every step in full,
-         each guess accepted with the probability that the built-in pair was measured to have
+         each draft token accepted with the probability that the built-in pair was measured to have
 
 Each row runs the same requests with and without speculation in turn, in one process, 20 ms of one
 after 20 ms of the other, on executors that share weights and change places. `gain` is the
@@ -20,9 +20,9 @@ gain of the same with one K for all, 1 to 4, in runs of their own (--fixed). The
 
     max over K of  (1 + a + ... + a^K) / ((T(K + 1) + D(K)) / T(1))
 
-with the share `a` of tested guesses that came true, a step of n tokens T(n) and K guesses of a
-draft model after a step of the target, D(K), as measured here: without what Python takes no fixed K
-is faster where guesses come true independently.
+with the share `a` of tested draft tokens that were accepted, a step of n tokens T(n) and K draft
+tokens of a draft model after a step of the target, D(K), as measured here: without what Python
+takes no fixed K is faster where draft tokens are accepted independently.
 """
 
 import argparse
@@ -70,7 +70,7 @@ NUM_TIMED = 25
 DRAFT_RECIPE = "int4-g32-head-int4-g32"
 FIXED = (1, 2, 3, 4)
 REPLAY_TOKENS = 48
-# Greedy guesses of the packaged draft model on text of this kind, where it was not measured.
+# Greedy draft tokens of the packaged draft model on text of this kind, where it was not measured.
 DEFAULT_RATE = 0.7
 TARGET_1B = Variant(model="llama-3.2-1b", format="int4-g32", output_format="int8")
 DRAFT_1B = Variant(model="llama-3.2-draft-80m", format="int8", output_format="int8")
@@ -90,8 +90,8 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds of a step of n tokens, T(n) at [n - 1], and of k guesses of a draft model, D(k) at
-    [k]; where that is empty guesses take no time."""
+    """Seconds of a step of n tokens, T(n) at [n - 1], and of k draft tokens of a draft model, D(k)
+    at [k]; where that is empty draft tokens take no time."""
 
     step_s: list[float]
     draft_s: Sequence[float] = ()
@@ -101,8 +101,8 @@ class Costs:
         gains = [1.0]
         for k in range(1, len(self.step_s)):
             num_tokens = sum(rate**i for i in range(k + 1))
-            guess_s = self.draft_s[k] if self.draft_s else 0.0
-            gains.append(num_tokens / ((self.step_s[k] + guess_s) / self.step_s[0]))
+            drafting_s = self.draft_s[k] if self.draft_s else 0.0
+            gains.append(num_tokens / ((self.step_s[k] + drafting_s) / self.step_s[0]))
         return max(gains)
 
 
@@ -127,10 +127,10 @@ def time_steps(executors: Sequence[Executor], num_tokens: int) -> list[float]:
     return [statistics.median(found) for found in seconds]
 
 
-def time_drafts(draft: NativeExecutor, target: Executor, num_guesses: int) -> float:
-    """Median seconds of so many guesses after a step of the target, which leaves nothing of the
-    draft model in the inner caches."""
-    pages = list(range((PASSAGE_TOKENS + num_guesses) // PAGE_SIZE + 1))
+def time_drafts(draft: NativeExecutor, target: Executor, num_draft_tokens: int) -> float:
+    """Median seconds of so many draft tokens after a step of the target, which leaves nothing of
+    the draft model in the inner caches."""
+    pages = list(range((PASSAGE_TOKENS + num_draft_tokens) // PAGE_SIZE + 1))
     prompt = [1 + i % 1000 for i in range(PASSAGE_TOKENS)]
     for executor in (target, draft):
         executor.step([SequenceSlice(token_ids=prompt, start=0, pages=pages, num_logits=1)])
@@ -141,7 +141,7 @@ def time_drafts(draft: NativeExecutor, target: Executor, num_guesses: int) -> fl
     for _ in range(NUM_TIMED):
         target.step([part])
         start_s = time.perf_counter()
-        draft.write_drafts([part], [state], [num_guesses])
+        draft.write_drafts([part], [state], [num_draft_tokens])
         seconds.append(time.perf_counter() - start_s)
     return statistics.median(seconds)
 
@@ -229,7 +229,7 @@ class Bench:
 def best_fixed(
     config: SpeculationConfig, speed_with: Callable[[SpeculationConfig], SpeculationSpeed]
 ) -> tuple[float, int]:
-    """The best gain of one number of guesses for all, and that number."""
+    """The best gain of one number of draft tokens for all, and that number."""
     return max(
         (speed_with(replace(config, max_draft_tokens=k, is_adaptive=False)).gain, k) for k in FIXED
     )
@@ -244,7 +244,7 @@ def costs_of(target: NativeExecutor, draft: NativeExecutor | None) -> Costs:
 
 
 def run_draft(bench: Bench, draft_folder: Path) -> float:
-    """The acceptance rate of greedy guesses."""
+    """The acceptance rate of greedy draft tokens."""
     found = 0.0
     for label, folder in (("int8 draft", resolve_model("draft")), ("int4 draft", draft_folder)):
         config = SpeculationConfig(kind="draft", draft_model=folder)

@@ -79,7 +79,7 @@ class LLM:
     built-in one; `notes` says what of it runs otherwise than its files ask. `kv_dtype` is how keys
     and values are kept ("int8", "int4,first2=bf16", or a list with one for each layer:
     docs/kv_cache.md). A `ThreadPlan` as `num_threads` has other threads for steps of few tokens.
-    `speculation` guesses tokens ahead, which changes no answer (docs/speculation.md). Keys and
+    `speculation` proposes draft tokens, which changes no answer (docs/speculation.md). Keys and
     values get `num_pages` pages, or those that `kv_cache_bytes` hold; with neither a share of the
     free memory. `page_arithmetic` says in a line how many that are, and what they hold. `sinks`
     lets texts be of any length (docs/streaming.md).
@@ -135,7 +135,7 @@ class LLM:
         self.page_arithmetic = page_arithmetic(executor.spec, executor.kv)
         speculator = None
         if speculation is not None:
-            # Here, because it takes 30 ms of every start, and few starts guess ahead.
+            # Here, because it takes 30 ms of every start, and few starts speculate.
             from paredown.engine.speculate.make_speculator import make_speculator
 
             speculator = make_speculator(

@@ -83,7 +83,8 @@ def test_the_latencies_of_a_request() -> None:
     assert (one.ttft_s, one.e2e_s, one.queue_s) == (2.0, 6.5, 0.5)
     assert one.itl_s == [1.0, 0.5, 3.0]
     assert one.tpot_s == pytest.approx(4.5 / 3)
-    # Guesses that came true come together: gaps are what a reader sees, tokens are all counted.
+    # Draft tokens that were accepted come together: gaps are what a reader sees, tokens are all
+    # counted.
     assert served(0.0, 1.0, 2.0, num_tokens=5).tpot_s == pytest.approx(0.25)
     assert served(0.0, 1.0).tpot_s is None
 
@@ -205,7 +206,7 @@ def test_a_shared_beginning_is_found_and_preemptions_are_seen() -> None:
     assert off.run_arrivals("alike", arrivals).summary.cached_share == 0
 
 
-def test_guesses_and_failures_are_counted() -> None:
+def test_draft_tokens_and_failures_are_counted() -> None:
     executor = CountedExecutor(num_pages=64)
     speculator = Speculator(
         NgramProposer(min_match=1), SpeculationConfig(kind="ngram", is_adaptive=False)

@@ -146,7 +146,7 @@ class NativeExecutor:
         return self._model.step(token_ids, self._starts, *self._columns)
 
     def write_drafts(
-        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]
     ) -> list[list[int]]:
         """See DraftingExecutor.write_drafts, one call into the core. Raises ValueError as `step`
         does, RuntimeError when the model's logits are not finite."""
@@ -154,7 +154,7 @@ class NativeExecutor:
         lengths = [len(part.token_ids) for part in slices]
         tokens = [token_id for part in slices for token_id in part.token_ids]
         pages = [part.pages for part in slices]
-        return self._model.write_drafts(tokens, starts, lengths, pages, states, num_guesses)
+        return self._model.write_drafts(tokens, starts, lengths, pages, states, num_draft_tokens)
 
 
 def load_executor(

@@ -110,12 +110,12 @@ class RowSampler:
         self,
         logits_RV: Logits,
         first_rows: list[int],
-        guesses: list[Sequence[int]],
+        drafts: list[Sequence[int]],
         states: list[SamplingState],
     ) -> list[list[SampledToken]]:
         """As `sample`, from the first row of each state; and where that token is the first of its
-        guesses from the row behind, and so on, which are as many rows as guesses."""
-        runs = self._core.sample_runs(logits_RV, first_rows, guesses, states)
+        draft tokens from the row behind, and so on, which are as many rows as draft tokens."""
+        runs = self._core.sample_runs(logits_RV, first_rows, drafts, states)
         return [[_as_token(*one) for one in run] for run in runs]
 
     def distribution(self, logits_1V: Logits, state: SamplingState) -> Probs:
