@@ -28,11 +28,11 @@ from paredown.cost.serving import Workload
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.quality.measurement import linear_format
-from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
+from paredown.models.run_forms import model_formats
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
@@ -108,7 +108,7 @@ def test_short_exponents_are_counted(isa: str, monkeypatch: pytest.MonkeyPatch) 
     """Of a trained model."""
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
     checkpoint = Checkpoint.open(resolve_model("default"))
-    formats = replace(stored_formats(checkpoint), short_bf16=True)
+    formats = replace(model_formats(checkpoint), short_bf16=True)
     memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
     executor = load_executor(checkpoint, num_pages=4, num_threads=1)
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=0.01)
@@ -129,7 +129,7 @@ def test_integer_steps_are_seen_and_take_what_the_core_reads(
     )
     compress(Checkpoint.open(tmp_path / "model"), tmp_path / "out", name)
     checkpoint = Checkpoint.open(tmp_path / "out")
-    formats = stored_formats(checkpoint)
+    formats = model_formats(checkpoint)
     linear, _, head = name.partition("-head-")
     assert formats.linear.name == linear
     assert formats.output.name == (head or "bf16")
