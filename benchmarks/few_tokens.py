@@ -22,8 +22,8 @@ from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.stored_weight import values_at_work
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.evaluate.texts.text import DATA_TEXT, choose_text
+from paredown.executors.protocol import LoadedExecutor
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import INPUT_POINTS, Decoder, Layer
@@ -112,7 +112,7 @@ def losses(weight_OI: Tensor, x_NI: Tensor, target: LayerTarget) -> dict[str, li
     return found
 
 
-def _no_executor() -> NativeExecutor:
+def _no_executor() -> LoadedExecutor:
     raise AssertionError("the text is a file")
 
 

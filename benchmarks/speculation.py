@@ -41,17 +41,20 @@ from rich.table import Table
 from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.replay import ReplayProposer, scripted
 from paredown.compress.compress import compress
-from paredown.engine.executor import Executor, SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.prompt import encode_prompt
-from paredown.engine.sampling.sampler import make_state
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.evaluate.speed.speculation import SpeculationSpeed, Workload, compare_speculation
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import Executor, LoadedExecutor, SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import processor_name
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -127,7 +130,7 @@ def time_steps(executors: Sequence[Executor], num_tokens: int) -> list[float]:
     return [statistics.median(found) for found in seconds]
 
 
-def time_drafts(draft: NativeExecutor, target: Executor, num_guesses: int) -> float:
+def time_drafts(draft: LoadedExecutor, target: Executor, num_guesses: int) -> float:
     """Median seconds of so many guesses after a step of the target, which leaves nothing of the
     draft model in the inner caches."""
     pages = list(range((PASSAGE_TOKENS + num_guesses) // PAGE_SIZE + 1))
@@ -136,7 +139,7 @@ def time_drafts(draft: NativeExecutor, target: Executor, num_guesses: int) -> fl
         executor.step([SequenceSlice(token_ids=prompt, start=0, pages=pages, num_logits=1)])
     part = SequenceSlice(token_ids=[7], start=PASSAGE_TOKENS, pages=pages, num_logits=1)
     vocab_size = draft.spec.vocab_size
-    state = make_state(GREEDY, seed=0, vocab_size=vocab_size, prompt_token_ids=prompt)
+    state = target.sampler.make_state(draw_settings(GREEDY, seed=0), prompt, vocab_size)
     seconds = []
     for _ in range(NUM_TIMED):
         target.step([part])
@@ -164,8 +167,11 @@ class Bench:
         self.console = Console(stderr=True)
         self.rows: list[Row] = []
 
-    def load(self, checkpoint: Checkpoint) -> NativeExecutor:
-        return load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=self.num_threads)
+    def load(self, checkpoint: Checkpoint) -> LoadedExecutor:
+        return load_executor(
+            checkpoint,
+            RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(self.num_threads)),
+        )
 
     def piece(self, number: int, num_tokens: int) -> list[int]:
         """Tokens of another place of the text for each number."""
@@ -179,7 +185,12 @@ class Bench:
         ]
 
     def make(self, config: SpeculationConfig) -> Speculator:
-        return make_speculator(config, self.executor, self.tokenizer, num_threads=self.num_threads)
+        return make_speculator(
+            config,
+            self.executor,
+            self.tokenizer,
+            RunOptions(threads=ThreadPlan.resolve(self.num_threads)),
+        )
 
     def compare(
         self, section: str, config: SpeculationConfig, workload: Workload, costs: Costs | None
@@ -222,7 +233,7 @@ class Bench:
         self.rows.append(Row(section=section, speed=speed, ceiling=ceiling, fixed=fixed))
         self.console.print(f"{section}: {speed.name}: {speed.gain:.2f}x")
 
-    def costs(self, draft: NativeExecutor | None = None) -> Costs:
+    def costs(self, draft: LoadedExecutor | None = None) -> Costs:
         return costs_of(self.executor, draft)
 
 
@@ -235,7 +246,7 @@ def best_fixed(
     )
 
 
-def costs_of(target: NativeExecutor, draft: NativeExecutor | None) -> Costs:
+def costs_of(target: LoadedExecutor, draft: LoadedExecutor | None) -> Costs:
     step_s = [time_steps([target], n)[0] for n in range(1, MAX_DRAFT + 2)]
     if draft is None:
         return Costs(step_s=step_s)
@@ -388,7 +399,7 @@ def main() -> None:
     if "replay" in args.only:
         run_replay(bench, args.root, rate)
     print_rows(bench.rows)
-    print(f"{processor_name()}, {bench.executor.num_threads} threads, {args.rounds} rounds")
+    print(f"{processor_name()}, {bench.executor.threads.prefill} threads, {args.rounds} rounds")
     if args.json is not None:
         rows = [asdict(row) | {"gain": row.speed.gain} for row in bench.rows]
         args.json.write_text(json.dumps(rows, indent=2) + "\n")

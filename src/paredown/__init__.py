@@ -19,7 +19,7 @@ _EXPORTS = {
     # The rooms `compress` and `optimize` have the short names.
     "compress_checkpoint": ("paredown.compress.compress", "compress"),
     "optimize_checkpoint": ("paredown.optimize.optimize", "optimize"),
-    "load_executor": ("paredown.engine.native.native_executor", "load_executor"),
+    "load_executor": ("paredown.executors.load", "load_executor"),
 }
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paredown.engine.native.native_form import to_native
+from paredown.executors.native.native_form import to_native
 from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from paredown.engine.native.native_executor import NativeExecutor
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVDTypes, KVScales, KVSpec

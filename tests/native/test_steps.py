@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fakes.random_executor import TINY, random_executor
-from paredown.engine.executor import SequenceSlice
+from paredown.executors.protocol import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import LinearArrays, NativeModel
 from paredown.kernels.packed_file import Blob

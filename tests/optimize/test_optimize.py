@@ -18,12 +18,12 @@ from paredown.cli.verbs import optimize as optimize_verb
 from paredown.compress.calibrate.walk import walk
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.memory.memory_plan import plan_memory
-from paredown.engine.native import native_executor
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.quality.measurement import linear_format
 from paredown.evaluate.quality.quality import measure_quality
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.executors.native import native_executor
+from paredown.executors.native.memory_plan import plan_memory
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.candidates import _batches
 from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats

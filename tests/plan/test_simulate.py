@@ -10,7 +10,6 @@ from typing import get_args
 import pytest
 
 from paredown.cost.step_cost import StepLoad
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.plan.lengths import parse_lengths
@@ -20,6 +19,7 @@ from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.simulation import Distribution, LatencyLimits, Simulation
 from paredown.plan.trace import Trace, open_trace
 from paredown.plan.workload import DrawnLengths, RandomWorkload, TraceLengths, TraceWorkload
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from references.plain_simulation import LinearCost
 

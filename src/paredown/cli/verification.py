@@ -8,7 +8,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
 from paredown.evaluate.verify.carried_verification import (
@@ -19,6 +18,10 @@ from paredown.evaluate.verify.carried_verification import (
 )
 from paredown.evaluate.verify.verification import Verification, verify
 from paredown.evaluate.verify.verification_file import verification_path
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 
@@ -126,9 +129,11 @@ def verification_json(verifier: Verifier | None) -> dict[str, object]:
 
 
 def _choose_text(source: Checkpoint, args: argparse.Namespace) -> EvalText:
-    def sampler() -> NativeExecutor:
+    def sampler() -> LoadedExecutor:
         pages = sampling_pages(source.spec)
-        return load_executor(source, num_pages=pages, num_threads=args.threads)
+        return load_executor(
+            source, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(args.threads))
+        )
 
     tokenizer = Tokenizer.open(source.path)
     return choose_text(args.text, tokenizer, args.tokens, sampler, source.spec.max_positions)

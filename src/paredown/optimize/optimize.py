@@ -11,7 +11,6 @@ from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.pictures.picture import require_matplotlib
 from paredown.evaluate.quality.measurement import Measurement
@@ -20,7 +19,11 @@ from paredown.evaluate.speed.speed import speed_pages
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
 from paredown.evaluate.verify.verification import Verification, verify
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import measure_machine
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.output_folder import check_output_folder, output_folder
 from paredown.models.text.tokenizer import Tokenizer
@@ -129,7 +132,9 @@ def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> O
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
         plan = Plan(
             source=source,
-            executor=load_executor(source, num_pages=pages, num_threads=config.num_threads),
+            executor=load_executor(
+                source, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(config.num_threads))
+            ),
             text=text,
             machine=machine,
             folder=Path(kept),
@@ -219,9 +224,11 @@ def _calibration(
     )
 
 
-def _sampler(source: Checkpoint, config: OptimizeConfig) -> NativeExecutor:
+def _sampler(source: Checkpoint, config: OptimizeConfig) -> LoadedExecutor:
     pages = sampling_pages(source.spec)
-    return load_executor(source, num_pages=pages, num_threads=config.num_threads)
+    return load_executor(
+        source, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(config.num_threads))
+    )
 
 
 def write_report(result: OptimizeResult, folder: Path) -> None:

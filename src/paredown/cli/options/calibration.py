@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.texts.calibration_text import (
     DEFAULT_SAMPLES,
     DEFAULT_TOKENS,
@@ -12,6 +11,9 @@ from paredown.evaluate.texts.calibration_text import (
     choose_calibration,
 )
 from paredown.evaluate.texts.text import sampling_pages
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 
@@ -45,8 +47,8 @@ def calibration_config(args: argparse.Namespace) -> CalibrationConfig:
 def read_calibration(source: Checkpoint, args: argparse.Namespace) -> Calibration:
     """Raises ConfigError and CheckpointError for a text that does not do."""
 
-    def reference() -> NativeExecutor:
-        return load_executor(source, num_pages=sampling_pages(source.spec))
+    def reference() -> LoadedExecutor:
+        return load_executor(source, RunOptions(num_pages=sampling_pages(source.spec)))
 
     tokenizer = Tokenizer.open(source.path)
     config = calibration_config(args)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.native.native_form import to_native
 from paredown.errors import ConfigError
+from paredown.executors.native.native_form import to_native
 from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import to_weight
 from paredown.formats.integer_steps import integer_steps
