@@ -20,6 +20,7 @@ import numpy as np
 
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
+from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.probe import default_num_threads, measure_bandwidth
 from paredown.units import MEBI
 
@@ -45,9 +46,13 @@ def measure(threads: int) -> dict[str, float]:
         found[f"read {num_bytes // MEBI} MiB, GB/s"] = bandwidth / 1e9
     codes = np.random.default_rng(0).integers(0, 256, (ROWS, COLUMNS), dtype=np.uint8)
     scales = np.ones((ROWS, 1), dtype=np.float32)
-    linear = _core.Linear(
-        chosen_isa(), threads, "int8", codes, COLUMNS, scales, None, None, None, "int8_row", 0.0
+    weight = LinearSource(
+        kind="int8",
+        activations="int8_row",
+        group_size=COLUMNS,
+        arrays={"values": codes, "scales": scales},
     )
+    linear = _core.Linear(chosen_isa(), threads, weight.fields())
     x = np.ones((1, COLUMNS), dtype=np.float32)
     y = np.empty((1, ROWS), dtype=np.float32)
     times = []

@@ -4,7 +4,10 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <stdexcept>
+#include <string>
 
 #include "machine/isa.h"
 #include "model/linear_runner.h"
@@ -14,45 +17,81 @@ namespace nb = nanobind;
 
 namespace paredown {
 
-LinearSource check_linear(const std::string& kind, const LinearArrays& arrays) {
-  LinearSource source{};
-  source.kind = look_up(kWeightKinds, kind, "weight kind");
-  source.activations = look_up(kActivationForms, arrays.activations, "form of activations");
-  source.input_scale = arrays.input_scale;
-  source.num_rows = static_cast<int64_t>(arrays.values.shape(0));
-  source.num_columns = static_cast<int64_t>(arrays.values.shape(1));
-  source.values = arrays.values.data();
-  source.group_size = arrays.group_size;
-  if (static_cast<int64_t>(arrays.values.itemsize()) != element_bytes(source.kind)) {
-    throw std::invalid_argument("the weight's elements do not have the size of its kind");
+namespace {
+
+template <class Value>
+Value read(nb::handle value, const std::string& name) {
+  Value found;
+  if (!nb::try_cast(value, found)) {
+    throw std::invalid_argument("field '" + name + "' of a weight is of the wrong type");
   }
-  if (element_bytes(source.kind) == 1) {
-    if (source.group_size < 1 || source.group_size > source.num_columns) {
-      throw std::invalid_argument("group_size must be from 1 to the number of columns");
-    }
-    const int64_t num_groups = source.num_columns / source.group_size;
-    auto fits = [&](const auto& array, int64_t num_columns) {
-      return static_cast<int64_t>(array.shape(0)) == source.num_rows &&
-             static_cast<int64_t>(array.shape(1)) == num_columns;
-    };
-    if (!arrays.scales || !fits(*arrays.scales, arrays.steps ? 1 : num_groups) ||
-        (arrays.steps && !fits(*arrays.steps, num_groups)) ||
-        (arrays.zero_points && !fits(*arrays.zero_points, num_groups))) {
-      throw std::invalid_argument(
-          "scales and zero points must be [rows, columns / group_size]; with steps of that shape "
-          "scales are [rows, 1]");
-    }
-    source.steps = arrays.steps ? arrays.steps->data() : nullptr;
-    source.scales = arrays.scales->data();
-    source.zero_points = arrays.zero_points ? arrays.zero_points->data() : nullptr;
+  return found;
+}
+
+SourceArray source_array(const AnyArray& array, const std::string& name) {
+  SourceArray found{array.data(), Element::kByte, 0, 1};
+  if (array.ndim() != 1 && array.ndim() != 2) {
+    throw std::invalid_argument("array '" + name + "' of a weight has rows and columns");
   }
-  if (arrays.bias) {
-    if (static_cast<int64_t>(arrays.bias->size()) != source.num_rows) {
-      throw std::invalid_argument("the bias must have one entry per row");
-    }
-    source.bias = arrays.bias->data();
+  found.num_rows = static_cast<int64_t>(array.shape(0));
+  if (array.ndim() == 2) found.num_columns = static_cast<int64_t>(array.shape(1));
+  if (array.itemsize() == 2) found.element = Element::kWord;
+  if (array.dtype() == nb::dtype<float>()) found.element = Element::kFloat;
+  if (array.itemsize() > 2 && found.element != Element::kFloat) {
+    throw std::invalid_argument("array '" + name + "' of a weight has numbers of another type");
   }
-  return source;
+  return found;
+}
+
+void read_arrays(const nb::dict& fields, GivenLinear& given) {
+  for (const auto& [key, value] : fields) {
+    const auto name = nb::cast<std::string>(key);
+    given.arrays.push_back(read<AnyArray>(value, name));
+    given.source.arrays[name] = source_array(given.arrays.back(), name);
+  }
+  const auto values = given.source.arrays.find("values");
+  if (values == given.source.arrays.end()) throw std::invalid_argument("a weight has no values");
+  given.source.num_rows = values->second.num_rows;
+  given.source.num_columns = values->second.num_columns;
+}
+
+}  // namespace
+
+GivenLinear read_linear(const nb::dict& fields) {
+  GivenLinear given{};
+  LinearSource& source = given.source;
+  const std::map<std::string, std::function<void(nb::handle, const std::string&)>> readers = {
+      {"kind",
+       [&](nb::handle value, const std::string& name) {
+         source.kind = look_up(kWeightKinds, read<std::string>(value, name), "weight kind");
+       }},
+      {"activations",
+       [&](nb::handle value, const std::string& name) {
+         source.activations =
+             look_up(kActivationForms, read<std::string>(value, name), "form of activations");
+       }},
+      {"group_size",
+       [&](nb::handle value, const std::string& name) {
+         source.group_size = read<int64_t>(value, name);
+       }},
+      {"input_scale",
+       [&](nb::handle value, const std::string& name) {
+         source.input_scale = read<float>(value, name);
+       }},
+      {"arrays", [&](nb::handle value, const std::string& name) {
+         read_arrays(read<nb::dict>(value, name), given);
+       }}};
+  for (const auto& [key, value] : fields) {
+    const auto name = nb::cast<std::string>(key);
+    const auto reader = readers.find(name);
+    if (reader == readers.end()) {
+      throw std::invalid_argument("a weight has no field '" + name + "'");
+    }
+    reader->second(value, name);
+  }
+  if (fields.size() != readers.size())
+    throw std::invalid_argument("a field of a weight is missing");
+  return given;
 }
 
 namespace {
@@ -60,16 +99,12 @@ namespace {
 // One weight on its own, for tests and benchmarks of the kernels.
 class Linear {
  public:
-  Linear(const std::string& isa, int num_threads, const std::string& kind, AnyMatrix values,
-         int64_t group_size, std::optional<Array<float, 2>> scales,
-         std::optional<Array<uint8_t, 2>> zero_points, std::optional<Array<uint8_t, 2>> steps,
-         std::optional<Array<float, 1>> bias, const std::string& activations, float input_scale)
+  Linear(const std::string& isa, int num_threads, const nb::dict& weight)
       : pool_(num_threads), runner_(kernel_table(choose_isa(isa)), pool_) {
-    LinearSource source = check_linear(
-        kind, {activations, input_scale, values, group_size, scales, zero_points, steps, bias});
-    source.short_exponents = runner_.kernels().prefers_short_bf16;
-    group_.parts.emplace_back(source, pool_);
-    num_columns_ = static_cast<int64_t>(values.shape(1));
+    GivenLinear given = read_linear(weight);
+    given.source.short_exponents = runner_.kernels().prefers_short_bf16;
+    group_.parts.emplace_back(given.source, pool_);
+    num_columns_ = given.source.num_columns;
     stride_ = (num_columns_ + 31) / 32 * 32;
   }
 
@@ -111,14 +146,8 @@ class Linear {
 
 void bind_linear(nb::module_& m) {
   nb::class_<Linear>(m, "Linear")
-      .def(nb::init<const std::string&, int, const std::string&, AnyMatrix, int64_t,
-                    std::optional<Array<float, 2>>, std::optional<Array<uint8_t, 2>>,
-                    std::optional<Array<uint8_t, 2>>, std::optional<Array<float, 1>>,
-                    const std::string&, float>(),
-           nb::arg("isa"), nb::arg("num_threads"), nb::arg("kind"), nb::arg("values"),
-           nb::arg("group_size"), nb::arg("scales").none(), nb::arg("zero_points").none(),
-           nb::arg("steps").none(), nb::arg("bias").none(), nb::arg("activations"),
-           nb::arg("input_scale"))
+      .def(nb::init<const std::string&, int, const nb::dict&>(), nb::arg("isa"),
+           nb::arg("num_threads"), nb::arg("weight"))
       .def_prop_ro("num_bytes", &Linear::num_bytes)
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 }

@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "binding/bind_linear.h"
 #include "binding/bind_step.h"
@@ -55,71 +56,41 @@ ModelConfig make_config(const nb::dict& options) {
   return config;
 }
 
-void add_linear(Model& model, const std::string& role, int64_t layer, const std::string& kind,
-                AnyMatrix values, int64_t group_size, std::optional<Array<float, 2>> scales,
-                std::optional<Array<uint8_t, 2>> zero_points,
-                std::optional<Array<uint8_t, 2>> steps, std::optional<Array<float, 1>> bias,
-                const std::string& activations, float input_scale) {
-  model.add_linear(role, layer,
-                   check_linear(kind, {activations, input_scale, values, group_size, scales,
-                                       zero_points, steps, bias}));
-}
-
 // Bytes that the model keeps; `owner` keeps the model.
 nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> view_of(std::span<const uint8_t> bytes,
                                                            nb::handle owner) {
   return {bytes.data(), {bytes.size()}, owner};
 }
 
-// Every field of a PackedShape must stand in both of the next two functions.
-static_assert(sizeof(LinearView) == 160 && sizeof(PackedShape) == 176);
-
+// A shape's fields as Python has them, by the names of visit_fields.
 nb::dict shape_fields(const PackedShape& shape) {
-  const LinearView& view = shape.view;
   nb::dict fields;
-  fields["kind"] = name_of(kWeightKinds, view.kind);
-  fields["scale_kind"] = name_of(kScaleKinds, view.scale_kind);
-  fields["input"] = name_of(kInputKinds, view.input);
-  fields["num_rows"] = view.num_rows;
-  fields["num_columns"] = view.num_columns;
-  fields["group_size"] = view.group_size;
-  fields["num_groups"] = view.num_groups;
-  fields["weight_groups"] = view.weight_groups;
-  fields["input_groups"] = view.input_groups;
-  fields["step_size"] = view.step_size;
-  fields["num_steps"] = view.num_steps;
-  fields["input_scale"] = view.input_scale;
-  fields["has_scales"] = shape.has_scales;
-  fields["has_zero_points"] = shape.has_zero_points;
-  fields["has_bias"] = shape.has_bias;
-  fields["gated"] = shape.gated;
-  fields["num_wide_blocks"] = shape.num_wide_blocks;
+  visit_fields(shape, [&](const char* name, const auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    if constexpr (std::is_enum_v<Field>) {
+      fields[name] = name_of(names_of<Field>(), field);
+    } else {
+      fields[name] = field;
+    }
+  });
   return fields;
 }
 
 PackedShape shape_from_fields(const nb::dict& fields) {
-  auto number = [&](const char* key) { return nb::cast<int64_t>(fields[key]); };
-  auto text = [&](const char* key) { return nb::cast<std::string>(fields[key]); };
-  auto flag = [&](const char* key) { return nb::cast<bool>(fields[key]); };
   PackedShape shape{};
-  LinearView& view = shape.view;
-  view.kind = look_up(kWeightKinds, text("kind"), "weight kind");
-  view.scale_kind = look_up(kScaleKinds, text("scale_kind"), "scale kind");
-  view.input = look_up(kInputKinds, text("input"), "input kind");
-  view.num_rows = number("num_rows");
-  view.num_columns = number("num_columns");
-  view.group_size = number("group_size");
-  view.num_groups = number("num_groups");
-  view.weight_groups = number("weight_groups");
-  view.input_groups = number("input_groups");
-  view.step_size = number("step_size");
-  view.num_steps = number("num_steps");
-  view.input_scale = nb::cast<float>(fields["input_scale"]);
-  shape.has_scales = flag("has_scales");
-  shape.has_zero_points = flag("has_zero_points");
-  shape.has_bias = flag("has_bias");
-  shape.gated = flag("gated");
-  shape.num_wide_blocks = number("num_wide_blocks");
+  size_t num_fields = 0;
+  visit_fields(shape, [&](const char* name, auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    ++num_fields;
+    if constexpr (std::is_enum_v<Field>) {
+      field = look_up(names_of<Field>(), nb::cast<std::string>(fields[name]), name);
+    } else {
+      field = nb::cast<Field>(fields[name]);
+    }
+  });
+  if (fields.size() != num_fields) {
+    throw std::invalid_argument("a packed weight has fields that are unknown");
+  }
   return shape;
 }
 
@@ -158,10 +129,12 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("step_bytes", &Model::step_bytes)
       .def_prop_ro("sampler", &Model::sampler, nb::rv_policy::reference_internal)
-      .def("add_linear", add_linear, nb::arg("role"), nb::arg("layer"), nb::arg("kind"),
-           nb::arg("values"), nb::arg("group_size"), nb::arg("scales").none(),
-           nb::arg("zero_points").none(), nb::arg("steps").none(), nb::arg("bias").none(),
-           nb::arg("activations"), nb::arg("input_scale"))
+      .def(
+          "add_linear",
+          [](Model& model, const std::string& role, int64_t layer, const nb::dict& weight) {
+            model.add_linear(role, layer, read_linear(weight).source);
+          },
+          nb::arg("role"), nb::arg("layer"), nb::arg("weight"))
       .def("set_norm", &Model::set_norm, nb::arg("role"), nb::arg("layer"), nb::arg("weight"),
            nb::arg("bias"))
       .def(

@@ -40,11 +40,11 @@ Weight random_weight(Random& random, const Form& form, int64_t rows, int64_t col
     weight.codes.push_back(static_cast<uint8_t>(below(random, 16)));
   }
   weight.scales = floats(random, rows * columns / source.group_size, 0.01f, 0.001f);
-  source.values = weight.codes.data();
   if (form.kind == WeightKind::kBf16) {
-    source.values = weight.numbers.data();
+    source.arrays["values"] = source_array(weight.numbers, rows);
   } else {
-    source.scales = weight.scales.data();
+    source.arrays["values"] = source_array(weight.codes, rows);
+    source.arrays["scales"] = source_array(weight.scales, rows);
   }
   weight.group.parts.emplace_back(source, pool);
   return weight;

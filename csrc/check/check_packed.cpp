@@ -33,7 +33,8 @@ bool rows_come_back(WeightKind kind, Random& random, ThreadPool& pool) {
   source.kind = kind;
   source.num_rows = kRows;
   source.num_columns = source.group_size = kColumns;
-  source.values = values.data();
+  source.arrays["values"] = {
+      values.data(), kind == WeightKind::kFp32 ? Element::kFloat : Element::kWord, kRows, kColumns};
   const PackedLinear packed(source, pool);
   PackedLinear::check(packed.shape());
   const PackedLinear borrowed(packed.shape(), packed.bytes().data());
@@ -72,7 +73,7 @@ bool short_rows_come_back(Random& random, ThreadPool& pool) {
   source.activations = Activations::kBf16;
   source.num_rows = kWideRows;
   source.num_columns = source.group_size = kColumns;
-  source.values = values.data();
+  source.arrays["values"] = source_array(values, kWideRows);
   source.short_exponents = true;
   const PackedLinear packed(source, pool);
   const PackedShape shape = packed.shape();

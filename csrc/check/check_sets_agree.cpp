@@ -81,14 +81,18 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test) {
   source.num_columns = test.num_columns;
   source.group_size = test.group_size;
   source.input_scale = 0.01f;
-  source.values = codes.data();
-  if (test.kind == WeightKind::kFp32) source.values = values.data();
+  source.arrays["values"] = source_array(codes, num_rows);
+  if (test.kind == WeightKind::kFp32) source.arrays["values"] = source_array(values, num_rows);
   if (test.kind == WeightKind::kFp16 || test.kind == WeightKind::kBf16) {
-    source.values = halves.data();
+    source.arrays["values"] = source_array(halves, num_rows);
   }
-  if (weight_bits(test.kind) <= 8) source.scales = scales.data();
-  if (test.asymmetric) source.zero_points = zero_points.data();
-  if (test.stepped) source.steps = steps.data();
+  // With steps there is one scale for a row.
+  const std::vector<float> row_scales(scales.begin(), scales.begin() + num_rows);
+  if (weight_bits(test.kind) <= 8) {
+    source.arrays["scales"] = source_array(test.stepped ? row_scales : scales, num_rows);
+  }
+  if (test.asymmetric) source.arrays["zero_points"] = source_array(zero_points, num_rows);
+  if (test.stepped) source.arrays["steps"] = source_array(steps, num_rows);
   source.short_exponents = test.short_exponents;
   LinearGroup group;
   group.parts.emplace_back(source, pool);

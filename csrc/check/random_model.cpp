@@ -36,15 +36,15 @@ void add_random_linear(Model& model, Random& random, const Case& test, const std
   for (int64_t i = 0; i < rows; ++i) {
     zero_points.push_back(static_cast<uint8_t>(below(random, top)));
   }
-  source.values = values.data();
+  source.arrays["values"] = source_array(values, rows);
   if (test.kind == WeightKind::kBf16 || test.kind == WeightKind::kFp16) {
-    source.values = halves.data();
+    source.arrays["values"] = source_array(halves, rows);
   } else if (test.kind != WeightKind::kFp32) {
-    source.values = codes.data();
-    source.scales = scales.data();
-    if (test.asymmetric) source.zero_points = zero_points.data();
+    source.arrays["values"] = source_array(codes, rows);
+    source.arrays["scales"] = source_array(scales, rows);
+    if (test.asymmetric) source.arrays["zero_points"] = source_array(zero_points, rows);
   }
-  source.bias = bias.data();
+  source.arrays["bias"] = source_array(bias, rows);
   model.add_linear(role, layer, source);
 }
 

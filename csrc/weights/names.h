@@ -42,6 +42,22 @@ inline const std::map<std::string, ScaleKind> kScaleKinds = {
     {"fp32", ScaleKind::kFp32}, {"bf16", ScaleKind::kBf16}, {"fp16", ScaleKind::kFp16}};
 inline const std::map<std::string, InputKind> kInputKinds = {
     {"fp32", InputKind::kFp32}, {"bf16", InputKind::kBf16}, {"int8", InputKind::kInt8}};
+
+template <class Value>
+const std::map<std::string, Value>& names_of();
+template <>
+inline const std::map<std::string, WeightKind>& names_of() {
+  return kWeightKinds;
+}
+template <>
+inline const std::map<std::string, ScaleKind>& names_of() {
+  return kScaleKinds;
+}
+template <>
+inline const std::map<std::string, InputKind>& names_of() {
+  return kInputKinds;
+}
+
 inline const std::map<std::string, NormKind> kNormKinds = {{"rms", NormKind::kRms},
                                                            {"layer", NormKind::kLayer}};
 inline const std::map<std::string, Activation> kActivations = {{"silu", Activation::kSilu},

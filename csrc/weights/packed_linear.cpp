@@ -75,24 +75,24 @@ InputKind input_kind(const LinearSource& source) {
 
 // Sums of groups are bounded by this (kernels/linear/prepare.h, may_read_bits). What is borrowed
 // was packed here before.
-void check_zero_points(const LinearSource& source, int64_t num_zero_points) {
-  const int num_codes = 1 << weight_bits(source.kind);
-  const uint8_t* end = source.zero_points + num_zero_points;
-  const uint8_t* wrong = std::find_if(source.zero_points, end,
-                                      [num_codes](uint8_t zero) { return zero >= num_codes; });
+void check_zero_points(WeightKind kind, const uint8_t* zero_points, int64_t num_zero_points) {
+  const int num_codes = 1 << weight_bits(kind);
+  const uint8_t* end = zero_points + num_zero_points;
+  const uint8_t* wrong =
+      std::find_if(zero_points, end, [num_codes](uint8_t zero) { return zero >= num_codes; });
   if (wrong == end) return;
   fail("a zero point of " + std::to_string(*wrong) + " is none of the " +
        std::to_string(num_codes) + " codes");
 }
 
 // Whether each of the 16 codes of a group gives an int8 code with its step.
-bool step_fits(const LinearSource& source, int64_t index) {
-  const int step = source.steps[index];
-  const int zero_point = source.zero_points == nullptr ? 8 : source.zero_points[index];
+bool step_fits(const SourceNumbers& numbers, int64_t index) {
+  const int step = numbers.steps[index];
+  const int zero_point = numbers.zero_points == nullptr ? 8 : numbers.zero_points[index];
   return step >= 1 && step <= 16 && -zero_point * step >= -128 && (15 - zero_point) * step <= 127;
 }
 
-void set_steps(const LinearSource& source, LinearView& view) {
+void set_steps(const LinearSource& source, const SourceNumbers& numbers, LinearView& view) {
   const int64_t size = source.group_size;
   if (source.kind != WeightKind::kInt4 || (source.activations != Activations::kInt8Row &&
                                            source.activations != Activations::kInt8Static)) {
@@ -106,7 +106,7 @@ void set_steps(const LinearSource& source, LinearView& view) {
   view.step_size = size;
   view.num_steps = source.num_columns / size;
   for (int64_t index = 0; index < source.num_rows * view.num_steps; ++index) {
-    if (step_fits(source, index)) continue;
+    if (step_fits(numbers, index)) continue;
     fail("the step of row " + std::to_string(index / view.num_steps) + ", group " +
          std::to_string(index % view.num_steps) +
          " is not from 1 to 16 or gives codes beyond int8");
@@ -114,11 +114,11 @@ void set_steps(const LinearSource& source, LinearView& view) {
 }
 
 // Fills in the groups: columns summed before a scale is applied.
-void set_groups(const LinearSource& source, LinearView& view) {
-  if (source.steps != nullptr) set_steps(source, view);
+void set_groups(const LinearSource& source, const SourceNumbers& numbers, LinearView& view) {
+  if (numbers.steps != nullptr) set_steps(source, numbers, view);
   const int64_t group = source.group_size;
   const bool per_row =
-      !is_coded(source.kind) || group >= source.num_columns || source.steps != nullptr;
+      !is_coded(source.kind) || group >= source.num_columns || numbers.steps != nullptr;
   if (!per_row && (group % kBlockColumns != 0 || source.num_columns % group != 0)) {
     fail("a group of " + std::to_string(group) + " columns must be a multiple of 32 that divides " +
          std::to_string(source.num_columns));
@@ -142,10 +142,10 @@ void set_groups(const LinearSource& source, LinearView& view) {
   view.input_groups = grouped_input ? view.num_groups : 1;
 }
 
-ScaleKind scale_kind(const LinearSource& source, int64_t num_scales) {
-  const float* end = source.scales + num_scales;
-  if (std::all_of(source.scales, end, is_bf16)) return ScaleKind::kBf16;
-  if (std::all_of(source.scales, end, is_fp16)) return ScaleKind::kFp16;
+ScaleKind scale_kind(const float* scales, int64_t num_scales) {
+  const float* end = scales + num_scales;
+  if (std::all_of(scales, end, is_bf16)) return ScaleKind::kBf16;
+  if (std::all_of(scales, end, is_fp16)) return ScaleKind::kFp16;
   return ScaleKind::kFp32;
 }
 
@@ -188,38 +188,40 @@ Sections sections(const PackedShape& shape) {
 
 PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
   LinearView& view = shape_.view;
+  const SourceNumbers numbers = numbers_of(source);
   view.kind = source.kind;
   view.input = input_kind(source);
   view.num_rows = source.num_rows;
   view.num_columns = round_up(source.num_columns, kBlockColumns);
-  set_groups(source, view);
+  set_groups(source, numbers, view);
   if (source.activations == Activations::kInt8Static) {
     if (!(source.input_scale > 0.0f)) fail("a static input scale must be positive");
     view.input_scale = source.input_scale;
   }
-  if (source.zero_points != nullptr && is_integer(source.kind) && source.steps == nullptr) {
-    check_zero_points(source, source.num_rows * view.weight_groups);
+  const int64_t num_scales = source.num_rows * view.weight_groups;
+  if (numbers.zero_points != nullptr && is_integer(source.kind) && numbers.steps == nullptr) {
+    check_zero_points(source.kind, numbers.zero_points, num_scales);
   }
   shape_.has_scales = is_coded(source.kind);
-  shape_.has_zero_points = source.zero_points != nullptr;
-  shape_.has_bias = source.bias != nullptr;
+  shape_.has_zero_points = numbers.zero_points != nullptr;
+  shape_.has_bias = numbers.bias != nullptr;
   shape_.gated = source.gated;
   if (source.gated && source.num_rows % (2 * kLanes) != 0) {
     fail("gate and up must each be a multiple of 16 rows");
   }
-  if (shape_.has_scales) {
-    view.scale_kind = scale_kind(source, source.num_rows * view.weight_groups);
-  }
+  if (shape_.has_scales) view.scale_kind = scale_kind(numbers.scales, num_scales);
   memory_ = AlignedBuffer(sections(shape_).end);
   point_into(memory_.as<uint8_t>());
   pool.run_items(num_panels(), [&](int, const Range& panels) {
-    for (int64_t panel = panels.begin; panel < panels.end; ++panel) pack_panel(source, panel);
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      pack_panel(source, numbers, panel);
+    }
   });
   if (source.short_exponents && view.kind == WeightKind::kBf16 && view.input == InputKind::kBf16) {
     shorten(pool);
   }
-  pack_row_scales(source);
-  if (source.steps != nullptr) pack_steps(source);
+  pack_row_scales(numbers);
+  if (numbers.steps != nullptr) pack_steps(numbers);
 }
 
 PackedLinear::PackedLinear(const PackedShape& shape, const uint8_t* data) : shape_(shape) {
@@ -307,7 +309,8 @@ int64_t PackedLinear::packed_row(int64_t row) const {
   return (within / kLanes * 2 + row / half) * kLanes + within % kLanes;
 }
 
-void PackedLinear::pack_panel(const LinearSource& source, int64_t panel) {
+void PackedLinear::pack_panel(const LinearSource& source, const SourceNumbers& numbers,
+                              int64_t panel) {
   const int64_t half = view_.num_rows / 2;
   const int64_t first = shape_.gated ? panel / 2 * kLanes + panel % 2 * half : panel * kLanes;
   const int64_t num_lanes = std::min<int64_t>(kLanes, source.num_rows - first);
@@ -315,9 +318,8 @@ void PackedLinear::pack_panel(const LinearSource& source, int64_t panel) {
   const int64_t bytes = block_bytes(source.kind);
   const int64_t element = is_coded(source.kind) ? 1 : weight_bits(source.kind) / 8;
   uint8_t* blocks = memory_.as<uint8_t>() + panel * num_blocks * bytes;
-  const auto* values = static_cast<const uint8_t*>(source.values);
   for (int64_t lane = 0; lane < num_lanes; ++lane) {
-    const uint8_t* row = values + (first + lane) * source.num_columns * element;
+    const uint8_t* row = numbers.values + (first + lane) * source.num_columns * element;
     for (int64_t block = 0; block < num_blocks; ++block) {
       const int64_t column = block * kBlockColumns;
       const int64_t count = std::min(kBlockColumns, source.num_columns - column);
@@ -348,17 +350,17 @@ void PackedLinear::shorten(ThreadPool& pool) {
   point_into(data);
 }
 
-void PackedLinear::pack_row_scales(const LinearSource& source) {
+void PackedLinear::pack_row_scales(const SourceNumbers& numbers) {
   const Sections found = sections(shape_);
   auto* data = memory_.as<uint8_t>();
   auto* bias = reinterpret_cast<float*>(data + found.bias);
   const int64_t groups = view_.weight_groups;
-  for (int64_t row = 0; row < source.num_rows; ++row) {
+  for (int64_t row = 0; row < view_.num_rows; ++row) {
     const int64_t packed = packed_row(row);
-    if (shape_.has_bias) bias[packed] = source.bias[row];
+    if (shape_.has_bias) bias[packed] = numbers.bias[row];
     for (int64_t group = 0; shape_.has_scales && group < groups; ++group) {
       const int64_t slot = (packed / kLanes * groups + group) * kLanes + packed % kLanes;
-      const float scale = source.scales[row * groups + group];
+      const float scale = numbers.scales[row * groups + group];
       if (view_.scale_kind == ScaleKind::kFp32) {
         reinterpret_cast<float*>(data + found.scales)[slot] = scale;
       } else {
@@ -368,23 +370,23 @@ void PackedLinear::pack_row_scales(const LinearSource& source) {
         reinterpret_cast<uint16_t*>(data + found.scales)[slot] = half;
       }
       if (view_.zero_points != nullptr)
-        data[found.zero_points + slot] = source.zero_points[row * groups + group];
+        data[found.zero_points + slot] = numbers.zero_points[row * groups + group];
     }
   }
 }
 
-void PackedLinear::pack_steps(const LinearSource& source) {
+void PackedLinear::pack_steps(const SourceNumbers& numbers) {
   const Sections found = sections(shape_);
   auto* data = memory_.as<uint8_t>();
-  for (int64_t row = 0; row < source.num_rows; ++row) {
+  for (int64_t row = 0; row < view_.num_rows; ++row) {
     const int64_t packed = packed_row(row);
     for (int64_t step = 0; step < view_.num_steps; ++step) {
       const int64_t slot = (packed / kLanes * view_.num_steps + step) * kLanes + packed % kLanes;
       const int64_t index = row * view_.num_steps + step;
-      data[found.steps + slot] = source.steps[index];
+      data[found.steps + slot] = numbers.steps[index];
       if (!shape_.has_zero_points) continue;
       data[found.zero_points + slot] =
-          static_cast<uint8_t>(128 - source.zero_points[index] * source.steps[index]);
+          static_cast<uint8_t>(128 - numbers.zero_points[index] * numbers.steps[index]);
     }
   }
 }

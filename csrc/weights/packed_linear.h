@@ -7,32 +7,9 @@
 #include "kernels/kernel_table.h"
 #include "machine/aligned_buffer.h"
 #include "machine/thread_pool.h"
+#include "weights/source.h"
 
 namespace paredown {
-
-// How a weight takes its input: as it is; rounded to bf16; or int8 codes with a scale per row and
-// group, per row (dynamic), or one given scale (static).
-enum class Activations { kFp32, kBf16, kInt8Group, kInt8Row, kInt8Static };
-
-// What a weight looks like before packing: row-major, N output rows of K columns.
-struct LinearSource {
-  WeightKind kind;
-  Activations activations;
-  int64_t num_rows;
-  int64_t num_columns;
-  const void* values;   // float, uint16 (fp16, bf16), or one byte per code (unsigned, or e4m3)
-  int64_t group_size;   // codes: columns per scale; num_columns when one per row
-  const float* scales;  // codes: [N][G], or [N] with steps
-  const uint8_t* zero_points;  // [N][G] or null
-  // int4 with int8 inputs of one scale per row: [N][G] or null. The scale of a group is that of the
-  // row times the step, 1 to 16; (code - zero point) * step is from -128 to 127.
-  const uint8_t* steps;
-  const float* bias;  // [N] or null
-  float input_scale;  // kInt8Static
-  bool gated;         // rows are gate above up; their panels are packed in turn
-  // bf16 with bf16 inputs: packed as kBf16Short where most blocks are not wide.
-  bool short_exponents;
-};
 
 // A packed weight without its memory: enough to find everything in a piece of bytes.
 struct PackedShape {
@@ -43,6 +20,33 @@ struct PackedShape {
   bool gated;
   int64_t num_wide_blocks;  // kBf16Short
 };
+
+// Calls visit(name, field) for all that a shape says, its pointers apart. A field that is added to
+// either struct does not compile until it is named here.
+template <class Shape, class Visit>
+void visit_fields(Shape& shape, Visit&& visit) {
+  auto& [view, has_scales, has_zero_points, has_bias, gated, num_wide_blocks] = shape;
+  [[maybe_unused]] auto& [kind, scale_kind, input, num_rows, num_columns, group_size, num_groups,
+                          weight_groups, input_groups, step_size, num_steps, input_scale, values,
+                          scales, zero_points, steps, step_offsets, short_bf16, bias] = view;
+  visit("kind", kind);
+  visit("scale_kind", scale_kind);
+  visit("input", input);
+  visit("num_rows", num_rows);
+  visit("num_columns", num_columns);
+  visit("group_size", group_size);
+  visit("num_groups", num_groups);
+  visit("weight_groups", weight_groups);
+  visit("input_groups", input_groups);
+  visit("step_size", step_size);
+  visit("num_steps", num_steps);
+  visit("input_scale", input_scale);
+  visit("has_scales", has_scales);
+  visit("has_zero_points", has_zero_points);
+  visit("has_bias", has_bias);
+  visit("gated", gated);
+  visit("num_wide_blocks", num_wide_blocks);
+}
 
 class PackedLinear {
  public:
@@ -70,10 +74,10 @@ class PackedLinear {
  private:
   void point_into(const uint8_t* data);
   int64_t packed_row(int64_t row) const;
-  void pack_panel(const LinearSource& source, int64_t panel);
+  void pack_panel(const LinearSource& source, const SourceNumbers& numbers, int64_t panel);
   void shorten(ThreadPool& pool);
-  void pack_row_scales(const LinearSource& source);
-  void pack_steps(const LinearSource& source);
+  void pack_row_scales(const SourceNumbers& numbers);
+  void pack_steps(const SourceNumbers& numbers);
 
   PackedShape shape_{};
   LinearView view_{};

@@ -16,7 +16,7 @@ PROMPT = Case(task="prefill", variant=Variant(model="tiny-llama", format="bf16")
 
 
 def fake(name: str) -> Target:
-    return Target(target=f"tests.fake_peer:{name}")
+    return Target(target=f"tests.fakes.fake_peer:{name}")
 
 
 @pytest.fixture

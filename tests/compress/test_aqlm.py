@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.additive_reference import beam_search_row, best_codebooks, decode_row, row_loss
 
 from paredown.compress.quantize import codebook_search as beam_search_module
 from paredown.compress.quantize.aqlm import AQLM, Additive
@@ -20,6 +19,7 @@ from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.stored.aqlm import AdditiveSpec, AdditiveWeight, dequantize
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import ScaleDType, WeightSpec
+from references.additive import beam_search_row, best_codebooks, decode_row, row_loss
 
 TARGET = LayerTarget(spec=WeightSpec(dtype="fp16"), scale_dtype="bf16")
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost.cost_models import gated, plain
+from fakes.specs import gated, plain
 from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
 from paredown.cost.inspection import Target, inspect_model

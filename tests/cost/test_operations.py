@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost.cost_models import gated, plain
+from fakes.specs import gated, plain
 from paredown.cli.verbs.inspect_formulas import formulas, symbolic_loads
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import Operation, experts_asked, load_letters

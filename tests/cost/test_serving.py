@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost.cost_models import gated
+from fakes.specs import gated
 from paredown.cost.break_even import (
     MAX_BATCH,
     best_speculation,

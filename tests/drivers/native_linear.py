@@ -3,23 +3,28 @@
 import numpy as np
 
 from paredown.kernels import _core
+from paredown.kernels.linear_source import LinearSource, named_arrays
 from references.linear import LinearCase
 
 
-def native_linear(case: LinearCase, isa: str, num_threads: int = 1) -> _core.Linear:
-    return _core.Linear(
-        isa,
-        num_threads,
-        case.kind,
-        case.values_OI,
-        case.group_size,
-        case.scales_OG,
-        case.zero_points_OG,
-        case.steps_OG,
-        case.bias_O,
-        case.activations,
-        case.input_scale or 0.0,
+def source_of(case: LinearCase) -> LinearSource:
+    return LinearSource(
+        kind=case.kind,
+        activations=case.activations,
+        group_size=case.group_size,
+        input_scale=case.input_scale or 0.0,
+        arrays=named_arrays(
+            values=case.values_OI,
+            scales=case.scales_OG,
+            zero_points=case.zero_points_OG,
+            steps=case.steps_OG,
+            bias=case.bias_O,
+        ),
     )
+
+
+def native_linear(case: LinearCase, isa: str, num_threads: int = 1) -> _core.Linear:
+    return _core.Linear(isa, num_threads, source_of(case).fields())
 
 
 def run_linear(case: LinearCase, x_TI: np.ndarray, isa: str, num_threads: int = 1) -> np.ndarray:

@@ -154,7 +154,7 @@ def test_drafts_are_computed_where_the_step_has_room():
     # 1 + 6 drafts leave the second request its one token.
     assert engine.scheduler.schedule().chunks == [(first, 7), (second, 1)]
     assert (first.draft_token_ids, second.draft_token_ids) == ([1] * 6, [])
-    part = engine._replies[first.id].begin(7, 0)
+    part = engine._active[first.id].begin(7, 0)
     assert (part.token_ids, part.num_logits) == ([first.token_ids[-1], *[1] * 6], 7)
 
 

@@ -20,7 +20,7 @@ from paredown.compress.compress import compress
 from paredown.errors import CapacityError, ConfigError
 from paredown.executors.cache_config import CacheConfig
 from paredown.executors.load import load_executor
-from paredown.executors.native import native_executor, packed_cache
+from paredown.executors.native import loading, packed_cache
 from paredown.executors.native.memory_plan import plan_memory
 from paredown.executors.native.native_executor import NativeExecutor
 from paredown.executors.native.packed_cache import FOLDER_NAME, drop_oldest
@@ -350,7 +350,7 @@ def test_mapped_weights_need_no_room_for_packing(
 ) -> None:
     load(folder)
     plan = plan_memory(Checkpoint.open(folder), KVSpec(num_pages=8), 2)
-    monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: plan.total_bytes - 1)
+    monkeypatch.setattr(loading, "available_memory_bytes", lambda: plan.total_bytes - 1)
     assert load(folder).weights_from == "cache"
     (path,) = packed_files(folder / FOLDER_NAME)
     path.write_bytes(path.read_bytes()[:-1] + b"?")

@@ -1,11 +1,14 @@
 """A native executor with random weights of any shape and format, without files."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from drivers.native_linear import source_of
 from paredown.executors.native.native_executor import NativeExecutor
-from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.linear_source import LinearSource
+from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVDTypes, KVScales, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
@@ -43,8 +46,10 @@ WEIGHT_SPECS = {
 }
 
 
-def random_linear(rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int):
-    """Arrays whose product with a unit-variance input has about unit variance."""
+def random_linear(
+    rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int
+) -> LinearSource:
+    """A weight whose product with a unit-variance input has about unit variance."""
     case = random_case(
         rng,
         spec.dtype,
@@ -59,16 +64,7 @@ def random_linear(rng: np.random.Generator, spec: WeightSpec, rows: int, columns
         scales = scales / np.float32(4 * np.sqrt(columns))
     elif spec.dtype != "bf16":
         values = (values / np.sqrt(columns)).astype(values.dtype)
-    return LinearArrays(
-        dtype=spec.dtype,
-        values_OI=values,
-        group_size=case.group_size,
-        activations=spec.activations,
-        input_scale=case.input_scale,
-        scales_OG=scales,
-        zero_points_OG=case.zero_points_OG,
-        bias_O=case.bias_O,
-    )
+    return source_of(replace(case, values_OI=values, scales_OG=scales))
 
 
 def random_executor(
@@ -79,7 +75,7 @@ def random_executor(
     num_threads: int = 1,
     decode_threads: int | None = None,
     kv_dtype: KVDTypes = "bf16",
-    make_linear: Callable[..., LinearArrays] = random_linear,
+    make_linear: Callable[..., LinearSource] = random_linear,
     seed: int = 0,
 ) -> NativeExecutor:
     rng = np.random.default_rng(seed)

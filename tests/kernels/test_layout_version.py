@@ -9,10 +9,11 @@ import hashlib
 import numpy as np
 import pytest
 
+from drivers.native_linear import source_of
 from fakes.random_executor import TINY
 from paredown.kernels import _core
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
-from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVSpec
 from paredown.spec.weight import SHORT_BF16_ISAS
@@ -52,8 +53,7 @@ def case_of(kind: str) -> LinearCase:
 def packed_digest(kind: str) -> str:
     case = case_of(kind)
     model = NativeModel(TINY, KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
-    arrays = {name: getattr(case, name) for name in vars(case) if name != "kind"}
-    model.add_linear("qkv", 0, LinearArrays(dtype=case.kind, **arrays))
+    model.add_linear("qkv", 0, source_of(case))
     return hashlib.sha256(model.packed()[0].data.tobytes()).hexdigest()[:16]
 
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.native_linear import native_linear, run_linear
-from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa, supported_isas
 from references.linear import (
     INTEGER_BITS,
@@ -408,35 +407,3 @@ def test_instruction_sets_agree(kind: str, activations: str) -> None:
     for isa in ISAS[1:]:
         error = np.abs(run_linear(case, x, isa) - expected).max()
         assert error <= 1e-5 * np.abs(expected).max()
-
-
-def test_bad_arrays_are_refused() -> None:
-    rng = np.random.default_rng(0)
-    case = random_case(rng, "int4", (16, 64), group_size=32)
-    codes = case.values_OI
-
-    def refused(
-        message: str,
-        kind: str,
-        *arrays: object,
-        zeros: np.ndarray | None = None,
-        isa: str = "",
-        scale: float = 0,
-    ) -> None:
-        activations = arrays[-1]
-        with pytest.raises(ValueError, match=message):
-            _core.Linear(isa, 1, kind, codes, *arrays[:-1], zeros, None, None, activations, scale)
-
-    refused("scales and zero points", "int4", 16, case.scales_OG, "int8_group")
-    refused("number of columns", "int4", 65, np.ones((16, 0), np.float32), "int8_group")
-    zeros = np.full((16, 2), 16, np.uint8)
-    refused("none of the 16 codes", "int4", 32, case.scales_OG, "int8_group", zeros=zeros)
-    refused("multiple of 32", "int4", 16, np.ones((16, 4), dtype=np.float32), "int8_group")
-    refused("'int7' is unknown", "int7", 32, case.scales_OG, "int8_group")
-    refused("'int9' is unknown", "int4", 32, case.scales_OG, "int9")
-    refused("size of its kind", "fp32", 64, None, "fp32")
-    refused("only bf16 and fp8", "int4", 32, case.scales_OG, "bf16")
-    refused("only integer", "fp8", 32, case.scales_OG, "int8_row")
-    refused("one scale per row", "fp8", 32, case.scales_OG, "bf16")
-    refused("must be positive", "int4", 32, case.scales_OG, "int8_static")
-    refused("not supported by this", "int4", 32, case.scales_OG, "int8_group", isa="mmx")

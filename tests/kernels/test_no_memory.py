@@ -17,6 +17,7 @@ _LIMITED = """
 import contextlib, resource, sys
 import numpy as np
 from paredown.kernels import _core
+from paredown.kernels.linear_source import LinearSource
 
 
 @contextlib.contextmanager
@@ -35,9 +36,13 @@ def linear(num_threads):
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (16, 64), np.uint8)
     scales = np.ones((16, 1), np.float32)
-    return _core.Linear(
-        "", num_threads, "int8", codes, 64, scales, None, None, None, "int8_row", 0.0
+    weight = LinearSource(
+        kind="int8",
+        activations="int8_row",
+        group_size=64,
+        arrays={"values": codes, "scales": scales},
     )
+    return _core.Linear("", num_threads, weight.fields())
 """
 
 

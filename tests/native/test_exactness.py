@@ -13,7 +13,8 @@ from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor, random_li
 from paredown.executors.native.native_executor import NativeExecutor
 from paredown.executors.protocol import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
-from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.linear_source import LinearSource
+from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.experts import Experts
 from paredown.spec.kv import (
@@ -194,7 +195,7 @@ def test_same_bits_where_down_has_a_format_of_its_own(
 
     def make_linear(
         rng: np.random.Generator, weights: WeightSpec, rows: int, columns: int
-    ) -> LinearArrays:
+    ) -> LinearSource:
         own = down if columns == spec.intermediate_size else weights
         return random_linear(rng, own, rows, columns)
 

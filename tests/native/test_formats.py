@@ -17,7 +17,8 @@ from paredown.executors.protocol import SequenceSlice
 from paredown.executors.run_options import RunOptions
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
-from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.linear_source import LinearSource
+from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
@@ -93,9 +94,9 @@ def test_integer_steps_run_as_int8_rows(
     given = []
     add_linear = NativeModel.add_linear
 
-    def seen(model: NativeModel, role: str, layer: int, arrays: LinearArrays) -> None:
-        given.append((role, arrays.steps_OG is not None))
-        add_linear(model, role, layer, arrays)
+    def seen(model: NativeModel, role: str, layer: int, weight: LinearSource) -> None:
+        given.append((role, "steps" in weight.arrays))
+        add_linear(model, role, layer, weight)
 
     monkeypatch.setattr(NativeModel, "add_linear", seen)
     logits = native_logits(checkpoint, ids)

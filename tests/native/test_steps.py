@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from drivers.native_linear import source_of
 from fakes.random_executor import TINY, random_executor
 from paredown.executors.protocol import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
-from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.linear_source import LinearSource
+from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.experts import Experts
@@ -25,25 +27,20 @@ SPECS = {
 }
 
 
-def arrays_of(case: LinearCase) -> LinearArrays:
-    fields = {name: getattr(case, name) for name in vars(case) if name != "kind"}
-    return LinearArrays(dtype=case.kind, **fields)
-
-
 def stepped_case(rng: np.random.Generator, spec: WeightSpec, shape: tuple[int, int]) -> LinearCase:
     case = random_stepped_case(rng, shape, group_size=32, symmetric=spec.symmetric)
     assert case.scales_OG is not None
     return replace(case, scales_OG=case.scales_OG / np.float32(64))
 
 
-def with_steps(rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int) -> LinearArrays:
-    return arrays_of(stepped_case(rng, spec, (rows, columns)))
+def with_steps(rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int) -> LinearSource:
+    return source_of(stepped_case(rng, spec, (rows, columns)))
 
 
 def as_int8_rows(
     rng: np.random.Generator, spec: WeightSpec, rows: int, columns: int
-) -> LinearArrays:
-    return arrays_of(int8_rows(stepped_case(rng, spec, (rows, columns))))
+) -> LinearSource:
+    return source_of(int8_rows(stepped_case(rng, spec, (rows, columns))))
 
 
 @pytest.mark.parametrize("isa", supported_isas())
@@ -80,7 +77,7 @@ def test_borrowed_weights_keep_their_steps() -> None:
 def test_impossible_steps_are_not_borrowed() -> None:
     model = NativeModel(TINY, KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
     case = random_stepped_case(np.random.default_rng(0), (96, 64), group_size=32)
-    model.add_linear("qkv", 0, arrays_of(case))
+    model.add_linear("qkv", 0, source_of(case))
     (blob,) = model.packed()
     other = NativeModel(TINY, KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
     for changes in ({"step_size": 16}, {"num_steps": 3}, {"step_size": 64}, {"kind": "int8"}):

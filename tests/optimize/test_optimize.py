@@ -22,7 +22,7 @@ from paredown.errors import CheckpointError, ConfigError, OutputError, Unsupport
 from paredown.evaluate.quality.measurement import linear_format
 from paredown.evaluate.quality.quality import measure_quality
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
-from paredown.executors.native import native_executor
+from paredown.executors.native import loading
 from paredown.executors.native.memory_plan import plan_memory
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.candidates import _batches
@@ -86,7 +86,7 @@ def test_a_candidate_that_does_not_fit_in_memory_is_skipped_with_the_arithmetic(
         compress(source, tmp_path / name, name)
         plans[name] = plan_memory(Checkpoint.open(tmp_path / name), pages, 1).total_bytes
     between = (plans["fp32"] + max(plans["int8"], plan_memory(source, pages, 1).total_bytes)) // 2
-    monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: between)
+    monkeypatch.setattr(loading, "available_memory_bytes", lambda: between)
     options = config(tmp_path, text, formats=("fp32", "int8"), report=None)
     result = optimize(model, options, lambda what, share: None)
     assert [one.name for one in result.candidates] == ["int8"]

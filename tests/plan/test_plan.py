@@ -4,6 +4,8 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from paredown.cost.inspection import Target
 from paredown.cost.machines import find_machine
@@ -22,7 +24,7 @@ from paredown.plan.capacity import (
 )
 from paredown.plan.demand import Demand
 from paredown.plan.lengths import parse_lengths
-from paredown.plan.plan import Plan, make_plan
+from paredown.plan.plan import MAX_SPEEDUP, Plan, _smallest_factor, make_plan
 from paredown.plan.planned_machine import PlannedMachine, Speedup
 from paredown.plan.simulation import LatencyLimits, Simulation
 from paredown.plan.trace import Trace
@@ -218,15 +220,32 @@ def test_what_is_late_alone_is_not_tried_in_a_load(monkeypatch: pytest.MonkeyPat
     assert rates == [LONE_REQUESTS_PER_S]
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-320, 9e-7, -1.0, math.nan, math.inf, 1e9])
-def test_senseless_loads(rate: float) -> None:
-    with pytest.raises(ConfigError, match="load makes no sense"):
-        replace(DEMAND, requests_per_s=rate)
-
-
 @pytest.mark.parametrize(
     "options", [{"price_per_hour": -1.0}, {"price_per_hour": math.nan}, {"asked_machines": 0}]
 )
 def test_senseless_questions(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="makes no sense"):
         make_plan(SPEC, MACHINE, DEMAND, formats=[BF16], **options)  # type: ignore[arg-type]
+
+
+@given(st.floats(0.1, 200))
+def test_the_smallest_factor_is_found_to_three_per_cent(needed: float) -> None:
+    """Of anything that is enough from some factor on; what does not help within reach has none."""
+    found = _smallest_factor(lambda factor: factor >= needed)
+    if needed <= 1:
+        assert found == 1
+    elif needed <= MAX_SPEEDUP:
+        assert found is not None
+        assert needed <= found <= 1.03 * needed
+    else:
+        assert found is None
+
+
+def test_a_plan_says_in_json_what_it_found(plan: Plan) -> None:
+    fields = plan.as_json()
+    assert fields["computed_per_s"] == fields["requests_per_s"] == DEMAND.requests_per_s
+    assert fields["best"]["requests_per_s"] == plan.best.requests_per_s
+    assert fields["best"]["kv_tokens"] == PAGE_SIZE * plan.best.setup.num_pages
+    assert [one["weights"] for one in fields["options"]] == ["bf16", "int8"]
+    assert fields["simulation"]["num_replicas"] == min(plan.num_machines, 4)
+    assert plan.tokens_per_s == pytest.approx(1200 * plan.mean_output_tokens)

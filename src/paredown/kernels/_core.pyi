@@ -30,20 +30,7 @@ class Model:
     def step_bytes(self) -> int: ...
     @property
     def sampler(self) -> Sampler: ...
-    def add_linear(
-        self,
-        role: str,
-        layer: int,
-        kind: str,
-        values: npt.NDArray[np.generic],
-        group_size: int,
-        scales: npt.NDArray[np.float32] | None,
-        zero_points: npt.NDArray[np.uint8] | None,
-        steps: npt.NDArray[np.uint8] | None,
-        bias: npt.NDArray[np.float32] | None,
-        activations: str,
-        input_scale: float,
-    ) -> None: ...
+    def add_linear(self, role: str, layer: int, weight: dict[str, object]) -> None: ...
     def set_norm(self, role: str, layer: int, weight: list[float], bias: list[float]) -> None: ...
     def set_kv_scales(self, layer: int, keys: list[float], values: list[float]) -> None: ...
     def set_embedding(self, kind: str, values: npt.NDArray[np.generic]) -> None: ...
@@ -80,20 +67,7 @@ class Model:
     ) -> list[list[int]]: ...
 
 class Linear:
-    def __init__(
-        self,
-        isa: str,
-        num_threads: int,
-        kind: str,
-        values: npt.NDArray[np.generic],
-        group_size: int,
-        scales: npt.NDArray[np.float32] | None,
-        zero_points: npt.NDArray[np.uint8] | None,
-        steps: npt.NDArray[np.uint8] | None,
-        bias: npt.NDArray[np.float32] | None,
-        activations: str,
-        input_scale: float,
-    ) -> None: ...
+    def __init__(self, isa: str, num_threads: int, weight: dict[str, object]) -> None: ...
     @property
     def num_bytes(self) -> int: ...
     def run(self, input: npt.NDArray[np.float32], output: npt.NDArray[np.float32]) -> None: ...

@@ -1,7 +1,7 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,43 +9,19 @@ import numpy.typing as npt
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
+from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_sampler import Sampler, SamplingState
 from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.experts import Experts
 from paredown.spec.kv import KVScales, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
-from paredown.spec.weight import ActivationDType, WeightDType
+from paredown.spec.weight import WeightDType
 
 # The core works on 16 lanes; these sizes must be whole numbers of them.
 LANES = 16
 
 Ints = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearArrays:
-    """A weight of O output rows and I columns as the core packs it, all arrays contiguous.
-
-    values_OI has float32 (fp32), the bits as 16-bit words (fp16, bf16) or unsigned codes, one to a
-    byte (fp8: its bits); quantized ones have scales_OG and, when asymmetric, zero_points_OG with
-    G = I / group_size. `input_scale` belongs to int8_static activations.
-
-    `steps_OG`, 1 to 16, are of int4 weights with int8_row or int8_static activations: the scale of
-    a group is its row's, scales_OG [O, 1], times the step, and (code - zero point) * step is from
-    -128 to 127, so that the weight runs as int8 with one scale per row ("progressive group
-    quantization", QServe, Lin et al. 2024).
-    """
-
-    dtype: WeightDType
-    values_OI: npt.NDArray[np.generic]
-    group_size: int
-    activations: ActivationDType
-    input_scale: float | None = None
-    scales_OG: npt.NDArray[np.float32] | None = None
-    zero_points_OG: npt.NDArray[np.uint8] | None = None
-    steps_OG: npt.NDArray[np.uint8] | None = None
-    bias_O: npt.NDArray[np.float32] | None = None
 
 
 class NativeModel:
@@ -102,24 +78,11 @@ class NativeModel:
         """Bytes of working memory that steps have taken so far."""
         return self._core.step_bytes
 
-    def add_linear(self, role: str, layer: int, arrays: LinearArrays) -> None:
+    def add_linear(self, role: str, layer: int, weight: LinearSource) -> None:
         """Adds a weight to a role (qkv, o, up, down, output; of a layer with experts router,
-        shared_gate,
-        experts.5.up, shared.down, ...). Weights added to the same role read the same input and
-        write side by side; the arrays are packed now and not kept."""
-        self._core.add_linear(
-            role,
-            layer,
-            arrays.dtype,
-            arrays.values_OI,
-            arrays.group_size,
-            arrays.scales_OG,
-            arrays.zero_points_OG,
-            arrays.steps_OG,
-            arrays.bias_O,
-            arrays.activations,
-            arrays.input_scale or 0.0,
-        )
+        shared_gate, experts.5.up, shared.down, ...). Weights added to the same role read the same
+        input and write side by side; the arrays are packed now and not kept."""
+        self._core.add_linear(role, layer, weight.fields())
 
     def set_norm(
         self,

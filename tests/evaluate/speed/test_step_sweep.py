@@ -9,7 +9,7 @@ from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.step_cost import decode_load, prefill_load
 from paredown.errors import ConfigError
 from paredown.evaluate.speed.hidden_sweep import fit_group, sweep_hidden
-from paredown.evaluate.speed.random_model import random_linear_arrays, random_model
+from paredown.evaluate.speed.random_model import random_linear, random_model
 from paredown.evaluate.speed.step_sweep import SweepConfig, never_rising, sweep_machine
 from paredown.evaluate.speed.swept_model import Load
 from paredown.formats.table import COSTED_FORMATS, FORMATS
@@ -77,11 +77,9 @@ def test_random_models_of_every_kind_run(name: str) -> None:
 
 
 def test_the_sweep_has_integer_steps() -> None:
-    arrays = random_linear_arrays(COSTED_FORMATS["w4a8-g32-qoq"], 8, 64)
-    assert arrays.steps_OG is not None
-    assert arrays.steps_OG.shape == (8, 2)
-    assert arrays.scales_OG is not None
-    assert arrays.scales_OG.shape == (8, 1)
+    arrays = random_linear(COSTED_FORMATS["w4a8-g32-qoq"], 8, 64).arrays
+    assert arrays["steps"].shape == (8, 2)
+    assert arrays["scales"].shape == (8, 1)
     assert "w4a8-g32-qoq" in SweepConfig().formats
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from paredown.cost.least_squares import quadratic_fit
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.quartile import lower_quartile
-from paredown.evaluate.speed.random_model import random_linear_arrays
+from paredown.evaluate.speed.random_model import random_linear
 from paredown.formats.table import COSTED_FORMATS
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
@@ -126,17 +126,5 @@ def _time_linear(
 
 
 def _linear(format_name: str, shape: tuple[int, int], num_threads: int) -> _core.Linear:
-    arrays = random_linear_arrays(COSTED_FORMATS[format_name], *shape)
-    return _core.Linear(
-        chosen_isa(),
-        num_threads,
-        arrays.dtype,
-        arrays.values_OI,
-        arrays.group_size,
-        arrays.scales_OG,
-        arrays.zero_points_OG,
-        arrays.steps_OG,
-        arrays.bias_O,
-        arrays.activations,
-        arrays.input_scale or 0.0,
-    )
+    weight = random_linear(COSTED_FORMATS[format_name], *shape)
+    return _core.Linear(chosen_isa(), num_threads, weight.fields())

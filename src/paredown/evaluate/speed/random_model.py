@@ -12,7 +12,8 @@ import numpy.typing as npt
 from paredown.executors.native.native_executor import NativeExecutor
 from paredown.formats.integer_steps import MOST_STEPS
 from paredown.formats.tensor import float32_to_bf16
-from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.linear_source import LinearSource, named_arrays
+from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec
@@ -60,22 +61,22 @@ def _set_norm(model: NativeModel, spec: ModelSpec, role: str, layer: int, size: 
     model.set_norm(role, layer, np.ones(size, np.float32), bias)
 
 
-def random_linear_arrays(weights: WeightSpec, num_rows: int, num_columns: int) -> LinearArrays:
+def random_linear(weights: WeightSpec, num_rows: int, num_columns: int) -> LinearSource:
     """One linear layer."""
     return _linear(np.random.default_rng(0), weights, num_rows, num_columns)
 
 
 def _linear(
     rng: np.random.Generator, weights: WeightSpec, num_rows: int, num_columns: int
-) -> LinearArrays:
+) -> LinearSource:
     dtype = HELD_AS.get(weights.dtype, weights.dtype)
     group_size = weights.group_size or num_columns
     if not weights.is_quantized:
-        return LinearArrays(
-            dtype=dtype,
-            values_OI=_floats(rng, weights, num_rows, num_columns),
-            group_size=num_columns,
+        return LinearSource(
+            kind=dtype,
             activations=weights.activations,
+            group_size=num_columns,
+            arrays={"values": _floats(rng, weights, num_rows, num_columns)},
         )
     bits = BITS[dtype]
     num_groups = num_columns // group_size
@@ -92,15 +93,17 @@ def _linear(
     zeros = None
     if not weights.symmetric:
         zeros = np.full((num_rows, num_groups), 1 << (bits - 1), np.uint8)
-    return LinearArrays(
-        dtype=dtype,
-        values_OI=np.resize(codes, (num_rows, num_columns)),
-        group_size=group_size,
+    return LinearSource(
+        kind=dtype,
         activations=weights.activations,
-        input_scale=0.05 if weights.activations == "int8_static" else None,
-        scales_OG=scales,
-        zero_points_OG=zeros,
-        steps_OG=steps_OG,
+        group_size=group_size,
+        input_scale=0.05 if weights.activations == "int8_static" else 0.0,
+        arrays=named_arrays(
+            values=np.resize(codes, (num_rows, num_columns)),
+            scales=scales,
+            zero_points=zeros,
+            steps=steps_OG,
+        ),
     )
 
 

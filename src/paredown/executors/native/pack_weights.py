@@ -14,7 +14,8 @@ from paredown.formats.integer_steps import integer_steps
 from paredown.formats.stack import stack_rows
 from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import Weight
-from paredown.kernels.native_model import LinearArrays, NativeModel
+from paredown.kernels.linear_source import LinearSource, named_arrays
+from paredown.kernels.native_model import NativeModel
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import split_role
 from paredown.spec.model import LearnedPositions, ModelSpec
@@ -112,7 +113,7 @@ def _add_linears(
     if len({(weight.spec, weight.scale_dtype, weight.input_scale) for weight in weights}) == 1:
         weights, biases = [stack_rows(weights)], [_stack_biases(weights, biases)]
     for weight, bias in zip(weights, biases, strict=True):
-        model.add_linear(group, layer, _arrays(weight, bias))
+        model.add_linear(group, layer, _source(weight, bias))
 
 
 def _with_activations(weight: Weight, activations: ActivationDType | None) -> Weight:
@@ -133,21 +134,23 @@ def _with_activations(weight: Weight, activations: ActivationDType | None) -> We
     return replace(weight, spec=replace(weight.spec, activations=activations))
 
 
-def _arrays(weight: Weight, bias: Vector | None) -> LinearArrays:
+def _source(weight: Weight, bias: Vector | None) -> LinearSource:
     """Groups with integer steps run as int8 rows where the inputs have one scale for a row too."""
     scales_OG, steps_OG = weight.scales_OG, None
     if weight.spec.has_input_scheme and (found := integer_steps(weight)) is not None:
         scales_OG, steps_OG = found[0][:, None], found[1]
-    return LinearArrays(
-        dtype=weight.spec.dtype,
-        values_OI=np.ascontiguousarray(weight.values_OI),
-        group_size=weight.spec.group_size or weight.shape[1],
+    return LinearSource(
+        kind=weight.spec.dtype,
         activations=weight.spec.activations,
-        input_scale=weight.input_scale,
-        scales_OG=scales_OG,
-        zero_points_OG=weight.zero_points_OG,
-        steps_OG=steps_OG,
-        bias_O=bias,
+        group_size=weight.spec.group_size or weight.shape[1],
+        input_scale=weight.input_scale or 0.0,
+        arrays=named_arrays(
+            values=np.ascontiguousarray(weight.values_OI),
+            scales=scales_OG,
+            zero_points=weight.zero_points_OG,
+            steps=steps_OG,
+            bias=bias,
+        ),
     )
 
 

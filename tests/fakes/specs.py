@@ -1,4 +1,4 @@
-"""Small models for tests of the arithmetic, and the machine of made-up rates."""
+"""Small models for tests that need nothing but their sizes."""
 
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
 

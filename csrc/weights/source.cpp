@@ -1,0 +1,83 @@
+#include "weights/source.h"
+
+#include <set>
+#include <stdexcept>
+
+namespace paredown {
+namespace {
+
+constexpr const char* kGroupsMisfit =
+    "scales and zero points must be [rows, columns / group_size]; with steps of that shape scales "
+    "are [rows, 1]";
+
+Element value_element(WeightKind kind) {
+  switch (kind) {
+    case WeightKind::kFp32:
+      return Element::kFloat;
+    case WeightKind::kFp16:
+    case WeightKind::kBf16:
+      return Element::kWord;
+    default:
+      return Element::kByte;
+  }
+}
+
+// Null where there is none.
+const SourceArray* find(const LinearSource& source, const char* name) {
+  const auto found = source.arrays.find(name);
+  return found == source.arrays.end() ? nullptr : &found->second;
+}
+
+template <class Number>
+const Number* take(const LinearSource& source, const char* name, int64_t num_columns,
+                   const char* misfit) {
+  const SourceArray* found = find(source, name);
+  if (found == nullptr) return nullptr;
+  if (found->element != element_of<Number>() || found->num_rows != source.num_rows ||
+      found->num_columns != num_columns) {
+    throw std::invalid_argument(misfit);
+  }
+  return static_cast<const Number*>(found->data);
+}
+
+void refuse_others(const LinearSource& source, const std::set<std::string>& known) {
+  for (const auto& [name, array] : source.arrays) {
+    if (!known.contains(name)) {
+      throw std::invalid_argument("a weight of this kind has no array '" + name + "'");
+    }
+  }
+}
+
+}  // namespace
+
+SourceNumbers numbers_of(const LinearSource& source) {
+  SourceNumbers numbers{};
+  const SourceArray* values = find(source, "values");
+  if (values == nullptr || values->num_rows != source.num_rows ||
+      values->num_columns != source.num_columns) {
+    throw std::invalid_argument("values must be [rows, columns]");
+  }
+  const Element element = value_element(source.kind);
+  if (values->element != element) {
+    throw std::invalid_argument("the weight's elements do not have the size of its kind");
+  }
+  numbers.values = static_cast<const uint8_t*>(values->data);
+  numbers.bias = take<float>(source, "bias", 1, "the bias must have one entry per row");
+  if (element != Element::kByte) {
+    refuse_others(source, {"values", "bias"});
+    return numbers;
+  }
+  refuse_others(source, {"values", "scales", "zero_points", "steps", "bias"});
+  if (source.group_size < 1 || source.group_size > source.num_columns) {
+    throw std::invalid_argument("group_size must be from 1 to the number of columns");
+  }
+  const int64_t num_groups = source.num_columns / source.group_size;
+  numbers.steps = take<uint8_t>(source, "steps", num_groups, kGroupsMisfit);
+  numbers.scales =
+      take<float>(source, "scales", numbers.steps == nullptr ? num_groups : 1, kGroupsMisfit);
+  numbers.zero_points = take<uint8_t>(source, "zero_points", num_groups, kGroupsMisfit);
+  if (numbers.scales == nullptr) throw std::invalid_argument(kGroupsMisfit);
+  return numbers;
+}
+
+}  // namespace paredown
