@@ -39,7 +39,7 @@ from rich.table import Table
 
 from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.replay import ReplayProposer, scripted
-from benchmarks.speculation_costs import PASSAGE_TOKENS, Costs, costs_of
+from benchmarks.speculation_costs import MAX_DRAFT, PASSAGE_TOKENS, Costs, costs_of
 from paredown.compress.compress import compress
 from paredown.engine.prompt import encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
