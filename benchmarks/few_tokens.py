@@ -21,7 +21,6 @@ from paredown.compress.calibrate.expert_inputs import SHRINKAGE, shrunk
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.stored_weight import values_at_work
 from paredown.evaluate.texts.text import DATA_TEXT, choose_text
 from paredown.executors.protocol import LoadedExecutor
 from paredown.formats.table import FORMATS
@@ -96,7 +95,7 @@ def losses(weight_OI: Tensor, x_NI: Tensor, target: LayerTarget) -> dict[str, li
     def loss(moments: Moments | None) -> float:
         quantizer = RTN(range="mse") if moments is None else GPTQ()
         done = quantizer.quantize(weight_OI, target, moments)
-        change_OI = values_at_work(done.weight) - weight_OI
+        change_OI = done.values() - weight_OI
         return float((change_OI @ hessian_II * change_OI).sum())
 
     nearest = loss(None)

@@ -17,7 +17,6 @@ from safetensors.numpy import load_file
 from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
-from paredown.formats.dequantize import unrounded
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 
@@ -56,7 +55,7 @@ def check_same_bits(folder: Path, out: Path) -> None:
         for role in checkpoint.spec.linear_shapes():
             name = checkpoint.linear_name(role, layer)
             weight = checkpoint.linear(role, layer)
-            ours = unrounded(weight) if weight.spec.is_quantized else weight.values_OI
+            ours = weight.at_work() if weight.spec.is_quantized else weight.values_OI
             assert np.array_equal(ours.astype(np.float16), theirs[name]), name
             compared.add(name)
     assert compared == set(theirs)

@@ -14,17 +14,18 @@ from benchmarks.checkpoints.shapes import CONFIGS
 from paredown.compress.compress import compress
 from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
 from paredown.errors import UnsupportedError
-from paredown.formats.gguf_blocks import BF16, F16, Q4_0, Q8_0, BlockFormat
+from paredown.formats.gguf.block_format import BlockFormat
+from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 
 # The GGUF format with as many bits: Q4_0 is 4-bit symmetric in groups of 32, Q8_0 8-bit.
 GGUF_FORMATS: dict[str, BlockFormat] = {
-    "bf16": BF16,
-    "int8": Q8_0,
-    "w8a8": Q8_0,
-    "int4-g32": Q4_0,
-    "w4a8-g32-qoq": Q4_0,
+    "bf16": BLOCK_FORMATS["BF16"],
+    "int8": BLOCK_FORMATS["Q8_0"],
+    "w8a8": BLOCK_FORMATS["Q8_0"],
+    "int4-g32": BLOCK_FORMATS["Q4_0"],
+    "w4a8-g32-qoq": BLOCK_FORMATS["Q4_0"],
 }
 SOURCE = "bf16"
 PACKAGED = "default"
@@ -81,7 +82,7 @@ def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16
             remedy=f"Known formats: {', '.join(GGUF_FORMATS)}.",
         )
     source = bf16_folder(root, variant.model)
-    floats = BF16 if float_format == "bf16" else F16
+    floats = BLOCK_FORMATS["BF16" if float_format == "bf16" else "F16"]
     known = GGUF_FORMATS | {"bf16": floats}
     linear, output = known[variant.format], known[variant.output_format]
     path = root / variant.model / f"{linear.name}-head-{output.name}.gguf".lower()

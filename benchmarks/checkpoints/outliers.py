@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.formats.floating import cast
-from paredown.formats.tensor import StoredTensor
-from paredown.models.check_tensors import FLOAT_DTYPES, vector_tensor
+from paredown.formats.tensor import STORED_DTYPES, StoredTensor
+from paredown.models.check_tensors import vector_tensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.smoothing import norm_pairs
 from paredown.models.files.shard_writer import write_shards
@@ -68,6 +68,6 @@ def _tensors(
         if name not in multipliers:
             yield name, tensor
             continue
-        dtype = FLOAT_DTYPES[tensor.dtype]
+        dtype = STORED_DTYPES[tensor.dtype]
         assert dtype in ("fp32", "bf16", "fp16")
         yield name, cast(tensor.to_float32() * multipliers[name], dtype).tensor

@@ -16,7 +16,7 @@ import transformers
 from benchmarks.checkpoints.cache import Variant, bf16_folder, paredown_folder
 from benchmarks.peers.peer import LoadOptions, PeerInfo
 from paredown.errors import UnsupportedError
-from paredown.formats.weight import Weight
+from paredown.formats.grid_weight import GridWeight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_roles
 
@@ -28,7 +28,7 @@ INT4_GROUP_SIZES = (32, 64, 128, 256)
 class Int8Linear(torch.nn.Module):
     """int8 codes with a scale per row."""
 
-    def __init__(self, weight: Weight, bias: torch.Tensor | None) -> None:
+    def __init__(self, weight: GridWeight, bias: torch.Tensor | None) -> None:
         super().__init__()
         assert weight.scales_OG is not None
         codes = weight.values_OI.astype(np.int16) - INT8_ZERO
@@ -47,7 +47,7 @@ class Int8DynamicLinear(torch.nn.Module):
     """int8 codes with a scale per row, and inputs quantized to 8 bits at each call, through oneDNN:
     no slower than PyTorch's own dynamic layers, which it will remove (LOG.md 2026-11-25)."""
 
-    def __init__(self, weight: Weight, bias: torch.Tensor | None) -> None:
+    def __init__(self, weight: GridWeight, bias: torch.Tensor | None) -> None:
         super().__init__()
         assert weight.scales_OG is not None
         codes = weight.values_OI.astype(np.int16) - INT8_ZERO
@@ -71,7 +71,7 @@ class Int8DynamicLinear(torch.nn.Module):
 class Int4Linear(torch.nn.Module):
     """int4 codes with a scale per row and group."""
 
-    def __init__(self, weight: Weight, bias: torch.Tensor | None) -> None:
+    def __init__(self, weight: GridWeight, bias: torch.Tensor | None) -> None:
         super().__init__()
         assert weight.scales_OG is not None
         assert weight.spec.group_size in INT4_GROUP_SIZES
@@ -95,7 +95,7 @@ class Int4Linear(torch.nn.Module):
 Layer = type[Int8Linear] | type[Int8DynamicLinear] | type[Int4Linear]
 
 
-def layer_of(weight: Weight) -> Layer:
+def layer_of(weight: GridWeight) -> Layer:
     if weight.spec.dtype == "int4":
         return Int4Linear
     assert weight.spec.dtype == "int8", weight.spec
@@ -177,13 +177,16 @@ def _quantize(model: Any, checkpoint: Checkpoint) -> None:
     for layer in range(checkpoint.spec.num_layers):
         for role in linear_roles(checkpoint.spec, layer):
             name = checkpoint.linear_name(role, layer)
-            _replace(model, name, checkpoint.linear(role, layer))
+            weight = checkpoint.linear(role, layer)
+            assert isinstance(weight, GridWeight)
+            _replace(model, name, weight)
     output = checkpoint.output()
     if output.spec.is_integer:
+        assert isinstance(output, GridWeight)
         _replace(model, checkpoint.names.output, output)
 
 
-def _replace(model: Any, name: str, weight: Weight) -> None:
+def _replace(model: Any, name: str, weight: GridWeight) -> None:
     owner, attribute = name.rsplit(".", 1) if "." in name else ("", name)
     parent = model.get_submodule(owner)
     bias = getattr(parent, attribute).bias

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from benchmarks.peers.pytorch import Int4Linear, Int8DynamicLinear, Int8Linear, layer_of
-from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 
@@ -24,6 +23,6 @@ def test_a_layer_multiplies_by_its_weight(name: str, layer: type[torch.nn.Module
         y = layer(weight, bias)(x)
     assert y.shape == (1, 5, 64)
     assert y.dtype == torch.bfloat16
-    expected = x.float() @ torch.from_numpy(dequantize(weight)).T + bias.float()
+    expected = x.float() @ torch.from_numpy(weight.dequantize()).T + bias.float()
     error = (y.float() - expected).abs().max() / expected.abs().max()
     assert error < 0.02

@@ -16,7 +16,7 @@ from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scal
 from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.residual_kmeans import kmeans, nearest, residual_kmeans
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.stored.aqlm import AdditiveSpec, AdditiveWeight, dequantize
+from paredown.formats.codebook_weight import CodebookSpec, CodebookWeight
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import ScaleDType, WeightSpec
 from references.additive import beam_search_row, best_codebooks, decode_row, row_loss
@@ -34,7 +34,7 @@ def correlated(num_columns: int, seed: int, num_rows: int | None = None) -> torc
 
 
 def random_state(
-    num_rows: int, num_groups: int, spec: AdditiveSpec, seed: int
+    num_rows: int, num_groups: int, spec: CodebookSpec, seed: int
 ) -> tuple[torch.Tensor, Additive]:
     """A weight, and codes, codebooks and scales that have nothing to do with it."""
     generator = torch.Generator().manual_seed(seed)
@@ -54,7 +54,7 @@ def random_state(
 @pytest.mark.parametrize("beam_size", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_beam_search_equals_the_naive_one(beam_size: int, seed: int) -> None:
-    spec = AdditiveSpec(num_codebooks=2, nbits_per_codebook=2, in_group_size=2)
+    spec = CodebookSpec(num_codebooks=2, nbits_per_codebook=2, in_group_size=2)
     weight_OI, state = random_state(3, 3, spec, seed)
     hessian_II = correlated(6, seed)
     found_OJM = beam_search(
@@ -76,7 +76,7 @@ def test_beam_search_equals_the_naive_one(beam_size: int, seed: int) -> None:
 
 
 def test_values_and_loss_equal_the_naive_ones() -> None:
-    spec = AdditiveSpec(num_codebooks=3, nbits_per_codebook=3, in_group_size=4)
+    spec = CodebookSpec(num_codebooks=3, nbits_per_codebook=3, in_group_size=4)
     weight_OI, state = random_state(4, 2, spec, 5)
     hessian_II = correlated(8, 5)
     codebooks = state.codebooks_MKC.numpy()
@@ -90,7 +90,7 @@ def test_values_and_loss_equal_the_naive_ones() -> None:
 
 
 def test_rows_are_searched_alone_however_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = AdditiveSpec(num_codebooks=2, nbits_per_codebook=3, in_group_size=2)
+    spec = CodebookSpec(num_codebooks=2, nbits_per_codebook=3, in_group_size=2)
     weight_OI, state = random_state(7, 4, spec, 1)
     arguments = (weight_OI, correlated(8, 1), state.codes_OJM, state.codebooks_MKC, state.scales_O)
     whole_OJM = beam_search(*arguments, 3)
@@ -99,7 +99,7 @@ def test_rows_are_searched_alone_however_they_are_cut(monkeypatch: pytest.Monkey
 
 
 def test_codebooks_go_to_the_least_squares_minimum() -> None:
-    spec = AdditiveSpec(num_codebooks=2, nbits_per_codebook=2, in_group_size=2)
+    spec = CodebookSpec(num_codebooks=2, nbits_per_codebook=2, in_group_size=2)
     weight_OI, state = random_state(12, 3, spec, 2)
     hessian_II = correlated(6, 2)
     arguments = (weight_OI, hessian_II, state.codes_OJM, state.codebooks_MKC, state.scales_O)
@@ -115,7 +115,7 @@ def test_codebooks_go_to_the_least_squares_minimum() -> None:
 
 
 def test_vectors_that_no_code_names_stay() -> None:
-    spec = AdditiveSpec(num_codebooks=1, nbits_per_codebook=3, in_group_size=2)
+    spec = CodebookSpec(num_codebooks=1, nbits_per_codebook=3, in_group_size=2)
     weight_OI, state = random_state(4, 3, spec, 3)
     state.codes_OJM.clamp_(max=5)
     tuned_MKC = tune_codebooks(
@@ -126,7 +126,7 @@ def test_vectors_that_no_code_names_stay() -> None:
 
 
 def test_scales_are_the_best_of_their_rows() -> None:
-    spec = AdditiveSpec(num_codebooks=1, nbits_per_codebook=2, in_group_size=2)
+    spec = CodebookSpec(num_codebooks=1, nbits_per_codebook=2, in_group_size=2)
     weight_OI, state = random_state(3, 3, spec, 4)
     hessian_II = correlated(6, 4)
     state.codebooks_MKC[0, 0] = 0
@@ -188,12 +188,12 @@ def test_it_beats_residual_kmeans_and_round_to_nearest() -> None:
     method = AQLM(num_codebooks=2, nbits_per_codebook=4, in_group_size=4)
     start = method.begin(weight_OI).loss(weight_OI, hessian_II)
     done = method.quantize(weight_OI, TARGET, Moments(hessian_II=hessian_II, num_rows=256))
-    assert isinstance(done.weight, AdditiveWeight)
-    errors_OI = weight_OI - torch.from_numpy(dequantize(done.weight))
+    assert isinstance(done.weight, CodebookWeight)
+    errors_OI = weight_OI - torch.from_numpy(done.weight.dequantize())
     assert float(row_losses(errors_OI, hessian_II).sum()) < 0.5 * start
     assert done.weight.spec == method.spec
     again = method.quantize(weight_OI, TARGET, Moments(hessian_II=hessian_II, num_rows=256))
-    assert isinstance(again.weight, AdditiveWeight)
+    assert isinstance(again.weight, CodebookWeight)
     np.testing.assert_array_equal(again.weight.codes_AJM, done.weight.codes_AJM)
     np.testing.assert_array_equal(again.weight.codebooks_MKRC, done.weight.codebooks_MKRC)
 
@@ -207,8 +207,8 @@ def test_what_is_stored_is_representable(dtype: ScaleDType, torch_dtype: torch.d
     target = LayerTarget(spec=WeightSpec(dtype=dtype), scale_dtype="fp32")
     moments = Moments(hessian_II=correlated(32, 0), num_rows=128)
     weight = method.quantize(weight_OI, target, moments).weight
-    assert isinstance(weight, AdditiveWeight)
-    assert weight.float_dtype == dtype
+    assert isinstance(weight, CodebookWeight)
+    assert weight.spec.float_dtype == dtype
     for values in (weight.codebooks_MKRC, weight.scales_A):
         tensor = torch.from_numpy(values)
         assert torch.equal(tensor.to(torch_dtype).float(), tensor)

@@ -24,9 +24,7 @@ from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import SequenceSlice
 from paredown.executors.run_options import RunOptions
-from paredown.formats.dequantize import dequantize as dequantize_floats
-from paredown.formats.stored.aqlm import decode, dequantize
-from paredown.formats.stored.aqlm_config import NOTE
+from paredown.formats.stored.aqlm import NOTE, decode
 from paredown.formats.table import FORMATS
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
@@ -86,9 +84,9 @@ def test_the_folder_reads_back_as_it_was_written(source: Checkpoint, written: Ch
     additive = decode(stored, SMALL.spec)
     weight = written.linear("down", 1)
     assert weight.spec == FP16
-    np.testing.assert_array_equal(dequantize_floats(weight), dequantize(additive))
-    original = dequantize_floats(source.linear("down", 1))
-    lost = np.square(dequantize_floats(weight) - original).sum() / np.square(original).sum()
+    np.testing.assert_array_equal(weight.dequantize(), additive.dequantize())
+    original = source.linear("down", 1).dequantize()
+    lost = np.square(weight.dequantize() - original).sum() / np.square(original).sum()
     assert lost < 0.5
     (note,) = written.notes
     assert note.startswith(f"{NOTE} (14 linear layers")
@@ -116,15 +114,15 @@ def test_a_recipe_of_one_layer_keeps_the_others(
     kept = section["linear_weights_not_to_quantize"]
     assert MODULE not in kept
     assert len(kept) == 2 * 14
-    up = dequantize_floats(source.linear("up", 1))
-    np.testing.assert_array_equal(dequantize_floats(written.linear("up", 1)), up)
+    up = source.linear("up", 1).dequantize()
+    np.testing.assert_array_equal(written.linear("up", 1).dequantize(), up)
 
 
 def test_convert_dequantizes_and_refuses_codes(written: Checkpoint, tmp_path: Path) -> None:
     convert(written, tmp_path / "floats", "fp16")
     floats = Checkpoint.open(tmp_path / "floats")
     np.testing.assert_array_equal(
-        dequantize_floats(floats.linear("q", 0)), dequantize_floats(written.linear("q", 0))
+        floats.linear("q", 0).dequantize(), written.linear("q", 0).dequantize()
     )
     with pytest.raises(UnsupportedError, match="codebook"):
         convert(written, tmp_path / "codes", "gptq")
@@ -155,8 +153,8 @@ def test_bad_recipes_are_refused_before_work(source: Checkpoint) -> None:
     codebooks = QuantizeStep(quantizer=SMALL, spec=FP16)
     grid = QuantizeStep(quantizer=GPTQ(), spec=FORMATS["int4-g32"], targets=("down",))
     other = QuantizeStep(quantizer=AQLM(), spec=FP16, targets=("down",))
-    for beside in (grid, other):
-        with pytest.raises(UnsupportedError, match="one shape"):
+    for beside, words in ((grid, "aqlm and compressed-tensors"), (other, "one shape")):
+        with pytest.raises(UnsupportedError, match=words):
             resolve(codebooks, beside)
 
 

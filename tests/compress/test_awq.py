@@ -25,8 +25,8 @@ from paredown.compress.quantize.method import LayerTarget, Moments, Transformed
 from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.table import FORMATS, STEP_FORMATS
-from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
 from paredown.models.decoder.smoothing import smoothing_pairs
@@ -169,7 +169,7 @@ def test_steps_that_were_searched_are_the_ones_that_are_rounded_on(tmp_path: Pat
         grid, weight_OI = done.grids[role], linear_weight(block.layer, role)
         for quantizer in (RTN(), GPTQ()):
             found = quantizer.quantize(weight_OI, replace(target, grid=grid), moments).weight
-            assert isinstance(found, Weight)
+            assert isinstance(found, GridWeight)
             assert np.array_equal(found.scales_OG, grid.scales_OG.numpy())
     assert AWQ(clip=False).apply(block, all_targets(block, target)).grids == {}
 

@@ -12,12 +12,11 @@ from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
 from paredown.compress.size import weight_bytes
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
-from paredown.formats.dequantize import dequantize, unrounded
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.integer_steps import integer_steps
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.files.shard_writer import write_shards
@@ -60,7 +59,7 @@ def load_with_transformers(folder: Path) -> torch.nn.Module:
 
 def our_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
     return {
-        checkpoint.linear_name(role, layer): dequantize(checkpoint.linear(role, layer))
+        checkpoint.linear_name(role, layer): checkpoint.linear(role, layer).dequantize()
         for layer in range(checkpoint.spec.num_layers)
         for role in linear_roles(checkpoint.spec)
     }
@@ -108,9 +107,9 @@ def test_the_folder_holds_the_quantized_source(sources, name: str, tmp_path: Pat
     source = sources["bf16"]
     compress(source, tmp_path / "out", name)
     written = Checkpoint.open(tmp_path / "out")
-    values = dequantize(source.linear("down", 1))
+    values = source.linear("down", 1).dequantize()
     expected = quantize(values, FORMATS[name], "bf16")
-    assert np.array_equal(dequantize(written.linear("down", 1)), dequantize(expected))
+    assert np.array_equal(written.linear("down", 1).dequantize(), expected.dequantize())
     assert written.weight_specs()["model.layers.1.mlp.down_proj"] == FORMATS[name]
     assert written.weight_specs()["lm_head"].dtype == "bf16"
 
@@ -129,10 +128,10 @@ def test_integer_steps_are_found_in_the_folder(
             assert weight.spec.name == name.removesuffix("-qoq")
             assert integer_steps(weight) is not None
             # The library multiplies codes and group scales, the core integers and row scales.
-            assert np.array_equal(unrounded(weight), values_by_steps(weight))
+            assert np.array_equal(weight.at_work(), values_by_steps(weight))
 
 
-def values_by_steps(weight: Weight) -> np.ndarray:
+def values_by_steps(weight: GridWeight) -> np.ndarray:
     scales_O, steps_OG = integer_steps(weight)
     half = 8 if weight.zero_points_OG is None else weight.zero_points_OG[..., None].astype(int)
     codes_OGC = weight.values_OI.astype(int).reshape(*steps_OG.shape, -1) - half

@@ -33,7 +33,6 @@ from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
-from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.stored.column_order import NOTE
 from paredown.formats.stored.kv_scheme import KV_SCHEMES
@@ -149,7 +148,7 @@ def test_transformers_loads_the_mixture_to_our_bits(tmp_path: Path) -> None:
         for role in ours.spec.linear_shapes():
             module = ours.linear_name(role, layer)
             theirs = model.get_submodule(module).weight.detach().float().numpy()
-            assert np.array_equal(theirs, dequantize(ours.linear(role, layer))), module
+            assert np.array_equal(theirs, ours.linear(role, layer).dequantize()), module
 
 
 def test_gptqs_config_says_what_its_tools_look_for(tmp_path: Path) -> None:
@@ -235,7 +234,7 @@ def test_floats_are_the_dequantized_weights(dtype: str, tmp_path: Path) -> None:
     assert result.notes == (f"{NOTE} (1 linear layer: {MODULE})",)
     assert result.clamped == {}
     for role in source.spec.linear_shapes():
-        expected = cast(dequantize(source.linear(role, 1)), dtype).tensor
+        expected = cast(source.linear(role, 1).dequantize(), dtype).tensor
         stored = written.tensors[f"{written.linear_name(role, 1)}.weight"]
         assert (stored.dtype, stored.array.tobytes()) == (expected.dtype, expected.array.tobytes())
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto")

@@ -9,8 +9,8 @@ from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.errors import ConfigError, UnsupportedError
-from paredown.formats.dequantize import dequantize, unrounded
-from paredown.formats.gguf_blocks import BF16, Q4_0
+from paredown.formats.gguf import q4_0
+from paredown.formats.gguf.floats import BF16
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 
@@ -21,7 +21,9 @@ def write(path: Path, formats: GGUFFormats) -> Checkpoint:
 
 
 def test_codes_become_compressed_tensors(tmp_path: Path) -> None:
-    source = write(tmp_path / "m.gguf", GGUFFormats(linear=Q4_0, output=BF16, embedding=BF16))
+    source = write(
+        tmp_path / "m.gguf", GGUFFormats(linear=q4_0.FORMAT, output=BF16, embedding=BF16)
+    )
     convert(source, tmp_path / "ct", "compressed-tensors")
     found = Checkpoint.open(tmp_path / "ct").linear("q", 1)
     np.testing.assert_array_equal(found.values_OI, source.linear("q", 1).values_OI)
@@ -32,9 +34,9 @@ def test_a_quantized_table_becomes_floats_or_is_refused(tmp_path: Path) -> None:
     source = write(tmp_path / "m.gguf", GGUF_FORMATS["gguf-q4_0"])
     convert(source, tmp_path / "fp32", "fp32")
     found = Checkpoint.open(tmp_path / "fp32")
-    np.testing.assert_array_equal(found.embedding().values_OI, dequantize(source.embedding()))
+    np.testing.assert_array_equal(found.embedding().values_OI, source.embedding().dequantize())
     np.testing.assert_array_equal(
-        dequantize(found.linear("k", 0)), dequantize(source.linear("k", 0))
+        found.linear("k", 0).dequantize(), source.linear("k", 0).dequantize()
     )
     with pytest.raises(UnsupportedError, match=r"embed_tokens: the embedding is quantized"):
         convert(source, tmp_path / "ct", "compressed-tensors")
@@ -50,7 +52,7 @@ def test_calibrated_codes_become_q4_0(tmp_path: Path) -> None:
     found = Checkpoint.open(tmp_path / "m.gguf")
     for role in ("q", "down"):
         expected, written = source.linear(role, 1), found.linear(role, 1)
-        np.testing.assert_array_equal(unrounded(written), unrounded(expected))
+        np.testing.assert_array_equal(written.at_work(), expected.at_work())
     with pytest.raises(UnsupportedError, match="compressed already"):
         convert(source, tmp_path / "n.gguf", "gguf-q8_0")
     convert(Checkpoint.open(resolve_model(None)), tmp_path / "n.gguf", "gguf-q8_0")

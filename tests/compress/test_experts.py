@@ -25,7 +25,6 @@ from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
 from paredown.errors import ConfigError
-from paredown.formats.dequantize import dequantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder, input_point
@@ -185,7 +184,7 @@ def test_experts_that_saw_no_token_are_named_and_rounded_to_nearest(
     if recipe == "gptq-int4-g32":
         target = LayerTarget(spec=INT4, scale_dtype="fp32")
         for role in ("experts.4.gate", "experts.5.down"):
-            weight_OI = torch.from_numpy(dequantize(source.linear(role, 1)))
+            weight_OI = torch.from_numpy(source.linear(role, 1).dequantize())
             nearest = RTN(range="mse").quantize(weight_OI, target, None).weight
             assert np.array_equal(written.linear(role, 1).values_OI, nearest.values_OI)
 
@@ -355,7 +354,7 @@ def test_awq_makes_the_loss_of_experts_smaller(tmp_path: Path) -> None:
         for role in roles:
             module = layer.get_submodule(role)
             done = RTN().quantize(module.weight.data, target, None)
-            module.weight.data = torch.from_numpy(dequantize(done.weight))
+            module.weight.data = torch.from_numpy(done.weight.dequantize())
         losses[transform is None] = float((block.outputs() - expected).square().mean())
     assert losses[False] < 0.8 * losses[True]
 

@@ -13,9 +13,8 @@ from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
-from paredown.formats.dequantize import unrounded
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.table import FORMATS
-from paredown.formats.weight import Weight
 from paredown.spec.weight import ScaleDType, WeightSpec
 from references.gptq import damped, eliminate, gptq_reference
 
@@ -51,7 +50,7 @@ def target_of(spec: WeightSpec, scale_dtype: ScaleDType = "bf16") -> LayerTarget
     return LayerTarget(spec=spec, scale_dtype=scale_dtype)
 
 
-def signed_codes(weight: Weight) -> np.ndarray:
+def signed_codes(weight: GridWeight) -> np.ndarray:
     if weight.spec.dtype == "fp8":
         numbers = torch.from_numpy(weight.values_OI).view(torch.float8_e4m3fn)
         return numbers.double().numpy()
@@ -59,7 +58,7 @@ def signed_codes(weight: Weight) -> np.ndarray:
 
 
 def values_of(done: Quantized) -> Tensor:
-    return torch.from_numpy(unrounded(done.weight))
+    return torch.from_numpy(done.weight.at_work())
 
 
 def output_loss(weight_OI: Tensor, done: Quantized, x_NI: Tensor) -> float:
@@ -68,7 +67,7 @@ def output_loss(weight_OI: Tensor, done: Quantized, x_NI: Tensor) -> float:
     return (x_NI @ change_OI.T).square().sum(1).mean().item()
 
 
-def assert_same_weight(first: Weight, second: Weight) -> None:
+def assert_same_weight(first: GridWeight, second: GridWeight) -> None:
     np.testing.assert_array_equal(first.values_OI, second.values_OI)
     np.testing.assert_array_equal(first.scales_OG, second.scales_OG)
     if first.zero_points_OG is not None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from paredown.compress.fit_grid import RangeEstimator, fit_grid, fit_shared_grid
 from paredown.compress.grid import grouped, to_weight
-from paredown.formats.dequantize import unrounded
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import ScaleDType
@@ -41,7 +40,7 @@ def test_codes_are_those_of_formats(
     if expected.zero_points_OG is not None:
         np.testing.assert_array_equal(weight.zero_points_OG, expected.zero_points_OG)
     values = grid.values(codes_OGC).reshape(5, 256).numpy()
-    np.testing.assert_array_equal(values, unrounded(weight))
+    np.testing.assert_array_equal(values, weight.at_work())
 
 
 @pytest.mark.parametrize("name", ["int4-g32", "int3-g64-asym", "int8", "fp8"])

@@ -16,7 +16,6 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.compress.size import weight_bytes
 from paredown.errors import UnsupportedError
 from paredown.executors.native.memory_plan import plan_memory
-from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
@@ -57,17 +56,17 @@ def check_loads(source: Checkpoint, out: Path, recipe: Recipe) -> None:
     ours = Checkpoint.open(out)
     head = ours.output()
     assert head.spec == recipe.head
-    expected = quantize(dequantize(source.output()), head.spec, "bf16")
-    assert np.array_equal(dequantize(head), dequantize(expected))
-    assert np.array_equal(dequantize(ours.embedding()), dequantize(source.embedding()))
+    expected = quantize(source.output().dequantize(), head.spec, "bf16")
+    assert np.array_equal(head.dequantize(), expected.dequantize())
+    assert np.array_equal(ours.embedding().dequantize(), source.embedding().dequantize())
     theirs = AutoModelForCausalLM.from_pretrained(out, dtype="auto").eval()
     ids = torch.randint(0, VOCAB_SIZE, (1, 20), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         theirs(ids)
     weight = theirs.get_output_embeddings().weight
-    assert np.array_equal(weight.detach().float().numpy(), dequantize(head))
+    assert np.array_equal(weight.detach().float().numpy(), head.dequantize())
     embedding = theirs.get_input_embeddings().weight
-    assert np.array_equal(embedding.detach().float().numpy(), dequantize(source.embedding()))
+    assert np.array_equal(embedding.detach().float().numpy(), source.embedding().dequantize())
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "gpt2-tied"])

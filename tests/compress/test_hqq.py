@@ -12,7 +12,6 @@ from paredown.compress.quantize.hqq import HQQ, mean_errors, shrink
 from paredown.compress.quantize.method import LayerTarget
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
-from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
 
@@ -103,7 +102,7 @@ def test_no_group_is_worse_than_its_first_grid(spec: WeightSpec, seed: int, log_
     weight = HQQ().quantize(weight_OI, LayerTarget(spec=spec, scale_dtype="bf16"), None).weight
     # The same grid in the format that is stored: unsigned codes and zero points.
     expected_OI = grid.values(grid.codes(values_OGC)).reshape(weight_OI.shape)
-    np.testing.assert_array_equal(unrounded(weight), expected_OI.numpy())
+    np.testing.assert_array_equal(weight.at_work(), expected_OI.numpy())
 
 
 @settings(max_examples=20, deadline=None)
@@ -137,7 +136,7 @@ def test_beats_round_to_nearest_on_heavy_tails(spec: WeightSpec) -> None:
 
     def error(method: HQQ | RTN) -> float:
         weight = method.quantize(weight_OI, target, None).weight
-        return float(np.abs(unrounded(weight) - weight_OI.numpy()).mean())
+        return float(np.abs(weight.at_work() - weight_OI.numpy()).mean())
 
     assert error(HQQ()) < 0.97 * error(RTN())
     assert error(HQQ()) < error(RTN(range="mse"))

@@ -18,7 +18,6 @@ from paredown.compress.quantize.llm_int8 import (
 )
 from paredown.compress.quantize.method import LayerTarget
 from paredown.errors import UnsupportedError
-from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
@@ -118,7 +117,7 @@ def test_what_is_stored_are_rows_of_at_most_127() -> None:
         largest = float(weight_OI[row].abs().max())
         expected = [round(float(w) * 127 / largest) if largest else 0 for w in weight_OI[row]]
         assert codes_OI[row].tolist() == expected
-    values = unrounded(done.weight)
+    values = done.weight.at_work()
     step = weight_OI.abs().amax(1, keepdim=True).numpy() / 127
     assert (np.abs(values - weight_OI.numpy()) <= step / 2 * (1 + 1e-5)).all()
 

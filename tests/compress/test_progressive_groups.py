@@ -15,9 +15,8 @@ from paredown.compress.quantize.hqq import HQQ
 from paredown.compress.quantize.method import LayerTarget, Moments, Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError
-from paredown.formats.dequantize import dequantize
 from paredown.formats.integer_steps import integer_steps, steps_of
-from paredown.formats.stored.compressed_tensors import encode, written_form
+from paredown.formats.stored.compressed_tensors.form import encode, written_form
 from paredown.formats.table import STEP_FORMATS
 from paredown.spec.weight import ScaleDType, WeightSpec
 from references.progressive import progressive_row
@@ -98,7 +97,7 @@ def test_what_any_method_makes_has_steps_that_are_found(name: str, quantizer: Qu
         # What was stored is what was meant.
         again = written_form(spec).decode(encode(weight))
         assert np.array_equal(again.scales_OG, weight.scales_OG)
-        assert np.array_equal(dequantize(again), dequantize(weight))
+        assert np.array_equal(again.dequantize(), weight.dequantize())
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,7 +128,7 @@ def test_steps_lose_less_than_rounding_every_group_alone(name: str) -> None:
     def error(one: WeightSpec, estimator: RangeEstimator) -> float:
         target = LayerTarget(spec=one, scale_dtype="bf16")
         weight = RTN(range=estimator).quantize(weight_OI, target, None).weight
-        return float(np.square(dequantize(weight) - weight_OI.numpy()).sum())
+        return float(np.square(weight.dequantize() - weight_OI.numpy()).sum())
 
     assert error(spec, "mse") < error(spec, "minmax") < error(alone, "minmax")
     assert error(spec, "mse") < 1.03 * error(alone, "mse")

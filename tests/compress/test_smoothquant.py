@@ -16,7 +16,6 @@ from paredown.compress.quantize.rescale import linear_weight, replaced
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulated, smoothing_scales
 from paredown.errors import ConfigError
-from paredown.formats.dequantize import unrounded
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import INPUT_POINTS, Decoder, untouched
 from paredown.models.roles import linear_roles
@@ -73,7 +72,7 @@ def rounded_outputs(
 
     weights = {
         role: torch.from_numpy(
-            unrounded(rounding.quantize(linear_weight(block.layer, role), target, None).weight)
+            rounding.quantize(linear_weight(block.layer, role), target, None).weight.at_work()
         )
         for role in linear_roles(block.spec)
     }

@@ -23,7 +23,6 @@ from paredown.compress.compress import compress
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.errors import CapacityError, CheckpointError, ConfigError, OutputError
-from paredown.formats.dequantize import unrounded
 from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
@@ -83,7 +82,7 @@ def naive_moments(
                 waiting.append(role)
             if true_sequential or group == groups[-1]:
                 for role in waiting:
-                    stored = unrounded(written.linear(role, index))
+                    stored = written.linear(role, index).at_work()
                     layer.get_submodule(role).weight.data = torch.from_numpy(stored)
                 waiting = []
     final: dict[str, Tensor] = {}

@@ -12,7 +12,9 @@ from fakes.tiny_models import VARIANTS
 from paredown.compress.compress import compress
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.errors import OutputError, UnsupportedError
-from paredown.formats.gguf_blocks import BF16, Q4_0, Q8_0, encode, quantize_q8_0
+from paredown.formats.gguf import q4_0, q8_0
+from paredown.formats.gguf.floats import BF16
+from paredown.formats.gguf.table import encode
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
@@ -70,7 +72,7 @@ def test_every_matrix_is_quantized_as_the_package_does_it(
 def test_a_tied_output_layer_of_another_format_is_a_tensor_of_its_own(
     source: Checkpoint, tmp_path: Path
 ) -> None:
-    formats = GGUFFormats(linear=Q4_0, output=Q8_0, embedding=BF16)
+    formats = GGUFFormats(linear=q4_0.FORMAT, output=q8_0.FORMAT, embedding=BF16)
     write_gguf(source, tmp_path / "out.gguf", formats=formats, vocabulary=NO_WORDS)
     written = Checkpoint.open(tmp_path / "out.gguf")
     assert not written.spec.tied_embeddings
@@ -209,6 +211,6 @@ def test_a_gguf_file_of_floats_can_be_compressed(tmp_path: Path) -> None:
 
 def test_quantized_codes_are_written_by_rows(tmp_path: Path) -> None:
     """A weight of one row and one group."""
-    block, rows = encode(quantize_q8_0(np.ones((1, 32), np.float32)))
-    assert block is Q8_0
+    block, rows = encode(q8_0.quantize(np.ones((1, 32), np.float32)))
+    assert block is q8_0.FORMAT
     assert rows.shape == (1, 34)

@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from paredown.executors.native.native_form import to_native
-from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
+from paredown.spec.run_form import run_form
 from paredown.spec.weight import WeightSpec, bits_per_weight, native_bits_per_weight
 
 VALUES = np.random.default_rng(0).normal(size=(48, 96)).astype(np.float32)
+
+
+def held(weight):
+    return to_native(weight, run_form(weight.spec, weight.shape[1], scale_dtype=weight.scale_dtype))
+
+
 WIDER = {"int1": "int2", "int7": "int8"}
 NARROW = {
     name: spec
@@ -24,9 +30,9 @@ NARROW = {
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 def test_widened_weights_have_the_same_values_bit_for_bit(name: str, dtype) -> None:
     weight = quantize(VALUES, NARROW[name], dtype)
-    wider = to_native(weight)
+    wider = held(weight)
     assert wider.spec == replace(weight.spec, dtype=WIDER[weight.spec.dtype])
-    assert dequantize(wider).tobytes() == dequantize(weight).tobytes()
+    assert wider.dequantize().tobytes() == weight.dequantize().tobytes()
     assert wider.values_OI.max() < 1 << wider.spec.bits
 
 
@@ -40,25 +46,25 @@ def test_every_code_and_zero_point_moves_by_the_difference_of_the_middles(dtype,
     zeros = None if symmetric else codes[:, None]
     weight = replace(weight, values_OI=np.tile(codes, (top, 1)), zero_points_OG=zeros)
     shift = {"int1": 1, "int7": 64}[dtype]
-    wider = to_native(weight)
+    wider = held(weight)
     assert np.array_equal(wider.values_OI, np.tile(codes + shift, (top, 1)))
     if not symmetric:
         assert np.array_equal(wider.zero_points_OG, codes[:, None] + shift)
-    assert np.array_equal(dequantize(wider), dequantize(weight))
+    assert np.array_equal(wider.dequantize(), weight.dequantize())
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 def test_groups_without_a_kernel_are_dequantized(dtype) -> None:
     weight = quantize(VALUES, WeightSpec(dtype="int4", group_size=16), dtype)
-    held = to_native(weight)
-    assert held.spec == WeightSpec(dtype=dtype)
-    assert np.array_equal(dequantize(held), dequantize(weight))
+    floats = held(weight)
+    assert floats.spec == WeightSpec(dtype=dtype)
+    assert np.array_equal(floats.dequantize(), weight.dequantize())
 
 
 def test_what_has_a_kernel_stays_as_it_is() -> None:
     for spec in (WeightSpec(dtype="int4", group_size=32), WeightSpec(dtype="int4", group_size=96)):
         weight = quantize(VALUES, spec, "bf16")
-        assert to_native(weight) is weight
+        assert held(weight) is weight
 
 
 def test_the_plan_counts_the_wider_room() -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 import torch
 
 from fakes.tiny_models import VARIANTS
-from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
-from paredown.formats.stored.compressed_tensors import encode
-from paredown.formats.stored.compressed_tensors_section import quantization_config
+from paredown.formats.stored.compressed_tensors.form import encode
+from paredown.formats.stored.compressed_tensors.write_section import quantization_config
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import write_safetensors
@@ -23,7 +22,7 @@ def packed_tensors(checkpoint: Checkpoint, spec: WeightSpec) -> dict[str, Stored
     for layer in range(checkpoint.spec.num_layers):
         for role in checkpoint.spec.linear_shapes():
             module = checkpoint.linear_name(role, layer)
-            weight = quantize(dequantize(checkpoint.linear(role, layer)), spec, "fp32")
+            weight = quantize(checkpoint.linear(role, layer).dequantize(), spec, "fp32")
             del tensors[f"{module}.weight"]
             tensors |= {f"{module}.{name}": tensor for name, tensor in encode(weight).items()}
     return tensors

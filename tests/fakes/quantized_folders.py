@@ -9,12 +9,11 @@ import numpy as np
 import torch
 
 from fakes.tiny_models import make_model
-from paredown.formats.dequantize import dequantize
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.awq import encode_awq
 from paredown.formats.stored.gptq import encode_gptq
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors
 from paredown.models.files.shard_writer import write_shards
@@ -26,7 +25,7 @@ MODULE = "model.layers.1.mlp.down_proj"
 
 Tensors = dict[str, StoredTensor]
 Edit = Callable[[Tensors], object]
-Encode = Callable[[str, Weight], Tensors]
+Encode = Callable[[str, GridWeight], Tensors]
 
 
 def gptq_section(spec: WeightSpec, version: int = 1, **others: object) -> dict[str, object]:
@@ -75,7 +74,7 @@ def write_folder(
             spec = spec_of(module)
             if spec is None:
                 continue
-            weight = quantize(dequantize(source.linear(role, layer)), spec, "fp16")
+            weight = quantize(source.linear(role, layer).dequantize(), spec, "fp16")
             del tensors[f"{module}.weight"]
             parts = encode(module, weight)
             tensors |= {f"{module}.{suffix}": part for suffix, part in parts.items()}

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from paredown.errors import CheckpointError
-from paredown.formats.dequantize import dequantize
-from paredown.formats.floating import MAX_FINITE, cast, to_weight
+from paredown.formats.floating import MAX_FINITE, cast
+from paredown.formats.grid_weight import float_weight
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec, bits_per_weight
 
@@ -17,19 +17,19 @@ TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.flo
 def test_values_equal_torchs(dtype) -> None:
     rng = np.random.default_rng(0)
     values = (rng.normal(size=(64, 64)) * 10.0 ** rng.integers(-9, 4, (64, 64))).astype(np.float32)
-    weight, num_clamped = to_weight(values, dtype)
+    weight, num_clamped = float_weight(values, dtype)
     expected = torch.from_numpy(values).to(TORCH_DTYPES[dtype]).float().numpy()
-    assert np.array_equal(dequantize(weight), expected)
+    assert np.array_equal(weight.dequantize(), expected)
     assert num_clamped == 0
     assert weight.spec == WeightSpec(dtype=dtype)
 
 
 def test_what_fp16_cannot_reach_is_clamped_and_counted() -> None:
     values = np.array([[65504.0, 65519.0, 65520.0, -1e30, 1.0, np.finfo(np.float32).max]])
-    weight, num_clamped = to_weight(values.astype(np.float32), "fp16")
+    weight, num_clamped = float_weight(values.astype(np.float32), "fp16")
     assert num_clamped == 3
     expected = [65504.0, 65504.0, 65504.0, -65504.0, 1.0, 65504.0]
-    assert dequantize(weight).tolist() == [expected]
+    assert weight.dequantize().tolist() == [expected]
 
 
 def test_bf16_never_rounds_to_infinity() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from paredown.errors import CheckpointError
-from paredown.formats.dequantize import dequantize
-from paredown.formats.fp8 import MAX_FP8, decode_fp8, encode_fp8, has_nan, quantize_fp8
+from paredown.formats.e4m3 import MAX_FP8, decode_fp8, encode_fp8, has_nan
+from paredown.formats.fp8 import quantize_fp8
 from paredown.spec.weight import WeightSpec
 
 SPECS = [WeightSpec(dtype="fp8"), WeightSpec(dtype="fp8", group_size=32)]
@@ -84,7 +84,7 @@ def test_the_error_is_at_most_a_sixteenth_or_half_the_smallest_step(spec, dtype,
     # The quotient that is rounded is a float32 itself.
     bound = np.maximum(np.abs(nearest) / 16, scales * 2.0**-10) * (1 + 1e-5)
     assert np.all(np.abs(exact - nearest) <= bound)
-    assert np.all(np.isfinite(dequantize(weight)))
+    assert np.all(np.isfinite(weight.dequantize()))
 
 
 def test_values_that_are_not_finite_are_refused() -> None:

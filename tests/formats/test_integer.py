@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.dequantize import dequantize
 from paredown.formats.integer import quantize_integer as quantize
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
@@ -94,7 +93,7 @@ def test_the_error_is_at_most_half_a_step_inside_the_range(spec, dtype, data) ->
     nearest = np.clip(values.astype(np.float64), low, high)
     assert np.all(np.abs(exact - nearest) <= scale * (0.5 + 1e-4 * half))
     assert np.all(exact[values == 0] == 0)
-    assert np.all(np.isfinite(dequantize(weight)))
+    assert np.all(np.isfinite(weight.dequantize()))
 
 
 @pytest.mark.parametrize("spec", SMALL_SPECS, ids=lambda spec: spec.name)
@@ -110,7 +109,7 @@ def test_dequantized_values_find_their_codes_again(spec, values) -> None:
     if weight.zero_points_OG is not None:
         zeros = np.repeat(weight.zero_points_OG, size, axis=1).astype(float)
     scales = np.repeat(weight.scales_OG, size, axis=1)
-    codes = np.rint(dequantize(weight).astype(np.float64) / scales + zeros)
+    codes = np.rint(weight.dequantize().astype(np.float64) / scales + zeros)
     assert np.array_equal(codes, weight.values_OI)
 
 
@@ -120,7 +119,7 @@ def test_rows_of_zeros_stay_zero(name: str, dtype) -> None:
     values = random_values(3)
     values[4] = 0
     values[5, :128] = 0
-    restored = dequantize(quantize(values, SPECS[name], dtype))
+    restored = quantize(values, SPECS[name], dtype).dequantize()
     assert np.all(restored[4] == 0)
     assert np.all(np.isfinite(restored))
 

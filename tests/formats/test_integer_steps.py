@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paredown.formats.dequantize import unrounded
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.integer_steps import MOST_STEPS, integer_steps, steps_of
-from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 
 STEPS = st.lists(st.integers(1, MOST_STEPS), min_size=1, max_size=6)
@@ -86,12 +85,12 @@ def test_scales_that_are_none_have_no_steps(bad: float) -> None:
     assert steps_of(np.array([[0.5, bad]], np.float32)) is None
 
 
-def int4_weight(scales_OG: np.ndarray, zeros_OG: np.ndarray | None = None) -> Weight:
+def int4_weight(scales_OG: np.ndarray, zeros_OG: np.ndarray | None = None) -> GridWeight:
     num_rows, num_groups = scales_OG.shape
     codes_OI = np.tile(np.arange(16, dtype=np.uint8), (num_rows, 2 * num_groups))
     spec = WeightSpec(dtype="int4", group_size=32, symmetric=zeros_OG is None)
     zeros = None if zeros_OG is None else zeros_OG.astype(np.uint8)
-    return Weight(
+    return GridWeight(
         spec=spec, values_OI=codes_OI, scales_OG=scales_OG.astype(np.float32), zero_points_OG=zeros
     )
 
@@ -111,7 +110,7 @@ def test_zero_points_bound_the_steps(data, zeros: list[int]) -> None:
     if found is not None:
         assert found[1].tolist() == [[step // unit for step in steps]]
         row = np.repeat(integers_GC[:, None], 2, axis=1).reshape(-1).astype(np.float32)
-        assert unrounded(weight).tobytes() == (row * found[0][0]).tobytes()
+        assert weight.at_work().tobytes() == (row * found[0][0]).tobytes()
 
 
 def test_other_weights_have_none() -> None:

@@ -16,8 +16,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.dequantize import dequantize
-from paredown.formats.gguf_blocks import BLOCK_FORMATS
+from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.gguf.config import metadata_from_spec
@@ -109,9 +108,9 @@ def test_transformers_loads_the_same_weights(variant: str, formats: str, tmp_pat
             weight = ours.linear(role, layer)
             expected = theirs[f"{ours.linear_name(role, layer)}.weight"].numpy()
             # Our dequantization rounds to fp16, the dtype of the scale; theirs does not.
-            np.testing.assert_allclose(dequantize(weight), expected, rtol=2**-11, atol=1e-7)
+            np.testing.assert_allclose(weight.dequantize(), expected, rtol=2**-11, atol=1e-7)
     np.testing.assert_allclose(
-        dequantize(ours.embedding()),
+        ours.embedding().dequantize(),
         theirs["model.embed_tokens.weight"].numpy(),
         rtol=2**-11,
         atol=1e-7,
@@ -123,7 +122,7 @@ def test_rows_are_paired_as_llama_cpp_has_them(tmp_path: Path) -> None:
     stored = {one.name: one.data for one in gguf.GGUFReader(tmp_path / "model.gguf").tensors}
     spec = source.spec
     for role, num_heads in (("q", spec.num_heads), ("k", spec.num_kv_heads), ("v", 0)):
-        rows = dequantize(source.linear(role, 1))
+        rows = source.linear(role, 1).dequantize()
         found = stored[f"blk.1.attn_{role}.weight"].view(np.uint16).reshape(rows.shape)
         found = (found.astype(np.uint32) << 16).view(np.float32)
         for head in range(num_heads):
@@ -177,7 +176,7 @@ def test_other_formats_are_read_and_said(name: str, tmp_path: Path) -> None:
             rows[list(plain.places).index(f"blk.{layer}.ffn_down.weight")], kind
         )
         np.testing.assert_allclose(
-            dequantize(found.linear("down", layer)), expected, rtol=2**-11, atol=1e-7
+            found.linear("down", layer).dequantize(), expected, rtol=2**-11, atol=1e-7
         )
     if name == "Q5_0":
         assert found.notes == ()

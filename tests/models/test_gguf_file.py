@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paredown.errors import CheckpointError, OutputError, UnsupportedError
-from paredown.formats.gguf_blocks import BF16, F32, Q4_0
+from paredown.formats.gguf import q4_0
+from paredown.formats.gguf.floats import BF16, F32
 from paredown.models.gguf.file import read_gguf, write_gguf_file
 from paredown.models.gguf.header import NewTensor, Value
 
@@ -36,7 +37,7 @@ METADATA: dict[str, Value] = {
 }
 TENSORS = [
     NewTensor(name="norm", block=F32, shape=(3,)),
-    NewTensor(name="codes", block=Q4_0, shape=(2, 64)),
+    NewTensor(name="codes", block=q4_0.FORMAT, shape=(2, 64)),
     NewTensor(name="table", block=BF16, shape=(5, 7)),
 ]
 

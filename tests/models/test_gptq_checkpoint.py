@@ -25,7 +25,6 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import SequenceSlice
 from paredown.executors.run_options import RunOptions
-from paredown.formats.dequantize import dequantize, unrounded
 from paredown.formats.stored.column_order import NOTE
 from paredown.formats.tensor import StoredTensor
 from paredown.kernels.thread_plan import ThreadPlan
@@ -68,7 +67,7 @@ def check_runs(checkpoint: Checkpoint) -> None:
         for role in checkpoint.spec.linear_shapes():
             weight = checkpoint.linear(role, layer)
             if weight.spec.is_quantized and weight.spec.has_kernel(weight.shape[1]):
-                values = torch.from_numpy(unrounded(weight))
+                values = torch.from_numpy(weight.at_work())
                 state[f"layers.{layer}.{role}.weight"] = values
     decoder = Decoder.from_checkpoint(checkpoint)
     decoder.load_state_dict(state)
@@ -89,7 +88,7 @@ def test_gptq_by_role(spec: WeightSpec, version: int, tmp_path: Path) -> None:
     assert weight.spec == spec == checkpoint.weight_specs()[MODULE]
     tensors = stored(checkpoint, MODULE, "qweight", "qzeros", "scales", "g_idx")
     values = gptq_values(tensors, spec.bits, version).astype(np.float16)
-    assert np.array_equal(dequantize(weight), values.astype(np.float32))
+    assert np.array_equal(weight.dequantize(), values.astype(np.float32))
     assert checkpoint.output().spec == WeightSpec(dtype="fp16")
     assert checkpoint.notes == ()
     check_runs(checkpoint)
@@ -111,7 +110,7 @@ def test_awq_by_role(group_size: int | None, tmp_path: Path) -> None:
     assert weight.spec == WeightSpec(dtype="int4", group_size=group_size, symmetric=False)
     tensors = stored(checkpoint, MODULE, "qweight", "qzeros", "scales")
     values = awq_values(tensors, group_size or 256).astype(np.float16)
-    assert np.array_equal(dequantize(weight), values.astype(np.float32))
+    assert np.array_equal(weight.dequantize(), values.astype(np.float32))
     check_runs(checkpoint)
 
 
@@ -121,7 +120,7 @@ def test_shards_as_transformers_leaves_them(tmp_path: Path) -> None:
     assert len(list((tmp_path / "many").glob("model-*-of-*.safetensors"))) > 3
     one, many = Checkpoint.open(tmp_path / "one"), Checkpoint.open(tmp_path / "many")
     for role in one.spec.linear_shapes():
-        assert np.array_equal(dequantize(one.linear(role, 1)), dequantize(many.linear(role, 1)))
+        assert np.array_equal(one.linear(role, 1).dequantize(), many.linear(role, 1).dequantize())
 
 
 def test_columns_in_an_order_of_their_own_run_dequantized_and_say_so(tmp_path: Path) -> None:
@@ -158,7 +157,7 @@ def test_an_order_may_be_left_out(tmp_path: Path) -> None:
     write_gptq(tmp_path / "with", INT4)
     ours = Checkpoint.open(tmp_path / "without").linear("down", 1)
     assert np.array_equal(
-        dequantize(ours), dequantize(Checkpoint.open(tmp_path / "with").linear("down", 1))
+        ours.dequantize(), Checkpoint.open(tmp_path / "with").linear("down", 1).dequantize()
     )
 
 

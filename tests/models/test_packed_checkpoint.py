@@ -21,10 +21,9 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import SequenceSlice
 from paredown.executors.run_options import RunOptions
-from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
-from paredown.formats.stored.compressed_tensors import encode
-from paredown.formats.stored.compressed_tensors_section import quantization_config
+from paredown.formats.stored.compressed_tensors.form import encode
+from paredown.formats.stored.compressed_tensors.write_section import quantization_config
 from paredown.formats.tensor import StoredTensor
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
@@ -58,11 +57,11 @@ def test_integers_by_role(variant: str, spec: WeightSpec, tmp_path: Path) -> Non
     specs = packed.weight_specs()
     for layer in range(2):
         for role in packed.spec.linear_shapes():
-            expected = quantize(dequantize(original.linear(role, layer)), spec, "fp32")
+            expected = quantize(original.linear(role, layer).dequantize(), spec, "fp32")
             weight = packed.linear(role, layer)
             assert weight.spec == specs[packed.linear_name(role, layer)] == spec
             np.testing.assert_array_equal(weight.values_OI, expected.values_OI)
-            np.testing.assert_array_equal(dequantize(weight), dequantize(expected))
+            np.testing.assert_array_equal(weight.dequantize(), expected.dequantize())
     assert packed.output().spec == packed.embedding().spec == WeightSpec(dtype="fp32")
 
 
@@ -77,7 +76,7 @@ def test_transposed_modules_are_no_linear_modules(tmp_path: Path) -> None:
 
 def test_a_packed_output_layer(tmp_path: Path) -> None:
     VARIANTS["llama-gqa"](tmp_path / "float", torch.float32, 0)
-    expected = quantize(dequantize(Checkpoint.open(tmp_path / "float").output()), INT4, "fp32")
+    expected = quantize(Checkpoint.open(tmp_path / "float").output().dequantize(), INT4, "fp32")
 
     def pack_output(tensors: dict[str, StoredTensor]) -> None:
         del tensors["lm_head.weight"]
@@ -87,7 +86,7 @@ def test_a_packed_output_layer(tmp_path: Path) -> None:
     edit_config(tmp_path / "packed", quantization_config=quantization_config(INT4, []))
     checkpoint = Checkpoint.open(tmp_path / "packed")
     assert checkpoint.weight_specs()["lm_head"] == INT4
-    np.testing.assert_array_equal(dequantize(checkpoint.output()), dequantize(expected))
+    np.testing.assert_array_equal(checkpoint.output().dequantize(), expected.dequantize())
 
 
 @pytest.mark.filterwarnings("ignore:You passed `quantization_config`:UserWarning")
@@ -160,7 +159,7 @@ def test_the_ecosystems_8_bit_folders_load(preset: str, tmp_path: Path) -> None:
     with torch.no_grad():
         theirs(torch.tensor([[1, 2, 3]]))
     expected = theirs.get_submodule(MODULE).weight.detach().numpy()
-    np.testing.assert_array_equal(dequantize(weight), expected)
+    np.testing.assert_array_equal(weight.dequantize(), expected)
 
 
 TOKEN = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}
@@ -202,7 +201,7 @@ def test_layouts_that_only_others_write(name: str, tmp_path: Path) -> None:
         expected = Decoder.from_checkpoint(ours)(ids)[0].numpy()
     weight = ours.linear("down", 1)
     stored = theirs.get_submodule(MODULE).weight.detach().numpy()
-    np.testing.assert_array_equal(dequantize(weight), stored)
+    np.testing.assert_array_equal(weight.dequantize(), stored)
     executor = load_executor(
         ours,
         RunOptions(num_pages=8, kv_dtype="fp32", threads=ThreadPlan.resolve(1), activations="fp32"),

@@ -9,7 +9,7 @@ from fakes.packed_folders import edit_config, write_packed
 from paredown.errors import CheckpointError, ConfigError
 from paredown.executors.load import load_executor
 from paredown.executors.run_options import RunOptions
-from paredown.formats.stored.compressed_tensors_section import quantization_config
+from paredown.formats.stored.compressed_tensors.write_section import quantization_config
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.kv_scales import used_kv_scales

@@ -19,7 +19,6 @@ from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.evaluate.quality.quality import Quality
 from paredown.evaluate.quality.simulated import Variant, measure_variants
-from paredown.formats.dequantize import unrounded
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
@@ -62,7 +61,7 @@ def rounded(checkpoint: Checkpoint, chosen) -> dict[str, torch.Tensor]:
             if chosen(layer, role):
                 stored = checkpoint.tensors[checkpoint.linear_name(role, layer) + ".weight"]
                 weight = quantize(stored.to_float32(), SPEC, "bf16")
-                weights[f"layers.{layer}.{role}.weight"] = torch.from_numpy(unrounded(weight))
+                weights[f"layers.{layer}.{role}.weight"] = torch.from_numpy(weight.at_work())
     return weights
 
 
@@ -99,7 +98,7 @@ def test_the_output_layer_is_a_part_where_it_is_asked_for(name: str, tmp_path) -
     output = checkpoint.names.embedding if name == "llama-tied" else checkpoint.names.output
     values = checkpoint.tensors[f"{output}.weight"].to_float32()
     assert row.num_weights == values.size
-    head = torch.from_numpy(unrounded(quantize(values, SPEC, "bf16")))
+    head = torch.from_numpy(quantize(values, SPEC, "bf16").at_work())
     layers = rounded(checkpoint, lambda layer, role: True)
     decoder = Decoder.from_checkpoint(checkpoint)
     variants = [

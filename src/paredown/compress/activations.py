@@ -25,8 +25,8 @@ from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
 from paredown.errors import ConfigError
+from paredown.formats.e4m3 import MAX_FP8
 from paredown.formats.floating import MAX_FINITE
-from paredown.formats.fp8 import MAX_FP8
 from paredown.formats.fp8_e5m2 import MAX_E5M2
 from paredown.spec.weight import ActivationDType, WeightSpec
 

@@ -28,12 +28,12 @@ from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import Scheme, SchemeRow, resolve_schemes, scheme_rows
 from paredown.compress.size import checkpoint_bits_per_weight
-from paredown.compress.stored_weight import stored_tensors
 from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.formats.floating import cast, check_stored
-from paredown.formats.stored.aqlm_config import write_aqlm
-from paredown.formats.stored.compressed_tensors_section import quantization_config
-from paredown.formats.tensor import StoredDType, StoredTensor
+from paredown.formats.stored.kv_scheme import KV_SCHEMES
+from paredown.formats.stored.stored_format import Layout
+from paredown.formats.stored.table import stored_tensors, written_format
+from paredown.formats.tensor import STORED_DTYPES, StoredTensor
 from paredown.models.check_tensors import router_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.folder_files import copy_files, name_dtype, write_config
@@ -42,8 +42,6 @@ from paredown.models.files.shard_writer import write_shards
 from paredown.models.roles import linear_places
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
-
-FLOATS: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
 # Bytes of the source hashed at once.
 _HASHED_BYTES = 16 << 20
@@ -296,19 +294,20 @@ class _Job:
 
     def _quantization_config(self) -> dict[str, object]:
         """One format for every linear module where most have it, the others by name."""
-        specs = {name: scheme.spec for name, scheme in self._schemes.items()}
-        modules = _linear_names(self._source)
-        routers = list(router_modules(self._source.spec, self._source.names))
-        codebooks = next(iter(self._schemes.values())).codebooks
-        if codebooks is not None:
-            floats = {*modules, *routers, self._source.names.output}
-            return write_aqlm(codebooks, sorted(floats - set(specs)))
+        specs = {name: scheme.stored for name, scheme in self._schemes.items()}
+        source, output = self._source, self._source.names.output
+        modules = _linear_names(source)
         common = Counter(specs[name] for name in modules if name in specs).most_common(1)
-        spec = common[0][0] if common and modules <= set(specs) else None
-        named = {name: own for name, own in specs.items() if own != spec}
-        output = self._source.names.output
-        ignore = routers if output in specs else [*routers, output]
-        return quantization_config(spec, ignore=ignore, named=named, kv=self._recipe.kv_cache)
+        routers = router_modules(source.spec, source.names)
+        layout = Layout(
+            specs=specs,
+            output=output,
+            floats=sorted(modules - set(specs)),
+            others=[*routers, *([] if output in specs else [output])],
+            common=common[0][0] if common and modules <= set(specs) else None,
+            kv=None if self._recipe.kv_cache is None else KV_SCHEMES[self._recipe.kv_cache],
+        )
+        return written_format(next(iter(specs.values()))).section(layout)
 
     def _convert(self, name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
         output = self._source.names.output
@@ -319,7 +318,7 @@ class _Job:
             yield from self._quantized(module, tensor)
         elif name in self._finished:
             yield name, self._finished[name]
-        elif self._recipe.floats is None or tensor.dtype not in FLOATS:
+        elif self._recipe.floats is None or tensor.dtype not in STORED_DTYPES:
             check_stored(tensor)
             self._kept.append(name)
             yield name, tensor
@@ -348,7 +347,7 @@ def _float_dtype(source: Checkpoint, recipe: Recipe) -> ScaleDType:
     if recipe.floats is not None:
         return recipe.floats
     role, layer = next(linear_places(source.spec))
-    return FLOATS[source.tensors[f"{source.linear_name(role, layer)}.weight"].dtype]
+    return STORED_DTYPES[source.tensors[f"{source.linear_name(role, layer)}.weight"].dtype]
 
 
 def _linear_names(source: Checkpoint) -> set[str]:

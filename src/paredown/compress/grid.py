@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from paredown.errors import CheckpointError
+from paredown.formats.e4m3 import MAX_FP8
 from paredown.formats.floating import MAX_FINITE
-from paredown.formats.fp8 import MAX_FP8
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.integer import EPSILON
-from paredown.formats.weight import Weight
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 TORCH_DTYPES: dict[ScaleDType, torch.dtype] = {
@@ -96,7 +96,7 @@ def grouped(weight_OI: Tensor, group_size: int | None) -> Tensor:
     return weight_OI.reshape(weight_OI.shape[0], -1, group_size or weight_OI.shape[1])
 
 
-def to_weight(codes_OI: Tensor, grid: Grid) -> Weight:
+def to_weight(codes_OI: Tensor, grid: Grid) -> GridWeight:
     """Codes on `grid` as they are stored. Raises CheckpointError when the scales are not finite,
     as those of weights that are not."""
     if not bool(torch.isfinite(grid.scales_OG).all() and torch.isfinite(codes_OI).all()):
@@ -114,7 +114,7 @@ def to_weight(codes_OI: Tensor, grid: Grid) -> Weight:
         stored_OI = (codes_OI + half).to(torch.uint8).numpy()
         if not spec.symmetric:
             zeros_OG = (grid.zeros_OG + half).to(torch.uint8).numpy()
-    return Weight(
+    return GridWeight(
         spec=spec,
         values_OI=stored_OI,
         scales_OG=grid.scales_OG.float().numpy(),

@@ -31,21 +31,20 @@ def _smoothquant_level(level: str, spec: WeightSpec) -> Recipe:
     )
 
 
-def _codebooks(quantizer: AQLM) -> Recipe:
-    step = QuantizeStep(quantizer=quantizer, spec=WeightSpec(dtype="fp16"))
-    return Recipe(name=quantizer.spec.name, steps=(step,))
+def _one_step(name: str, quantizer: Quantizer, spec: WeightSpec) -> Recipe:
+    return Recipe(name=name, steps=(QuantizeStep(quantizer=quantizer, spec=spec),))
 
 
 # Recipes that are more than methods and a format.
 NAMED: dict[str, Recipe] = {
-    "llm-int8": Recipe(
-        name="llm-int8", steps=(QuantizeStep(quantizer=LLMInt8(), spec=FORMATS["int8"]),)
-    ),
+    "llm-int8": _one_step("llm-int8", LLMInt8(), FORMATS["int8"]),
     "smoothquant-o1": _smoothquant_level("o1", FORMATS["w8a8"]),
     "smoothquant-o3": _smoothquant_level("o3", STATIC_FORMATS["w8a8-static"]),
     # The paper's setting for CPUs, and one whose codebooks weigh less beside small layers.
-    "aqlm-2x8-g8": _codebooks(AQLM()),
-    "aqlm-1x8-g4": _codebooks(AQLM(num_codebooks=1, in_group_size=4)),
+    "aqlm-2x8-g8": _one_step("aqlm-2x8-g8", AQLM(), FORMATS["fp16"]),
+    "aqlm-1x8-g4": _one_step(
+        "aqlm-1x8-g4", AQLM(num_codebooks=1, in_group_size=4), FORMATS["fp16"]
+    ),
 }
 
 # For the help of every verb that takes recipes.

@@ -4,13 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import HEAD, LAYERS, QuantizeStep, Recipe
 from paredown.errors import ConfigError, UnsupportedError, naming
-from paredown.formats.integer import group_columns
-from paredown.formats.stored.aqlm import AdditiveSpec
-from paredown.formats.stored.compressed_tensors_section import check_mixture
+from paredown.formats.stored.table import written_format
+from paredown.formats.weight import StoredSpec
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import EXPERTS, SHARED, expert_index, role_kind, split_role
 from paredown.spec.weight import WeightSpec
@@ -40,18 +38,13 @@ class Scheme:
         return self.quantizer.needs_hessian or self.spec.activations == "int8_static"
 
     @property
-    def without_inputs(self) -> str:
-        """What a method that looks at inputs does where none were seen, in words."""
-        return "round to nearest" if self.codebooks is None else "codebooks of its weights alone"
-
-    @property
-    def codebooks(self) -> AdditiveSpec | None:
-        """Of the one method that stores no grid; `spec` is then the float they are stored in."""
-        return self.quantizer.spec if isinstance(self.quantizer, AQLM) else None
+    def stored(self) -> StoredSpec:
+        """The form of what is written."""
+        return self.quantizer.stored_spec(self.spec)
 
     @property
     def format(self) -> str:
-        return self.spec.name if self.codebooks is None else self.codebooks.name
+        return self.stored.name
 
     @property
     def method(self) -> str:
@@ -224,20 +217,18 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
             remedy="Use a float format (bf16, fp16).",
         )
     with naming(f"tensor {module.name}.weight"):
-        if scheme.codebooks is None:
-            group_columns(scheme.spec, module.shape[1])
-        else:
-            scheme.codebooks.tensor_shapes(module.shape)
+        written_format(scheme.stored).check(scheme.stored, module.shape)
 
 
 def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:
-    """Of formats that config.json cannot tell apart: AQLM's section of it has one form for all."""
-    if len({(scheme.codebooks, scheme.spec) for scheme in schemes}) > 1 and any(
-        scheme.codebooks for scheme in schemes
-    ):
+    """Raises UnsupportedError for formats that one section of config.json cannot tell apart."""
+    specs = list(dict.fromkeys(scheme.stored for scheme in schemes))
+    written = {written_format(spec).method for spec in specs}
+    if len(written) > 1:
         raise UnsupportedError(
-            "codebooks of one shape can be stored, and no other format beside them",
-            seen=f"{recipe.name}: {', '.join(dict.fromkeys(own.format for own in schemes))}",
+            f"formats of {' and '.join(sorted(written))} cannot be stored beside each other",
+            seen=f"{recipe.name}: {', '.join(spec.name for spec in specs)}",
             remedy="Use one format for all.",
         )
-    check_mixture(scheme.spec for scheme in schemes)
+    for spec in specs[:1]:
+        written_format(spec).check_mixture(specs)

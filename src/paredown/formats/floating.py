@@ -7,15 +7,12 @@ import numpy.typing as npt
 
 from paredown.errors import CheckpointError
 from paredown.formats.tensor import (
-    StoredDType,
+    STORED_AS,
     StoredTensor,
     bf16_to_float32,
     float32_to_bf16,
 )
-from paredown.formats.weight import Weight
-from paredown.spec.weight import ScaleDType, WeightSpec
-
-STORED_FLOATS: dict[ScaleDType, StoredDType] = {"fp32": "F32", "bf16": "BF16", "fp16": "F16"}
+from paredown.spec.weight import ScaleDType
 
 # Values looked at together: bounds the float32 copies to a few megabytes.
 _CHECKED_VALUES = 1 << 20
@@ -57,15 +54,8 @@ def cast(values: npt.NDArray[np.float32], dtype: ScaleDType) -> Cast:
         array: npt.NDArray[np.generic] = float32_to_bf16(clamped)
     else:
         array = clamped.astype(np.float16 if dtype == "fp16" else np.float32)
-    tensor = StoredTensor(dtype=STORED_FLOATS[dtype], array=array)
+    tensor = StoredTensor(dtype=STORED_AS[dtype], array=array)
     return Cast(tensor=tensor, num_clamped=int(np.count_nonzero(outside)))
-
-
-def to_weight(values_OI: npt.NDArray[np.float32], dtype: ScaleDType) -> tuple[Weight, int]:
-    """The weight in `dtype`, and how many of its values were clamped."""
-    result = cast(values_OI, dtype)
-    weight = Weight(spec=WeightSpec(dtype=dtype), values_OI=result.tensor.array)
-    return weight, result.num_clamped
 
 
 def check_stored(tensor: StoredTensor) -> None:

@@ -9,7 +9,7 @@ largest value, 0 counted in:
     both        q = round(clamp(w / s + z))
 
 Ties round to even. s is rounded to the dtype it is stored in before z and q follow from it; a group
-of zeros gets that dtype's machine epsilon. `Weight` keeps unsigned codes, q + 2^(b-1).
+of zeros gets that dtype's machine epsilon. `GridWeight` keeps unsigned codes, q + 2^(b-1).
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from paredown.errors import UnsupportedError
 from paredown.formats.floating import MAX_FINITE, check_finite, round_to
-from paredown.formats.weight import Weight
+from paredown.formats.grid_weight import GridWeight
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 # Distance from 1 to the next number: what stands in for a scale of zero.
@@ -29,7 +29,7 @@ _CHUNK_VALUES = 1 << 20
 
 def quantize_integer(
     values_OI: npt.NDArray[np.float32], spec: WeightSpec, scale_dtype: ScaleDType
-) -> Weight:
+) -> GridWeight:
     """[O, I] values on the grid of an integer `spec`.
 
     Raises UnsupportedError when the group size does not divide the columns, CheckpointError for
@@ -50,7 +50,7 @@ def quantize_integer(
             chunk.reshape(chunk.shape[0], num_groups, -1), spec, scale_dtype
         )
         codes_OI[rows] = codes.reshape(chunk.shape)
-    return Weight(
+    return GridWeight(
         spec=spec,
         values_OI=codes_OI,
         scales_OG=scales_OG,

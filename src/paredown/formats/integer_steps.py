@@ -10,7 +10,7 @@ Shapes: O output rows, I input columns, G groups of columns.
 import numpy as np
 import numpy.typing as npt
 
-from paredown.formats.weight import Weight
+from paredown.formats.weight import CoreWeight
 
 MOST_STEPS = 16
 # Of float32, the one before the point among them.
@@ -20,18 +20,21 @@ _MOST_SHIFT = 5
 
 
 def integer_steps(
-    weight: Weight,
+    weight: CoreWeight,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]] | None:
     """Row scales [O] and steps [O, G] of an int4 weight in groups; None where its scales are no
     such multiples, or some (q - zero point) * step would leave 8 bits."""
-    if weight.spec.dtype != "int4" or weight.scales_OG is None or weight.scales_OG.shape[1] == 1:
+    if weight.spec.dtype != "int4":
         return None
-    found = steps_of(weight.scales_OG)
-    if found is None or weight.zero_points_OG is None:
+    arrays = weight.arrays()
+    scales_OG, zeros_OG = arrays.get("scales"), arrays.get("zero_points")
+    if scales_OG is None or scales_OG.shape[1] == 1:
+        return None
+    found = steps_of(scales_OG.astype(np.float32, copy=False))
+    if found is None or zeros_OG is None:
         return found
-    zeros_OG = weight.zero_points_OG.astype(np.int32)
-    steps_OG = found[1]
-    fits = (zeros_OG * steps_OG <= 128) & ((15 - zeros_OG) * steps_OG <= 127)
+    signed_OG, steps_OG = zeros_OG.astype(np.int32), found[1]
+    fits = (signed_OG * steps_OG <= 128) & ((15 - signed_OG) * steps_OG <= 127)
     return found if fits.all() else None
 
 

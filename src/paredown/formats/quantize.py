@@ -4,14 +4,14 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.formats.fp8 import quantize_fp8
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.integer import quantize_integer
-from paredown.formats.weight import Weight
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 
 def quantize(
     values_OI: npt.NDArray[np.float32], spec: WeightSpec, scale_dtype: ScaleDType
-) -> Weight:
+) -> GridWeight:
     """[O, I] values in a quantized `spec`. Raises UnsupportedError when the group size does not
     divide the columns, CheckpointError for values that are not finite."""
     assert not spec.integer_steps, spec.name

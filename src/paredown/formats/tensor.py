@@ -6,6 +6,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from paredown.spec.weight import ScaleDType
+
 StoredDType = Literal["F32", "F16", "BF16", "F8_E4M3", "I8", "U8", "I16", "I32", "I64"]
 
 NUMPY_DTYPES: dict[StoredDType, npt.DTypeLike] = {
@@ -19,6 +21,10 @@ NUMPY_DTYPES: dict[StoredDType, npt.DTypeLike] = {
     "I32": np.int32,
     "I64": np.int64,
 }
+
+# The float dtypes that weights and scales are stored in, by the names of safetensors; and back.
+STORED_DTYPES: dict[StoredDType, ScaleDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
+STORED_AS: dict[ScaleDType, StoredDType] = {ours: stored for stored, ours in STORED_DTYPES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
-"""Weight: one linear layer's numbers as loaded, before a kernel packs them. NumPy only."""
+"""Weight: one linear layer's numbers as they are stored, whatever their kind."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -8,26 +9,57 @@ import numpy.typing as npt
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Weight:
-    """O output rows, I input columns, G groups of columns.
-
-    values_OI       fp32: float32; fp16: float16; bf16: uint16 holding the bits;
-                    integers: uint8 holding the unsigned code (signed code + 2^(bits-1));
-                    fp8: uint8 holding the e4m3 bits
-    scales_OG       float32, every entry exactly representable in `scale_dtype`; None for floats
-    zero_points_OG  uint8 unsigned codes; None for floats and symmetric integers (2^(bits-1))
-    input_scale     of int8_static activations, else None
-    The value of an integer weight is (code - zero_point) * scale, of an fp8 weight number * scale.
-    """
-
-    spec: WeightSpec
-    values_OI: npt.NDArray[np.generic]
-    scales_OG: npt.NDArray[np.float32] | None = None
-    zero_points_OG: npt.NDArray[np.uint8] | None = None
-    scale_dtype: ScaleDType = "bf16"
-    input_scale: float | None = None
+class StoredSpec(Protocol):
+    """The form of a stored weight: WeightSpec for grids, CodebookSpec for codebooks."""
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return self.values_OI.shape[0], self.values_OI.shape[1]
+    def name(self) -> str:
+        """The form's name as people write it: int4-g128, aqlm-2x8-g8."""
+
+
+class Weight(Protocol):
+    """O output rows and I input columns. The kinds are `GridWeight`, codes on a grid or floats,
+    and `CodebookWeight`, sums of vectors."""
+
+    @property
+    def spec(self) -> StoredSpec: ...
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def input_scale(self) -> float | None:
+        """The stored scale of the inputs, where they have one."""
+
+    def with_input_scale(self, scale: float) -> Self:
+        """The weight with a stored scale for its inputs."""
+
+    def dequantize(self) -> npt.NDArray[np.float32]:
+        """[O, I], bit for bit as the libraries of its format give them."""
+
+    def at_work(self) -> npt.NDArray[np.float32]:
+        """[O, I], as a linear layer multiplies with them."""
+
+    def for_core(self) -> "CoreWeight":
+        """The weight in a kind that the native core can hold."""
+
+
+class CoreWeight(Weight, Protocol):
+    """A weight whose arrays the native core can pack."""
+
+    @property
+    def spec(self) -> WeightSpec: ...
+
+    @property
+    def scale_dtype(self) -> ScaleDType:
+        """The dtype of scales, and the one that the weight is dequantized to."""
+
+    def arrays(self) -> Mapping[str, npt.NDArray[np.generic]]:
+        """The numbers by the names of a LinearSource (kernels/linear_source.py)."""
+
+    def rows(self, chosen: slice | npt.NDArray[np.integer]) -> Self:
+        """The weight of some of its output rows."""
+
+    def stacked(self, others: Sequence[Self]) -> Self:
+        """The output rows of this weight and below them those of `others`, which share its spec,
+        width and input scale."""

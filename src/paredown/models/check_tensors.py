@@ -8,6 +8,7 @@ import numpy as np
 
 from paredown.errors import CheckpointError, naming
 from paredown.formats.stored.stored_form import Quantization, StoredForm
+from paredown.formats.tensor import STORED_DTYPES
 from paredown.models.files.shards import FolderTensors
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names
@@ -17,10 +18,8 @@ from paredown.models.roles import (
     position_embedding_shape,
 )
 from paredown.spec.model import ModelSpec
-from paredown.spec.weight import WeightDType
 
 REMEDY = "Use the config.json that belongs to these weights, or download them again."
-FLOAT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +126,11 @@ def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> No
     """The tensor is there, of that shape and of a float dtype."""
     check_present(tensors, name)
     check_shape(tensors, name, shape)
-    if tensors.place(name).dtype not in FLOAT_DTYPES:
+    if tensors.place(name).dtype not in STORED_DTYPES:
         raise CheckpointError(
             f"{tensors.owner(name)}: tensor {name!r} is not of a float dtype that can be run",
             seen=tensors.place(name).dtype,
-            remedy=f"Supported are {', '.join(FLOAT_DTYPES)} and what config.json's "
+            remedy=f"Supported are {', '.join(STORED_DTYPES)} and what config.json's "
             "quantization_config names.",
         )
 
@@ -210,7 +209,7 @@ def check_nothing_extra(
 
 def _is_zero_bias(tensors: FolderTensors, name: str) -> bool:
     place = tensors.place(name)
-    is_vector = name.endswith(".bias") and len(place.shape) == 1 and place.dtype in FLOAT_DTYPES
+    is_vector = name.endswith(".bias") and len(place.shape) == 1 and place.dtype in STORED_DTYPES
     return is_vector and not tensors[name].array.view(np.uint8).any()
 
 

@@ -9,16 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, naming
-from paredown.formats import gguf_blocks
-from paredown.formats.gguf_blocks import BlockFormat
-from paredown.formats.stored import gptq_config
+from paredown.formats.gguf.block_format import BlockFormat
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
-from paredown.formats.stored.quant_methods import read_quantization
 from paredown.formats.stored.stored_form import Quantization, StoredForm
-from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
+from paredown.formats.stored.table import STORED_FORMATS, read_quantization
+from paredown.formats.tensor import STORED_DTYPES, StoredTensor
+from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import (
-    FLOAT_DTYPES,
     check_contents,
     linear_modules,
     num_parts,
@@ -139,7 +137,7 @@ class Checkpoint:
         """The module's name in the checkpoint; GPT-2's q, k and v share one."""
         return self.names.linear(role, layer)
 
-    def linear(self, role: str, layer: int) -> Weight:
+    def linear(self, role: str, layer: int) -> CoreWeight:
         """The stored numbers of a linear layer as [out, in], not dequantized."""
         source = self.names.source(role)
         weight = self._weight(self.names.linear(role, layer), source.transposed)
@@ -147,18 +145,17 @@ class Checkpoint:
             return weight
         assert not weight.spec.is_quantized
         size = weight.shape[0] // source.num_parts
-        rows = slice(source.part * size, (source.part + 1) * size)
-        return Weight(spec=weight.spec, values_OI=weight.values_OI[rows])
+        return weight.rows(slice(source.part * size, (source.part + 1) * size))
 
     def router(self, role: str, layer: int) -> StoredTensor:
         """[out, hidden] of a layer with experts's "router" or "shared_gate", always in floats."""
         return self.tensors[f"{self.names.router(role, layer)}.weight"]
 
-    def embedding(self) -> Weight:
+    def embedding(self) -> CoreWeight:
         """[vocab, hidden]; in floats, but a GGUF file may have quantized it."""
         return self._plain(self.names.embedding)
 
-    def output(self) -> Weight:
+    def output(self) -> CoreWeight:
         """The output layer, [vocab, hidden]; the embedding where the two are tied."""
         return self.embedding() if self.spec.tied_embeddings else self._weight(self.names.output)
 
@@ -188,28 +185,28 @@ class Checkpoint:
             specs[module.name] = self._plain_spec(module.name) if form is None else form.spec
         return specs
 
-    def _weight(self, module: str, transposed: bool = False) -> Weight:
+    def _weight(self, module: str, transposed: bool = False) -> CoreWeight:
         form = self.forms.get(module)
         if form is None:
             return self._plain(module, transposed)
         with naming(f"{self.path}: module {module}"):
-            return form.decode(ModuleTensors(self.tensors, module, form.suffixes))
+            return form.decode(ModuleTensors(self.tensors, module, form.suffixes)).for_core()
 
-    def _plain(self, module: str, transposed: bool = False) -> Weight:
+    def _plain(self, module: str, transposed: bool = False) -> CoreWeight:
         """A weight that is one tensor: floats, or the blocks of a GGUF file."""
         name = f"{module}.weight"
         stored = self.tensors[name]
         if name in self.blocks:
             with naming(f"{self.path}: module {module}"):
-                return gguf_blocks.decode(stored.array.view(np.uint8), self.blocks[name])
+                return self.blocks[name].decode(stored.array.view(np.uint8))
         values = np.ascontiguousarray(stored.array.T) if transposed else stored.array
-        return Weight(spec=WeightSpec(dtype=FLOAT_DTYPES[stored.dtype]), values_OI=values)
+        return GridWeight(spec=WeightSpec(dtype=STORED_DTYPES[stored.dtype]), values_OI=values)
 
     def _plain_spec(self, module: str) -> WeightSpec:
         name = f"{module}.weight"
         if name in self.blocks:
             return self.blocks[name].spec
-        return WeightSpec(dtype=FLOAT_DTYPES[self.tensors[name].dtype])
+        return WeightSpec(dtype=STORED_DTYPES[self.tensors[name].dtype])
 
 
 def _check_folder(path: Path) -> None:
@@ -232,10 +229,12 @@ def _check_folder(path: Path) -> None:
 def _read_config(path: Path) -> dict[str, object]:
     """config.json; AutoGPTQ's first versions told of the quantization in a file of its own."""
     config = read_json_object(path / "config.json")
-    if config.get("quantization_config") is None:
-        section = read_optional_json_object(path / gptq_config.FILE_NAME)
+    for stored in STORED_FORMATS.values():
+        if stored.file is None or config.get("quantization_config") is not None:
+            continue
+        section = read_optional_json_object(path / stored.file)
         if section:
-            config["quantization_config"] = {"quant_method": gptq_config.METHOD, **section}
+            config["quantization_config"] = {"quant_method": stored.method, **section}
     return config
 
 

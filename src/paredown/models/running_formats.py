@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from paredown.formats.integer_steps import integer_steps, steps_of
-from paredown.formats.weight import Weight
+from paredown.formats.weight import CoreWeight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_places
 from paredown.spec.weight import WeightSpec
@@ -19,7 +19,7 @@ def running_specs(checkpoint: Checkpoint) -> dict[str, WeightSpec]:
     loading finds them. Of the weights only scales are read; those with zero points whose scales
     have steps are read whole. Raises CheckpointError."""
     names, specs = checkpoint.names, checkpoint.weight_specs()
-    weights: dict[str, Callable[[], Weight]] = {
+    weights: dict[str, Callable[[], CoreWeight]] = {
         checkpoint.linear_name(role, layer): partial(checkpoint.linear, role, layer)
         for role, layer in linear_places(checkpoint.spec)
     }

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, round_activations
 from paredown.compress.quantize.method import LayerTarget, Quantizer
-from paredown.compress.stored_weight import values_at_work
 from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.evaluate.quality.quality import Quality
 from paredown.evaluate.quality.simulated import OUTPUT, Variant, measure_variants
@@ -176,8 +175,7 @@ def quantized_weight(
     """One linear layer's values after rounding; `name` is for the errors."""
     with naming(name):
         group_columns(target.spec, weight_OI.shape[1])
-        weight = quantizer.quantize(weight_OI, target, None).weight
-    return values_at_work(weight)
+        return quantizer.quantize(weight_OI, target, None).values()
 
 
 def recovered(row: Sensitivity, table: SensitivityTable) -> float:

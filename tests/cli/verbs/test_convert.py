@@ -10,7 +10,7 @@ from paredown.cli import main as cli
 from paredown.cli.verbs import bench, serve
 from paredown.compress.compress import compress
 from paredown.errors import CapacityError
-from paredown.formats.stored.compressed_tensors_config import FP8_INPUTS
+from paredown.formats.stored.compressed_tensors.read_section import FP8_INPUTS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.spec.weight import WeightSpec

@@ -23,13 +23,10 @@ from paredown.compress.grid import Grid
 from paredown.compress.quantize.kv_cache import KVRange
 from paredown.compress.quantize.method import LayerTarget, Transform
 from paredown.compress.schemes import Scheme
-from paredown.compress.stored_weight import stored_tensors, values_at_work
 from paredown.errors import naming
-from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
-from paredown.formats.stored.aqlm import AdditiveWeight
-from paredown.formats.stored.tensor_checks import SCALE_DTYPES
-from paredown.formats.tensor import StoredTensor
+from paredown.formats.stored.table import stored_tensors
+from paredown.formats.tensor import STORED_DTYPES, StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.check_tensors import vector_tensor
 from paredown.models.checkpoint import Checkpoint
@@ -180,15 +177,14 @@ class _LayerWork:
                 self._few.add(
                     role,
                     seen,
-                    scheme.without_inputs,
+                    scheme.quantizer.without_inputs,
                     has_static_scale=scheme.spec.activations == "int8_static",
                 )
             target = replace(self._plan.target(scheme), grid=self._grids.get(role))
             weight, notes = _quantize(name, module.weight.data, scheme, seen, target)
-            module.weight.data = values_at_work(weight)
+            module.weight.data = torch.from_numpy(weight.at_work())
             if scheme.spec.activations in _ROUNDED:
-                assert isinstance(weight, Weight)
-                round_inputs(module, weight.spec, weight.input_scale)
+                round_inputs(module, scheme.spec, weight.input_scale)
             self._notes += notes
             self._tensors |= _named(name, weight)
 
@@ -227,7 +223,7 @@ class _LayerWork:
         for role in source.spec.router_shapes(self._index):
             name = f"{source.names.router(role, self._index)}.weight"
             # A router in another dtype would send tokens elsewhere.
-            stored = SCALE_DTYPES[source.tensors[name].dtype]
+            stored = STORED_DTYPES[source.tensors[name].dtype]
             self._keep_float(name, layer.get_parameter(f"{role}.weight"), stored)
 
     def _keep_float(self, name: str, parameter: Tensor, dtype: ScaleDType) -> None:
@@ -260,19 +256,18 @@ def _groups(schemes: Mapping[str, Scheme], true_sequential: bool) -> Iterator[tu
 
 def _quantize(
     name: str, weight_OI: Tensor, scheme: Scheme, seen: InputStatistics | None, target: LayerTarget
-) -> tuple[Weight | AdditiveWeight, list[str]]:
+) -> tuple[Weight, list[str]]:
     with naming(name):
         moments = None if seen is None else seen.moments()
         done = scheme.quantizer.quantize(weight_OI, target, moments)
     weight = done.weight
     if scheme.spec.activations == "int8_static":
         assert seen is not None
-        assert isinstance(weight, Weight)
-        weight = replace(weight, input_scale=seen.static_scale(target.scale_dtype))
+        weight = weight.with_input_scale(seen.static_scale(target.scale_dtype))
     return weight, [f"{name}: {note}" for note in done.notes]
 
 
-def _named(name: str, weight: Weight | AdditiveWeight) -> dict[str, StoredTensor]:
+def _named(name: str, weight: Weight) -> dict[str, StoredTensor]:
     return {f"{name}.{suffix}": tensor for suffix, tensor in stored_tensors(weight).items()}
 
 
@@ -303,6 +298,6 @@ def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTe
         with naming(name):
             for batch_BTD in inputs.batches(batch_size(source.spec, inputs.num_tokens)):
                 seen.add(norm(batch_BTD))
-    weight_OI = torch.from_numpy(dequantize(source.output()))
+    weight_OI = torch.from_numpy(source.output().dequantize())
     weight, notes = _quantize(name, weight_OI, plan.head, seen, plan.target(plan.head))
     return _named(name, weight), notes

@@ -13,19 +13,14 @@ from pathlib import Path
 
 from paredown.compress.convert.float_folder import write_floats
 from paredown.compress.convert.quantized_folder import write_quantized
-from paredown.compress.convert.quantized_targets import (
-    AWQ,
-    BITSANDBYTES,
-    COMPRESSED_TENSORS,
-    GPTQ,
-    GPTQ_V2,
-)
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import ConfigError
+from paredown.formats.stored.table import STORED_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.output_folder import Finish
 from paredown.progress import OnProgress
+from paredown.spec.weight import WeightSpec
 
 GGUF_SUFFIX = ".gguf"
 
@@ -61,11 +56,11 @@ Target = Callable[[Checkpoint, Path, OnProgress, Finish], Clamped]
 
 # Those that have the codes of a quantized source.
 CODE_TARGETS: dict[str, Target] = {
-    "compressed-tensors": partial(write_quantized, COMPRESSED_TENSORS),
-    "gptq": partial(write_quantized, GPTQ),
-    "gptq-v2": partial(write_quantized, GPTQ_V2),
-    "awq": partial(write_quantized, AWQ),
-    "bitsandbytes": partial(write_quantized, BITSANDBYTES),
+    **{
+        name: partial(write_quantized, stored)
+        for name, stored in STORED_FORMATS.items()
+        if stored.holds is WeightSpec
+    },
     "gguf": partial(_gguf, None),
 }
 TARGETS: dict[str, Target] = {

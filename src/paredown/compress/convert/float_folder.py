@@ -5,7 +5,6 @@ from pathlib import Path
 
 from paredown.compress.convert.packed_modules import PackedModules
 from paredown.errors import naming
-from paredown.formats.dequantize import dequantize
 from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
@@ -38,7 +37,7 @@ def write_floats(
                 values = (
                     source.tensors[name].to_float32()
                     if owner is None
-                    else dequantize(modules.weight(owner))
+                    else modules.weight(owner).dequantize()
                 )
                 result = cast(values, dtype)
             if result.num_clamped:

@@ -1,6 +1,6 @@
 """The linear layers of a checkpoint that are stored as codes, found by name."""
 
-from paredown.formats.weight import Weight
+from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import linear_modules, router_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_places
@@ -32,7 +32,7 @@ class PackedModules:
         known = module in self.shapes or (module == self.embedding and self.has_coded_embedding)
         return module if known and suffix != "bias" else None
 
-    def weight(self, module: str) -> Weight:
+    def weight(self, module: str) -> CoreWeight:
         if module == self.embedding:
             return self._source.embedding()
         if module not in self._places:

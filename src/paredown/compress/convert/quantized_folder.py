@@ -2,14 +2,15 @@
 tensors."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from paredown.compress.convert.packed_modules import PackedModules
 from paredown.errors import UnsupportedError, naming
+from paredown.formats.grid_weight import GridWeight
+from paredown.formats.stored.stored_format import Layout, StoredFormat
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.folder_files import copy_files, write_config
 from paredown.models.files.output_folder import Finish, check_output_folder, output_folder
@@ -17,28 +18,11 @@ from paredown.models.files.shard_writer import write_shards
 from paredown.progress import OnProgress
 from paredown.spec.weight import WeightSpec
 
-
-@dataclass(frozen=True, kw_only=True)
-class QuantizedTarget:
-    """A format as it is written.
-
-    `check`    raises UnsupportedError for a spec and (out, in) shape that it has no place for
-    `encode`   a weight's tensors by suffix; raises UnsupportedError for numbers it has no place for
-    `section`  of config.json, from the specs of the quantized modules, the names of the other
-               linear modules and that of the output layer
-    `file`     repeats the section under this name, where a reader looks for it there
-    `kv_field` the section's field for how keys and values are kept; None where it has none
-    """
-
-    check: Callable[[WeightSpec, tuple[int, int]], None]
-    encode: Callable[[Weight], dict[str, StoredTensor]]
-    section: Callable[[Mapping[str, WeightSpec], Collection[str], str], dict[str, object]]
-    file: str | None = None
-    kv_field: str | None = None
+Target = StoredFormat[WeightSpec, GridWeight]
 
 
 def write_quantized(
-    target: QuantizedTarget,
+    target: Target,
     source: Checkpoint,
     output: Path,
     on_progress: OnProgress,
@@ -62,9 +46,7 @@ def write_quantized(
     return {}
 
 
-def _section(
-    target: QuantizedTarget, source: Checkpoint, modules: PackedModules
-) -> dict[str, object]:
+def _section(target: Target, source: Checkpoint, modules: PackedModules) -> dict[str, object]:
     if not modules.shapes:
         raise UnsupportedError(
             "there are no quantized linear layers to convert",
@@ -88,14 +70,18 @@ def _section(
                     remedy="Convert to a float format (bf16, fp16, fp32).",
                 )
             target.check(spec, modules.shapes[module])
-    section = target.section(specs, modules.floats, source.names.output)
-    if target.kv_field is not None:
-        section[target.kv_field] = source.kv.section
-    return section
+    layout = Layout(
+        specs=specs,
+        output=source.names.output,
+        floats=modules.floats,
+        common=Counter(specs.values()).most_common(1)[0][0],
+        kv=source.kv.section,
+    )
+    return target.section(layout)
 
 
 def _tensors(
-    target: QuantizedTarget, source: Checkpoint, modules: PackedModules, on_progress: OnProgress
+    target: Target, source: Checkpoint, modules: PackedModules, on_progress: OnProgress
 ) -> Iterator[tuple[str, StoredTensor]]:
     """One module is in memory at a time."""
     done: set[str] = set()
@@ -107,7 +93,9 @@ def _tensors(
         elif owner not in done:
             done.add(owner)
             with naming(owner):
-                tensors = target.encode(modules.weight(owner))
+                weight = modules.weight(owner)
+                assert isinstance(weight, GridWeight)
+                tensors = target.encode(weight)
             for suffix, tensor in tensors.items():
                 yield f"{owner}.{suffix}", tensor
     if target.kv_field is not None:

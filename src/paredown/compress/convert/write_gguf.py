@@ -13,22 +13,12 @@ import numpy as np
 
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import OutputError, UnsupportedError, naming
-from paredown.formats.dequantize import dequantize
-from paredown.formats.floating import to_weight
-from paredown.formats.gguf_blocks import (
-    BF16,
-    F16,
-    F32,
-    Q4_0,
-    Q8_0,
-    BlockFormat,
-    Bytes,
-    encode,
-    exact_format,
-    quantize_q4_0,
-    quantize_q8_0,
-)
-from paredown.formats.weight import Weight
+from paredown.formats.gguf import q4_0, q8_0
+from paredown.formats.gguf.block_format import BlockFormat, Bytes
+from paredown.formats.gguf.floats import BF16, F16, F32
+from paredown.formats.gguf.table import BLOCK_FORMATS, encode, exact_format
+from paredown.formats.grid_weight import float_weight
+from paredown.formats.weight import CoreWeight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.config import metadata_from_spec
 from paredown.models.gguf.file import write_gguf_file
@@ -47,8 +37,6 @@ from paredown.spec.model import Rotary
 
 # Values converted at once: bounds the float temporaries to some tens of megabytes.
 _CHUNK_VALUES = 1 << 22
-# llama.cpp's numbers for what most of a file is.
-_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
 _QUANTIZATION_VERSION = 2
 
 
@@ -62,13 +50,17 @@ class GGUFFormats:
     embedding: BlockFormat
 
 
+def _formats(linear: BlockFormat, tables: BlockFormat) -> GGUFFormats:
+    return GGUFFormats(linear=linear, output=tables, embedding=tables)
+
+
 # By the name of the recipe. As in llama.cpp's own files of Q4_0, the output layer and embedding get
 # more bits than the rest; llama.cpp takes Q6_K, of what is written here Q8_0 is the next.
 GGUF_FORMATS: dict[str, GGUFFormats] = {
-    "gguf-f16": GGUFFormats(linear=F16, output=F16, embedding=F16),
-    "gguf-bf16": GGUFFormats(linear=BF16, output=BF16, embedding=BF16),
-    "gguf-q8_0": GGUFFormats(linear=Q8_0, output=Q8_0, embedding=Q8_0),
-    "gguf-q4_0": GGUFFormats(linear=Q4_0, output=Q8_0, embedding=Q8_0),
+    "gguf-f16": _formats(F16, F16),
+    "gguf-bf16": _formats(BF16, BF16),
+    "gguf-q8_0": _formats(q8_0.FORMAT, q8_0.FORMAT),
+    "gguf-q4_0": _formats(q4_0.FORMAT, q8_0.FORMAT),
 }
 
 
@@ -116,7 +108,7 @@ def write_gguf(
     job = _Job(checkpoint, formats)
     metadata |= {
         "general.name": checkpoint.path.stem,
-        "general.file_type": np.uint32(_FILE_TYPES[job.most.name]),
+        "general.file_type": np.uint32(job.file_type),
         "general.quantization_version": np.uint32(_QUANTIZATION_VERSION),
         **vocabulary.metadata,
     }
@@ -147,10 +139,13 @@ class _Job:
         ]
 
     @property
-    def most(self) -> BlockFormat:
-        """What most weights of the layers have."""
+    def file_type(self) -> int:
+        """llama.cpp's number for the format that most weights of the layers have."""
         blocks = [new.block for tensor, new in self.tensors if tensor.layer is not None]
-        return max((F32, F16, BF16, Q4_0, Q8_0), key=lambda one: _num_matrices(blocks, one))
+        known = [block for block in BLOCK_FORMATS.values() if block.file_type is not None]
+        most = max(known, key=lambda one: _num_matrices(blocks, one))
+        assert most.file_type is not None
+        return most.file_type
 
     def counts(self) -> dict[str, int]:
         names = [new.block.name for _, new in self.tensors]
@@ -215,14 +210,14 @@ class _Job:
         assert values is not None, tensor.name
         return np.ascontiguousarray(values, np.float32)
 
-    def _weight(self, tensor: GGUFTensor) -> Weight:
+    def _weight(self, tensor: GGUFTensor) -> CoreWeight:
         if tensor.layer is not None:
             return self._checkpoint.linear(tensor.role, tensor.layer)
         if tensor.role == "output":
             return self._checkpoint.output()
         return self._checkpoint.embedding()
 
-    def _convert(self, tensor: GGUFTensor, weight: Weight, block: BlockFormat) -> Bytes:
+    def _convert(self, tensor: GGUFTensor, weight: CoreWeight, block: BlockFormat) -> Bytes:
         """Some rows at a time."""
         if not weight.spec.is_quantized and weight.spec == block.spec:
             return encode(weight)[1]
@@ -234,17 +229,17 @@ class _Job:
         chunk_rows = max(1, _CHUNK_VALUES // num_columns)
         parts = []
         for start in range(0, num_rows, chunk_rows):
-            part = replace(weight, values_OI=weight.values_OI[start : start + chunk_rows])
-            parts.append(encode(self._quantize(tensor, dequantize(part), block))[1])
+            values_OI = weight.rows(slice(start, start + chunk_rows)).dequantize()
+            parts.append(encode(self._quantize(tensor, values_OI, block))[1])
         return np.concatenate(parts)
 
-    def _quantize(self, tensor: GGUFTensor, values_OI: np.ndarray, block: BlockFormat) -> Weight:
-        if block is Q4_0:
-            return quantize_q4_0(values_OI)
-        if block is Q8_0:
-            return quantize_q8_0(values_OI)
+    def _quantize(
+        self, tensor: GGUFTensor, values_OI: np.ndarray, block: BlockFormat
+    ) -> CoreWeight:
+        if block.quantize is not None:
+            return block.quantize(values_OI)
         assert block.spec.dtype in ("fp32", "fp16", "bf16")
-        weight, num_clamped = to_weight(values_OI, block.spec.dtype)
+        weight, num_clamped = float_weight(values_OI, block.spec.dtype)
         if num_clamped:
             self.clamped[tensor.our_name] = self.clamped.get(tensor.our_name, 0) + num_clamped
         return weight

@@ -24,8 +24,8 @@ from paredown.compress.quantize.codebook_tuning import tune_codebooks, tune_scal
 from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
 from paredown.compress.quantize.residual_kmeans import residual_kmeans
 from paredown.errors import CheckpointError, ConfigError
+from paredown.formats.codebook_weight import CodebookSpec, CodebookWeight
 from paredown.formats.floating import round_to
-from paredown.formats.stored.aqlm import AdditiveSpec, AdditiveWeight
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 
@@ -58,6 +58,7 @@ class AQLM:
     """
 
     needs_hessian: ClassVar[bool] = True
+    without_inputs: ClassVar[str] = "codebooks of its weights alone"
 
     num_codebooks: int = 2
     nbits_per_codebook: int = 8
@@ -79,12 +80,15 @@ class AQLM:
             )
 
     @property
-    def spec(self) -> AdditiveSpec:
-        return AdditiveSpec(
+    def spec(self) -> CodebookSpec:
+        return CodebookSpec(
             num_codebooks=self.num_codebooks,
             nbits_per_codebook=self.nbits_per_codebook,
             in_group_size=self.in_group_size,
         )
+
+    def stored_spec(self, spec: WeightSpec) -> CodebookSpec:
+        return replace(self.spec, float_dtype=half_dtype(spec))
 
     def check(self, spec: WeightSpec) -> None:
         half_dtype(spec)
@@ -93,8 +97,8 @@ class AQLM:
         self, weight_OI: Tensor, target: LayerTarget, moments: Moments | None
     ) -> Quantized:
         assert moments is not None
-        float_dtype = half_dtype(target.spec)
-        self.spec.tensor_shapes((weight_OI.shape[0], weight_OI.shape[1]))
+        spec = self.stored_spec(target.spec)
+        spec.num_patches((weight_OI.shape[0], weight_OI.shape[1]))
         hessian_II = moments.hessian_II.to(weight_OI.dtype)
         state = self.begin(weight_OI)
         loss = state.loss(weight_OI, hessian_II)
@@ -105,11 +109,11 @@ class AQLM:
                 break
         state = replace(
             state,
-            codebooks_MKC=stored(state.codebooks_MKC, float_dtype),
-            scales_O=stored(state.scales_O, float_dtype),
+            codebooks_MKC=stored(state.codebooks_MKC, spec.float_dtype),
+            scales_O=stored(state.scales_O, spec.float_dtype),
         )
         state = self.search(state, weight_OI, hessian_II)
-        return Quantized(weight=to_weight(state, self.spec, float_dtype))
+        return Quantized(weight=to_weight(state, spec))
 
     def begin(self, weight_OI: Tensor) -> Additive:
         """Residual K-means of the rows, each divided by its root mean square."""
@@ -174,7 +178,7 @@ def stored(values: Tensor, dtype: ScaleDType) -> Tensor:
     return torch.from_numpy(round_to(values.float().numpy(), dtype)).to(values.dtype)
 
 
-def to_weight(state: Additive, spec: AdditiveSpec, float_dtype: ScaleDType) -> AdditiveWeight:
+def to_weight(state: Additive, spec: CodebookSpec) -> CodebookWeight:
     """A state of rounded numbers as it is stored. Raises CheckpointError when they are not
     finite, as those of weights or inputs that are not."""
     finite = torch.isfinite(state.codebooks_MKC).all() and torch.isfinite(state.scales_O).all()
@@ -184,10 +188,9 @@ def to_weight(state: Additive, spec: AdditiveSpec, float_dtype: ScaleDType) -> A
             seen="NaN or infinite codebooks or scales",
             remedy="The checkpoint is damaged or its training diverged; use another one.",
         )
-    return AdditiveWeight(
+    return CodebookWeight(
         spec=spec,
         codes_AJM=state.codes_OJM.numpy().astype(np.uint16),
         codebooks_MKRC=state.codebooks_MKC[:, :, None, :].float().numpy(),
         scales_A=state.scales_O.float().numpy(),
-        float_dtype=float_dtype,
     )

@@ -24,11 +24,17 @@ from torch import Tensor
 
 from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import Grid, decode, encode, grouped, to_weight
-from paredown.compress.quantize.method import LayerTarget, Moments, Quantized, check_grid
+from paredown.compress.quantize.method import (
+    ROUND_TO_NEAREST,
+    LayerTarget,
+    Moments,
+    Quantized,
+    check_grid,
+)
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import CheckpointError, ConfigError
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.integer import group_columns
-from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 
 # A Hessian that cannot be factored is damped this much more each time, up to its mean diagonal.
@@ -53,6 +59,7 @@ class GPTQ:
     """
 
     needs_hessian: ClassVar[bool] = True
+    without_inputs: ClassVar[str] = ROUND_TO_NEAREST
 
     act_order: bool = True
     static_groups: bool = True
@@ -66,6 +73,9 @@ class GPTQ:
                 seen=self.damp,
                 remedy=f"Choose a number from 0 to {_MOST_DAMP:g}; 0.01 is usual.",
             )
+
+    def stored_spec(self, spec: WeightSpec) -> WeightSpec:
+        return spec
 
     def check(self, spec: WeightSpec) -> None:
         check_grid("gptq", spec)
@@ -235,7 +245,7 @@ class _Columns:
         self.scales_GO[self.groups[first]] = grid.scales_OG[:, 0]
         self.zeros_GO[self.groups[first]] = grid.zeros_OG[:, 0]
 
-    def weight(self) -> Weight:
+    def weight(self) -> GridWeight:
         codes_OI = torch.empty_like(self.codes_IO.T, memory_format=torch.contiguous_format)
         codes_OI[:, self.order_I] = self.codes_IO.T
         grid = Grid(

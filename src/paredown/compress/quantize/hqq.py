@@ -28,7 +28,13 @@ from torch import Tensor
 from paredown.compress.fit_grid import RangeEstimator, fit_grid
 from paredown.compress.grid import Grid, code_range, grouped, storable_scales, to_weight
 from paredown.compress.progressive_groups import nearest_steps
-from paredown.compress.quantize.method import LayerTarget, Moments, Quantized, check_grid
+from paredown.compress.quantize.method import (
+    ROUND_TO_NEAREST,
+    LayerTarget,
+    Moments,
+    Quantized,
+    check_grid,
+)
 from paredown.errors import ConfigError
 from paredown.spec.weight import WeightSpec
 
@@ -39,6 +45,7 @@ class HQQ:
     group. Raises ConfigError for options out of their range."""
 
     needs_hessian: ClassVar[bool] = False
+    without_inputs: ClassVar[str] = ROUND_TO_NEAREST
 
     norm: float = 0.7
     beta: float = 10.0
@@ -57,6 +64,9 @@ class HQQ:
                 raise ConfigError(
                     f"HQQ's {name} is out of its range", seen=value, remedy=f"Give one {range_}."
                 )
+
+    def stored_spec(self, spec: WeightSpec) -> WeightSpec:
+        return spec
 
     def check(self, spec: WeightSpec) -> None:
         check_grid("hqq", spec)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid
 from paredown.errors import CheckpointError
-from paredown.formats.fp8 import MAX_FP8
+from paredown.formats.e4m3 import MAX_FP8
 
 KVGridDType = Literal["int8", "int4", "fp8"]
 KV_GRID_DTYPES: tuple[KVGridDType, ...] = get_args(KVGridDType)

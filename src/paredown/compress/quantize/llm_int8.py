@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from paredown.compress.grid import Grid, storable_scales, to_weight
-from paredown.compress.quantize.method import LayerTarget, Moments, Quantized
+from paredown.compress.quantize.method import ROUND_TO_NEAREST, LayerTarget, Moments, Quantized
 from paredown.errors import UnsupportedError
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.roles import linear_places
@@ -33,6 +33,10 @@ class LLMInt8:
     runs, by an executor that looks (`LLMInt8Linear`; the native one does not)."""
 
     needs_hessian: ClassVar[bool] = False
+    without_inputs: ClassVar[str] = ROUND_TO_NEAREST
+
+    def stored_spec(self, spec: WeightSpec) -> WeightSpec:
+        return spec
 
     def check(self, spec: WeightSpec) -> None:
         if spec.dtype != "int8" or spec.group_size is not None or not spec.symmetric:

@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from paredown.compress.grid import Grid
 from paredown.errors import ConfigError
-from paredown.formats.stored.aqlm import AdditiveWeight
-from paredown.formats.weight import Weight
+from paredown.formats.weight import StoredSpec, Weight
 from paredown.models.decoder.decoder import Layer, Tap
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
+
+# What most methods do of a layer whose inputs no token reached.
+ROUND_TO_NEAREST = "round to nearest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +56,26 @@ class Quantized:
     grow, a fallback), in words for the report. `loss` is 1/2 tr(D H D^T) of the change D, which is
     the mean over the calibration inputs x of |D x|^2; None where no H was looked at."""
 
-    weight: Weight | AdditiveWeight
+    weight: Weight
     notes: tuple[str, ...] = ()
     loss: float | None = None
 
+    def values(self) -> Tensor:
+        """[O, I], what the layer multiplies with from now on."""
+        return torch.from_numpy(self.weight.at_work())
+
 
 class Quantizer(Protocol):
-    """A frozen dataclass of a method's options with its one function."""
+    """A frozen dataclass of a method's options with its one function. `without_inputs` says, for
+    people, what a method that looks at inputs does where none were seen."""
 
     needs_hessian: ClassVar[bool]
+    without_inputs: ClassVar[str]
+
+    def stored_spec(self, spec: WeightSpec) -> StoredSpec:
+        """The form of the weights that are made when `spec` is asked for: `spec` itself where they
+        lie on a grid."""
+        ...
 
     def check(self, spec: WeightSpec) -> None:
         """Called when a recipe is put together. Raises ConfigError or UnsupportedError for a format

@@ -8,7 +8,13 @@ from torch import Tensor
 
 from paredown.compress.fit_grid import RangeEstimator, fit_grid, fit_shared_grid
 from paredown.compress.grid import grouped, to_weight
-from paredown.compress.quantize.method import LayerTarget, Moments, Quantized, check_grid
+from paredown.compress.quantize.method import (
+    ROUND_TO_NEAREST,
+    LayerTarget,
+    Moments,
+    Quantized,
+    check_grid,
+)
 from paredown.formats.quantize import quantize
 from paredown.spec.weight import WeightSpec
 
@@ -19,9 +25,13 @@ class RTN:
     stored as rows that happen to share it): SmoothQuant's O1 to O3."""
 
     needs_hessian: ClassVar[bool] = False
+    without_inputs: ClassVar[str] = ROUND_TO_NEAREST
 
     range: RangeEstimator = "minmax"
     per_tensor: bool = False
+
+    def stored_spec(self, spec: WeightSpec) -> WeightSpec:
+        return spec
 
     def check(self, spec: WeightSpec) -> None:
         check_grid("rtn", spec)

@@ -24,7 +24,6 @@ from paredown.compress.quantize.rescale import (
     rescale,
 )
 from paredown.compress.quantize.rtn import RTN
-from paredown.compress.stored_weight import values_at_work
 from paredown.errors import ConfigError
 from paredown.models.decoder.decoder import Layer, input_point
 from paredown.models.decoder.smoothing import norm_pairs
@@ -134,7 +133,7 @@ def simulated(
     """The layer with weights and inputs of `targets` rounded, until the block ends. `absmax` by
     point is what static scales are made of; an expert that saw no token has those of all."""
     weights = {
-        role: values_at_work(rounding.quantize(weight_OI, target, None).weight)
+        role: rounding.quantize(weight_OI, target, None).values()
         for role, target in targets.items()
         for weight_OI in [linear_weight(layer, role)]
     }

@@ -7,9 +7,8 @@ guesses changes no answer.
 
 from dataclasses import dataclass, fields
 
-from paredown.formats.dequantize import dequantize
 from paredown.formats.quantize import quantize
-from paredown.formats.weight import Weight
+from paredown.formats.weight import CoreWeight
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.weight import WeightSpec
 
@@ -24,10 +23,10 @@ class RoundedCheckpoint(Checkpoint):
     def of(cls, checkpoint: Checkpoint) -> "RoundedCheckpoint":
         return cls(**{one.name: getattr(checkpoint, one.name) for one in fields(checkpoint)})
 
-    def linear(self, role: str, layer: int) -> Weight:
+    def linear(self, role: str, layer: int) -> CoreWeight:
         return _rounded(super().linear(role, layer))
 
-    def output(self) -> Weight:
+    def output(self) -> CoreWeight:
         return _rounded(super().output())
 
     def weight_specs(self) -> dict[str, WeightSpec]:
@@ -35,8 +34,8 @@ class RoundedCheckpoint(Checkpoint):
         return {name: spec if spec.is_quantized else _SPEC for name, spec in specs.items()}
 
 
-def _rounded(weight: Weight) -> Weight:
+def _rounded(weight: CoreWeight) -> CoreWeight:
     """One scale for each row."""
     if weight.spec.is_quantized:
         return weight
-    return quantize(dequantize(weight), _SPEC, "bf16")
+    return quantize(weight.dequantize(), _SPEC, "bf16")

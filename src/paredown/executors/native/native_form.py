@@ -1,4 +1,4 @@
-"""The form in which the native core holds a weight: its own, or one that has a kernel.
+"""The weight that the native core holds: the stored one, or one that has a kernel.
 
 int1 and int7 are held in the codes of int2 and int8: codes and zero points move by the difference
 of the two middles, so that every value stays what it was. They take the wider room in memory.
@@ -10,28 +10,28 @@ from dataclasses import replace
 
 import numpy as np
 
-from paredown.formats.dequantize import dequantize
-from paredown.formats.floating import to_weight
-from paredown.formats.weight import Weight
-from paredown.spec.weight import BITS, HELD_AS
+from paredown.formats.grid_weight import GridWeight, float_weight
+from paredown.formats.weight import CoreWeight
+from paredown.spec.run_form import RunForm
+from paredown.spec.weight import BITS
 
 
-def to_native(weight: Weight) -> Weight:
-    """The weight itself where the core has a kernel for it."""
-    spec = weight.spec
-    if spec.is_quantized and not spec.has_kernel(weight.shape[1]):
-        return to_weight(dequantize(weight), weight.scale_dtype)[0]
-    return widen(weight) if spec.dtype in HELD_AS else weight
+def to_native(weight: CoreWeight, form: RunForm) -> CoreWeight:
+    """The weight as `form` has it: itself where the core has a kernel for its codes."""
+    if form.is_dequantized:
+        return float_weight(weight.dequantize(), weight.scale_dtype)[0]
+    if form.kind == weight.spec.dtype:
+        return weight
+    assert isinstance(weight, GridWeight)
+    return _widened(weight, form)
 
 
-def widen(weight: Weight) -> Weight:
-    """An int1 or int7 weight in the codes of int2 or int8."""
-    wider = HELD_AS[weight.spec.dtype]
-    shift = np.uint8((1 << (BITS[wider] - 1)) - (1 << (weight.spec.bits - 1)))
+def _widened(weight: GridWeight, form: RunForm) -> GridWeight:
+    shift = np.uint8((1 << (BITS[form.kind] - 1)) - (1 << (weight.spec.bits - 1)))
     zeros_OG = weight.zero_points_OG
     return replace(
         weight,
-        spec=replace(weight.spec, dtype=wider),
+        spec=replace(weight.spec, dtype=form.kind),
         values_OI=weight.values_OI.astype(np.uint8, copy=False) + shift,
         zero_points_OG=None if zeros_OG is None else zeros_OG + shift,
     )

@@ -1,29 +1,40 @@
 """From a checkpoint's weights to the native core's, one layer at a time."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import ConfigError
 from paredown.executors.native.native_form import to_native
-from paredown.formats.dequantize import dequantize
-from paredown.formats.floating import to_weight
+from paredown.formats.grid_weight import GridWeight, float_weight
 from paredown.formats.integer_steps import integer_steps
-from paredown.formats.stack import stack_rows
-from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
+from paredown.formats.tensor import STORED_DTYPES
+from paredown.formats.weight import CoreWeight
 from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.kernels.native_model import NativeModel
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import split_role
 from paredown.spec.model import LearnedPositions, ModelSpec
-from paredown.spec.weight import ActivationDType, WeightDType, WeightSpec
+from paredown.spec.run_form import RunForm, run_form
+from paredown.spec.weight import ActivationDType, WeightSpec
 
 Vector = npt.NDArray[np.float32]
 
-_STORED_WEIGHT_DTYPES: dict[str, WeightDType] = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """A weight in the kind that the core holds, and how it runs."""
+
+    weight: CoreWeight
+    form: RunForm
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Weights of one input that share this become one."""
+        weight = self.weight
+        return weight.spec, self.form.activations, weight.scale_dtype, weight.input_scale
 
 
 def pack_weights(
@@ -39,25 +50,21 @@ def pack_weights(
 def _load_tables(
     checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
 ) -> None:
-    output = _with_activations(to_native(checkpoint.output()), activations)
+    output = _held(checkpoint.output(), activations)
     _add_linears(model, "output", 0, [output], [None])
-    if checkpoint.spec.tied_embeddings and not output.spec.is_quantized:
+    if checkpoint.spec.tied_embeddings and not output.weight.spec.is_quantized:
         model.tie_embedding()
     else:
         embedding = checkpoint.embedding()
         if embedding.spec.is_quantized:
             # The core reads single rows of floats alone, tied or not.
-            embedding, _ = to_weight(dequantize(embedding), embedding.scale_dtype)
-        model.set_embedding(embedding.spec.dtype, np.ascontiguousarray(embedding.values_OI))
+            embedding = float_weight(embedding.dequantize(), embedding.scale_dtype)[0]
+        model.set_embedding(embedding.spec.dtype, embedding.arrays()["values"])
     positions = checkpoint.position_embedding()
     if positions is not None:
         assert isinstance(checkpoint.spec.positions, LearnedPositions)
-        weight = _float_weight(positions)
-        model.set_positions(
-            weight.spec.dtype,
-            np.ascontiguousarray(weight.values_OI),
-            checkpoint.spec.positions.offset,
-        )
+        offset = checkpoint.spec.positions.offset
+        model.set_positions(STORED_DTYPES[positions.dtype], positions.array, offset)
     _load_norm(checkpoint, model, "final_norm", None)
 
 
@@ -72,13 +79,12 @@ def _load_layer(
         _load_norm(checkpoint, model, "k_norm", layer)
     for role in spec.router_shapes(layer):
         # In float32 whatever it is stored in: it decides where a token goes.
-        router = Weight(
+        router = GridWeight(
             spec=WeightSpec(dtype="fp32"), values_OI=checkpoint.router(role, layer).to_float32()
         )
-        _add_linears(model, role, layer, [router], [None])
+        _add_linears(model, role, layer, [_held(router, None)], [None])
     for group, roles in _groups(spec, layer).items():
-        stored = [to_native(checkpoint.linear(role, layer)) for role in roles]
-        weights = [_with_activations(weight, activations) for weight in stored]
+        weights = [_held(checkpoint.linear(role, layer), activations) for role in roles]
         biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
         _add_linears(model, group, layer, weights, biases)
 
@@ -106,55 +112,54 @@ def _add_linears(
     model: NativeModel,
     group: str,
     layer: int,
-    weights: Sequence[Weight],
+    weights: Sequence[_Held],
     biases: Sequence[Vector | None],
 ) -> None:
     """Weights of equal format become one; others stay side by side."""
-    if len({(weight.spec, weight.scale_dtype, weight.input_scale) for weight in weights}) == 1:
-        weights, biases = [stack_rows(weights)], [_stack_biases(weights, biases)]
-    for weight, bias in zip(weights, biases, strict=True):
-        model.add_linear(group, layer, _source(weight, bias))
+    if len({held.key for held in weights}) == 1:
+        first, *others = [held.weight for held in weights]
+        biases = [_stack_biases([first, *others], biases)]
+        weights = [replace(weights[0], weight=first.stacked(others))]
+    for held, bias in zip(weights, biases, strict=True):
+        model.add_linear(group, layer, _source(held, bias))
 
 
-def _with_activations(weight: Weight, activations: ActivationDType | None) -> Weight:
-    """The weight, to be multiplied with other activations than its format says."""
-    if activations is None or activations == weight.spec.activations:
-        return weight
-    possible = [
-        one
-        for one in weight.spec.possible_activations
-        if one != "int8_static" or weight.input_scale is not None
-    ]
-    if activations not in possible:
-        raise ConfigError(
-            f"{weight.spec.name} weights cannot be multiplied with such activations",
-            seen=activations,
-            remedy=f"Possible: {', '.join(possible)}.",
-        )
-    return replace(weight, spec=replace(weight.spec, activations=activations))
+def _held(weight: CoreWeight, activations: ActivationDType | None) -> _Held:
+    """Raises ConfigError for activations that the weight cannot be multiplied with."""
+    form = run_form(weight.spec, weight.shape[1], scale_dtype=weight.scale_dtype)
+    held = to_native(weight, form)
+    if activations is not None and activations != form.activations:
+        possible = [
+            one
+            for one in held.spec.possible_activations
+            if one != "int8_static" or weight.input_scale is not None
+        ]
+        if activations not in possible:
+            raise ConfigError(
+                f"{held.spec.name} weights cannot be multiplied with such activations",
+                seen=activations,
+                remedy=f"Possible: {', '.join(possible)}.",
+            )
+        form = replace(form, activations=activations)
+    return _Held(weight=held, form=form)
 
 
-def _source(weight: Weight, bias: Vector | None) -> LinearSource:
+def _source(held: _Held, bias: Vector | None) -> LinearSource:
     """Groups with integer steps run as int8 rows where the inputs have one scale for a row too."""
-    scales_OG, steps_OG = weight.scales_OG, None
-    if weight.spec.has_input_scheme and (found := integer_steps(weight)) is not None:
-        scales_OG, steps_OG = found[0][:, None], found[1]
+    weight, form = held.weight, held.form
+    arrays = {**weight.arrays(), **named_arrays(bias=bias)}
+    if form.has_input_scheme and (found := integer_steps(weight)) is not None:
+        arrays |= {"scales": found[0][:, None], "steps": found[1]}
     return LinearSource(
-        kind=weight.spec.dtype,
-        activations=weight.spec.activations,
-        group_size=weight.spec.group_size or weight.shape[1],
+        kind=form.kind,
+        activations=form.activations,
+        group_size=form.group_size or weight.shape[1],
         input_scale=weight.input_scale or 0.0,
-        arrays=named_arrays(
-            values=np.ascontiguousarray(weight.values_OI),
-            scales=scales_OG,
-            zero_points=weight.zero_points_OG,
-            steps=steps_OG,
-            bias=bias,
-        ),
+        arrays=arrays,
     )
 
 
-def _stack_biases(weights: Sequence[Weight], biases: Sequence[Vector | None]) -> Vector | None:
+def _stack_biases(weights: Sequence[CoreWeight], biases: Sequence[Vector | None]) -> Vector | None:
     if all(bias is None for bias in biases):
         return None
     parts = [
@@ -162,8 +167,3 @@ def _stack_biases(weights: Sequence[Weight], biases: Sequence[Vector | None]) ->
         for weight, bias in zip(weights, biases, strict=True)
     ]
     return np.concatenate(parts)
-
-
-def _float_weight(tensor: StoredTensor) -> Weight:
-    spec = WeightSpec(dtype=_STORED_WEIGHT_DTYPES[tensor.dtype])
-    return Weight(spec=spec, values_OI=tensor.array)

@@ -8,16 +8,29 @@ A module's tensors, 4 bits a code:
 The nibbles of a word, low bits first, belong to rows 0, 2, 4, 6, 1, 3, 5, 7 of its eight.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.bits import pack_bits, unpack_bits
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.stored.half_scales import half_scales
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
+from paredown.formats.stored.section import (
+    check_any_codes,
+    check_same_method,
+    damaged,
+    flag,
+    refuse_others,
+    unsupported,
+    whole_number,
+)
 from paredown.formats.stored.stored_form import StoredForm
+from paredown.formats.stored.stored_format import Layout, StoredFormat
 from paredown.formats.stored.tensor_checks import (
     Tensors,
     bad_tensor,
@@ -26,7 +39,6 @@ from paredown.formats.stored.tensor_checks import (
     take_words,
 )
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 
 CODES = "qweight"
@@ -37,6 +49,15 @@ _PER_WORD = 8
 # Row of each nibble, and nibble of each row.
 _ROWS = np.array([0, 2, 4, 6, 1, 3, 5, 7])
 _NIBBLES = np.argsort(_ROWS)
+METHOD = "awq"
+VERSION = "gemm"
+_READ = {"quant_method", "bits", "w_bit", "group_size", "q_group_size", "zero_point", "version"}
+_READ |= {"method", "format", "modules_to_not_convert", "backend"}
+# Fields that say how others are to run it, or how it came to be.
+_NOTES = {"do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config", "lm_head", "meta"}
+_NOTES |= {"desc_act", "sym", "pack_dtype", "damp_percent", "true_sequential", "model_seqlen"}
+_NOTES |= {"batch_size", "act_group_aware", "cache_block_outputs", "checkpoint_format"}
+_BACKENDS = (None, "autoawq", "auto", "gemm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +97,7 @@ class AWQForm:
     def settle(self, tensors: Tensors, shape: tuple[int, int]) -> StoredForm:
         return self
 
-    def decode(self, tensors: Tensors) -> Weight:
+    def decode(self, tensors: Tensors) -> GridWeight:
         words = present(tensors, CODES).array
         if words.ndim != 2 or words.size == 0:
             raise bad_tensor(CODES, "has not the shape of a weight", list(words.shape))
@@ -84,7 +105,7 @@ class AWQForm:
         codes_IO = _unpack(take_words(tensors, CODES, shapes[CODES]))
         zeros_GO = _unpack(take_words(tensors, ZEROS, shapes[ZEROS]))
         scales_GO, scale_dtype = take_scales(tensors, SCALES, shapes[SCALES])
-        return Weight(
+        return GridWeight(
             spec=self.spec,
             values_OI=np.ascontiguousarray(codes_IO.T),
             scales_OG=np.ascontiguousarray(scales_GO.T),
@@ -111,7 +132,7 @@ def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
         )
 
 
-def encode_awq(weight: Weight) -> dict[str, StoredTensor]:
+def encode_awq(weight: GridWeight) -> dict[str, StoredTensor]:
     """A weight's tensors, by suffix. Raises UnsupportedError for scales other than fp16 numbers."""
     check_spec(weight.spec, weight.shape)
     scales_OG = half_scales(weight)
@@ -137,3 +158,74 @@ def _unpack(words_RW: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
     ordered = unpack_bits(words_RW, BITS, num_words * _PER_WORD)
     codes = ordered.reshape(num_rows, num_words, _PER_WORD)[:, :, _NIBBLES]
     return codes.reshape(num_rows, num_words * _PER_WORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AWQConfig:
+    """Which linear modules are quantized (formats/stored/stored_form.py): those that have codes in
+    the files."""
+
+    notes: ClassVar[tuple[str, ...]] = ()
+    kv: ClassVar[KVScheme] = NO_SCHEME
+
+    spec: WeightSpec
+    tensor_names: Collection[str]
+
+    def form_for(self, module: str) -> AWQForm | None:
+        return AWQForm(spec=self.spec) if f"{module}.{CODES}" in self.tensor_names else None
+
+
+def read_awq(config: Mapping[str, object], tensor_names: Collection[str]) -> AWQConfig:
+    """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
+    refuse_others(config, _READ | _NOTES)
+    check_same_method(config, METHOD)
+    version = str(config.get("version", config.get("format", VERSION))).lower()
+    if version != VERSION:
+        raise unsupported("version", version, f"Known is {VERSION}.")
+    if config.get("backend") not in _BACKENDS:
+        raise unsupported("backend", config["backend"])
+    check_any_codes(tensor_names, CODES, METHOD)
+    bits = whole_number(config, "w_bit" if "w_bit" in config else "bits", BITS)
+    if bits != BITS:
+        raise unsupported("bits", bits, f"Known is {BITS}.")
+    if not flag(config, "zero_point", True):
+        raise unsupported("zero_point", False, "Known is true.")
+    size = whole_number(config, "q_group_size" if "q_group_size" in config else "group_size", 128)
+    if size == 0 or size < -1:
+        raise damaged("group_size", size)
+    group_size = None if size == -1 else size
+    spec = WeightSpec(dtype="int4", group_size=group_size, symmetric=False)
+    return AWQConfig(spec=spec, tensor_names=tensor_names)
+
+
+def write_awq(layout: Layout[WeightSpec]) -> dict[str, object]:
+    """For config.json. Raises UnsupportedError for what it cannot say."""
+    specs, output = layout.specs, layout.output
+    sizes = {spec.group_size for spec in specs.values()}
+    if len(sizes) > 1 or output in specs:
+        raise UnsupportedError(
+            "AWQ knows one group size for a model and leaves its output layer in floats",
+            seen=", ".join(sorted({spec.name for spec in specs.values()}))
+            + (f"; {output} quantized" if output in specs else ""),
+            remedy="Convert to compressed-tensors or gptq.",
+        )
+    size = sizes.pop()
+    kept = [module for module in layout.all_floats if module != output]
+    return {
+        "quant_method": METHOD,
+        "bits": BITS,
+        "group_size": -1 if size is None else size,
+        "zero_point": True,
+        "version": VERSION,
+        "modules_to_not_convert": kept or None,
+    }
+
+
+FORMAT = StoredFormat(
+    method=METHOD,
+    holds=WeightSpec,
+    read=read_awq,
+    check=check_spec,
+    encode=encode_awq,
+    section=write_awq,
+)

@@ -7,30 +7,41 @@ A module's tensors, after its name and a dot; O rows, I columns:
     weight_format  U8 []        0, "row": the only form that is written today
 """
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.grid_weight import GridWeight
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
+from paredown.formats.stored.section import check_any_codes, unsupported
+from paredown.formats.stored.stored_format import Layout, StoredFormat
+from paredown.formats.stored.tensor_checks import Tensors
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 
 CODES = "weight"
 ROW_MAXIMA = "SCB"
-FORMAT = "weight_format"
+ORDER = "weight_format"
 # A code stands for code * SCB / 127; the inputs are met unrounded, outliers or not.
 SPEC = WeightSpec(dtype="int8", activations="fp32")
 _LARGEST_CODE = 127
 _ROW_FORMAT = 0
 _REMEDY = "Use the config.json that belongs to these weights, or download them again."
+METHOD = "bitsandbytes"
+THRESHOLD = 6.0
+NOTE = (
+    "LLM.int8() multiplies large inputs in 16 bits and rounds the others to int8; here no input is "
+    "rounded, which is more exact"
+)
 
 
 def tensor_shapes(shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
     """The tensors of a weight of (out, in) `shape`, by what follows the module's name."""
-    return {CODES: shape, ROW_MAXIMA: (shape[0],), FORMAT: ()}
+    return {CODES: shape, ROW_MAXIMA: (shape[0],), ORDER: ()}
 
 
 def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
@@ -44,7 +55,7 @@ def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
         )
 
 
-def encode(weight: Weight) -> dict[str, StoredTensor]:
+def encode(weight: GridWeight) -> dict[str, StoredTensor]:
     """A weight's tensors, by suffix, which `decode` makes the same weight of. Raises
     UnsupportedError for codes of -128, which bitsandbytes never writes, and for scales that no
     largest magnitude gives."""
@@ -62,7 +73,7 @@ def encode(weight: Weight) -> dict[str, StoredTensor]:
     return {
         CODES: StoredTensor(dtype="I8", array=signed_OI),
         ROW_MAXIMA: StoredTensor(dtype="F32", array=_row_maxima(weight.scales_OG[:, 0])),
-        FORMAT: StoredTensor(dtype="U8", array=np.array(_ROW_FORMAT, np.uint8)),
+        ORDER: StoredTensor(dtype="U8", array=np.array(_ROW_FORMAT, np.uint8)),
     }
 
 
@@ -93,16 +104,16 @@ def _scales(maxima_O: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return maxima_O / np.float32(_LARGEST_CODE)
 
 
-def decode(tensors: Mapping[str, StoredTensor]) -> Weight:
+def decode(tensors: Mapping[str, StoredTensor]) -> GridWeight:
     """The weight from a module's tensors, by suffix. Raises CheckpointError for tensors that are
     missing or contradict each other, UnsupportedError for an older order of the codes."""
     codes = _take(tensors, CODES, "I8", 2)
     maxima = _take(tensors, ROW_MAXIMA, "F32", 1)
-    form = int(_take(tensors, FORMAT, "U8", 0).array)
+    form = int(_take(tensors, ORDER, "U8", 0).array)
     if form != _ROW_FORMAT:
         raise UnsupportedError(
             "the int8 codes are in an order that bitsandbytes no longer writes",
-            seen=f"{FORMAT} {form}",
+            seen=f"{ORDER} {form}",
             remedy="Load and save the model once with a current bitsandbytes.",
         )
     maxima_O = cast("npt.NDArray[np.float32]", maxima.array)
@@ -111,7 +122,7 @@ def decode(tensors: Mapping[str, StoredTensor]) -> Weight:
     if not (np.isfinite(maxima_O).all() and (maxima_O >= 0).all()):
         raise _bad(ROW_MAXIMA, "holds values that are no magnitudes", "negative or not finite")
     signed_OI = cast("npt.NDArray[np.int8]", codes.array)
-    return Weight(
+    return GridWeight(
         spec=SPEC,
         values_OI=signed_OI.view(np.uint8) + np.uint8(128),
         scales_OG=_scales(maxima_O)[:, None],
@@ -136,3 +147,70 @@ def _bad(suffix: str, problem: str, seen: object) -> CheckpointError:
     return CheckpointError(
         f"tensor {suffix} of an int8 weight of bitsandbytes {problem}", seen=seen, remedy=_REMEDY
     )
+
+
+class Int8Form:
+    """How a module is stored (formats/stored/stored_form.py): one form for all."""
+
+    spec: WeightSpec = SPEC
+    name: str = SPEC.name
+    suffixes: tuple[str, ...] = tuple(tensor_shapes((1, 1)))
+    notes: tuple[str, ...] = (NOTE,)
+
+    def tensor_shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+        return tensor_shapes(shape)
+
+    def settle(self, tensors: Tensors, shape: tuple[int, int]) -> "Int8Form":
+        return self
+
+    def decode(self, tensors: Tensors) -> GridWeight:
+        return decode(tensors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitsAndBytesConfig:
+    """Which linear modules are stored as codes (formats/stored/stored_form.py): those that have row
+    maxima in the files."""
+
+    notes: ClassVar[tuple[str, ...]] = ()
+    kv: ClassVar[KVScheme] = NO_SCHEME
+
+    tensor_names: Collection[str]
+
+    def form_for(self, module: str) -> Int8Form | None:
+        return Int8Form() if f"{module}.{ROW_MAXIMA}" in self.tensor_names else None
+
+
+def read_bitsandbytes(
+    config: Mapping[str, object], tensor_names: Collection[str]
+) -> BitsAndBytesConfig:
+    """Raises UnsupportedError for the 4-bit forms, CheckpointError for a folder without codes. The
+    other fields are of the 4-bit forms, or say how a library would run the model."""
+    if config.get("load_in_8bit") is not True or config.get("load_in_4bit"):
+        seen = {name: config.get(name) for name in ("load_in_8bit", "load_in_4bit")}
+        raise unsupported("load_in_8bit", seen, "Known is 8 bits.")
+    check_any_codes(tensor_names, ROW_MAXIMA, METHOD)
+    return BitsAndBytesConfig(tensor_names=tensor_names)
+
+
+def write_bitsandbytes(layout: Layout[WeightSpec]) -> dict[str, object]:
+    """For config.json: one form for all, so only the modules that are not codes are named."""
+    return {
+        "quant_method": METHOD,
+        "load_in_8bit": True,
+        "load_in_4bit": False,
+        "llm_int8_threshold": THRESHOLD,
+        "llm_int8_skip_modules": list(layout.all_floats),
+        "llm_int8_has_fp16_weight": False,
+        "llm_int8_enable_fp32_cpu_offload": False,
+    }
+
+
+FORMAT = StoredFormat(
+    method=METHOD,
+    holds=WeightSpec,
+    read=read_bitsandbytes,
+    check=check_spec,
+    encode=encode,
+    section=write_bitsandbytes,
+)

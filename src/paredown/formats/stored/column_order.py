@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paredown.formats.floating import round_to, to_weight
+from paredown.formats.floating import round_to
+from paredown.formats.grid_weight import GridWeight, float_weight
 from paredown.formats.stored.stored_form import StoredForm
-from paredown.formats.stored.tensor_checks import SCALE_DTYPES, Tensors, bad_tensor, take
-from paredown.formats.weight import Weight
+from paredown.formats.stored.tensor_checks import Tensors, bad_tensor, take
+from paredown.formats.tensor import STORED_DTYPES
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 NOTE = "columns are in an order of their own (act-order), so the weights run dequantized"
@@ -49,14 +50,17 @@ class Reordered:
     def settle(self, tensors: Tensors, shape: tuple[int, int]) -> StoredForm:
         return self
 
-    def decode(self, tensors: Tensors) -> Weight:
+    def decode(self, tensors: Tensors) -> GridWeight:
         weight = self.stored.decode(tensors)
+        assert isinstance(weight, GridWeight)
         groups_I = take(tensors, self.suffix, ("I32",), (weight.shape[1],)).array.astype(np.int64)
         values_OI = dequantize_columns(weight, groups_I)
-        return to_weight(round_to(values_OI, self.scale_dtype), self.scale_dtype)[0]
+        return float_weight(round_to(values_OI, self.scale_dtype), self.scale_dtype)[0]
 
 
-def dequantize_columns(weight: Weight, groups_I: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+def dequantize_columns(
+    weight: GridWeight, groups_I: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
     """[O, I]: (code - zero point) * scale with the group that each column names, not rounded."""
     assert weight.scales_OG is not None
     codes_OI = weight.values_OI.astype(np.float32)
@@ -82,6 +86,6 @@ def settle_order(
     if np.array_equal(groups_I, np.arange(num_columns) // size):
         return form
     scale = tensors[scale_suffix]
-    if scale.dtype not in SCALE_DTYPES:
+    if scale.dtype not in STORED_DTYPES:
         raise bad_tensor(scale_suffix, "has the wrong dtype", scale.dtype)
-    return Reordered(stored=form, suffix=suffix, scale_dtype=SCALE_DTYPES[scale.dtype])
+    return Reordered(stored=form, suffix=suffix, scale_dtype=STORED_DTYPES[scale.dtype])

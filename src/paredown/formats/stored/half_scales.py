@@ -4,10 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import UnsupportedError
-from paredown.formats.weight import Weight
+from paredown.formats.grid_weight import GridWeight
 
 
-def half_scales(weight: Weight) -> npt.NDArray[np.float16]:
+def half_scales(weight: GridWeight) -> npt.NDArray[np.float16]:
     """[O, G]. Raises UnsupportedError for scales that are no fp16 numbers: rounding them would
     change the weight."""
     assert weight.scales_OG is not None

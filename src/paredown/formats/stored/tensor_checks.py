@@ -6,15 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError
-from paredown.formats.floating import STORED_FLOATS
-from paredown.formats.tensor import StoredDType, StoredTensor
+from paredown.formats.tensor import STORED_DTYPES, StoredDType, StoredTensor
 from paredown.spec.weight import ScaleDType
 
 Tensors = Mapping[str, StoredTensor]
-
-SCALE_DTYPES: dict[StoredDType, ScaleDType] = {
-    stored: dtype for dtype, stored in STORED_FLOATS.items()
-}
 
 
 def present(tensors: Tensors, suffix: str) -> StoredTensor:
@@ -45,11 +40,11 @@ def take_scales(
     tensors: Tensors, suffix: str, shape: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.float32], ScaleDType]:
     """The values and their stored dtype. Raises CheckpointError for what is not finite."""
-    scale = take(tensors, suffix, tuple(SCALE_DTYPES), shape)
+    scale = take(tensors, suffix, tuple(STORED_DTYPES), shape)
     scales = scale.to_float32()
     if not np.isfinite(scales).all():
         raise bad_tensor(suffix, "holds values that are not finite numbers", "NaN or infinity")
-    return scales, SCALE_DTYPES[scale.dtype]
+    return scales, STORED_DTYPES[scale.dtype]
 
 
 def bad_tensor(suffix: str, problem: str, seen: object) -> CheckpointError:

@@ -10,7 +10,6 @@ the rows of the tokens that were sent to it, [N, I]; one that no token was sent 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from paredown.formats.dequantize import dequantize
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.mixture_of_experts import mix
 from paredown.models.roles import has_bias, layer_vectors, linear_roles, model_vectors
@@ -345,12 +343,12 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """What stands before and after the layers: embeddings, the last norm, the output layer."""
-    state = {"embedding.weight": dequantize(checkpoint.embedding())}
+    state = {"embedding.weight": checkpoint.embedding().dequantize()}
     positions = checkpoint.position_embedding()
     if positions is not None:
         state["position_embedding.weight"] = positions.to_float32()
     if not checkpoint.spec.tied_embeddings:
-        state["output.weight"] = dequantize(checkpoint.output())
+        state["output.weight"] = checkpoint.output().dequantize()
     for role in model_vectors(checkpoint.spec):
         state[role] = present(checkpoint.vector(role))
     return _tensors(state)
@@ -359,7 +357,7 @@ def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
     """One transformer layer's tensors under `Layer`'s names."""
     state = {
-        f"{role}.weight": dequantize(checkpoint.linear(role, layer))
+        f"{role}.weight": checkpoint.linear(role, layer).dequantize()
         for role in linear_roles(checkpoint.spec, layer)
     }
     for role in checkpoint.spec.router_shapes(layer):
@@ -380,8 +378,7 @@ def load_layer(checkpoint: Checkpoint, index: int) -> Layer:
 def embed_tokens(checkpoint: Checkpoint, ids_BT: npt.NDArray[np.int64]) -> Tensor:
     """What enters the first layer, [B, T, D]; of the table of tokens only these rows are read."""
     table, positions = checkpoint.embedding(), checkpoint.position_embedding()
-    rows = replace(table, values_OI=np.asarray(table.values_OI[ids_BT.reshape(-1)]))
-    x_BTD = dequantize(rows).reshape(*ids_BT.shape, -1)
+    x_BTD = table.rows(ids_BT.reshape(-1)).dequantize().reshape(*ids_BT.shape, -1)
     if positions is not None:
         assert isinstance(checkpoint.spec.positions, LearnedPositions)
         first = checkpoint.spec.positions.offset

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.errors import CheckpointError
-from paredown.formats.gguf_blocks import BlockFormat, decode
+from paredown.formats.gguf.block_format import BlockFormat
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.gguf.config import config_from_metadata
@@ -19,8 +19,8 @@ from paredown.spec.model import ModelSpec
 
 SUFFIX = ".gguf"
 PREFIX = "model."
-_REMEDY = "Convert the model to GGUF again, or download the file again."
 _FLOATS: dict[str, StoredDType] = {"F32": "F32", "F16": "F16", "BF16": "BF16"}
+_REMEDY = "Convert the model to GGUF again, or download the file again."
 
 
 class GGUFTensors(Mapping[str, StoredTensor]):
@@ -39,7 +39,7 @@ class GGUFTensors(Mapping[str, StoredTensor]):
             rows_OB = unpair_rows(rows_OB.reshape(tensor.shape[0], -1), tensor.paired_heads)
         if block.is_quantized:
             return StoredTensor(dtype="U8", array=rows_OB)
-        values = decode(rows_OB, block).values_OI.reshape(tensor.shape)
+        values = block.decode(rows_OB).arrays()["values"].reshape(tensor.shape)
         return StoredTensor(dtype=_FLOATS[block.name], array=values)
 
     def __iter__(self) -> Iterator[str]:
@@ -76,8 +76,8 @@ def open_gguf(path: Path) -> GGUFModel:
     factors = None
     if ROPE_FACTORS in file.places:
         _check_float_vector(file, ROPE_FACTORS)
-        factors = decode(file.rows(ROPE_FACTORS), file.places[ROPE_FACTORS].block).values_OI[0]
-        factors = factors.astype(np.float32)
+        block = file.places[ROPE_FACTORS].block
+        factors = block.decode(file.rows(ROPE_FACTORS)).dequantize()[0]
     config = config_from_metadata(file.metadata, shapes, factors, str(path))
     if config["vocab_size"] == 0:
         raise _missing(file, "token_embd.weight")

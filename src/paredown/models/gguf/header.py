@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.gguf_blocks import BLOCK_FORMATS, OTHER_TYPES, BlockFormat
+from paredown.formats.gguf.block_format import BlockFormat
+from paredown.formats.gguf.table import BLOCK_FORMATS, OTHER_TYPES
 
 # A number has the NumPy type that is written for it; arrays are of numbers or of strings.
 Value = str | bool | np.generic | npt.NDArray[np.generic] | list[str]

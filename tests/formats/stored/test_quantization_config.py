@@ -9,11 +9,11 @@ from compressed_tensors.quantization import QuantizationConfig
 from compressed_tensors.utils.match import match_targets
 
 from paredown.errors import CheckpointError, ParedownError, UnsupportedError
-from paredown.formats.stored.compressed_tensors_config import (
+from paredown.formats.stored.compressed_tensors.read_section import (
     CompressedTensorsConfig,
     read_compressed_tensors,
 )
-from paredown.formats.stored.compressed_tensors_section import quantization_config
+from paredown.formats.stored.compressed_tensors.write_section import quantization_config
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
 

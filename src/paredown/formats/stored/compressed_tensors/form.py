@@ -26,12 +26,12 @@ import numpy.typing as npt
 
 from paredown.errors import CheckpointError
 from paredown.formats.bits import num_words, pack_bits, unpack_bits
+from paredown.formats.e4m3 import has_nan
 from paredown.formats.floating import cast as cast_floats
-from paredown.formats.fp8 import has_nan
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.stored.column_order import settle_order
 from paredown.formats.stored.stored_form import StoredForm
 from paredown.formats.stored.tensor_checks import (
-    SCALE_DTYPES,
     Tensors,
     bad_tensor,
     present,
@@ -39,8 +39,7 @@ from paredown.formats.stored.tensor_checks import (
     take_scales,
     take_words,
 )
-from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
+from paredown.formats.tensor import STORED_DTYPES, StoredTensor
 from paredown.spec.weight import WeightSpec
 
 Number = TypeVar("Number", bound=np.generic)
@@ -107,7 +106,7 @@ class CompressedForm:
             return self
         return settle_order(self, tensors, suffix=ORDER, scale_suffix=SCALE, num_columns=shape[1])
 
-    def decode(self, tensors: Tensors) -> Weight:
+    def decode(self, tensors: Tensors) -> GridWeight:
         if self._is_packed:
             shape = _read_shape(tensors)
         else:
@@ -118,7 +117,7 @@ class CompressedForm:
         if not self.spec.symmetric:
             zeros_OG = self._read_zero_points(tensors, shape, shapes[ZERO_POINT])
         is_static = self.spec.activations == "int8_static"
-        return Weight(
+        return GridWeight(
             spec=self.spec,
             values_OI=self._read_codes(tensors, shape),
             scales_OG=self._spread(scales, shape[0]),
@@ -203,7 +202,7 @@ def written_form(spec: WeightSpec) -> CompressedForm:
     return CompressedForm(spec=spec, form=form_of(spec), has_input_scale=static)
 
 
-def encode(weight: Weight) -> dict[str, StoredTensor]:
+def encode(weight: GridWeight) -> dict[str, StoredTensor]:
     """A quantized weight's tensors, by suffix."""
     spec = weight.spec
     assert weight.scales_OG is not None
@@ -244,7 +243,7 @@ def _check_shape(suffix: str, values: list[int]) -> tuple[int, int]:
 
 
 def _read_input_scale(tensors: Tensors) -> float:
-    values = take(tensors, INPUT_SCALE, tuple(SCALE_DTYPES), (1,)).to_float32()
+    values = take(tensors, INPUT_SCALE, tuple(STORED_DTYPES), (1,)).to_float32()
     scale = float(values[0])
     if not 0 < scale < float("inf"):
         raise bad_tensor(INPUT_SCALE, "is not a finite number above zero", scale)

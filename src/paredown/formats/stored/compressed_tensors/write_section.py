@@ -3,25 +3,32 @@
 from collections.abc import Iterable, Mapping
 
 from paredown.errors import UnsupportedError
-from paredown.formats.stored.compressed_tensors import form_of
-from paredown.formats.stored.compressed_tensors_config import LINEAR, METHOD
-from paredown.formats.stored.kv_scheme import KV_SCHEMES
-from paredown.spec.kv import KVFormat
+from paredown.formats.stored.compressed_tensors.form import form_of
+from paredown.formats.stored.compressed_tensors.read_section import LINEAR, METHOD
+from paredown.formats.stored.stored_format import Layout
 from paredown.spec.weight import WeightSpec
 
 MIXED = "mixed-precision"
+
+
+def write_section(layout: Layout[WeightSpec]) -> dict[str, object]:
+    """For config.json: the common form is that of every linear module, others are named. Raises
+    UnsupportedError for a mixture that Transformers cannot read."""
+    named = {module: own for module, own in layout.specs.items() if own != layout.common}
+    # Where no form is common to all, nothing asks for what is not named.
+    ignore = layout.others if layout.common is None else layout.all_floats
+    return quantization_config(layout.common, ignore, named, layout.kv)
 
 
 def quantization_config(
     spec: WeightSpec | None,
     ignore: Iterable[str],
     named: Mapping[str, WeightSpec] | None = None,
-    kv: KVFormat | None = None,
+    kv: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """For config.json: every linear module but those in `ignore` has the form `spec` (None: none
-    has), the modules in `named` their own; `kv` is how keys and values are to be kept. Modules of
-    one form share a config group. Raises UnsupportedError for a mixture that Transformers cannot
-    read."""
+    """Every linear module but those in `ignore` has the form `spec` (None: none has), the modules
+    in `named` their own; `kv` is how keys and values are to be kept. Modules of one form share a
+    config group. Raises UnsupportedError for a mixture that Transformers cannot read."""
     targets: dict[WeightSpec, list[str]] = {} if spec is None else {spec: [LINEAR]}
     for module, own in (named or {}).items():
         if own != spec:
@@ -40,7 +47,7 @@ def quantization_config(
             for number, (own, modules) in enumerate(targets.items())
         },
         "ignore": list(ignore),
-        "kv_cache_scheme": None if kv is None else KV_SCHEMES[kv],
+        "kv_cache_scheme": kv,
         "global_compression_ratio": None,
         "sparsity_config": {},
         "transform_config": {},

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats import gguf_blocks
-from paredown.formats.dequantize import dequantize
-from paredown.formats.gguf_blocks import BLOCK_FORMATS, decode, encode
-from paredown.formats.weight import Weight
+from paredown.formats.gguf import codes
+from paredown.formats.gguf.table import BLOCK_FORMATS, OTHER_TYPES, encode, exact_format
+from paredown.formats.grid_weight import GridWeight
 from paredown.spec.weight import WeightSpec
 from references.gguf import QUANTIZERS, dequantize_block
 
@@ -19,7 +18,7 @@ CODED = ("Q4_0", "Q5_0", "Q8_0")
 DEQUANTIZED = ("Q4_1", "Q5_1", "Q4_K", "Q6_K")
 # Where a block's fp16 numbers stand.
 HALVES = {"Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q6_K": (208,)}
-QUANTIZE = {"Q4_0": gguf_blocks.quantize_q4_0, "Q8_0": gguf_blocks.quantize_q8_0}
+QUANTIZE = {name: BLOCK_FORMATS[name].quantize for name in QUANTIZERS}
 
 
 def random_rows(name: str, num_rows: int, num_columns: int, seed: int = 0) -> np.ndarray:
@@ -34,20 +33,20 @@ def random_rows(name: str, num_rows: int, num_columns: int, seed: int = 0) -> np
     return rows.reshape(num_rows, -1)
 
 
-def exact_values(weight: Weight) -> np.ndarray:
+def exact_values(weight: GridWeight) -> np.ndarray:
     """Code times scale in float32, without the rounding to the scale's dtype."""
     if weight.scales_OG is None:
         return weight.values_OI
-    codes = weight.values_OI.astype(np.float32) - (1 << weight.spec.bits - 1)
-    groups = codes.reshape(len(codes), -1, 32) * weight.scales_OG[:, :, None]
-    return groups.reshape(codes.shape)
+    signed = weight.values_OI.astype(np.float32) - (1 << weight.spec.bits - 1)
+    groups = signed.reshape(len(signed), -1, 32) * weight.scales_OG[:, :, None]
+    return groups.reshape(signed.shape)
 
 
 @pytest.mark.parametrize("name", [*CODED, *DEQUANTIZED])
 def test_blocks_have_the_values_of_the_naive_loop_and_of_the_package(name: str) -> None:
     block = BLOCK_FORMATS[name]
     rows = random_rows(name, 3, 512)
-    weight = decode(rows, block)
+    weight = block.decode(rows)
     assert weight.shape == (3, 512)
     assert weight.spec == block.spec
     assert block.is_exact == (name in CODED)
@@ -64,8 +63,8 @@ def test_sizes_and_numbers_are_the_packages(name: str) -> None:
     kind = gguf.GGMLQuantizationType[name]
     assert block.type_id == kind
     assert gguf.GGML_QUANT_SIZES[kind] == (block.block_columns, block.block_bytes)
-    assert block.type_id not in gguf_blocks.OTHER_TYPES
-    assert all(gguf.GGMLQuantizationType[n] == i for i, n in gguf_blocks.OTHER_TYPES.items())
+    assert block.type_id not in OTHER_TYPES
+    assert all(gguf.GGMLQuantizationType[n] == i for i, n in OTHER_TYPES.items())
 
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q8_0"])
@@ -73,7 +72,7 @@ def test_sizes_and_numbers_are_the_packages(name: str) -> None:
 @settings(max_examples=20, deadline=None)
 def test_encode_gives_back_the_bytes(name: str, seed: int, num_rows: int, num_blocks: int) -> None:
     rows = random_rows(name, num_rows, 32 * num_blocks, seed)
-    block, again = encode(decode(rows, BLOCK_FORMATS[name]))
+    block, again = encode(BLOCK_FORMATS[name].decode(rows))
     assert block.name == name
     np.testing.assert_array_equal(again, rows)
 
@@ -81,14 +80,14 @@ def test_encode_gives_back_the_bytes(name: str, seed: int, num_rows: int, num_bl
 @pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
 def test_floats_are_kept_bit_for_bit(name: str) -> None:
     rows = np.random.default_rng(1).integers(0, 256, (4, 64), np.uint8)
-    block, again = encode(decode(rows, BLOCK_FORMATS[name]))
+    block, again = encode(BLOCK_FORMATS[name].decode(rows))
     assert block.name == name
     np.testing.assert_array_equal(again, rows)
 
 
 def test_floats_at_an_odd_address_are_copied_to_an_even_one() -> None:
     rows = np.frombuffer(b"x" + np.arange(8, dtype=np.float32).tobytes(), np.uint8)[1:]
-    values = decode(rows.reshape(2, 16), BLOCK_FORMATS["F32"]).values_OI
+    values = BLOCK_FORMATS["F32"].decode(rows.reshape(2, 16)).values_OI
     assert values.flags.aligned
     assert values.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
@@ -120,21 +119,21 @@ def test_quantizes_as_llama_cpp_does(name: str, values: np.ndarray) -> None:
 def test_many_rows_are_quantized_in_chunks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(2).normal(size=(70, 96)).astype(np.float32)
     theirs = gguf.quantize(values, gguf.GGMLQuantizationType[name])
-    monkeypatch.setattr(gguf_blocks, "_CHUNK_VALUES", 500)
+    monkeypatch.setattr(codes, "CHUNK_VALUES", 500)
     np.testing.assert_array_equal(encode(QUANTIZE[name](values))[1], theirs)
 
 
 def test_values_below_the_smallest_scale_become_zeros() -> None:
     values = np.full((1, 32), 1e-44, np.float32)
     for quantize in QUANTIZE.values():
-        assert not dequantize(quantize(values)).any()
+        assert not quantize(values).dequantize().any()
 
 
 def test_negative_scales_are_dequantized() -> None:
     values = np.linspace(-1, 2, 32, dtype=np.float32)[None]
-    weight = gguf_blocks.quantize_q4_0(values)
+    weight = QUANTIZE["Q4_0"](values)
     assert weight.scales_OG.item() < 0
-    np.testing.assert_allclose(dequantize(weight), values, atol=0.26)
+    np.testing.assert_allclose(weight.dequantize(), values, atol=0.26)
 
 
 @pytest.mark.parametrize(
@@ -148,12 +147,12 @@ def test_negative_scales_are_dequantized() -> None:
 )
 def test_what_no_block_holds_is_refused_by_name(spec: WeightSpec, named: str) -> None:
     with pytest.raises(UnsupportedError, match=f"exactly.*{named}"):
-        gguf_blocks.exact_format(spec)
+        exact_format(spec)
 
 
 @pytest.mark.parametrize("scale", [1 + 2.0**-12, 1e-9, 1e6])
 def test_a_scale_that_is_no_half_is_refused(scale: float) -> None:
-    weight = Weight(
+    weight = GridWeight(
         spec=WeightSpec(dtype="int4", group_size=32),
         values_OI=np.zeros((1, 32), np.uint8),
         scales_OG=np.full((1, 1), scale, np.float32),
@@ -164,15 +163,15 @@ def test_a_scale_that_is_no_half_is_refused(scale: float) -> None:
 
 
 def test_bf16_scales_that_are_halves_are_kept() -> None:
-    weight = Weight(
+    weight = GridWeight(
         spec=WeightSpec(dtype="int8", group_size=32),
         values_OI=np.full((1, 32), 131, np.uint8),
         scales_OG=np.full((1, 1), 0.0078125, np.float32),
         scale_dtype="bf16",
     )
     block, rows = encode(weight)
-    np.testing.assert_array_equal(decode(rows, block).values_OI, weight.values_OI)
-    np.testing.assert_array_equal(decode(rows, block).scales_OG, weight.scales_OG)
+    np.testing.assert_array_equal(block.decode(rows).values_OI, weight.values_OI)
+    np.testing.assert_array_equal(block.decode(rows).scales_OG, weight.scales_OG)
 
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_K"])
@@ -180,7 +179,7 @@ def test_scales_that_are_no_numbers_are_refused(name: str) -> None:
     rows = random_rows(name, 1, 256)
     rows[0, :2] = np.array([np.inf], np.float16).view(np.uint8)
     with pytest.raises(CheckpointError, match="not finite"):
-        decode(rows, BLOCK_FORMATS[name])
+        BLOCK_FORMATS[name].decode(rows)
 
 
 @pytest.mark.parametrize("name", list(QUANTIZERS))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from paredown.formats.stored.compressed_tensors import CompressedForm, Form, form_of
+from paredown.formats.stored.compressed_tensors.form import CompressedForm, Form, form_of
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
 from paredown.formats.stored.section import damaged, refuse_others, unsupported
 from paredown.spec.weight import BITS, INTEGERS, ActivationDType, WeightDType, WeightSpec

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from drivers.scale_layouts import extremes
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.dequantize import dequantize
 from paredown.formats.stored.column_order import NOTE
-from paredown.formats.stored.compressed_tensors import CompressedForm
-from paredown.formats.stored.compressed_tensors_config import (
+from paredown.formats.stored.compressed_tensors.form import CompressedForm
+from paredown.formats.stored.compressed_tensors.read_section import (
     FP8_INPUTS,
     FP8_INPUTS_OF_INTEGERS,
     TENSOR_INPUTS,
@@ -115,7 +114,7 @@ def test_we_read_what_the_library_compressed(form: str, weights, inputs, dtype) 
     assert ours.settle(tensors, SHAPE) is ours
     weight = ours.decode(tensors)
     assert weight.spec == ours.spec
-    assert np.array_equal(dequantize(weight), theirs)
+    assert np.array_equal(weight.dequantize(), theirs)
 
 
 @given(rows=st.integers(1, 40), block_rows=st.integers(1, 50), seed=st.integers(0, 100))
@@ -164,7 +163,7 @@ def ordered(groups: np.ndarray) -> tuple[CompressedForm, dict[str, StoredTensor]
 def test_an_order_of_columns_that_says_nothing_is_no_matter() -> None:
     form, tensors, theirs = ordered(np.arange(256) // 64)
     assert form.settle(tensors, SHAPE) is form
-    assert np.array_equal(dequantize(form.decode(tensors)), theirs)
+    assert np.array_equal(form.decode(tensors).dequantize(), theirs)
 
 
 def test_any_other_order_is_dequantized_with_a_note() -> None:
@@ -178,7 +177,7 @@ def test_any_other_order_is_dequantized_with_a_note() -> None:
     scales = torch.from_numpy(plain.scales_OG[:, groups]).bfloat16()
     steps = plain.values_OI.astype(np.float32) - plain.zero_points_OG[:, groups]
     expected = (torch.from_numpy(steps).bfloat16() * scales).float().numpy()
-    assert np.array_equal(dequantize(settled.decode(tensors)), expected)
+    assert np.array_equal(settled.decode(tensors).dequantize(), expected)
 
 
 @pytest.mark.parametrize("groups", [np.full(256, 4), np.full(256, -1), np.zeros(255, int)])

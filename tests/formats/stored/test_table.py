@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fakes.quantized_folders import awq_section, gptq_section
 from paredown.errors import ParedownError, UnsupportedError
-from paredown.formats.stored.compressed_tensors_section import quantization_config
-from paredown.formats.stored.quant_methods import QUANT_METHODS, read_quantization
+from paredown.formats.stored.compressed_tensors.write_section import quantization_config
+from paredown.formats.stored.table import STORED_FORMATS, read_quantization
 from paredown.formats.table import FORMATS
 from paredown.spec.weight import WeightSpec
 
@@ -70,8 +70,10 @@ def test_any_value_in_any_place_is_understood_or_refused(data: st.DataObject) ->
 
 def test_each_method_reads_its_own() -> None:
     for section in SECTIONS:
-        read = QUANT_METHODS[section["quant_method"]]
-        assert read(section, NAMES) == read_quantization(section, NAMES)
+        stored = next(
+            one for one in STORED_FORMATS.values() if one.method == section["quant_method"]
+        )
+        assert stored.read(section, NAMES) == read_quantization(section, NAMES)
 
 
 @pytest.mark.parametrize("method", [None, "exl2", ["gptq"], {}])

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.dequantize import dequantize
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.column_order import NOTE
 from paredown.formats.stored.gptq import WRAPPED, GPTQForm, encode_gptq
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 from references.packing import gptq_values
 
@@ -26,12 +25,12 @@ SPECS = [
 ]
 
 
-def random_weight(spec: WeightSpec, seed: int, shape: tuple[int, int] = (32, 96)) -> Weight:
+def random_weight(spec: WeightSpec, seed: int, shape: tuple[int, int] = (32, 96)) -> GridWeight:
     """Codes and zero points over their whole range; version 1 has no zero point of 0."""
     rng = np.random.default_rng(seed)
     groups = (shape[0], shape[1] // (spec.group_size or shape[1]))
     top = 1 << spec.bits
-    return Weight(
+    return GridWeight(
         spec=spec,
         values_OI=rng.integers(0, top, shape).astype(np.uint8),
         scales_OG=rng.uniform(0.001, 1, groups).astype(np.float16).astype(np.float32),
@@ -44,7 +43,7 @@ def arrays(tensors: dict[str, StoredTensor]) -> dict[str, np.ndarray]:
     return {suffix: tensor.array for suffix, tensor in tensors.items()}
 
 
-def assert_same(some: Weight, other: Weight) -> None:
+def assert_same(some: GridWeight, other: GridWeight) -> None:
     assert (some.spec, some.scale_dtype) == (other.spec, other.scale_dtype)
     assert np.array_equal(some.values_OI, other.values_OI)
     assert np.array_equal(some.scales_OG, other.scales_OG)
@@ -95,7 +94,7 @@ def test_an_independent_unpacker_finds_our_values(spec: WeightSpec, version) -> 
     weight = random_weight(spec, 1)
     tensors = encode_gptq(weight, version)
     values = gptq_values(arrays(tensors), spec.bits, version)
-    assert np.array_equal(values.astype(np.float16).astype(np.float32), dequantize(weight))
+    assert np.array_equal(values.astype(np.float16).astype(np.float32), weight.dequantize())
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -152,7 +151,7 @@ def test_any_other_order_of_columns_is_dequantized_with_a_note(bits: int, symmet
     assert form.notes == (NOTE,)
     expected = gptq_values(arrays(tensors), bits, 2).astype(np.float16)
     assert np.array_equal(form.decode(tensors).values_OI, expected)
-    assert not np.array_equal(expected.astype(np.float32), dequantize(weight))
+    assert not np.array_equal(expected.astype(np.float32), weight.dequantize())
 
 
 def damaged(spec: WeightSpec, suffix: str, array: np.ndarray, dtype: str) -> GPTQForm:

@@ -10,21 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.formats.dequantize import dequantize
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.awq import AWQForm, encode_awq
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 from references.packing import awq_values
 
 SPECS = [WeightSpec(dtype="int4", group_size=size, symmetric=False) for size in (None, 32, 64)]
 
 
-def random_weight(spec: WeightSpec, seed: int, shape: tuple[int, int] = (24, 128)) -> Weight:
+def random_weight(spec: WeightSpec, seed: int, shape: tuple[int, int] = (24, 128)) -> GridWeight:
     rng = np.random.default_rng(seed)
     groups = (shape[0], shape[1] // (spec.group_size or shape[1]))
-    return Weight(
+    return GridWeight(
         spec=spec,
         values_OI=rng.integers(0, 16, shape).astype(np.uint8),
         scales_OG=rng.uniform(0.001, 1, groups).astype(np.float16).astype(np.float32),
@@ -50,7 +49,7 @@ def test_symmetric_weights_get_a_zero_point_of_8() -> None:
     tensors = encode_awq(weight)
     assert set(tensors["qzeros"].array.view(np.uint32).reshape(-1).tolist()) == {0x88888888}
     again = AWQForm(spec=replace(spec, symmetric=False)).decode(tensors)
-    assert np.array_equal(dequantize(again), dequantize(weight))
+    assert np.array_equal(again.dequantize(), weight.dequantize())
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
@@ -58,7 +57,7 @@ def test_an_independent_unpacker_finds_our_values(spec: WeightSpec) -> None:
     weight = random_weight(spec, 1)
     stored = {suffix: tensor.array for suffix, tensor in encode_awq(weight).items()}
     values = awq_values(stored, spec.group_size or 128)
-    assert np.array_equal(values.astype(np.float16).astype(np.float32), dequantize(weight))
+    assert np.array_equal(values.astype(np.float16).astype(np.float32), weight.dequantize())
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)

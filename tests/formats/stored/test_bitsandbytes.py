@@ -17,27 +17,29 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import SequenceSlice
 from paredown.executors.run_options import RunOptions
-from paredown.formats.dequantize import unrounded
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.bitsandbytes import (
     CODES,
-    FORMAT,
+    ORDER,
     ROW_MAXIMA,
     SPEC,
     decode,
     encode,
     tensor_shapes,
+    write_bitsandbytes,
 )
-from paredown.formats.stored.bitsandbytes_config import write_bitsandbytes
-from paredown.formats.stored.quant_methods import read_quantization
+from paredown.formats.stored.stored_format import Layout
+from paredown.formats.stored.table import read_quantization
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.files.safetensors_file import write_safetensors
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import ScaleDType
+
+LAYOUT = Layout(specs={"a": SPEC}, output="lm_head", others=["lm_head"])
 
 
 def stored(seed: int, num_rows: int = 5, num_columns: int = 24) -> dict[str, StoredTensor]:
@@ -49,7 +51,7 @@ def stored(seed: int, num_rows: int = 5, num_columns: int = 24) -> dict[str, Sto
     return {
         CODES: StoredTensor(dtype="I8", array=codes),
         ROW_MAXIMA: StoredTensor(dtype="F32", array=maxima),
-        FORMAT: StoredTensor(dtype="U8", array=np.array(0, np.uint8)),
+        ORDER: StoredTensor(dtype="U8", array=np.array(0, np.uint8)),
     }
 
 
@@ -61,12 +63,12 @@ def test_there_and_back(seed: int) -> None:
     assert weight.spec == SPEC
     # The library multiplies by SCB and then by 1/127; two roundings away at most.
     library = tensors[CODES].array * tensors[ROW_MAXIMA].array[:, None] * np.float32(1 / 127)
-    np.testing.assert_allclose(unrounded(weight), library, rtol=3e-7)
+    np.testing.assert_allclose(weight.at_work(), library, rtol=3e-7)
     again = encode(weight)
     assert {suffix: one.shape for suffix, one in again.items()} == tensor_shapes((5, 24))
     np.testing.assert_array_equal(again[CODES].array, tensors[CODES].array)
     np.testing.assert_allclose(again[ROW_MAXIMA].array, tensors[ROW_MAXIMA].array, rtol=2e-7)
-    assert again[FORMAT] == tensors[FORMAT]
+    assert again[ORDER] == tensors[ORDER]
 
 
 @settings(max_examples=50, deadline=None)
@@ -82,9 +84,9 @@ def test_what_llm_int8_makes_comes_back_the_same(seed: int, scale_dtype: ScaleDT
     assert np.array_equal(again.scales_OG, weight.scales_OG)
 
 
-def _with_scales(scales_O: np.ndarray) -> Weight:
+def _with_scales(scales_O: np.ndarray) -> GridWeight:
     codes_OI = np.full((len(scales_O), 8), 130, np.uint8)
-    return Weight(spec=SPEC, values_OI=codes_OI, scales_OG=scales_O.astype(np.float32)[:, None])
+    return GridWeight(spec=SPEC, values_OI=codes_OI, scales_OG=scales_O.astype(np.float32)[:, None])
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.25, 1e-45, 0.0])
@@ -104,7 +106,7 @@ def test_scales_that_no_magnitude_gives_are_refused(scale: float) -> None:
 
 def test_an_older_order_is_refused() -> None:
     tensors = stored(1)
-    tensors[FORMAT] = StoredTensor(dtype="U8", array=np.array(2, np.uint8))
+    tensors[ORDER] = StoredTensor(dtype="U8", array=np.array(2, np.uint8))
     with pytest.raises(UnsupportedError, match="order"):
         decode(tensors)
 
@@ -114,7 +116,7 @@ def test_an_older_order_is_refused() -> None:
     [
         (CODES, None, "missing"),
         (ROW_MAXIMA, None, "missing"),
-        (FORMAT, None, "missing"),
+        (ORDER, None, "missing"),
         (CODES, StoredTensor(dtype="U8", array=np.zeros((5, 24), np.uint8)), "wrong dtype"),
         (CODES, StoredTensor(dtype="I8", array=np.zeros(120, np.int8)), "wrong dtype or shape"),
         (ROW_MAXIMA, StoredTensor(dtype="F32", array=np.ones(4, np.float32)), "one value per row"),
@@ -138,13 +140,13 @@ def test_what_it_cannot_hold_is_refused() -> None:
         with pytest.raises(UnsupportedError, match="int8 rows"):
             encode(quantize(values, FORMATS[name], "fp32"))
     codes = np.full((1, 32), 0, np.uint8)
-    weight = Weight(spec=SPEC, values_OI=codes, scales_OG=np.ones((1, 1), np.float32))
+    weight = GridWeight(spec=SPEC, values_OI=codes, scales_OG=np.ones((1, 1), np.float32))
     with pytest.raises(UnsupportedError, match="-127"):
         encode(weight)
 
 
 def test_the_config_is_transformers_own() -> None:
-    ours = write_bitsandbytes(["lm_head"])
+    ours = write_bitsandbytes(LAYOUT)
     theirs = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["lm_head"]).to_dict()
     assert {name: theirs[name] for name in ours} == ours
     read = read_quantization(theirs, ["a.SCB", "a.weight", "lm_head.weight"])
@@ -158,7 +160,7 @@ def test_other_configs_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="load_in_8bit"):
         read_quantization(BitsAndBytesConfig(load_in_4bit=True).to_dict(), ["a.SCB"])
     with pytest.raises(CheckpointError, match="no tensor is"):
-        read_quantization(write_bitsandbytes([]), ["a.weight"])
+        read_quantization(write_bitsandbytes(LAYOUT), ["a.weight"])
 
 
 def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
     folder = tmp_path / "int8"
     folder.mkdir()
     write_safetensors(folder / "model.safetensors", tensors | state)
-    config = dict(plain.config) | {"quantization_config": write_bitsandbytes(["lm_head"])}
+    config = dict(plain.config) | {"quantization_config": write_bitsandbytes(LAYOUT)}
     (folder / "config.json").write_text(json.dumps(config))
     read = Checkpoint.open(folder)
     ids = torch.randint(2, VOCAB_SIZE, (1, 20), generator=torch.Generator().manual_seed(0))

@@ -10,13 +10,12 @@ from compressed_tensors.quantization import QuantizationConfig
 from compressed_tensors.quantization.utils.helpers import calculate_qparams
 
 from paredown.errors import CheckpointError
-from paredown.formats.dequantize import dequantize
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.quantize import quantize
-from paredown.formats.stored.compressed_tensors import encode, form_of, written_form
-from paredown.formats.stored.compressed_tensors_section import quantization_config
+from paredown.formats.stored.compressed_tensors.form import encode, form_of, written_form
+from paredown.formats.stored.compressed_tensors.write_section import quantization_config
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
-from paredown.formats.weight import Weight
 from paredown.spec.weight import WeightSpec
 
 SPECS = {name: spec for name, spec in FORMATS.items() if spec.is_quantized}
@@ -25,7 +24,7 @@ TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.flo
 SHAPE = (37, 256)
 
 
-def decode(tensors: dict[str, StoredTensor], spec: WeightSpec) -> Weight:
+def decode(tensors: dict[str, StoredTensor], spec: WeightSpec) -> GridWeight:
     return written_form(spec).decode(tensors)
 
 
@@ -75,7 +74,7 @@ def test_the_library_decompresses_what_we_wrote(name: str, dtype) -> None:
     state = {suffix: to_torch(tensor) for suffix, tensor in stored.items()}
     theirs = compressor.decompress(state, scheme)["weight"]
     assert theirs.dtype == TORCH_DTYPES[dtype]
-    assert np.array_equal(theirs.float().numpy(), dequantize(weight))
+    assert np.array_equal(theirs.float().numpy(), weight.dequantize())
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES)
@@ -90,7 +89,7 @@ def test_we_read_what_the_library_compressed(name: str, dtype) -> None:
     weight = decode({suffix: from_torch(tensor) for suffix, tensor in packed.items()}, spec)
     theirs = compressor_of(spec).decompress(packed, scheme)["weight"]
     assert weight.scale_dtype == dtype
-    assert np.array_equal(theirs.float().numpy(), dequantize(weight))
+    assert np.array_equal(theirs.float().numpy(), weight.dequantize())
 
 
 @pytest.mark.parametrize("name", SPECS)

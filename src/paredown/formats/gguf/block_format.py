@@ -1,0 +1,53 @@
+"""BlockFormat: how a GGUF file holds the rows of a tensor, in blocks of columns with own scales
+(https://github.com/ggml-org/llama.cpp, ggml-common.h)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.formats.weight import CoreWeight
+from paredown.spec.weight import WeightSpec
+
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+
+# Values converted at once: bounds the float temporaries to some tens of megabytes.
+CHUNK_VALUES = 1 << 21
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockFormat:
+    """A row of formats/gguf/table.py: `block_bytes` for every `block_columns`.
+
+    `spec`       of the weight that `decode` gives
+    `is_exact`   whether that weight has the numbers of the file; else they are dequantized
+    `decode`     the weight in a tensor's rows, [O, bytes]; raises CheckpointError for scales or
+                 floats that are not finite numbers
+    `encode`     the rows of a weight of that spec; raises UnsupportedError for numbers that they
+                 cannot hold. None where nothing is written in this format
+    `quantize`   floats [O, I] rounded as llama.cpp does it; raises UnsupportedError for groups that
+                 do not divide the columns or scales beyond fp16, CheckpointError for values that
+                 are not finite. None for floats, and where nothing is made in this format
+    `file_type`  llama.cpp's number for a file most of which has this format
+    """
+
+    name: str
+    type_id: int
+    block_columns: int
+    block_bytes: int
+    spec: WeightSpec
+    decode: Callable[[Bytes], CoreWeight]
+    is_exact: bool = True
+    encode: Callable[[Any], Bytes] | None = None
+    quantize: Callable[[Floats], CoreWeight] | None = None
+    file_type: int | None = None
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.block_columns > 1
+
+    def row_bytes(self, num_columns: int) -> int:
+        return num_columns // self.block_columns * self.block_bytes

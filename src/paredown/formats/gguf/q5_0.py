@@ -1,0 +1,29 @@
+"""Q5_0: d (fp16), 4 and 16 bytes for 32 columns, w = (q - 16) d; the fifth bits of all q stand
+in the first four bytes, the others as in Q4_0."""
+
+from paredown.formats.gguf.block_format import BlockFormat, Bytes
+from paredown.formats.gguf.codes import BLOCK_COLUMNS, decode_codes, spec_of
+from paredown.formats.gguf.unpack import fifth_bits, nibbles
+from paredown.formats.grid_weight import GridWeight
+
+NAME = "Q5_0"
+SPEC = spec_of("int5")
+
+
+def decode(rows_OB: Bytes) -> GridWeight:
+    return decode_codes(rows_OB, NAME, SPEC, _unpack)
+
+
+def _unpack(octets_NB: Bytes) -> Bytes:
+    codes: Bytes = nibbles(octets_NB[:, 4:]) | fifth_bits(octets_NB[:, :4])
+    return codes
+
+
+FORMAT = BlockFormat(
+    name=NAME,
+    type_id=6,
+    block_columns=BLOCK_COLUMNS,
+    block_bytes=22,
+    spec=SPEC,
+    decode=decode,
+)

@@ -1,0 +1,38 @@
+"""Q6_K: super-blocks of 256 columns in 128 and 64 bytes of codes, s in 16 signed bytes for 16
+columns each and d (fp16), w = (q - 32) (d s). It runs dequantized, with the roundings
+of llama.cpp."""
+
+from functools import partial
+
+import numpy as np
+
+from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
+from paredown.formats.gguf.unpack import dequantized, half
+from paredown.spec.weight import WeightSpec
+
+BLOCK_BYTES = 210
+
+
+def dequantize(blocks_NB: Bytes) -> Floats:
+    """Two halves of 128 columns, each in four runs of 32: low bits of runs 0 and 2 share 32 bytes,
+    those of 1 and 3 the next; the two high bits of all four share a byte. Groups of 16."""
+    low = blocks_NB[:, :128].reshape(-1, 2, 64)
+    high = blocks_NB[:, 128:192].reshape(-1, 2, 1, 32)
+    low_bits = np.concatenate([low & 15, low >> 4], axis=2).reshape(-1, 2, 4, 32)
+    shifts = np.arange(0, 8, 2, dtype=np.uint8).reshape(1, 1, 4, 1)
+    codes: Bytes = (low_bits | ((high >> shifts & 3) << 4)).reshape(-1, 16, 16)
+    s: Floats = np.ascontiguousarray(blocks_NB[:, 192:208]).view(np.int8).astype(np.float32)
+    scale = half(blocks_NB, 208) * s
+    values: Floats = (codes.astype(np.float32) - np.float32(32)) * scale[:, :, None]
+    return values
+
+
+FORMAT = BlockFormat(
+    name="Q6_K",
+    type_id=14,
+    block_columns=256,
+    block_bytes=BLOCK_BYTES,
+    spec=WeightSpec(dtype="fp32"),
+    is_exact=False,
+    decode=partial(dequantized, block_bytes=BLOCK_BYTES, dequantize=dequantize),
+)

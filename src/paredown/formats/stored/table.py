@@ -1,0 +1,43 @@
+"""The formats of quantized checkpoints of the Hugging Face kind, by the names that people call
+them."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from paredown.formats.stored import aqlm, awq, bitsandbytes, gptq
+from paredown.formats.stored.compressed_tensors import format as compressed_tensors
+from paredown.formats.stored.section import unsupported
+from paredown.formats.stored.stored_form import Quantization
+from paredown.formats.stored.stored_format import StoredFormat
+from paredown.formats.tensor import StoredTensor
+from paredown.formats.weight import StoredSpec, Weight
+
+# The first that holds a kind of weight is the one that compression writes.
+STORED_FORMATS: dict[str, StoredFormat[Any, Any]] = {
+    "compressed-tensors": compressed_tensors.FORMAT,
+    "gptq": gptq.FORMAT,
+    "gptq-v2": gptq.FORMAT_V2,
+    "awq": awq.FORMAT,
+    "aqlm": aqlm.FORMAT,
+    "bitsandbytes": bitsandbytes.FORMAT,
+}
+
+
+def read_quantization(section: Mapping[str, object], tensor_names: Collection[str]) -> Quantization:
+    """What quantization_config says. Raises UnsupportedError for a method or anything in it that we
+    do not know, CheckpointError for what makes no sense."""
+    formats = {format.method: format for format in STORED_FORMATS.values()}
+    method = section.get("quant_method")
+    if not isinstance(method, str) or method not in formats:
+        raise unsupported("quant_method", method, f"Known are {', '.join(formats)}.")
+    return formats[method].read(section, tensor_names)
+
+
+def written_format(spec: StoredSpec) -> StoredFormat[Any, Any]:
+    """The format that a compressed weight of such a spec is written in."""
+    return next(one for one in STORED_FORMATS.values() if isinstance(spec, one.holds))
+
+
+def stored_tensors(weight: Weight) -> dict[str, StoredTensor]:
+    """A compressed weight's tensors, by what follows the module's name and a dot."""
+    return written_format(weight.spec).encode(weight)
