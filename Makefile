@@ -13,8 +13,9 @@ CPP := $(shell find csrc -name '*.h' -o -name '*.cpp')
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 DEMO := runs/demo
 BENCH := runs/bench
-# Text to measure quality on; without it, text sampled from the model itself is used.
-export PAREDOWN_DATA ?= $(abspath ../shared/data)
+# PAREDOWN_DATA, where it is set, names a folder with texts to measure quality on, traces, and tables
+# of measured times; without it text is sampled from the model itself and tests of the others are
+# skipped. Where it is set, a test that finds nothing there fails.
 # All compiling, that which pip starts too; it knows nothing of this make's own jobs.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 unexport MAKEFLAGS

@@ -1,32 +1,47 @@
-"""Two builds of the project in turn, on the same models: what a change does to a step.
+"""Two builds of the project in turn, on the same models: what a change does to a step or a start.
 
     python -m benchmarks.builds HEAD~1 --models llama-3.2-1b --cases decode b8
     python -m benchmarks.builds v0.1 --after HEAD --cases prefill --rounds 25 --json OUT
+    python -m benchmarks.builds v0.1 --after HEAD --models llama-3.2-1b \\
+        --formats int4-g32 int8 w8a8 bf16 --without b32 p4096 --bar 1.02 --loading-bar 1.05
 
-Whole commits are compared, Python and C++; one is compiled once (minutes) and kept. Without
---after the later build is what is installed here. Cases are those of benchmarks.cpu_peers. Below
-1.00 the later build takes less time: the median of the rounds' ratios, and their middle half.
+The last one asks whether one prompt, one sequence, eight sequences and loading of one model are as
+fast as they were; its exit status is 1 where a case is slower than its bar.
+
+Whole commits are compared, Python and C++; one is compiled once (minutes; a launcher such as
+CMAKE_CXX_COMPILER_LAUNCHER=ccache is used where the environment names it) and kept. Each build is
+driven by the drivers of its own commit (benchmarks.peers, benchmarks.loading_phases). Without
+--after the later build is what is installed here. Cases are the steps of benchmarks.cpu_peers, a
+prompt, a decode and eight sequences of every format, and loading: `packing` (a checkpoint is read
+and packed) and `mapped` (a start with packed weights that were kept, imports included). Below 1.00
+the later build takes less time: the median of the rounds' ratios, and their middle half.
 """
 
 import argparse
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benchmarks.cases import MODELS, Case, all_cases
+from benchmarks.build import INSTALLED, ROOT, Build
+from benchmarks.build_cases import FORMATS, Choice, LoadingCase, chosen_cases
+from benchmarks.build_loading import loading_seconds
+from benchmarks.cases import MODELS, Case
+from benchmarks.checkpoints.cache import paredown_folder
 from benchmarks.commit_build import built_commit, commit_id
-from benchmarks.peers import MACHINE, OURS, PEERS, Target
-from benchmarks.peers.child import ROOT, PeerError
-from benchmarks.rounds import Children, Rounds, Run, run_case
+from benchmarks.peers import OURS, PEERS
+from benchmarks.peers.child import PeerError
+from benchmarks.rounds import Children, Rounds, run_case
 from paredown.errors import ConfigError, ParedownError
 from paredown.kernels.probe import default_num_threads
 
 EARLIER = "earlier"
+EXIT_SLOWER = 1
 EXIT_BAD_INPUT = 2
 NUM_ROUNDS = 15
+NUM_LOADING_ROUNDS = 9
 # So few that a neighbour who comes or goes meets both builds in the same round.
 NUM_STEPS = 4
 
@@ -34,7 +49,7 @@ NUM_STEPS = 4
 @dataclass(frozen=True, kw_only=True)
 class TimeRatio:
     """Of a case: the later build's seconds over the earlier one's, round by round, and the medians
-    of the seconds of a prompt or a step."""
+    of the seconds of a prompt, a step or a start."""
 
     case: str
     earlier_s: float
@@ -45,13 +60,13 @@ class TimeRatio:
     num_rounds: int
 
     @classmethod
-    def of(cls, run: Run) -> "TimeRatio":
-        earlier, later = run.seconds[EARLIER], run.seconds[OURS]
+    def of(cls, case: Case | LoadingCase, seconds: Mapping[str, Sequence[float]]) -> "TimeRatio":
+        earlier, later = seconds[EARLIER], seconds[OURS]
         ratios = [own / other for own, other in zip(later, earlier, strict=True)]
         quartiles = statistics.quantiles(ratios, method="inclusive")
-        per_run = max(1, run.case.num_steps)
+        per_run = max(1, case.num_steps) if isinstance(case, Case) else 1
         return cls(
-            case=run.case.name,
+            case=case.name,
             earlier_s=statistics.median(earlier) / per_run,
             later_s=statistics.median(later) / per_run,
             median=statistics.median(ratios),
@@ -59,6 +74,21 @@ class TimeRatio:
             upper_quartile=quartiles[2],
             num_rounds=len(ratios),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """What a ratio may be: the upper quartile of a prompt or a step, and the median of loading.
+    None is not asked."""
+
+    steps: float | None
+    loading: float | None
+
+    def hold(self, case: Case | LoadingCase, row: TimeRatio) -> bool:
+        """Whether the case is within its bar."""
+        if isinstance(case, LoadingCase):
+            return self.loading is None or row.median <= self.loading
+        return self.steps is None or row.upper_quartile <= self.steps
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -70,74 +100,95 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--cases", nargs="*", default=[], help="words; a case's name holds each (default: all)"
     )
+    parser.add_argument("--without", nargs="*", default=[], help="words of cases to leave out")
     parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
+    parser.add_argument("--formats", nargs="*", default=FORMATS, choices=FORMATS)
     parser.add_argument("--rounds", type=int, default=NUM_ROUNDS, help="default: %(default)s")
+    parser.add_argument(
+        "--loading-rounds", type=int, default=NUM_LOADING_ROUNDS, help="default: %(default)s"
+    )
     parser.add_argument(
         "--steps", type=int, default=NUM_STEPS, help="of a decode's turn (default: %(default)s)"
     )
+    parser.add_argument("--bar", type=float, help="the most that an upper quartile may be")
+    parser.add_argument("--loading-bar", type=float, help="the most that loading's median may be")
     parser.add_argument("--threads", type=int, default=default_num_threads())
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write everything measured")
     return parser.parse_args()
 
 
-def chosen_cases(words: Sequence[str], models: Sequence[str], num_steps: int) -> list[Case]:
-    """The cases of prompts and steps that have all words, each with us as the only rival. Raises
-    ConfigError where there is none."""
-    known = [case for case in all_cases({}) if case.task != "start" and not case.rival_kv_dtype]
-    cases = [
-        replace(case, with_peers=True, num_steps=min(case.num_steps, num_steps))
-        for case in known
-        if case.variant.model in models and all(word in case.name.split() for word in words)
-    ]
-    if not cases:
-        raise ConfigError(
-            "no case has these words",
-            seen=" ".join(words),
-            remedy="Known: " + "; ".join(case.name for case in known),
-        )
-    return cases
-
-
-def compare(args: argparse.Namespace) -> None:
-    """Prints each row as it comes. Raises ConfigError, BuildError, or PeerError where a build
-    cannot run a case."""
-    if args.rounds < 2 or args.steps < 1:
+def compare(args: argparse.Namespace) -> list[str]:
+    """Prints each row as it comes and returns the names of the cases beyond their bars. Raises
+    ConfigError, BuildError, or PeerError where a build cannot run a case."""
+    if min(args.rounds, args.loading_rounds) < 2 or args.steps < 1:
         raise ConfigError(
             "too little to measure",
-            seen=f"{args.rounds} rounds, {args.steps} steps",
+            seen=f"{args.rounds} rounds, {args.loading_rounds} of loading, {args.steps} steps",
             remedy="Ask for two rounds, which have a middle half, and a step, or more.",
         )
-    cases = chosen_cases(args.cases, args.models, args.steps)
+    choice = Choice(
+        models=args.models, formats=args.formats, words=args.cases, without=args.without
+    )
+    cases = chosen_cases(choice, args.steps)
+    bars = Bars(steps=args.bar, loading=args.loading_bar)
     refs = {OURS: args.after, EARLIER: args.earlier}
     # All are known before one is compiled.
     commits = {name: commit_id(ref) for name, ref in refs.items() if ref is not None}
-    targets = {name: _target(commits.get(name), args.folder) for name in refs}
-    runs: list[Run] = []
+    folder = args.folder.resolve()
+    builds = {name: _build(commits.get(name), folder) for name in refs}
+    found: list[dict[str, object]] = []
+    beyond: list[str] = []
     print(f"{'case':<50} {'earlier':>11} {'later':>11}  later / earlier")
-    with Children(logs=args.folder / "logs", targets=targets | {"machine": MACHINE}) as children:
+    targets = {name: replace(PEERS[OURS], build=build) for name, build in builds.items()}
+    with Children(logs=folder / "logs", targets=targets) as children:
         for number, case in enumerate(cases):
             print(f"[{number + 1}/{len(cases)}] {case.name}", file=sys.stderr, flush=True)
-            rounds = Rounds(most=args.rounds, case_s=float("inf"))
-            models = args.folder / "models"
-            run = run_case(
-                children, models, case, list(targets), num_threads=args.threads, rounds=rounds
+            seconds = (
+                _loading(builds, case, folder, args)
+                if isinstance(case, LoadingCase)
+                else _steps(children, case, folder, args)
             )
-            if run.failures:  # one of two builds alone tells nothing
-                raise PeerError("; ".join(f"{name}: {why}" for name, why in run.failures.items()))
-            runs.append(run)
-            _print_row(TimeRatio.of(run))
+            row = TimeRatio.of(case, seconds)
+            _print_row(row)
+            if not bars.hold(case, row):
+                beyond.append(case.name)
             if args.json is not None:
-                found = [asdict(run) | {"ratio": asdict(TimeRatio.of(run))} for run in runs]
+                found.append({"ratio": asdict(row), "seconds": seconds})
                 args.json.parent.mkdir(parents=True, exist_ok=True)
                 args.json.write_text(json.dumps(found, indent=2) + "\n")
+    return beyond
 
 
-def _target(commit: str | None, folder: Path) -> Target:
+def _build(commit: str | None, folder: Path) -> Build:
     if commit is None:
-        return PEERS[OURS]
+        return INSTALLED
     print(f"{commit[:12]} is compiled where it is new", file=sys.stderr, flush=True)
-    return replace(PEERS[OURS], packages=built_commit(commit, folder / "builds"))
+    return built_commit(commit, folder / "commits")
+
+
+def _steps(
+    children: Children, case: Case, folder: Path, args: argparse.Namespace
+) -> dict[str, list[float]]:
+    rounds = Rounds(most=args.rounds, case_s=float("inf"))
+    names, models = [OURS, EARLIER], folder / "models"
+    run = run_case(children, models, case, names, num_threads=args.threads, rounds=rounds)
+    if run.failures:  # one of two builds alone tells nothing
+        raise PeerError("; ".join(f"{name}: {why}" for name, why in run.failures.items()))
+    return run.seconds
+
+
+def _loading(
+    builds: Mapping[str, Build], case: LoadingCase, folder: Path, args: argparse.Namespace
+) -> dict[str, list[float]]:
+    return loading_seconds(
+        builds,
+        case,
+        paredown_folder(folder / "models", case.variant),
+        folder / "packed",
+        num_threads=args.threads,
+        num_rounds=args.loading_rounds,
+    )
 
 
 def _print_row(row: TimeRatio) -> None:
@@ -151,11 +202,13 @@ def _print_row(row: TimeRatio) -> None:
 
 def main() -> int:
     try:
-        compare(parse_arguments())
+        beyond = compare(parse_arguments())
     except (ParedownError, PeerError) as error:
         print(f"builds: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    return 0
+    for name in beyond:
+        print(f"slower than its bar: {name}")
+    return EXIT_SLOWER if beyond else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A commit of this repository, compiled into a folder of its own."""
+"""A commit of this repository, compiled into a folder of its own, with its drivers beside it."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.peers.child import ROOT
+from benchmarks.build import ROOT, Build
 from paredown.errors import ConfigError, ParedownError
 
 
@@ -30,23 +30,25 @@ def commit_id(ref: str, root: Path = ROOT) -> str:
     return found.stdout.strip()
 
 
-def built_commit(commit: str, folder: Path, root: Path = ROOT) -> Path:
-    """A folder below `folder` with the package of a full commit id, compiled when it is asked for
-    the first time (minutes). Raises BuildError."""
-    packages = folder / commit
-    if packages.is_dir():
-        return packages
+def built_commit(commit: str, folder: Path, root: Path = ROOT) -> Build:
+    """The build of a full commit id, below the absolute path `folder`. A commit is compiled when it
+    is asked for the first time (minutes). Raises BuildError."""
+    place = folder / commit
+    build = Build(tree=place / "tree", packages=place / "packages")
+    if place.is_dir():
+        return build
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as unfinished:
-        source, archive = Path(unfinished, "source"), Path(unfinished, "source.tar")
-        source.mkdir()
+        made, archive = Path(unfinished, "made"), Path(unfinished, "tree.tar")
+        tree, packages = made / "tree", made / "packages"
+        tree.mkdir(parents=True)
         _run(["git", "archive", "--output", str(archive), commit], root)
-        _run(["tar", "-xf", str(archive), "-C", str(source)], root)
-        made = Path(unfinished, "packages")
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        _run([*pip, "--target", str(made), str(source)], root)
-        made.replace(packages)
-    return packages
+        _run(["tar", "-xf", str(archive), "-C", str(tree)], root)
+        objects = f"--config-settings=build-dir={unfinished}/objects"
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", objects]
+        _run([*pip, "--target", str(packages), str(tree)], root)
+        made.replace(place)
+    return build
 
 
 def _run(command: Sequence[str], root: Path) -> None:

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.build import ROOT
 from benchmarks.cases import MODELS, PEAK_UNITS, Case, all_cases
 from benchmarks.peers import OURS, PEERS
-from benchmarks.peers.child import ROOT, PeerError
+from benchmarks.peers.child import PeerError
 from benchmarks.report import as_json, make_row, markdown, text
 from benchmarks.rounds import MIN_ROUNDS, Children, Rounds, run_case
 from paredown.errors import ConfigError, ParedownError

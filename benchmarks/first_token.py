@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks.build import ROOT
 from benchmarks.checkpoints.cache import Variant, gguf_file, paredown_folder
 from benchmarks.peers import OURS
-from benchmarks.peers.child import ROOT
 
 PROMPT = "Once upon a time"
 PROGRAM = str(Path(sys.executable).parent / "paredown")

@@ -49,12 +49,6 @@ class Row:
     memory: float
 
 
-def default_data() -> Path:
-    root = os.environ.get("PAREDOWN_DATA")
-    base = Path(root) if root else Path(__file__).parent.parent.parent / "shared" / "data"
-    return base / "perf_tables"
-
-
 def read_products(path: Path) -> list[tuple[int, MeasuredProduct]]:
     """Number of tokens and product, of every linear layer in every row."""
     found = []
@@ -121,10 +115,12 @@ def across(folder: Path) -> float:
 def main() -> int:
     """1 where the roofline is above what was measured, or an error above the bar."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=default_data())
+    parser.add_argument("--data", type=Path, default=os.environ.get("PAREDOWN_DATA"))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    folder = args.data / "vidur"
+    if args.data is None:
+        parser.error("--data, or $PAREDOWN_DATA, must name the folder that has perf_tables")
+    folder = args.data / "perf_tables" / "vidur"
     rows = [check_table(name, key, folder / file) for name, (key, file) in TABLES.items()]
     transfer = across(folder)
     passed = transfer <= MAX_ERROR and all(

@@ -41,10 +41,10 @@ from paredown.cost.serving import MAX_STEP_TOKENS, ttft_s
 from paredown.cost.step_cost import decode_load
 from paredown.cost.step_fit import Calibration
 from paredown.evaluate.speed.step_sweep import StepSweep, SweepConfig
-from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_machine, processor_name
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.run_forms import model_formats
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.machine import Machine
 from paredown.units import MEGA
@@ -100,7 +100,7 @@ def variant_of(model: str, name: str) -> Variant:
 def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Point, Seconds], int]:
     """Seconds of each point, and bytes."""
     checkpoint = Checkpoint.open(folder)
-    spec, formats = checkpoint.spec, stored_formats(checkpoint)
+    spec, formats = checkpoint.spec, model_formats(checkpoint)
     cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
     alone = replace(cost, with_engine=False)
 
@@ -118,7 +118,7 @@ def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Poin
 
 def predict_bytes(checkpoint: Checkpoint, job: Job) -> int:
     """Weights, pages, and what the largest step works in, its logits too."""
-    spec, formats = checkpoint.spec, stored_formats(checkpoint)
+    spec, formats = checkpoint.spec, model_formats(checkpoint)
     most_tokens = max(point.batch * point.num_tokens for point in job.points)
     step_tokens = min(MAX_STEP_TOKENS, most_tokens)
     batch = max(point.batch for point in job.points)

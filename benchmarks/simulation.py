@@ -293,6 +293,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two short runs")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    data = os.environ.get("PAREDOWN_DATA")
+    if args.trace is None and not data:
+        parser.error("--trace, or $PAREDOWN_DATA, must say where the trace is")
+    trace_path = args.trace or Path(data or "", TRACE)
     seconds, rates = (8.0, [6.0]) if args.quick else (args.seconds, args.rates)
     path = resolve_model(args.model)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
@@ -300,8 +304,7 @@ def main() -> None:
         checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(args.threads))
     )
     spec = checkpoint.spec
-    data = Path(os.environ.get("PAREDOWN_DATA", "data"))
-    trace = shrunken(open_trace(args.trace or data / TRACE), spec.max_positions)
+    trace = shrunken(open_trace(trace_path), spec.max_positions)
     config = ScheduleConfig()
     fleet = Fleet(num_pages=NUM_PAGES, max_positions=spec.max_positions, schedule=config)
     runs = []

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from benchmarks.build import INSTALLED, Build
 
 OURS = "paredown"
 
@@ -10,11 +11,11 @@ OURS = "paredown"
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """`target`, "module:Class", is imported in the child alone, so that a missing package is a row,
-    no crash. Packages of the folder `packages` take the place of those installed here."""
+    no crash. The child runs the driver and the package of `build`."""
 
     target: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    packages: Path | None = None
+    build: Build = INSTALLED
 
 
 PEERS: Mapping[str, Target] = {

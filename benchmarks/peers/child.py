@@ -1,7 +1,8 @@
 """A peer in a process of its own: thread pools, memory and crashes do not mix.
 
 The parent sends (method, arguments) over a pipe and waits; while one child works the others sleep
-in `recv`. What a peer prints goes to its log file.
+in `recv`. What a peer prints goes to its log file. A child may run the driver of another commit:
+both must know the protocol Peer and what its methods are given (Variant, LoadOptions).
 """
 
 import argparse
@@ -11,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Any
 from benchmarks.peers import Target
 from paredown.errors import ParedownError
 
-ROOT = Path(__file__).parent.parent.parent
 LOG_TAIL_CHARACTERS = 600
 EXIT_GRACE_S = 10.0
 # From linux/prctl.h.
@@ -47,23 +46,16 @@ class ChildPeer:
         log.parent.mkdir(parents=True, exist_ok=True)
         parent_read, child_write = os.pipe()
         child_read, parent_write = os.pipe()
-        python = [sys.executable]
-        environment = {**os.environ, **target.environment}
-        if target.packages is not None:
-            # Without `site`, which would put what is installed as editable before any path.
-            python.append("-S")
-            folders = [str(target.packages), sysconfig.get_path("purelib")]
-            environment["PYTHONPATH"] = os.pathsep.join(folders)
-        command = [*python, "-m", "benchmarks.peers", target.target]
+        pipes = str(child_read), str(child_write)
         with log.open("w") as stream:
             self._process = subprocess.Popen(
-                [*command, str(child_read), str(child_write)],
+                target.build.command("benchmarks.peers", target.target, *pipes),
                 pass_fds=(child_read, child_write),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                cwd=ROOT,
-                env=environment,
+                cwd=target.build.tree,
+                env=target.build.environment(target.environment),
             )
         os.close(child_read)
         os.close(child_write)

@@ -11,6 +11,7 @@
 
 #include "binding/bind_linear.h"
 #include "binding/bind_step.h"
+#include "binding/read_config.h"
 #include "model/model.h"
 #include "weights/names.h"
 
@@ -24,36 +25,6 @@ std::span<const uint8_t> table_bytes(const AnyMatrix& values, WeightKind kind) {
     throw std::invalid_argument("the table's elements do not have the size of its kind");
   }
   return {static_cast<const uint8_t*>(values.data()), values.nbytes()};
-}
-
-ModelConfig make_config(const nb::dict& options) {
-  auto number = [&](const char* key) { return nb::cast<int64_t>(options[key]); };
-  auto text = [&](const char* key) { return nb::cast<std::string>(options[key]); };
-  ModelConfig config{};
-  config.vocab_size = number("vocab_size");
-  config.hidden_size = number("hidden_size");
-  config.num_layers = number("num_layers");
-  config.num_heads = number("num_heads");
-  config.num_kv_heads = number("num_kv_heads");
-  config.head_dim = number("head_dim");
-  config.intermediate_size = number("intermediate_size");
-  config.max_positions = number("max_positions");
-  config.windows = nb::cast<std::vector<int64_t>>(options["windows"]);
-  config.num_sinks = number("num_sinks");
-  config.norm = look_up(kNormKinds, text("norm"), "norm");
-  config.norm_eps = nb::cast<float>(options["norm_eps"]);
-  config.activation = look_up(kActivations, text("activation"), "activation");
-  config.gated = nb::cast<bool>(options["gated"]);
-  for (const auto& dtype : nb::cast<std::vector<std::string>>(options["kv_dtypes"])) {
-    config.kv.push_back(look_up(kKvFormats, dtype, "kv_dtype"));
-  }
-  config.num_pages = number("num_pages");
-  config.inverse_frequencies = nb::cast<std::vector<float>>(options["inverse_frequencies"]);
-  config.expert_layers = nb::cast<std::vector<bool>>(options["expert_layers"]);
-  config.experts = {number("num_experts"), number("experts_per_token"),
-                    number("expert_intermediate_size"), number("shared_intermediate_size"),
-                    nb::cast<bool>(options["normalized_experts"])};
-  return config;
 }
 
 // Bytes that the model keeps; `owner` keeps the model.
@@ -110,7 +81,7 @@ void bind_model(nb::module_& m) {
   m.def(
       "step_bytes",
       [](const nb::dict& config, int num_threads, int64_t num_tokens) {
-        return step_bytes(make_config(config), num_threads, num_tokens);
+        return step_bytes(read_config(config), num_threads, num_tokens);
       },
       nb::arg("config"), nb::arg("num_threads"), nb::arg("num_tokens"));
 
@@ -121,7 +92,7 @@ void bind_model(nb::module_& m) {
           "__init__",
           [](Model* self, const nb::dict& config, const std::string& isa, int prefill_threads,
              int decode_threads) {
-            new (self) Model(make_config(config), choose_isa(isa),
+            new (self) Model(read_config(config), choose_isa(isa),
                              ThreadPlan{prefill_threads, decode_threads});
           },
           nb::arg("config"), nb::arg("isa"), nb::arg("prefill_threads"), nb::arg("decode_threads"))

@@ -54,13 +54,14 @@ void check_allocations(Outcome& outcome) {
   for (Isa isa : supported_isas()) {
     for (WeightKind kind : {WeightKind::kFp32, WeightKind::kBf16, WeightKind::kInt4}) {
       for (const bool has_experts : {false, true}) {
-        const std::unique_ptr<Model> model =
-            random_model(random, {isa, kind, {KvKind::kBf16, false}, false, false, has_experts});
+        Case test{isa, kind, {KvKind::kBf16, false}, false, false, has_experts};
+        test.unequal = has_experts;
+        const std::unique_ptr<Model> model = random_model(random, test);
         const int64_t count = allocations_of_second_step(*model);
         outcome.count(count == 0);
         if (count == 0) continue;
         std::printf("a step on %s with weights of kind %d%s allocated %lld times\n", isa_name(isa),
-                    static_cast<int>(kind), has_experts ? " and experts" : "",
+                    static_cast<int>(kind), has_experts ? ", experts and unequal layers" : "",
                     static_cast<long long>(count));
       }
     }

@@ -33,10 +33,17 @@ void check_batches(Outcome& outcome) {
     for (WeightKind kind : {WeightKind::kFp32, WeightKind::kFp16, WeightKind::kBf16,
                             WeightKind::kInt8, WeightKind::kInt4}) {
       for (const auto& [name, kv] : kKvFormats) {
-        for (int variant = 0; variant < 5; ++variant) {
-          // Two layers of one format, or of this one and bf16.
-          Case test{isa, kind, kv, variant % 2 == 1, variant / 2 == 1, variant == 4};
+        for (int variant = 0; variant < 8; ++variant) {
+          // Two layers of one format, or of this one and bf16; from variant 5 on with unequal ones.
+          const bool unequal = variant > 4;
+          Case test{isa,
+                    kind,
+                    kv,
+                    variant % 2 == 1,
+                    unequal ? variant == 7 : variant / 2 == 1,
+                    unequal ? variant == 6 : variant == 4};
           if (variant % 3 == 0) test.last_kv = {KvKind::kBf16, false};
+          test.unequal = unequal;
           const bool passed = same_bits_alone(test, random);
           outcome.count(passed);
           if (!passed) {

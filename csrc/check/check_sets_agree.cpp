@@ -196,13 +196,15 @@ void check_sets_agree(Outcome& outcome) {
     check_linears(isa, outcome);
     check_steps(isa, outcome);
     for (bool learned_positions : {false, true}) {
-      check_model(isa,
-                  {Isa::kGeneric,
-                   WeightKind::kFp32,
-                   {KvKind::kFp32, false},
-                   learned_positions,
-                   learned_positions},
-                  outcome);
+      for (bool unequal : {false, true}) {
+        Case test{Isa::kGeneric,
+                  WeightKind::kFp32,
+                  {KvKind::kFp32, false},
+                  learned_positions,
+                  learned_positions};
+        test.unequal = unequal;
+        check_model(isa, test, outcome);
+      }
     }
   }
 }

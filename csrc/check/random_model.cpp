@@ -48,10 +48,45 @@ void add_random_linear(Model& model, Random& random, const Case& test, const std
   model.add_linear(role, layer, source);
 }
 
+void set_norm(Model& model, Random& random, const std::string& role, int64_t layer, int64_t size,
+              NormKind kind) {
+  std::vector<float> bias;
+  if (kind == NormKind::kLayer) bias = floats(random, size, 0.0f, 0.1f);
+  model.set_norm(role, layer, floats(random, size, 1.0f, 0.1f), bias);
+}
+
+void fill_layer(Model& model, Random& random, const Case& test, int64_t layer) {
+  const LayerConfig& config = model.config().layers[static_cast<size_t>(layer)];
+  const int64_t q_size = config.attention.q_size();
+  const int64_t kv_size = config.attention.kv_size();
+  for (const NormRow& row : kNormRows) {
+    const std::optional<NormConfig>& norm = config.norms[row.role];
+    if (norm) set_norm(model, random, row.name, layer, config.norm_size(row, kHidden), norm->kind);
+  }
+  const int64_t num_kv_heads = config.attention.num_kv_heads;
+  model.set_kv_scales(layer, floats(random, num_kv_heads, 0.02f, 0.01f),
+                      floats(random, num_kv_heads, 0.02f, 0.01f));
+  add_random_linear(model, random, test, "qkv", layer, q_size + kv_size, kHidden);
+  add_random_linear(model, random, test, "qkv", layer, kv_size, kHidden);  // a second part
+  add_random_linear(model, random, test, "o", layer, kHidden, q_size);
+  auto add_mlp = [&](const std::string& owner, const MlpConfig& mlp) {
+    add_random_linear(model, random, test, owner + "up", layer, mlp.up_size(), kHidden);
+    add_random_linear(model, random, test, owner + "down", layer, kHidden, mlp.size);
+  };
+  if (config.mlp) return add_mlp("", *config.mlp);
+  const ExpertConfig& experts = *config.experts;
+  Case floats = test;
+  floats.kind = WeightKind::kFp32;
+  add_random_linear(model, random, floats, "router", layer, experts.num, kHidden);
+  for (int64_t e = 0; e < experts.num; ++e) {
+    add_mlp("experts." + std::to_string(e) + ".", experts.mlp());
+  }
+  if (experts.shared_size == 0) return;
+  add_random_linear(model, random, floats, "shared_gate", layer, 1, kHidden);
+  add_mlp("shared.", experts.shared_mlp());
+}
+
 void fill(Model& model, Random& random, const Case& test) {
-  const ModelConfig& config = model.config();
-  const int64_t q_size = config.num_heads * config.head_dim;
-  const int64_t kv_size = config.num_kv_heads * config.head_dim;
   auto bytes = [](const std::vector<float>& values) {
     return std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(values.data()),
                                     values.size() * sizeof(float));
@@ -61,41 +96,58 @@ void fill(Model& model, Random& random, const Case& test) {
     const std::vector<float> table = floats(random, (kContext + 2) * kHidden, 0.0f, 1.0f);
     model.set_positions(WeightKind::kFp32, bytes(table), 2);
   }
-  auto set_norm = [&](const char* role, int64_t layer) {
-    std::vector<float> bias;
-    if (config.norm == NormKind::kLayer) bias = floats(random, kHidden, 0.0f, 0.1f);
-    model.set_norm(role, layer, floats(random, kHidden, 1.0f, 0.1f), bias);
-  };
-  set_norm("final_norm", 0);
+  set_norm(model, random, "final_norm", 0, kHidden, model.config().final_norm.kind);
   add_random_linear(model, random, test, "output", 0, kVocab, kHidden);
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    set_norm("attention_norm", layer);
-    set_norm("mlp_norm", layer);
-    model.set_kv_scales(layer, floats(random, config.num_kv_heads, 0.02f, 0.01f),
-                        floats(random, config.num_kv_heads, 0.02f, 0.01f));
-    add_random_linear(model, random, test, "qkv", layer, q_size + kv_size, kHidden);
-    add_random_linear(model, random, test, "qkv", layer, kv_size, kHidden);  // a second part
-    add_random_linear(model, random, test, "o", layer, kHidden, q_size);
-    auto add_mlp = [&](const std::string& owner, int64_t size) {
-      const int64_t up = size * (config.gated ? 2 : 1);
-      add_random_linear(model, random, test, owner + "up", layer, up, kHidden);
-      add_random_linear(model, random, test, owner + "down", layer, kHidden, size);
-    };
-    if (!config.has_experts(layer)) {
-      add_mlp("", config.intermediate_size);
-      continue;
-    }
-    const ExpertShape& experts = config.experts;
-    Case floats = test;
-    floats.kind = WeightKind::kFp32;
-    add_random_linear(model, random, floats, "router", layer, experts.num_experts, kHidden);
-    add_random_linear(model, random, floats, "shared_gate", layer, 1, kHidden);
-    for (int64_t e = 0; e < experts.num_experts; ++e) {
-      add_mlp("experts." + std::to_string(e) + ".", experts.intermediate_size);
-    }
-    add_mlp("shared.", experts.shared_intermediate_size);
+  for (int64_t layer = 0; layer < model.config().num_layers(); ++layer) {
+    fill_layer(model, random, test, layer);
   }
   model.check_weights();
+}
+
+std::vector<float> frequencies(int count) {
+  std::vector<float> found;
+  for (int i = 0; i < count; ++i) found.push_back(1.0f / float(1 << i));
+  return found;
+}
+
+LayerConfig plain_layer(const Case& test, KvFormat kv, int64_t window) {
+  LayerConfig layer{};
+  layer.attention = {6, 2, 16, window, {}, 0.25f};
+  if (!test.learned_positions) layer.attention.inverse_frequencies = frequencies(8);
+  layer.mlp = MlpConfig{80, !test.learned_positions,
+                        test.learned_positions ? Activation::kGelu : Activation::kSilu};
+  const NormConfig norm{test.learned_positions ? NormKind::kLayer : NormKind::kRms, 1e-5f};
+  layer.norms[NormRole::kAttention] = layer.norms[NormRole::kMlp] = norm;
+  layer.residual = Residual::kSequential;
+  layer.residual_multiplier = 1.0f;
+  layer.kv = kv;
+  return layer;
+}
+
+// A wider layer than the first and a narrower one, so that rows of both meet in every buffer; each
+// with what layers may have beyond the plain form.
+void add_unequal_layers(ModelConfig& config, const Case& test) {
+  LayerConfig wide = plain_layer(test, test.kv, config.num_sinks > 0 ? kWindow : kWindow + 14);
+  wide.attention.num_heads = 4;
+  wide.attention.num_kv_heads = 4;
+  wide.attention.head_dim = 32;
+  wide.attention.scale = 0.11f;
+  if (!test.learned_positions) wide.attention.inverse_frequencies = frequencies(5);
+  wide.mlp = MlpConfig{176, true, Activation::kGeluTanh};
+  wide.residual = Residual::kParallel;
+  LayerConfig narrow = plain_layer(test, test.last_kv, config.num_sinks > 0 ? kWindow : 7);
+  narrow.attention.num_heads = 3;
+  narrow.attention.num_kv_heads = 1;
+  narrow.mlp = MlpConfig{16, false, Activation::kRelu};
+  for (const NormRow& row : kNormRows) narrow.norms[row.role] = NormConfig{NormKind::kRms, 1e-6f};
+  narrow.residual_multiplier = 0.7f;
+  if (test.has_experts) {
+    narrow.mlp.reset();
+    narrow.experts = ExpertConfig{3, 1, 48, 0, false, false, Activation::kGelu};
+  }
+  config.layers.insert(config.layers.begin() + 1, {wide, narrow});
+  config.embedding_multiplier = 1.5f;
+  config.output_multiplier = 0.6f;
 }
 
 }  // namespace
@@ -104,29 +156,21 @@ std::unique_ptr<Model> random_model(Random& random, const Case& test) {
   ModelConfig config{};
   config.vocab_size = kVocab;
   config.hidden_size = kHidden;
-  config.num_layers = 2;
-  config.num_heads = 6;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.intermediate_size = 80;
   config.max_positions = kContext;
-  config.norm = test.learned_positions ? NormKind::kLayer : NormKind::kRms;
-  config.norm_eps = 1e-5f;
-  config.activation = test.learned_positions ? Activation::kGelu : Activation::kSilu;
-  config.gated = !test.learned_positions;
-  config.kv = {test.kv, test.last_kv};
   config.num_pages = kPages;
-  // All layers slide, beside sinks where positions rotate; one of two does; none does.
-  config.windows = {test.asymmetric ? kWindow : 0,
-                    test.asymmetric || test.learned_positions ? kWindow : 0};
   config.num_sinks = test.asymmetric && !test.learned_positions ? 3 : 0;
-  if (!test.learned_positions) {
-    for (int i = 0; i < 8; ++i) config.inverse_frequencies.push_back(1.0f / float(1 << i));
-  }
+  config.embedding_multiplier = config.output_multiplier = 1.0f;
+  // All layers slide, beside sinks where positions rotate; one of two does; none does.
+  config.layers = {
+      plain_layer(test, test.kv, test.asymmetric ? kWindow : 0),
+      plain_layer(test, test.last_kv, test.asymmetric || test.learned_positions ? kWindow : 0)};
+  config.final_norm = *config.layers.front().norms[NormRole::kAttention];
   if (test.has_experts) {
-    config.experts = {5, 2, 16, 112, true};
-    config.expert_layers = {true, false};
+    const MlpConfig mlp = *config.layers.front().mlp;
+    config.layers.front().mlp.reset();
+    config.layers.front().experts = {5, 2, 16, 112, true, mlp.gated, mlp.activation};
   }
+  if (test.unequal) add_unequal_layers(config, test);
   auto model = std::make_unique<Model>(config, test.isa, ThreadPlan{2, 3});
   fill(*model, random, test);
   return model;
@@ -153,9 +197,9 @@ namespace {
 
 // Pages between those of the sinks and the first one that the next token sees.
 int64_t num_released(const ModelConfig& config, int64_t start) {
-  if (std::find(config.windows.begin(), config.windows.end(), 0) != config.windows.end()) return 0;
+  if (config.kept_window() == 0) return 0;
   const int64_t sink_pages = (config.num_sinks + kPageSize - 1) / kPageSize;
-  return std::max<int64_t>(0, (start - kWindow + 1) / kPageSize - sink_pages);
+  return std::max<int64_t>(0, (start - config.kept_window() + 1) / kPageSize - sink_pages);
 }
 
 }  // namespace

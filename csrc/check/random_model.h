@@ -18,7 +18,8 @@ struct Case {
   bool asymmetric;
   bool learned_positions;
   bool has_experts = false;  // in the first layer, and an expert that every token passes
-  KvFormat last_kv = kv;     // of the second layer
+  KvFormat last_kv = kv;     // of the last layer
+  bool unequal = false;      // two layers more, of other shapes and forms, between the two
 };
 
 struct Sequence {

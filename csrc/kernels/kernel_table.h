@@ -246,8 +246,9 @@ inline int64_t kv_head_bytes(const KvView& kv) {
 // What is done to the query or key heads of a token between projection and attention.
 struct HeadsView {
   const NormView* norm;  // per head; null: none
-  const float* cos;      // [head_dim / 2]; null: no rotary positions
+  const float* cos;      // [num_turned]; null: no rotary positions
   const float* sin;
+  int64_t num_turned;  // pairs (d, d + num_turned) of the first dimensions; the others stay
   float scale;
   int64_t head_dim;
 };

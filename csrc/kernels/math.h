@@ -169,7 +169,7 @@ inline RotatedLanes rotated(const float* head, const float* cos, const float* si
   return {sub(mul(a, c), mul(b, s)), add(mul(b, c), mul(a, s))};
 }
 
-// Rotary positions of one head, rotate-half form (arXiv 2104.09864): pairs (d, d + head_dim/2).
+// Rotary positions of one head, rotate-half form (arXiv 2104.09864): pairs (d, d + half).
 inline void rotate(float* head, const float* cos, const float* sin, int64_t half) {
   auto place = [head, half](int64_t i, const RotatedLanes& lanes) {
     store_f(head + i, lanes.first);
@@ -195,7 +195,7 @@ inline void rotate(float* head, const float* cos, const float* sin, int64_t half
 void prepare_heads(const HeadsView& view, float* heads, int64_t num_heads) {
   for (float* head = heads; head < heads + num_heads * view.head_dim; head += view.head_dim) {
     if (view.norm != nullptr) norm(*view.norm, head, head, view.head_dim);
-    if (view.cos != nullptr) rotate(head, view.cos, view.sin, view.head_dim / 2);
+    if (view.cos != nullptr) rotate(head, view.cos, view.sin, view.num_turned);
     if (view.scale == 1.0f) continue;
     for (int64_t i = 0; i < view.head_dim; i += kLanes) {
       store_f(head + i, mul(load_f(head + i), set_f(view.scale)));

@@ -2,6 +2,7 @@
 // threads, and runs them for each layer. Owns the working memory for it.
 #pragma once
 
+#include <compare>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct AttentionShape {
   int64_t head_dim;
   int64_t window;  // 0: none
   int64_t num_sinks = 0;
+
+  auto operator<=>(const AttentionShape&) const = default;
 };
 
 // Bytes of the buffers of an AttentionRunner. `partials` is the most that any step of num_tokens

@@ -11,17 +11,9 @@
 #include "kernels/kernel_table.h"
 #include "machine/thread_pool.h"
 #include "model/linear_runner.h"
+#include "model/model_config.h"
 
 namespace paredown {
-
-// Mirrors Experts (src/paredown/spec/experts.py).
-struct ExpertShape {
-  int64_t num_experts;  // 0: the model has none
-  int64_t num_per_token;
-  int64_t intermediate_size;
-  int64_t shared_intermediate_size;  // 0: no shared expert
-  bool normalized;
-};
 
 struct ExpertLinears {
   LinearGroup up;  // gate and up side by side when gated
@@ -35,12 +27,21 @@ struct MoeMlp {
   ExpertLinears shared;
 };
 
-// What an expert's MLP has in common with that of a dense layer.
-struct MlpShape {
-  int64_t hidden_size;
-  bool gated;
-  Activation activation;
+// The rows that a sublayer reads.
+struct HiddenRows {
+  const float* values;
+  int64_t row_stride;
 };
+
+// The largest that any layer's experts want. All 0: no layer has experts.
+struct ExpertSizes {
+  int64_t hidden_size;
+  int64_t num;
+  int64_t num_per_token;
+  int64_t up_size;  // of gate and up
+  int64_t size;
+};
+ExpertSizes expert_sizes(const ModelConfig& config);
 
 // Bytes of the buffers of an ExpertRunner.
 struct ExpertMemory {
@@ -49,18 +50,19 @@ struct ExpertMemory {
   int64_t activated;
   int64_t shares;
 };
-ExpertMemory expert_memory(const ExpertShape& experts, const MlpShape& mlp, int64_t num_tokens);
+ExpertMemory expert_memory(const ExpertSizes& sizes, int64_t num_tokens);
 
 class ExpertRunner {
  public:
   ExpertRunner(const KernelTable& kernels, ThreadPool& pool, LinearRunner& linears,
-               const ExpertShape& experts, const MlpShape& mlp);
+               const ExpertSizes& sizes);
 
   void reserve(int64_t num_tokens);
   int64_t num_bytes() const;
 
-  // hidden[t] += the mixture's output for the normed hidden[t].
-  void run(const MoeMlp& layer, const NormView& norm, OutputRows hidden, int64_t num_tokens);
+  // output[t] += the mixture's output for the normed hidden[t]. They may be the same rows.
+  void run(const ExpertConfig& config, const MoeMlp& layer, const NormView& norm,
+           const HiddenRows& hidden, const OutputRows& output, int64_t num_tokens);
 
  private:
   // A token that was sent to an expert, and the weight of what comes back.
@@ -69,18 +71,18 @@ class ExpertRunner {
     float weight;
   };
 
-  void norm_rows(const NormView& norm, const OutputRows& hidden, int64_t num_tokens);
-  void choose(int64_t token);
-  void group_by_expert(int64_t num_tokens);
+  void norm_rows(const NormView& norm, const HiddenRows& hidden, int64_t num_tokens);
+  void choose(const ExpertConfig& config, int64_t token);
+  void group_by_expert(const ExpertConfig& config, int64_t num_tokens);
   // outputs_[i] = the MLP's output for the normed row of sent[i].
-  void run_mlp(const ExpertLinears& linears, int64_t size, const Sent* sent, int64_t num_rows);
-  void add_outputs(const OutputRows& hidden, const Sent* sent, int64_t num_rows);
+  void run_mlp(const ExpertLinears& linears, const MlpConfig& mlp, const Sent* sent,
+               int64_t num_rows);
+  void add_outputs(const OutputRows& output, const Sent* sent, int64_t num_rows);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
   LinearRunner& linears_;
-  ExpertShape experts_;
-  MlpShape mlp_;
+  ExpertSizes sizes_;
   int64_t hidden_stride_;
   int64_t wide_stride_;
   int64_t activated_stride_;

@@ -94,7 +94,12 @@ class LinearRunner {
     if (!kernels_.makes_input(first.view(), second.view(), num_tokens) ||
         std::max(rows.code_stride, next.rows.code_stride) > code_row_bytes(max_columns_) / 2) {
       run(gate_up, num_tokens, make_row, between);
-      auto made = [&](int64_t t, float*) { return between.values + t * between.row_stride; };
+      const int64_t size = first.view().num_rows / 2;
+      auto made = [&](int64_t t, float*) {
+        float* row = between.values + t * between.row_stride;
+        std::fill(row + size, row + second.view().num_columns, 0.0f);
+        return row;
+      };
       return run(down, num_tokens, made, output);
     }
     between.next = &next;

@@ -2,171 +2,63 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <stdexcept>
-
-#include "machine/round_up.h"
 
 namespace paredown {
 namespace {
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
-// Floats from one row to the next, and columns that a linear layer reads or writes at most.
-struct RowSizes {
-  int64_t max_columns;
-  int64_t wide_stride;
-  int64_t hidden_stride;
-};
-
-RowSizes row_sizes(const ModelConfig& config) {
-  const int64_t q_size = config.num_heads * config.head_dim;
-  const int64_t qkv_size = q_size + 2 * config.num_kv_heads * config.head_dim;
-  const int64_t up_size = config.intermediate_size * (config.gated ? 2 : 1);
-  const ExpertShape& experts = config.experts;
-  const int64_t expert_size = std::max(experts.intermediate_size, experts.shared_intermediate_size);
-  const int64_t columns =
-      round_up(std::max({config.hidden_size, q_size, qkv_size, up_size, expert_size}), 32);
-  // A cache line more than a power of two: rows side by side do not share their cache sets.
-  return {columns, columns + kLanes, config.hidden_size + kLanes};
-}
-
-AttentionShape attention_shape(const ModelConfig& config, int64_t window) {
-  return {config.num_heads, config.num_kv_heads, config.head_dim, window, config.num_sinks};
-}
-
-MlpShape mlp_shape(const ModelConfig& config) {
-  return {config.hidden_size, config.gated, config.activation};
-}
-
-// Bytes of the buffers of a step.
-struct StepMemory {
-  int64_t hidden;
-  int64_t wide;    // each of three
-  int64_t angles;  // each of cosines and sines
-  int64_t sink_queries;
-  int64_t sink_angles;  // each
-  LinearMemory linears;
-  int64_t attention;  // of the runners of all windows
-  ExpertMemory experts;
-
-  int64_t total() const;
-};
-
-StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_tokens) {
-  const RowSizes sizes = row_sizes(config);
-  const int64_t max_keys = std::min(config.max_positions, config.num_pages * kPageSize);
-  StepMemory memory{};
-  memory.hidden = num_tokens * sizes.hidden_stride * 4;
-  memory.wide = num_tokens * sizes.wide_stride * 4;
-  memory.angles = num_tokens * config.head_dim * 2;
-  memory.linears = linear_memory(num_threads, num_tokens, sizes.max_columns);
-  if (config.num_sinks > 0) {
-    memory.sink_queries = num_tokens * (config.num_heads * config.head_dim + kLanes) * 4;
-    memory.sink_angles = memory.angles;
-  }
-  for (const int64_t window : std::set(config.windows.begin(), config.windows.end())) {
-    // Where pages are released, positions go on beyond what the pages hold.
-    const int64_t last = window > 0 ? config.max_positions : max_keys;
-    const AttentionMemory part =
-        attention_memory(attention_shape(config, window), num_threads, num_tokens, last);
-    memory.attention += AlignedBuffer::padded(part.partials) + AlignedBuffer::padded(part.scratch);
-  }
-  memory.experts = expert_memory(config.experts, mlp_shape(config), num_tokens);
-  return memory;
-}
-
-int64_t StepMemory::total() const {
-  int64_t sum = attention;
-  for (const int64_t bytes : {hidden,
-                              wide,
-                              wide,
-                              wide,
-                              angles,
-                              angles,
-                              sink_queries,
-                              sink_angles,
-                              sink_angles,
-                              linears.values,
-                              linears.codes,
-                              linears.scales,
-                              linears.corrections,
-                              linears.buffers,
-                              linears.scratch,
-                              experts.hidden,
-                              experts.hidden,
-                              experts.wide,
-                              experts.activated,
-                              experts.shares}) {
-    sum += AlignedBuffer::padded(bytes);
-  }
-  return sum;
+ModelConfig checked(ModelConfig config) {
+  check_config(config);
+  return config;
 }
 
 }  // namespace
 
-int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_tokens) {
-  return step_memory(config, num_threads, num_tokens).total();
-}
-
 Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
-    : config_(std::move(config)),
+    : config_(checked(std::move(config))),
       kernels_(kernel_table(isa)),
       threads_(threads),
       pool_(std::max(threads.prefill, threads.decode)),
       linears_(kernels_, pool_),
-      experts_(kernels_, pool_, linears_, config_.experts, mlp_shape(config_)),
-      sampler_(kernels_, pool_) {
-  const bool lanes_fit = config_.hidden_size % kLanes == 0 && config_.head_dim % kLanes == 0 &&
-                         config_.intermediate_size % kLanes == 0;
-  if (!lanes_fit) fail("hidden_size, head_dim and intermediate_size must be multiples of 16");
-  const ExpertShape& experts = config_.experts;
-  if (experts.intermediate_size % kLanes != 0 || experts.shared_intermediate_size % kLanes != 0) {
-    fail("the intermediate sizes of experts must be multiples of 16");
-  }
-  if (experts.num_per_token < 0 || experts.num_per_token > experts.num_experts) {
-    fail("a token is sent to at most as many experts as there are");
-  }
-  const size_t num_flags = experts.num_experts > 0 ? static_cast<size_t>(config_.num_layers) : 0;
-  if (config_.expert_layers.size() != num_flags) fail("expert_layers has the wrong length");
-  if (config_.num_kv_heads < 1 || config_.num_heads % config_.num_kv_heads != 0) {
-    fail("num_heads must be a multiple of num_kv_heads");
-  }
-  if (static_cast<int64_t>(config_.kv.size()) != config_.num_layers) {
-    fail("there must be a format of keys and values for each layer");
-  }
-  if (static_cast<int64_t>(config_.windows.size()) != config_.num_layers) {
-    fail("there must be a window for each layer");
-  }
-  if (config_.num_sinks < 0 || config_.num_sinks > kChunkKeys) fail("too many sinks");
-  for (const int64_t window : config_.windows) {
-    if (window < 0) fail("a window must be positive, or 0 for none");
-    attentions_.try_emplace(window, kernels_, pool_, attention_shape(config_, window));
-  }
-  if (!attentions_.empty() && attentions_.begin()->first > 0) {
-    kept_window_ = attentions_.rbegin()->first;
-  }
-  if (config_.num_sinks > 0 &&
-      (attentions_.size() != 1 || kept_window_ == 0 || config_.inverse_frequencies.empty())) {
-    fail("sinks want one window of all layers and rotary positions");
-  }
-  layers_.resize(static_cast<size_t>(config_.num_layers));
-  kv_scales_.assign(layers_.size(),
-                    std::vector<float>(static_cast<size_t>(2 * config_.num_kv_heads)));
+      kept_window_(config_.kept_window()),
+      experts_(kernels_, pool_, linears_, expert_sizes(config_)),
+      sampler_(kernels_, pool_),
+      sizes_(row_sizes(config_)) {
+  final_norm_.config = config_.final_norm;
+  layers_.reserve(config_.layers.size());
   int64_t kv_bytes = 0;
-  for (const KvFormat& format : config_.kv) {
-    kv_offsets_.push_back(kv_bytes);
-    kv_bytes += config_.num_pages * config_.num_kv_heads * kv_head_bytes(format, config_.head_dim);
+  for (const LayerConfig& layer : config_.layers) {
+    const AttentionConfig& attention = layer.attention;
+    add_layer(layer);
+    layers_.back().kv_offset = kv_bytes;
+    kv_bytes +=
+        config_.num_pages * attention.num_kv_heads * kv_head_bytes(layer.kv, attention.head_dim);
   }
   kv_ = AlignedBuffer(kv_bytes);
-  for (size_t i = 0; i < num_flags; ++i) {
-    if (!config_.expert_layers[i]) continue;
-    layers_[i].moe.experts.resize(static_cast<size_t>(experts.num_experts));
+  slots_ = linear_slots(config_, layers_, output_);
+  for (size_t i = 0; i < slots_.size(); ++i) slots_by_name_[{slots_[i].layer, slots_[i].role}] = i;
+}
+
+void Model::add_layer(const LayerConfig& config) {
+  Layer& layer = layers_.emplace_back();
+  for (const NormRow& row : kNormRows) {
+    if (config.norms[row.role]) layer.norms[row.role].config = *config.norms[row.role];
   }
-  const RowSizes sizes = row_sizes(config_);
-  max_columns_ = sizes.max_columns;
-  wide_stride_ = sizes.wide_stride;
-  hidden_stride_ = sizes.hidden_stride;
+  if (config.experts) layer.moe.experts.resize(static_cast<size_t>(config.experts->num));
+  layer.kv_scales.resize(static_cast<size_t>(2 * config.attention.num_kv_heads));
+  const AttentionShape shape = attention_shape(config_, config);
+  layer.attention = &attentions_.try_emplace(shape, kernels_, pool_, shape).first->second;
+  layer.rotary = rotary_table(config.attention.inverse_frequencies);
+}
+
+RotaryTable* Model::rotary_table(const std::vector<float>& frequencies) {
+  if (frequencies.empty()) return nullptr;
+  for (RotaryTable& table : rotary_tables_) {
+    if (table.frequencies() == frequencies) return &table;
+  }
+  return &rotary_tables_.emplace_back(frequencies);
 }
 
 void Model::check(const StepInput& input) const {
@@ -222,9 +114,9 @@ void Model::copy_pages(std::span<const int32_t> pairs) {
   for (int32_t page : pairs) {
     if (page < 0 || page >= config_.num_pages) fail("page " + std::to_string(page) + " is unknown");
   }
-  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+  for (int64_t layer = 0; layer < config_.num_layers(); ++layer) {
     const KvView kv = kv_view(layer);
-    const int64_t page_bytes = config_.num_kv_heads * kv_head_bytes(kv);
+    const int64_t page_bytes = kv.num_kv_heads * kv_head_bytes(kv);
     uint8_t* pages = kv.data;
     for (size_t i = 0; i < pairs.size(); i += 2) {
       std::memmove(pages + pairs[i + 1] * page_bytes, pages + pairs[i] * page_bytes,
@@ -241,21 +133,18 @@ void Model::reserve(int64_t num_tokens) {
   for (AlignedBuffer* buffer : {&wide_, &attended_, &activated_}) {
     *buffer = AlignedBuffer(memory.wide);
   }
-  for (AlignedBuffer* buffer : {&cos_, &sin_}) *buffer = AlignedBuffer(memory.angles);
-  for (AlignedBuffer* buffer : {&sink_cos_, &sink_sin_}) {
-    *buffer = AlignedBuffer(memory.sink_angles);
-  }
   sink_queries_ = AlignedBuffer(memory.sink_queries);
-  linears_.reserve(num_tokens, max_columns_);
-  if (config_.experts.num_experts > 0) experts_.reserve(num_tokens);
+  for (RotaryTable& table : rotary_tables_) table.reserve(num_tokens, config_.num_sinks > 0);
+  linears_.reserve(num_tokens, sizes_.max_columns);
+  experts_.reserve(num_tokens);
   max_tokens_ = num_tokens;
 }
 
 int64_t Model::step_bytes() const {
   int64_t sum = linears_.num_bytes() + experts_.num_bytes();
-  for (const auto& [window, attention] : attentions_) sum += attention.num_bytes();
-  for (const AlignedBuffer* buffer : {&hidden_, &wide_, &attended_, &activated_, &cos_, &sin_,
-                                      &sink_queries_, &sink_cos_, &sink_sin_}) {
+  for (const auto& [shape, attention] : attentions_) sum += attention.num_bytes();
+  for (const RotaryTable& table : rotary_tables_) sum += table.num_bytes();
+  for (const AlignedBuffer* buffer : {&hidden_, &wide_, &attended_, &activated_, &sink_queries_}) {
     sum += buffer->num_bytes();
   }
   return sum;

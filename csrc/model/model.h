@@ -2,48 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernel_table.h"
 #include "machine/thread_pool.h"
-#include "model/attention_runner.h"
-#include "model/expert_runner.h"
-#include "model/linear_runner.h"
+#include "model/layer.h"
+#include "model/step_memory.h"
 #include "sampling/sampler.h"
 #include "weights/packed_linear.h"
 
 namespace paredown {
-
-// Mirrors ModelSpec (src/paredown/spec/model.py).
-struct ModelConfig {
-  int64_t vocab_size;
-  int64_t hidden_size;
-  int64_t num_layers;
-  int64_t num_heads;
-  int64_t num_kv_heads;
-  int64_t head_dim;
-  int64_t intermediate_size;
-  int64_t max_positions;
-  NormKind norm;
-  float norm_eps;
-  Activation activation;
-  bool gated;
-  std::vector<KvFormat> kv;  // of each layer
-  int64_t num_pages;
-  std::vector<float> inverse_frequencies;  // empty: no rotary positions
-  std::vector<int64_t> windows;            // of each layer; 0: none
-  // Attention sinks (arXiv 2309.17453): first tokens that are seen beside the windows. 0: none.
-  int64_t num_sinks;
-  ExpertShape experts;
-  std::vector<bool> expert_layers;  // [num_layers] whether a layer has experts; empty: none has
-
-  bool has_experts(int64_t layer) const {
-    return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
-  }
-};
 
 // Threads of a step. One of up to kMaxDecodeTokens tokens is decode, whatever they are: it is bound
 // by the bytes of the weights, which few threads may read as fast as all.
@@ -52,27 +25,6 @@ struct ThreadPlan {
   int decode;
 };
 inline constexpr int64_t kMaxDecodeTokens = 64;
-
-// Bytes of the buffers that steps of up to num_tokens tokens work in; the lists of rows and tasks,
-// some bytes for each, do not count.
-int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_tokens);
-
-struct Norm {
-  std::vector<float> weight;
-  std::vector<float> bias;
-};
-
-struct Layer {
-  Norm attention_norm;
-  Norm mlp_norm;
-  Norm q_norm;
-  Norm k_norm;
-  LinearGroup qkv;
-  LinearGroup out;
-  LinearGroup up;  // gate and up side by side when gated
-  LinearGroup down;
-  MoeMlp moe;  // in the place of up and down where the layer has experts
-};
 
 struct Table {
   WeightKind kind = WeightKind::kFp32;
@@ -154,24 +106,31 @@ class Model {
   };
 
   void reserve(int64_t num_tokens);
+  void add_layer(const LayerConfig& config);
+  RotaryTable* rotary_table(const std::vector<float>& frequencies);
   void embed_rows(const StepInput& input);
+  void turn(int64_t t, int64_t position);
   void run_layer(int64_t index, const StepInput& input);
+  void run_attention_output(int64_t index);
+  void run_mlp(int64_t index);
+  void run_mlp_into(int64_t index, const OutputRows& output);
+  bool is_added_at_once(int64_t index, NormRole norm) const;
+  OutputRows sublayer_output(int64_t index, NormRole norm);
+  void add_sublayer(int64_t index, NormRole norm);
   void keep_asked_rows(const StepInput& input);
   auto normed_rows(const Norm& norm);
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
-  void rotate_and_store(const Layer& layer, int64_t index);
+  void rotate_and_store(int64_t index);
   bool fills_page(int64_t t, int64_t end) const;
-  // Writes the cosines and sines of row t.
-  void turn(int64_t t, int64_t position);
   void check_released(const StepInput& input, size_t slice) const;
-  void activate();
-  NormView norm_view(const Norm& norm) const;
+  void activate(const MlpConfig& mlp);
   KvView kv_view(int64_t layer) const;
-  LinearGroup& linear_group(const std::string& role, int64_t layer);
-  LinearGroup& expert_group(MoeMlp& moe, const std::string& role);
-  int64_t inner_size(const std::string& role) const;
-  void check_mlp(const Layer& layer, bool has_experts) const;
+  Layer& layer_at(int64_t layer);
+  const LayerConfig& layer_config(int64_t layer) const {
+    return config_.layers[static_cast<size_t>(layer)];
+  }
+  const LinearSlot& linear_slot(const std::string& role, int64_t layer) const;
   Norm& norm_slot(const std::string& role, int64_t layer);
   Table make_table(WeightKind kind, std::span<const uint8_t> bytes) const;
   // `scratch` takes the row where it does not lie in one piece: hidden_size floats, padded to 32.
@@ -185,41 +144,33 @@ class Model {
   ThreadPlan threads_;
   ThreadPool pool_;
   LinearRunner linears_;
-  std::map<int64_t, AttentionRunner> attentions_;  // by window
-  int64_t kept_window_ = 0;                        // the largest; 0: a layer has none
+  std::map<AttentionShape, AttentionRunner> attentions_;
+  std::list<RotaryTable> rotary_tables_;
+  int64_t kept_window_;
   ExpertRunner experts_;
   Sampler sampler_;
   std::vector<Layer> layers_;
   Norm final_norm_;
   LinearGroup output_;
+  std::vector<LinearSlot> slots_;
+  std::map<std::pair<int64_t, std::string>, size_t> slots_by_name_;  // into slots_
   Table embedding_;
   bool tied_ = false;
   Table positions_;
   int64_t position_offset_ = 0;
   AlignedBuffer kv_;
-  std::vector<int64_t> kv_offsets_;  // of each layer's pages
-  // Of each layer, [keys, values][kv heads]; 0 until they are set.
-  std::vector<std::vector<float>> kv_scales_;
 
   // Working memory of a step, grown when a larger one comes.
   int64_t num_tokens_ = 0;
   int64_t max_tokens_ = 0;
-  int64_t max_columns_ = 0;
-  int64_t wide_stride_ = 0;
-  int64_t hidden_stride_ = 0;
+  RowSizes sizes_;
   std::vector<Row> rows_;
   std::vector<AttentionSlice> slices_;
-  // A buffer that an integer weight reads holds rows of one width only, so that the padding of a
-  // row to 32 columns stays zero.
-  AlignedBuffer hidden_;     // [T][hidden]
-  AlignedBuffer wide_;       // [T][wide], q, k, v or gate, up
-  AlignedBuffer attended_;   // [T][wide], heads used
-  AlignedBuffer activated_;  // [T][wide], intermediate used
-  AlignedBuffer cos_;        // [T][head_dim / 2]
-  AlignedBuffer sin_;
+  AlignedBuffer hidden_;        // [T][hidden]
+  AlignedBuffer wide_;          // [T][wide]: q, k, v; gate, up; what a sublayer adds
+  AlignedBuffer attended_;      // [T][wide], heads used
+  AlignedBuffer activated_;     // [T][wide], intermediate used
   AlignedBuffer sink_queries_;  // [T][heads], with cosines and sines of their own
-  AlignedBuffer sink_cos_;
-  AlignedBuffer sink_sin_;
 };
 
 }  // namespace paredown

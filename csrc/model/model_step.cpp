@@ -1,7 +1,6 @@
 // A step of the model: from token ids to logits, layer by layer.
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -15,27 +14,44 @@ void Model::for_rows(int64_t num_rows, Body&& body) {
   paredown::for_rows(pool_, num_rows, body);
 }
 
-NormView Model::norm_view(const Norm& norm) const {
-  return {config_.norm, config_.norm_eps, norm.weight.data(),
-          norm.bias.empty() ? nullptr : norm.bias.data()};
+namespace {
+
+OutputRows rows_of(const AlignedBuffer& buffer, int64_t stride, bool accumulate) {
+  return {buffer.as<float>(), stride, accumulate, false, false, Activation::kRelu};
 }
 
-KvView Model::kv_view(int64_t layer) const {
-  const auto index = static_cast<size_t>(layer);
-  const KvFormat format = config_.kv[index];
-  return {format.kind, kv_.as<uint8_t>() + kv_offsets_[index], config_.num_kv_heads,
-          config_.head_dim, format.is_static ? kv_scales_[index].data() : nullptr};
+// A weight reads whole blocks of columns: rows of wider layers may have been here.
+float* padded_row(const AlignedBuffer& buffer, int64_t stride, int64_t t, int64_t size) {
+  float* row = buffer.as<float>() + t * stride;
+  std::fill(row + size, row + round_up(size, kBlockColumns), 0.0f);
+  return row;
+}
+
+void multiply(float* row, int64_t size, float multiplier) {
+  for (int64_t i = 0; i < size; ++i) row[i] *= multiplier;
+}
+
+}  // namespace
+
+KvView Model::kv_view(int64_t index) const {
+  const LayerConfig& config = layer_config(index);
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  return {config.kv.kind, kv_.as<uint8_t>() + layer.kv_offset, config.attention.num_kv_heads,
+          config.attention.head_dim, config.kv.is_static ? layer.kv_scales.data() : nullptr};
 }
 
 void Model::embed_rows(const StepInput& input) {
   float* hidden = hidden_.as<float>();
   for_rows(num_tokens_, [&](int64_t t) {
-    float* row = hidden + t * hidden_stride_;
+    float* row = hidden + t * sizes_.hidden_stride;
     const int64_t position = rows_[static_cast<size_t>(t)].position;
-    kernels_.embed(
-        embedding_.kind,
-        embedding_row(input.tokens[static_cast<size_t>(t)], wide_.as<float>() + t * wide_stride_),
-        row, config_.hidden_size, false);
+    kernels_.embed(embedding_.kind,
+                   embedding_row(input.tokens[static_cast<size_t>(t)],
+                                 wide_.as<float>() + t * sizes_.wide_stride),
+                   row, config_.hidden_size, false);
+    if (config_.embedding_multiplier != 1.0f) {
+      multiply(row, config_.hidden_size, config_.embedding_multiplier);
+    }
     if (positions_.num_rows > 0) {
       kernels_.embed(positions_.kind,
                      positions_.values + (position + position_offset_) * positions_.row_bytes, row,
@@ -46,65 +62,61 @@ void Model::embed_rows(const StepInput& input) {
 }
 
 void Model::turn(int64_t t, int64_t position) {
-  const int64_t half = config_.head_dim / 2;
   const int64_t last = config_.num_sinks + kept_window_ - 1;
-  const int64_t num_frequencies = static_cast<int64_t>(config_.inverse_frequencies.size());
-  for (int64_t i = 0; i < num_frequencies; ++i) {
-    const float frequency = config_.inverse_frequencies[static_cast<size_t>(i)];
-    const int64_t place = t * half + i;
+  for (RotaryTable& table : rotary_tables_) {
     if (config_.num_sinks == 0) {
-      const float angle = static_cast<float>(position) * frequency;
-      cos_.as<float>()[place] = std::cos(angle);
-      sin_.as<float>()[place] = std::sin(angle);
-      continue;
+      table.turn(t, position);
+    } else {
+      table.turn_beside_sinks(t, position, std::min(position, last));
     }
-    // A text without end has positions whose angles a float would be off by whole radians.
-    const double angle = static_cast<double>(position) * frequency;
-    const double sink_angle = static_cast<double>(std::min(position, last)) * frequency;
-    cos_.as<float>()[place] = static_cast<float>(std::cos(angle));
-    sin_.as<float>()[place] = static_cast<float>(std::sin(angle));
-    sink_cos_.as<float>()[place] = static_cast<float>(std::cos(sink_angle));
-    sink_sin_.as<float>()[place] = static_cast<float>(std::sin(sink_angle));
   }
 }
 
-void Model::rotate_and_store(const Layer& layer, int64_t index) {
+void Model::rotate_and_store(int64_t index) {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const AttentionConfig& attention = layer_config(index).attention;
   const KvView kv = kv_view(index);
-  const int64_t head_dim = config_.head_dim;
-  const int64_t q_size = config_.num_heads * head_dim;
-  const float query_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  const bool has_norm = !layer.q_norm.weight.empty();
-  const bool is_rotary = !config_.inverse_frequencies.empty();
-  const NormView q_norm = norm_view(layer.q_norm);
-  const NormView k_norm = norm_view(layer.k_norm);
-  const int64_t v_offset = config_.num_kv_heads * head_dim;
+  const int64_t q_size = attention.q_size();
+  const int64_t v_offset = attention.kv_size();
+  const RotaryTable* rotary = layer.rotary;
+  const NormView q_norm = layer.norms[NormRole::kQuery].view();
+  const NormView k_norm = layer.norms[NormRole::kKey].view();
+  HeadsView of_queries{};
+  of_queries.norm = layer.norms[NormRole::kQuery].is_there() ? &q_norm : nullptr;
+  of_queries.num_turned = rotary == nullptr ? 0 : rotary->num_frequencies();
+  of_queries.scale = attention.scale;
+  of_queries.head_dim = attention.head_dim;
+  HeadsView of_keys = of_queries;
+  of_keys.norm = layer.norms[NormRole::kKey].is_there() ? &k_norm : nullptr;
+  of_keys.scale = 1.0f;
   auto prepare = [&](int64_t t) {
-    float* query = wide_.as<float>() + t * wide_stride_;
+    float* query = wide_.as<float>() + t * sizes_.wide_stride;
     float* key = query + q_size;
-    const float* cos = is_rotary ? cos_.as<float>() + t * head_dim / 2 : nullptr;
-    const float* sin = is_rotary ? sin_.as<float>() + t * head_dim / 2 : nullptr;
+    HeadsView queries = of_queries;
+    HeadsView keys = of_keys;
     if (config_.num_sinks > 0) {
-      float* sink_query = sink_queries_.as<float>() + t * (q_size + kLanes);
+      float* sink_query = sink_queries_.as<float>() + t * sizes_.sink_query_stride;
       std::copy_n(query, q_size, sink_query);
-      kernels_.prepare_heads(
-          {has_norm ? &q_norm : nullptr, sink_cos_.as<float>() + t * head_dim / 2,
-           sink_sin_.as<float>() + t * head_dim / 2, query_scale, head_dim},
-          sink_query, config_.num_heads);
+      queries.cos = rotary->sink_cos(t);
+      queries.sin = rotary->sink_sin(t);
+      kernels_.prepare_heads(queries, sink_query, attention.num_heads);
     }
-    kernels_.prepare_heads({has_norm ? &q_norm : nullptr, cos, sin, query_scale, head_dim}, query,
-                           config_.num_heads);
-    kernels_.prepare_heads({has_norm ? &k_norm : nullptr, cos, sin, 1.0f, head_dim}, key,
-                           config_.num_kv_heads);
+    if (rotary != nullptr) {
+      queries.cos = keys.cos = rotary->cos(t);
+      queries.sin = keys.sin = rotary->sin(t);
+    }
+    kernels_.prepare_heads(queries, query, attention.num_heads);
+    kernels_.prepare_heads(keys, key, attention.num_kv_heads);
   };
   for_ranges(pool_, num_tokens_, [&](int, const Range& tokens) {
     for (int64_t t = tokens.begin; t < tokens.end;) {
       const Row& row = rows_[static_cast<size_t>(t)];
       const int32_t page = row.pages[row.position / kPageSize - row.num_released];
-      const float* key = wide_.as<float>() + t * wide_stride_ + q_size;
+      const float* key = wide_.as<float>() + t * sizes_.wide_stride + q_size;
       const bool is_whole = fills_page(t, tokens.end);
       for (const int64_t last = t + (is_whole ? kPageSize : 1); t < last; ++t) prepare(t);
       if (is_whole) {
-        kernels_.write_page(kv, page, key, key + v_offset, wide_stride_);
+        kernels_.write_page(kv, page, key, key + v_offset, sizes_.wide_stride);
       } else {
         kernels_.write_kv(kv, page, row.position % kPageSize, key, key + v_offset);
       }
@@ -120,20 +132,19 @@ bool Model::fills_page(int64_t t, int64_t end) const {
   return last.pages == row.pages && last.position == row.position + kPageSize - 1;
 }
 
-void Model::activate() {
-  const int64_t size = config_.intermediate_size;
+void Model::activate(const MlpConfig& mlp) {
   for_rows(num_tokens_, [&](int64_t t) {
-    const float* gate = wide_.as<float>() + t * wide_stride_;
-    kernels_.activate(config_.activation, gate, config_.gated ? gate + size : nullptr,
-                      activated_.as<float>() + t * wide_stride_, size);
+    const float* gate = wide_.as<float>() + t * sizes_.wide_stride;
+    kernels_.activate(mlp.activation, gate, mlp.gated ? gate + mlp.size : nullptr,
+                      activated_.as<float>() + t * sizes_.wide_stride, mlp.size);
   });
 }
 
 // Makes normed rows of hidden_.
 auto Model::normed_rows(const Norm& norm) {
-  return [this, view = norm_view(norm)](int64_t t, float* row) {
+  return [this, view = norm.view()](int64_t t, float* row) {
     const int64_t size = config_.hidden_size;
-    kernels_.norm(view, hidden_.as<float>() + t * hidden_stride_, row, size);
+    kernels_.norm(view, hidden_.as<float>() + t * sizes_.hidden_stride, row, size);
     std::fill(row + size, row + round_up(size, kBlockColumns), 0.0f);
     return row;
   };
@@ -152,7 +163,7 @@ void Model::keep_asked_rows(const StepInput& input) {
   const int64_t num_asked =
       std::accumulate(input.num_logits.begin(), input.num_logits.end(), int64_t{0});
   if (num_asked == num_tokens_) return;
-  const int64_t q_size = config_.num_heads * config_.head_dim;
+  const int64_t q_size = config_.layers.back().attention.q_size();
   auto move = [](AlignedBuffer& rows, int64_t stride, int64_t size, int64_t to, int64_t from) {
     float* first = rows.as<float>();
     std::memmove(first + to * stride, first + from * stride,
@@ -165,48 +176,110 @@ void Model::keep_asked_rows(const StepInput& input) {
     const int64_t asked = input.num_logits[s];
     end += input.lengths[s];
     for (int64_t from = end - asked; from < end; ++from, ++to) {
-      move(hidden_, hidden_stride_, config_.hidden_size, to, from);
-      move(wide_, wide_stride_, q_size, to, from);
-      if (config_.num_sinks > 0) move(sink_queries_, q_size + kLanes, q_size, to, from);
+      move(hidden_, sizes_.hidden_stride, config_.hidden_size, to, from);
+      move(wide_, sizes_.wide_stride, q_size, to, from);
+      if (config_.num_sinks > 0) {
+        move(sink_queries_, sizes_.sink_query_stride, q_size, to, from);
+      }
     }
     if (asked == 0) continue;
     slices_.push_back({input.pages.data() + input.page_offsets[s],
                        input.starts[s] + input.lengths[s] - asked, asked, input.num_released[s]});
   }
   num_tokens_ = num_asked;
-  attentions_.at(config_.windows.back()).plan(slices_);
+  layers_.back().attention->plan(slices_);
+}
+
+// Whether a sublayer's outputs are added to hidden_ as they come.
+bool Model::is_added_at_once(int64_t index, NormRole norm) const {
+  return layer_config(index).residual_multiplier == 1.0f &&
+         !layers_[static_cast<size_t>(index)].norms[norm].is_there();
+}
+
+// Where a sublayer's outputs go: to hidden_, or to wide_, whose own rows are read by then.
+OutputRows Model::sublayer_output(int64_t index, NormRole norm) {
+  if (is_added_at_once(index, norm)) return rows_of(hidden_, sizes_.hidden_stride, true);
+  return rows_of(wide_, sizes_.wide_stride, false);
+}
+
+// Adds what was not added at once.
+void Model::add_sublayer(int64_t index, NormRole role) {
+  if (is_added_at_once(index, role)) return;
+  const Norm& norm = layers_[static_cast<size_t>(index)].norms[role];
+  const float multiplier = layer_config(index).residual_multiplier;
+  for_rows(num_tokens_, [&](int64_t t) {
+    float* added = wide_.as<float>() + t * sizes_.wide_stride;
+    float* hidden = hidden_.as<float>() + t * sizes_.hidden_stride;
+    if (norm.is_there()) kernels_.norm(norm.view(), added, added, config_.hidden_size);
+    for (int64_t i = 0; i < config_.hidden_size; ++i) hidden[i] += multiplier * added[i];
+  });
+}
+
+void Model::run_attention_output(int64_t index) {
+  const int64_t q_size = layer_config(index).attention.q_size();
+  auto attended = [&](int64_t t, float*) {
+    return padded_row(attended_, sizes_.wide_stride, t, q_size);
+  };
+  linears_.run(layers_[static_cast<size_t>(index)].out, num_tokens_, attended,
+               sublayer_output(index, NormRole::kAttentionOutput));
+  add_sublayer(index, NormRole::kAttentionOutput);
+}
+
+void Model::run_mlp(int64_t index) {
+  run_mlp_into(index, sublayer_output(index, NormRole::kMlpOutput));
+  add_sublayer(index, NormRole::kMlpOutput);
+}
+
+void Model::run_mlp_into(int64_t index, const OutputRows& output) {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const LayerConfig& config = layer_config(index);
+  const Norm& norm = layer.norms[NormRole::kMlp];
+  if (config.experts) {
+    if (!output.accumulate) {
+      for_rows(num_tokens_, [&](int64_t t) {
+        std::fill_n(output.values + t * output.row_stride, config_.hidden_size, 0.0f);
+      });
+    }
+    experts_.run(*config.experts, layer.moe, norm.view(),
+                 {hidden_.as<float>(), sizes_.hidden_stride}, output, num_tokens_);
+    return;
+  }
+  const MlpConfig& mlp = *config.mlp;
+  if (layer.up.parts.front().gated()) {
+    OutputRows between = rows_of(activated_, sizes_.wide_stride, false);
+    between.gated = true;
+    between.activation = mlp.activation;
+    return linears_.run_gated(layer.up, layer.down, num_tokens_, normed_rows(norm), between,
+                              output);
+  }
+  run_normed(layer.up, norm, num_tokens_, rows_of(wide_, sizes_.wide_stride, false));
+  activate(mlp);
+  auto activated = [&](int64_t t, float*) {
+    return padded_row(activated_, sizes_.wide_stride, t, mlp.size);
+  };
+  linears_.run(layer.down, num_tokens_, activated, output);
 }
 
 void Model::run_layer(int64_t index, const StepInput& input) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  float* hidden = hidden_.as<float>();
-  const OutputRows wide{wide_.as<float>(), wide_stride_, false, false, false, config_.activation};
-  const OutputRows residual{hidden, hidden_stride_, true, false, false, config_.activation};
-  run_normed(layer.qkv, layer.attention_norm, num_tokens_, wide);
-  rotate_and_store(layer, index);
-  if (index == config_.num_layers - 1) {
+  run_normed(layer.qkv, layer.norms[NormRole::kAttention], num_tokens_,
+             rows_of(wide_, sizes_.wide_stride, false));
+  rotate_and_store(index);
+  if (index == config_.num_layers() - 1) {
     keep_asked_rows(input);
     if (num_tokens_ == 0) return;
   }
-  attentions_.at(config_.windows[static_cast<size_t>(index)])
-      .run(kv_view(index),
-           {wide_.as<float>(), wide_stride_, attended_.as<float>(), wide_stride_, nullptr,
-            sink_queries_.as<float>(), config_.num_heads * config_.head_dim + kLanes});
-  auto attended = [&](int64_t t, float*) { return attended_.as<float>() + t * wide_stride_; };
-  linears_.run(layer.out, num_tokens_, attended, residual);
-  if (config_.has_experts(index)) {
-    experts_.run(layer.moe, norm_view(layer.mlp_norm), residual, num_tokens_);
-    return;
+  layer.attention->run(kv_view(index), {wide_.as<float>(), sizes_.wide_stride,
+                                        attended_.as<float>(), sizes_.wide_stride, nullptr,
+                                        sink_queries_.as<float>(), sizes_.sink_query_stride});
+  // Beside each other, the MLP goes first: it reads hidden_ before attention is added.
+  if (layer_config(index).residual == Residual::kParallel) {
+    run_mlp(index);
+    run_attention_output(index);
+  } else {
+    run_attention_output(index);
+    run_mlp(index);
   }
-  if (layer.up.parts.front().gated()) {
-    return linears_.run_gated(
-        layer.up, layer.down, num_tokens_, normed_rows(layer.mlp_norm),
-        {activated_.as<float>(), wide_stride_, false, false, true, config_.activation}, residual);
-  }
-  run_normed(layer.up, layer.mlp_norm, num_tokens_, wide);
-  activate();
-  auto activated = [&](int64_t t, float*) { return activated_.as<float>() + t * wide_stride_; };
-  linears_.run(layer.down, num_tokens_, activated, residual);
 }
 
 void Model::step(const StepInput& input, float* logits) {
@@ -224,12 +297,17 @@ void Model::step(const StepInput& input, float* logits) {
     slices_.push_back({pages, input.starts[s], input.lengths[s], released});
   }
   reserve(num_tokens_);
-  for (auto& [window, attention] : attentions_) attention.plan(slices_);
+  for (auto& [shape, attention] : attentions_) attention.plan(slices_);
   embed_rows(input);
-  for (int64_t layer = 0; layer < config_.num_layers; ++layer) run_layer(layer, input);
+  for (int64_t layer = 0; layer < config_.num_layers(); ++layer) run_layer(layer, input);
   if (num_tokens_ == 0) return;
+  const int64_t vocab_size = config_.vocab_size;
   run_normed(output_, final_norm_, num_tokens_,
-             {logits, config_.vocab_size, false, false, false, config_.activation});
+             {logits, vocab_size, false, false, false, Activation::kRelu});
+  if (config_.output_multiplier == 1.0f) return;
+  for_rows(num_tokens_, [&](int64_t t) {
+    multiply(logits + t * vocab_size, vocab_size, config_.output_multiplier);
+  });
 }
 
 }  // namespace paredown

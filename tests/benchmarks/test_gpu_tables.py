@@ -9,15 +9,15 @@ from benchmarks.gpu_tables import (
     TABLES,
     across,
     check_table,
-    default_data,
     read_products,
     split,
 )
+from drivers.shared_data import data_folder, needs_data
 from paredown.cost.efficiency import EFFICIENCIES, Efficiency, MeasuredProduct, fit_efficiency
 from paredown.cost.machines import MACHINES
 
-FOLDER = default_data() / "vidur"
-with_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="$PAREDOWN_DATA has no perf_tables")
+FOLDER = (data_folder("perf_tables") or Path()) / "vidur"
+with_tables = needs_data("perf_tables")
 
 
 @with_tables

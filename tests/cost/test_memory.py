@@ -27,7 +27,6 @@ from paredown.cost.operations import operations
 from paredown.cost.serving import Workload
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.evaluate.quality.measurement import linear_format
-from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.executors.load import load_executor
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
@@ -35,6 +34,7 @@ from paredown.kernels.native_model import planned_step_bytes
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
+from paredown.models.run_forms import model_formats
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
@@ -110,7 +110,7 @@ def test_short_exponents_are_counted(isa: str, monkeypatch: pytest.MonkeyPatch) 
     """Of a trained model."""
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
     checkpoint = Checkpoint.open(resolve_model("default"))
-    formats = replace(stored_formats(checkpoint), short_bf16=True)
+    formats = replace(model_formats(checkpoint), short_bf16=True)
     memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
     executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=0.01)
@@ -131,7 +131,7 @@ def test_integer_steps_are_seen_and_take_what_the_core_reads(
     )
     compress(Checkpoint.open(tmp_path / "model"), tmp_path / "out", name)
     checkpoint = Checkpoint.open(tmp_path / "out")
-    formats = stored_formats(checkpoint)
+    formats = model_formats(checkpoint)
     linear, _, head = name.partition("-head-")
     assert formats.linear.name == linear
     assert formats.output.name == (head or "bf16")

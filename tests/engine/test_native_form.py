@@ -9,7 +9,7 @@ from paredown.executors.native.native_form import to_native
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.spec.run_form import run_form
-from paredown.spec.weight import WeightSpec, bits_per_weight, native_bits_per_weight
+from paredown.spec.weight import WeightSpec, bits_per_weight
 
 VALUES = np.random.default_rng(0).normal(size=(48, 96)).astype(np.float32)
 
@@ -68,8 +68,10 @@ def test_what_has_a_kernel_stays_as_it_is() -> None:
 
 
 def test_the_plan_counts_the_wider_room() -> None:
-    as_int8 = bits_per_weight(FORMATS["int8-g64"], 128)
-    assert native_bits_per_weight(FORMATS["int7-g64"], 128) == as_int8
-    assert native_bits_per_weight(FORMATS["int1-g32-asym"], 128) == 2 + 18 / 32
-    assert native_bits_per_weight(WeightSpec(dtype="int4", group_size=16), 128) == 16
-    assert native_bits_per_weight(FORMATS["int4-g32"], 128) == 4.5
+    def bits(spec: WeightSpec) -> float:
+        return run_form(spec, 128).bits_per_weight(128)
+
+    assert bits(FORMATS["int7-g64"]) == bits_per_weight(FORMATS["int8-g64"], 128)
+    assert bits(FORMATS["int1-g32-asym"]) == 2 + 18 / 32
+    assert bits(WeightSpec(dtype="int4", group_size=16)) == 16
+    assert bits(FORMATS["int4-g32"]) == 4.5

@@ -3,12 +3,12 @@ the engine."""
 
 import itertools
 import math
-import os
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from drivers.shared_data import data_folder, needs_data
 from paredown.cost.step_cost import StepLoad
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, UnsupportedError
@@ -23,8 +23,8 @@ from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from references.plain_simulation import LinearCost
 
-TRACES = Path(os.environ.get("PAREDOWN_DATA", "data")) / "traces"
-with_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="$PAREDOWN_DATA has no traces")
+TRACES = data_folder("traces") or Path()
+with_traces = needs_data("traces")
 SHORT = DrawnLengths(prompt=parse_lengths("10-200"), output=parse_lengths("1-60"))
 
 

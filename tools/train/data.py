@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from tools.train.books import read_books
-from tools.train.places import TOKENIZER, default_data, token_file
+from tools.train.places import TOKENIZER, add_data_argument, token_file
 from tools.train.tokenizer import END_OF_TEXT_ID
 
 Tokens = npt.NDArray[np.uint16]
@@ -75,7 +74,7 @@ def with_start(targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=default_data(), help="the shared data folder")
+    add_data_argument(parser)
     args = parser.parse_args()
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
     for split in ("train", "valid", "test"):

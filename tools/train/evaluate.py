@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from tools.train.books import read_split
-from tools.train.places import default_data
+from tools.train.places import add_data_argument
 from tools.train.tokenizer import END_OF_TEXT_ID
 
 WINDOW = 2048
@@ -72,7 +72,7 @@ def evaluate(folder: Path, text: str, stride: int = 1) -> HeldOut:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--data", type=Path, default=default_data(), help="the shared data folder")
+    add_data_argument(parser)
     parser.add_argument("--split", choices=("valid", "test"), default="test")
     parser.add_argument("--stride", type=int, default=1, help="take every n-th window only")
     args = parser.parse_args()

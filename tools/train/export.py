@@ -16,7 +16,7 @@ from tools.train.checkpoint import load_checkpoint
 from tools.train.data import CHUNK
 from tools.train.evaluate import evaluate
 from tools.train.model import Decoder
-from tools.train.places import ASSETS, RUNS, TOKENIZER, default_data
+from tools.train.places import ASSETS, RUNS, TOKENIZER, add_data_argument
 from tools.train.shapes import SHAPES, Shape
 from tools.train.tokenizer import END_OF_TEXT, END_OF_TEXT_ID
 
@@ -74,7 +74,7 @@ def write_folder(folder: Path, shape: Shape, state: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=sorted(SHAPES))
-    parser.add_argument("--data", type=Path, default=default_data(), help="the shared data folder")
+    add_data_argument(parser)
     parser.add_argument("--stride", type=int, default=1, help="evaluate every n-th window only")
     args = parser.parse_args()
     shape, folder = SHAPES[args.name], ASSETS / args.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
@@ -11,9 +12,16 @@ ASSETS = ROOT / "src" / "paredown" / "assets"
 TOKENIZER = RUNS / "corpus" / "tokenizer.json"
 
 
-def default_data() -> Path:
-    """Folder of the shared data: $PAREDOWN_DATA, else `../shared/data` beside the repository."""
-    return Path(os.environ.get("PAREDOWN_DATA", ROOT.parent / "shared" / "data"))
+def add_data_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds --data, the folder of the books: $PAREDOWN_DATA, or required where that is not set."""
+    default = os.environ.get("PAREDOWN_DATA") or None
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=default,
+        required=default is None,
+        help="the folder that has text/classic-books (default: $PAREDOWN_DATA)",
+    )
 
 
 def token_file(split: str) -> Path:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tools.train.books import read_books
-from tools.train.places import TOKENIZER, default_data
+from tools.train.places import TOKENIZER, add_data_argument
 
 VOCAB_SIZE = 8192
 END_OF_TEXT = "<|endoftext|>"
@@ -61,7 +60,7 @@ def train_tokenizer(books: list[str], total_bytes: int) -> Tokenizer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=default_data(), help="the shared data folder")
+    add_data_argument(parser)
     parser.add_argument("--megabytes", type=float, default=30.0, help="size of the sample")
     args = parser.parse_args()
     tokenizer = train_tokenizer(read_books(args.data, "train"), int(args.megabytes * 1e6))

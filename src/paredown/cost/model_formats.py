@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Literal
 
 from paredown.spec.kv import PAGE_SIZE, KVDType, KVDTypes, KVSpec
-from paredown.spec.weight import WeightSpec, native_bits_per_weight
+from paredown.spec.run_form import run_form
+from paredown.spec.weight import WeightSpec
 
 # The arithmetic whose peak binds.
 Unit = Literal["int8", "bf16", "fp32"]
@@ -41,8 +42,8 @@ class ModelFormats:
     def weight_bytes(self, weights: WeightSpec, num_columns: int) -> Fraction:
         """Bytes of one weight of a row of `num_columns`, its share of scales and zero points in
         it."""
-        bits = native_bits_per_weight(weights, num_columns, short_bf16=self.short_bf16)
-        return Fraction(bits) / 8
+        form = run_form(weights, num_columns)
+        return Fraction(form.bits_per_weight(num_columns, short_bf16=self.short_bf16)) / 8
 
     @property
     def kv_dtypes(self) -> tuple[KVDType, ...]:

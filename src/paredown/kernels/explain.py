@@ -6,7 +6,7 @@ from typing import Literal
 
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, chosen_isa, supported_isas
 from paredown.spec.kv import KV_DTYPES, KVDType
-from paredown.spec.weight import ACTIVATIONS, HELD_AS, ActivationDType, WeightDType
+from paredown.spec.weight import DTYPES, ActivationDType, WeightDType
 
 # What computes 8-bit codes computes codes of fewer bits, but for the sets that have a shorter way.
 _FULL_BYTE: WeightDType = "int8"
@@ -144,11 +144,11 @@ def explain_kernels(isa: str) -> list[KernelChoice]:
         KernelChoice(
             operation="linear",
             dtype=dtype,
-            inputs=activations,
-            instructions=_instructions(isa, dtype, activations),
+            inputs=traits.activations[0],
+            instructions=_instructions(isa, dtype, traits.activations[0]),
         )
-        for dtype, (activations, *_) in ACTIVATIONS.items()
-        if dtype not in HELD_AS
+        for dtype, traits in DTYPES.items()
+        if traits.held_as is None
     ]
     return linear + [_explain_attention(isa, dtype) for dtype in KV_DTYPES]
 

@@ -13,7 +13,6 @@ from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_sampler import Sampler, SamplingState
 from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
-from paredown.spec.experts import Experts
 from paredown.spec.kv import KVScales, KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
 from paredown.spec.weight import WeightDType
@@ -225,40 +224,64 @@ def _check_lanes(spec: ModelSpec) -> None:
 
 
 def _core_config(spec: ModelSpec, kv: KVSpec) -> dict[str, object]:
-    rotary = spec.positions if isinstance(spec.positions, Rotary) else None
-    assert rotary is not None or isinstance(spec.positions, LearnedPositions)
+    """The fields of ModelConfig (csrc/model/model_config.h)."""
+    kv_dtypes = kv.layer_dtypes(spec.num_layers)
     return {
         "vocab_size": spec.vocab_size,
         "hidden_size": spec.hidden_size,
-        "num_layers": spec.num_layers,
+        "max_positions": spec.max_request_tokens,
+        "num_pages": kv.num_pages,
+        "num_sinks": spec.num_sink_tokens,
+        "embedding_multiplier": 1.0,
+        "output_multiplier": 1.0,
+        "final_norm": _norm_config(spec),
+        "layers": [_layer_config(spec, layer, dtype) for layer, dtype in enumerate(kv_dtypes)],
+    }
+
+
+def _layer_config(spec: ModelSpec, layer: int, kv_dtype: str) -> dict[str, object]:
+    has_experts = spec.has_experts(layer)
+    roles = ["attention_norm", "mlp_norm"] + (["q_norm", "k_norm"] if spec.qk_norm else [])
+    return {
+        "attention": _attention_config(spec, layer),
+        "mlp": None if has_experts else {"size": spec.intermediate_size, **_mlp_form(spec)},
+        "experts": _expert_config(spec) if has_experts else None,
+        "norms": {role: _norm_config(spec) for role in roles},
+        "residual": "sequential",
+        "residual_multiplier": 1.0,
+        "kv_dtype": kv_dtype,
+    }
+
+
+def _attention_config(spec: ModelSpec, layer: int) -> dict[str, object]:
+    rotary = spec.positions if isinstance(spec.positions, Rotary) else None
+    assert rotary is not None or isinstance(spec.positions, LearnedPositions)
+    return {
         "num_heads": spec.num_heads,
         "num_kv_heads": spec.num_kv_heads,
         "head_dim": spec.head_dim,
-        "intermediate_size": spec.intermediate_size,
-        "max_positions": spec.max_request_tokens,
-        "windows": [spec.layer_window(layer) or 0 for layer in range(spec.num_layers)],
-        "num_sinks": spec.num_sink_tokens,
-        "norm": spec.norm,
-        "norm_eps": spec.norm_eps,
-        "activation": spec.activation,
-        "gated": spec.gated,
-        "kv_dtypes": list(kv.layer_dtypes(spec.num_layers)),
-        "num_pages": kv.num_pages,
+        "window": spec.layer_window(layer) or 0,
         "inverse_frequencies": rotary.inverse_frequencies(spec.head_dim) if rotary else [],
-        **_expert_config(spec),
+        # Rounded twice, as float32 has it: 1 / sqrt in float64 is another number for some sizes.
+        "scale": float(np.float32(1.0) / np.sqrt(np.float32(spec.head_dim))),
     }
 
 
 def _expert_config(spec: ModelSpec) -> dict[str, object]:
-    experts = spec.experts
-    if experts is None:
-        experts = Experts(num=0, num_per_token=0, intermediate_size=0, is_normalized=False)
-    layers = range(spec.num_layers if experts.num else 0)
+    assert spec.experts is not None
     return {
-        "num_experts": experts.num,
-        "experts_per_token": experts.num_per_token,
-        "expert_intermediate_size": experts.intermediate_size,
-        "shared_intermediate_size": experts.shared_intermediate_size or 0,
-        "normalized_experts": experts.is_normalized,
-        "expert_layers": [experts.has_experts(layer) for layer in layers],
+        "num": spec.experts.num,
+        "num_per_token": spec.experts.num_per_token,
+        "size": spec.experts.intermediate_size,
+        "shared_size": spec.experts.shared_intermediate_size or 0,
+        "is_normalized": spec.experts.is_normalized,
+        **_mlp_form(spec),
     }
+
+
+def _mlp_form(spec: ModelSpec) -> dict[str, object]:
+    return {"gated": spec.gated, "activation": spec.activation}
+
+
+def _norm_config(spec: ModelSpec) -> dict[str, object]:
+    return {"kind": spec.norm, "eps": spec.norm_eps}

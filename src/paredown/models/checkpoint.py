@@ -34,6 +34,7 @@ from paredown.models.roles import layer_vectors, model_vectors, position_embeddi
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
+from paredown.spec.run_form import run_form
 from paredown.spec.weight import WeightSpec
 
 
@@ -263,7 +264,7 @@ def _notes(
         if form is None:
             continue
         notes = form.notes
-        if form.spec.is_quantized and not form.spec.has_kernel(module.shape[1]):
+        if run_form(form.spec, module.shape[1]).is_dequantized:
             size = form.spec.group_size
             notes += (f"groups of {size} columns have no kernel, so the weights run dequantized",)
         for note in notes:

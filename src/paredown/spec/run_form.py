@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from paredown.spec.weight import (
-    BITS,
-    HELD_AS,
+    DTYPES,
     SHORT_BF16_BITS,
     ActivationDType,
     ScaleDType,
@@ -18,6 +17,7 @@ from paredown.spec.weight import (
 class RunForm:
     """What the core holds of a weight, and how it meets its input.
 
+    `stored`          the form that the weight was stored in
     `kind`            the dtype of the codes or floats in the core's memory
     `group_size`      columns that share a scale; None is a whole row
     `symmetric`       whether there are no zero points
@@ -27,17 +27,28 @@ class RunForm:
     `is_dequantized`  the stored codes have no kernel, and floats are held in their place
     """
 
+    stored: WeightSpec
     kind: WeightDType
     group_size: int | None
     symmetric: bool
     activations: ActivationDType
-    integer_steps: bool = False
-    is_dequantized: bool = False
+    integer_steps: bool
+    is_dequantized: bool
 
     @property
-    def has_input_scheme(self) -> bool:
-        """Whether inputs are rounded to int8 with one scale for a whole row."""
-        return self.activations in ("int8_row", "int8_static")
+    def asked(self) -> WeightSpec:
+        """What a recipe asks for to have a weight run like this."""
+        return replace(self.stored, integer_steps=self.integer_steps)
+
+    @property
+    def may_have_steps(self) -> bool:
+        """Whether its scales are worth a look: int4 groups whose inputs have a scale for a row."""
+        has_row_inputs = self.activations in ("int8_row", "int8_static")
+        return has_row_inputs and self.kind == "int4" and self.group_size is not None
+
+    def with_steps(self) -> "RunForm":
+        """The form once the scales turned out to be integer steps."""
+        return replace(self, integer_steps=True)
 
     def bits_per_weight(self, num_columns: int, *, short_bf16: bool = False) -> float:
         """What a weight of a row of `num_columns` takes in the core, scales counted as bf16. With
@@ -45,37 +56,32 @@ class RunForm:
         `short_bf16`: the core runs with one of SHORT_BF16_ISAS; without it, what bf16 takes at
         most."""
         if self.kind == "bf16" and self.activations == "bf16":
-            return SHORT_BF16_BITS if short_bf16 else float(BITS["bf16"])
+            return SHORT_BF16_BITS if short_bf16 else float(DTYPES["bf16"].bits)
         if self.integer_steps:
             assert self.group_size is not None, self
             group_bits = 8 if self.symmetric else 16
-            return BITS[self.kind] + group_bits / self.group_size + BITS["bf16"] / num_columns
+            row_bits = DTYPES["bf16"].bits / num_columns
+            return DTYPES[self.kind].bits + group_bits / self.group_size + row_bits
         held = WeightSpec(dtype=self.kind, group_size=self.group_size, symmetric=self.symmetric)
         return bits_per_weight(held, num_columns)
 
 
-def run_form(
-    spec: WeightSpec,
-    num_columns: int,
-    *,
-    activations: ActivationDType | None = None,
-    scale_dtype: ScaleDType = "bf16",
-) -> RunForm:
+def run_form(spec: WeightSpec, num_columns: int, *, scale_dtype: ScaleDType = "bf16") -> RunForm:
     """How a weight of that spec and so many columns runs: its codes where they have a kernel, in
-    their own or in wider room, else floats of `scale_dtype`. `activations` None reads the input as
-    the spec says."""
+    their own or in wider room, else floats of `scale_dtype`."""
     is_dequantized = spec.is_quantized and not spec.has_kernel(num_columns)
     held = WeightSpec(dtype=scale_dtype) if is_dequantized else spec
     return RunForm(
-        kind=HELD_AS.get(held.dtype, held.dtype),
+        stored=spec,
+        kind=held.traits.held_as or held.dtype,
         group_size=held.group_size,
         symmetric=held.symmetric,
-        activations=activations or held.activations,
+        activations=held.activations,
         integer_steps=held.integer_steps,
         is_dequantized=is_dequantized,
     )
 
 
-def with_steps(form: RunForm) -> RunForm:
-    """The form of a weight whose scales turned out to be integer steps."""
-    return replace(form, integer_steps=True)
+def table_dtype(spec: WeightSpec, scale_dtype: ScaleDType = "bf16") -> WeightDType:
+    """What the core holds a table of embeddings in, of which a step reads single rows: floats."""
+    return scale_dtype if spec.is_quantized else spec.dtype

@@ -1,6 +1,6 @@
 """WeightSpec: how the numbers of one linear layer are stored, and how it reads its input."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast
 
 WeightDType = Literal[
@@ -11,33 +11,42 @@ ScaleDType = Literal["fp32", "bf16", "fp16"]
 # (dynamic); int8_static: one for all rows, stored with the weight (SmoothQuant, arXiv 2211.10438).
 ActivationDType = Literal["int8_group", "int8_row", "int8_static", "bf16", "fp32"]
 
+_INTEGER_INPUTS: tuple[ActivationDType, ...] = ("int8_group", "int8_row", "int8_static", "fp32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DTypeTraits:
+    """What is known of the numbers of a weight.
+
+    `bits`         of a number as it is stored
+    `activations`  what it can be multiplied with, the default first
+    `is_coded`     a number means nothing without its scale
+    `held_as`      what the native core holds in its place, with the same values, where it has no
+                   kernel for it
+    """
+
+    bits: int
+    activations: tuple[ActivationDType, ...] = _INTEGER_INPUTS
+    is_coded: bool = True
+    held_as: WeightDType | None = None
+
+
 # fp8 is e4m3 as OCP's 8-bit formats define it (arXiv 2209.05433).
-BITS: dict[WeightDType, int] = {
-    "fp32": 32,
-    "bf16": 16,
-    "fp16": 16,
-    "fp8": 8,
-    "int8": 8,
-    "int7": 7,
-    "int6": 6,
-    "int5": 5,
-    "int4": 4,
-    "int3": 3,
-    "int2": 2,
-    "int1": 1,
+DTYPES: dict[WeightDType, DTypeTraits] = {
+    "fp32": DTypeTraits(bits=32, activations=("fp32",), is_coded=False),
+    "bf16": DTypeTraits(bits=16, activations=("bf16", "fp32"), is_coded=False),
+    "fp16": DTypeTraits(bits=16, activations=("fp32",), is_coded=False),
+    "fp8": DTypeTraits(bits=8, activations=("bf16", "fp32")),
+    "int8": DTypeTraits(bits=8),
+    "int7": DTypeTraits(bits=7, held_as="int8"),
+    "int6": DTypeTraits(bits=6),
+    "int5": DTypeTraits(bits=5),
+    "int4": DTypeTraits(bits=4),
+    "int3": DTypeTraits(bits=3),
+    "int2": DTypeTraits(bits=2),
+    "int1": DTypeTraits(bits=1, held_as="int2"),
 }
-INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in BITS if dtype.startswith("int"))
-_OF_INTEGERS: tuple[ActivationDType, ...] = ("int8_group", "int8_row", "int8_static", "fp32")
-# What a weight can be multiplied with, the default first.
-ACTIVATIONS: dict[WeightDType, tuple[ActivationDType, ...]] = {
-    "fp32": ("fp32",),
-    "bf16": ("bf16", "fp32"),
-    "fp16": ("fp32",),
-    "fp8": ("bf16", "fp32"),
-    **dict.fromkeys(INTEGERS, _OF_INTEGERS),
-}
-# What the native core has no kernel for is held in the next wider codes, with the same values.
-HELD_AS: dict[WeightDType, WeightDType] = {"int7": "int8", "int1": "int2"}
+INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in DTYPES if dtype.startswith("int"))
 # The native core sums whole blocks of so many columns under one scale.
 KERNEL_COLUMNS = 32
 # Instruction sets with which the core packs bf16 for bf16 inputs with short exponents
@@ -54,9 +63,8 @@ _AUTO = cast("ActivationDType", "auto")
 class WeightSpec:
     """A stored form. `group_size` counts input columns sharing a scale; None is a whole row.
     `activations` is what the input is rounded to; left out, it becomes the dtype's default.
-    `integer_steps`: the scales of a row's int4 groups are 1 to 16 times one number (docs/qoq.md); a
-    checkpoint does not say so, and a weight that was read never has it (models/running_formats.py
-    looks)."""
+    `integer_steps` asks for scales of a row's int4 groups that are 1 to 16 times one number
+    (docs/qoq.md). A checkpoint does not say that it has them: spec/run_form.py says what runs."""
 
     dtype: WeightDType
     group_size: int | None = None
@@ -71,11 +79,15 @@ class WeightSpec:
         assert not self.integer_steps or self.takes_integer_steps, self
 
     @property
+    def traits(self) -> DTypeTraits:
+        return DTYPES[self.dtype]
+
+    @property
     def possible_activations(self) -> tuple[ActivationDType, ...]:
         """The default first. bf16 products are summed over a whole row before a scale."""
         if self.dtype == "fp8" and self.group_size is not None:
             return ("fp32",)
-        return ACTIVATIONS[self.dtype]
+        return self.traits.activations
 
     @property
     def takes_integer_steps(self) -> bool:
@@ -93,11 +105,11 @@ class WeightSpec:
     @property
     def is_quantized(self) -> bool:
         """Stored as codes with scales."""
-        return self.is_integer or self.dtype == "fp8"
+        return self.traits.is_coded
 
     @property
     def bits(self) -> int:
-        return BITS[self.dtype]
+        return self.traits.bits
 
     def has_kernel(self, num_columns: int) -> bool:
         """Whether the native core multiplies with the codes of a weight of so many columns, in
@@ -123,21 +135,5 @@ def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType 
     """Stored bits over the weights of a row of `num_columns`: codes, scales and zero points."""
     if not spec.is_quantized:
         return float(spec.bits)
-    per_group = BITS[scale_dtype] + (0 if spec.symmetric else spec.bits)
+    per_group = DTYPES[scale_dtype].bits + (0 if spec.symmetric else spec.bits)
     return spec.bits + per_group / (spec.group_size or num_columns)
-
-
-def native_bits_per_weight(
-    spec: WeightSpec, num_columns: int, *, short_bf16: bool = False
-) -> float:
-    """What a weight takes in the core, scales counted as bf16, and so what is dequantized. With
-    integer steps a group has a byte for its step, one more for a zero point, and a row a scale.
-    `short_bf16`: the core runs with one of SHORT_BF16_ISAS; without it, what bf16 takes at most."""
-    dequantized = spec.is_quantized and not spec.has_kernel(num_columns)
-    if dequantized or (spec.dtype == "bf16" and spec.activations == "bf16"):
-        return SHORT_BF16_BITS if short_bf16 else 16.0
-    if spec.integer_steps:
-        assert spec.group_size is not None, spec
-        group_bits = 8 if spec.symmetric else 16
-        return spec.bits + group_bits / spec.group_size + BITS["bf16"] / num_columns
-    return bits_per_weight(replace(spec, dtype=HELD_AS.get(spec.dtype, spec.dtype)), num_columns)

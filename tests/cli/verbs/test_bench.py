@@ -16,11 +16,11 @@ from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import ttft_s
 from paredown.cost.step_cost import decode_load, prefill_load
 from paredown.cost.step_fit import Calibration
-from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
+from paredown.models.run_forms import model_formats
 
 TRACE = (
     "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,30,5\n0.01,5000,6\n0.02,12,4\n0.03,9,3\n"
@@ -93,7 +93,7 @@ def test_predictions_beside_measurements(capsys, tmp_path: Path, monkeypatch) ->
     loads = [(load, figure) for load in ("1 x 40 + 4", "2 x 40 + 4") for figure in figures]
     assert list(rows) == [("one sequence", "MBU"), ("one sequence", "MFU"), *loads]
     checkpoint = Checkpoint.open(resolve_model(None))
-    spec, formats = checkpoint.spec, stored_formats(checkpoint)
+    spec, formats = checkpoint.spec, model_formats(checkpoint)
     cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
     first = rows["1 x 40 + 4", "TTFT"]
     assert first["predicted"] == pytest.approx(ttft_s(cost, spec, 40))

@@ -1,7 +1,6 @@
 """`paredown inspect`: tables, JSON, formulas and pictures, over every config there is."""
 
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoConfig
 
+from drivers.shared_data import data_folder, needs_data
 from paredown.cli.main import main
 from paredown.errors import OutputError
 from paredown.models.config import FAMILIES, spec_from_config
@@ -17,7 +17,7 @@ from paredown.models.cost_families import COST_FAMILIES
 from paredown.models.files.whole_file import whole_file
 
 ROOT = Path(__file__).parents[3]
-DATA = Path(os.environ.get("PAREDOWN_DATA") or ROOT.parent / "shared" / "data") / "configs"
+DATA = data_folder("configs") or Path()
 LLAMA = {
     "model_type": "llama",
     "vocab_size": 128256,
@@ -244,7 +244,7 @@ def test_bad_configs_are_refused(tmp_path: Path, text: str, message: str, capsys
     assert re.search(message, capsys.readouterr().err)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="$PAREDOWN_DATA has no configs")
+@needs_data("configs")
 def test_every_config_is_shown_or_refused_by_name(capsys) -> None:
     """Those of families we know have numbers; the others are told why, and what we know."""
     shown, refused, known_types = [], [], {*FAMILIES, *COST_FAMILIES}

@@ -9,10 +9,10 @@ from pathlib import Path
 from paredown.cli.tables.notes import tell_notes
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import ConfigError
-from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
 from paredown.models.resolve import resolve_model
+from paredown.models.run_forms import model_formats
 from paredown.plan.lengths import parse_lengths
 from paredown.plan.routers import ROUTER_NAMES
 from paredown.plan.simulation import LatencyLimits
@@ -121,7 +121,7 @@ def read_model(name: str | None) -> LoadedModel:
     checkpoint = Checkpoint.open(resolve_model(name))
     tell_notes(checkpoint.notes)
     return LoadedModel(
-        name=checkpoint.path.name, spec=checkpoint.spec, stored=stored_formats(checkpoint)
+        name=checkpoint.path.name, spec=checkpoint.spec, stored=model_formats(checkpoint)
     )
 
 

@@ -15,10 +15,10 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.load.benchmark import Cell, LoadResult
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.speed.speed import Trial
-from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.executors.protocol import LoadedExecutor
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.run_forms import model_formats
 from paredown.plan.predicted_load import Compared, compare_alone, compare_cell
 from paredown.plan.simulate import Fleet
 from paredown.spec.kept_pages import KeptPages
@@ -62,7 +62,7 @@ class Predictor:
                 f"`paredown doctor --sweep --threads {threads}` does"
             )
             return cls(cost=None, fleet=fleet, missing=missing)
-        formats = replace(stored_formats(checkpoint), kv_dtype=executor.kv.dtype)
+        formats = replace(model_formats(checkpoint), kv_dtype=executor.kv.dtype)
         if not calibration.knows(formats):
             missing = f"`paredown doctor --sweep` measured no {formats.name}"
             return cls(cost=None, fleet=fleet, missing=missing)

@@ -19,12 +19,11 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.serving import Workload
 from paredown.errors import ConfigError
 from paredown.evaluate.pictures.roofline_plot import write_roofline
-from paredown.evaluate.speed.stored_formats import stored_formats
 from paredown.formats.table import COSTED_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
 from paredown.models.resolve import resolve_model
-from paredown.models.running_formats import running_specs
+from paredown.models.run_forms import model_formats, run_forms
 from paredown.spec.kv import KVDType
 from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.spec.model import ModelSpec
@@ -141,7 +140,8 @@ def _read(args: argparse.Namespace) -> _Subject:
         formats = _formats(args, alone.spec, weights, "bf16")
         return _Subject(name=path.name, spec=alone.spec, formats=formats, notes=alone.notes)
     checkpoint = Checkpoint.open(resolve_model(args.model))
-    stored, specs = stored_formats(checkpoint), running_specs(checkpoint)
+    stored = model_formats(checkpoint)
+    specs = {module: form.asked for module, form in run_forms(checkpoint).items()}
     linear = stored.linear
     notes = list(checkpoint.notes)
     others = {one.name for one in specs.values() if one != linear} - {

@@ -17,7 +17,8 @@ from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import LearnedPositions, ModelSpec
-from paredown.spec.weight import BITS, HELD_AS, WeightSpec
+from paredown.spec.run_form import run_form
+from paredown.spec.weight import DTYPES, WeightSpec
 
 _DRAWN = 1 << 20
 
@@ -69,24 +70,24 @@ def random_linear(weights: WeightSpec, num_rows: int, num_columns: int) -> Linea
 def _linear(
     rng: np.random.Generator, weights: WeightSpec, num_rows: int, num_columns: int
 ) -> LinearSource:
-    dtype = HELD_AS.get(weights.dtype, weights.dtype)
-    group_size = weights.group_size or num_columns
+    form = run_form(weights, num_columns)
+    group_size = form.group_size or num_columns
     if not weights.is_quantized:
         return LinearSource(
-            kind=dtype,
-            activations=weights.activations,
+            kind=form.kind,
+            activations=form.activations,
             group_size=num_columns,
             arrays={"values": _floats(rng, weights, num_rows, num_columns)},
         )
-    bits = BITS[dtype]
+    bits = DTYPES[form.kind].bits
     num_groups = num_columns // group_size
     steps_OG, num_scales = None, num_groups
-    if weights.integer_steps:
+    if form.integer_steps:
         # Eight of a row's smallest scale and more: codes times steps fill 8 bits.
         steps_OG = rng.integers(8, MOST_STEPS + 1, (num_rows, num_groups), dtype=np.uint8)
         num_scales = 1
     # fp8 is drawn from the codes of small positive and negative numbers.
-    high = 64 if dtype == "fp8" else 1 << bits
+    high = 64 if form.kind == "fp8" else 1 << bits
     codes = rng.integers(0, high, min(_DRAWN, num_rows * num_columns), dtype=np.uint8)
     scale = _scale(bits, num_columns) / (1 if steps_OG is None else 8)
     scales = np.full((num_rows, num_scales), scale, np.float32)
@@ -94,10 +95,10 @@ def _linear(
     if not weights.symmetric:
         zeros = np.full((num_rows, num_groups), 1 << (bits - 1), np.uint8)
     return LinearSource(
-        kind=dtype,
-        activations=weights.activations,
+        kind=form.kind,
+        activations=form.activations,
         group_size=group_size,
-        input_scale=0.05 if weights.activations == "int8_static" else 0.0,
+        input_scale=0.05 if form.activations == "int8_static" else 0.0,
         arrays=named_arrays(
             values=np.resize(codes, (num_rows, num_columns)),
             scales=scales,

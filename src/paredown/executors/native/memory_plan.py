@@ -8,7 +8,8 @@ from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import ModelSpec
-from paredown.spec.weight import native_bits_per_weight
+from paredown.spec.run_form import run_form, table_dtype
+from paredown.spec.weight import DTYPES
 
 
 def plan_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryPlan:
@@ -32,7 +33,7 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
     for layer in range(checkpoint.spec.num_layers):
         for role, (rows, columns) in checkpoint.spec.linear_shapes(layer).items():
             name = checkpoint.linear_name(role, layer)
-            bits = native_bits_per_weight(specs[name], columns)
+            bits = run_form(specs[name], columns).bits_per_weight(columns)
             sizes[f"{layer}.{role}"] = int(rows * columns * bits / 8)
         for role, (rows, columns) in checkpoint.spec.router_shapes(layer).items():
             sizes[f"{layer}.{role}"] = rows * columns * 4
@@ -43,7 +44,8 @@ def _output_bytes(checkpoint: Checkpoint) -> int:
     spec = checkpoint.spec
     names = checkpoint.names
     own = names.embedding if spec.tied_embeddings else names.output
-    bits = native_bits_per_weight(checkpoint.weight_specs()[own], spec.hidden_size)
+    form = run_form(checkpoint.weight_specs()[own], spec.hidden_size)
+    bits = form.bits_per_weight(spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)
 
 
@@ -54,7 +56,7 @@ def _embedding_bytes(checkpoint: Checkpoint) -> int:
     stored = checkpoint.weight_specs()[checkpoint.names.embedding]
     if spec.tied_embeddings and not stored.is_quantized:
         return 0
-    return spec.vocab_size * spec.hidden_size * (16 if stored.is_quantized else stored.bits) // 8
+    return spec.vocab_size * spec.hidden_size * DTYPES[table_dtype(stored)].bits // 8
 
 
 def _step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from paredown.formats.grid_weight import GridWeight, float_weight
 from paredown.formats.weight import CoreWeight
 from paredown.spec.run_form import RunForm
-from paredown.spec.weight import BITS
+from paredown.spec.weight import DTYPES
 
 
 def to_native(weight: CoreWeight, form: RunForm) -> CoreWeight:
@@ -27,7 +27,7 @@ def to_native(weight: CoreWeight, form: RunForm) -> CoreWeight:
 
 
 def _widened(weight: GridWeight, form: RunForm) -> GridWeight:
-    shift = np.uint8((1 << (BITS[form.kind] - 1)) - (1 << (weight.spec.bits - 1)))
+    shift = np.uint8((1 << (DTYPES[form.kind].bits - 1)) - (1 << (weight.spec.bits - 1)))
     zeros_OG = weight.zero_points_OG
     return replace(
         weight,

@@ -17,7 +17,7 @@ from paredown.kernels.native_model import NativeModel
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import split_role
 from paredown.spec.model import LearnedPositions, ModelSpec
-from paredown.spec.run_form import RunForm, run_form
+from paredown.spec.run_form import RunForm, run_form, table_dtype
 from paredown.spec.weight import ActivationDType, WeightSpec
 
 Vector = npt.NDArray[np.float32]
@@ -56,8 +56,7 @@ def _load_tables(
         model.tie_embedding()
     else:
         embedding = checkpoint.embedding()
-        if embedding.spec.is_quantized:
-            # The core reads single rows of floats alone, tied or not.
+        if table_dtype(embedding.spec, embedding.scale_dtype) != embedding.spec.dtype:
             embedding = float_weight(embedding.dequantize(), embedding.scale_dtype)[0]
         model.set_embedding(embedding.spec.dtype, embedding.arrays()["values"])
     positions = checkpoint.position_embedding()
@@ -148,7 +147,7 @@ def _source(held: _Held, bias: Vector | None) -> LinearSource:
     """Groups with integer steps run as int8 rows where the inputs have one scale for a row too."""
     weight, form = held.weight, held.form
     arrays = {**weight.arrays(), **named_arrays(bias=bias)}
-    if form.has_input_scheme and (found := integer_steps(weight)) is not None:
+    if form.may_have_steps and (found := integer_steps(weight)) is not None:
         arrays |= {"scales": found[0][:, None], "steps": found[1]}
     return LinearSource(
         kind=form.kind,

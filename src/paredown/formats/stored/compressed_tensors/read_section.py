@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from paredown.formats.stored.compressed_tensors.form import CompressedForm, Form, form_of
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
 from paredown.formats.stored.section import damaged, refuse_others, unsupported
-from paredown.spec.weight import BITS, INTEGERS, ActivationDType, WeightDType, WeightSpec
+from paredown.spec.weight import DTYPES, INTEGERS, ActivationDType, WeightDType, WeightSpec
 
 METHOD = "compressed-tensors"
 LINEAR = "Linear"
 NAIVE: Form = "naive-quantized"
-_INTEGERS: dict[int, WeightDType] = {BITS[dtype]: dtype for dtype in INTEGERS}
+_INTEGERS: dict[int, WeightDType] = {DTYPES[dtype].bits: dtype for dtype in INTEGERS}
 _FORMS: dict[bool, tuple[Form, ...]] = {
     True: ("pack-quantized", "int-quantized", NAIVE),
     False: ("float-quantized", NAIVE),

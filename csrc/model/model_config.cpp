@@ -1,0 +1,80 @@
+#include "model/model_config.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace paredown {
+namespace {
+
+[[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
+
+void check_attention(const AttentionConfig& attention) {
+  if (attention.num_kv_heads < 1 || attention.num_heads < 1 ||
+      attention.num_heads % attention.num_kv_heads != 0) {
+    fail("num_heads must be a multiple of num_kv_heads");
+  }
+  if (attention.head_dim < 1 || attention.head_dim % kLanes != 0) {
+    fail("head_dim must be a multiple of 16");
+  }
+  if (attention.window < 0) fail("a window must be positive, or 0 for none");
+  if (2 * static_cast<int64_t>(attention.inverse_frequencies.size()) > attention.head_dim) {
+    fail("there are more inverse frequencies than pairs of a head's dimensions");
+  }
+}
+
+void check_experts(const ExpertConfig& experts) {
+  if (experts.num < 1 || experts.num_per_token < 1 || experts.num_per_token > experts.num) {
+    fail("a token is sent to at least one expert and to at most as many as there are");
+  }
+  const bool is_valid = experts.size > 0 && experts.size % kLanes == 0 &&
+                        experts.shared_size >= 0 && experts.shared_size % kLanes == 0;
+  if (!is_valid) fail("the intermediate sizes of experts must be multiples of 16");
+}
+
+void check_layer(const LayerConfig& layer) {
+  check_attention(layer.attention);
+  if (layer.mlp.has_value() == layer.experts.has_value()) {
+    fail("a layer has either an MLP or experts");
+  }
+  if (layer.mlp && (layer.mlp->size < 1 || layer.mlp->size % kLanes != 0)) {
+    fail("the size of an MLP must be a multiple of 16");
+  }
+  if (layer.experts) check_experts(*layer.experts);
+  for (const NormRow& row : kNormRows) {
+    if (row.is_required && !layer.norms[row.role]) fail(std::string("a layer has no ") + row.name);
+  }
+}
+
+bool is_one_window(const ModelConfig& config) {
+  return std::all_of(config.layers.begin(), config.layers.end(), [&](const LayerConfig& layer) {
+    const AttentionConfig& attention = layer.attention;
+    return attention.window > 0 && attention.window == config.layers.front().attention.window &&
+           !attention.inverse_frequencies.empty();
+  });
+}
+
+}  // namespace
+
+int64_t ModelConfig::kept_window() const {
+  int64_t largest = 0;
+  for (const LayerConfig& layer : layers) {
+    if (layer.attention.window == 0) return 0;
+    largest = std::max(largest, layer.attention.window);
+  }
+  return largest;
+}
+
+void check_config(const ModelConfig& config) {
+  if (config.hidden_size < 1 || config.hidden_size % kLanes != 0) {
+    fail("hidden_size must be a multiple of 16");
+  }
+  if (config.layers.empty()) fail("a model has at least one layer");
+  for (const LayerConfig& layer : config.layers) check_layer(layer);
+  if (config.num_sinks < 0 || config.num_sinks > kChunkKeys) fail("too many sinks");
+  if (config.num_sinks > 0 && !is_one_window(config)) {
+    fail("sinks want one window of all layers and rotary positions");
+  }
+}
+
+}  // namespace paredown

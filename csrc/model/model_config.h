@@ -1,0 +1,124 @@
+// What is known of a model before its weights: a vector of layers, each with shapes of its own.
+// Mirrors ModelSpec (src/paredown/spec/model.py).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+
+namespace paredown {
+
+struct NormConfig {
+  NormKind kind;
+  float eps;
+};
+
+// The norms of a layer. Those of the outputs come before a sublayer's output is added to its input.
+enum class NormRole { kAttention, kMlp, kAttentionOutput, kMlpOutput, kQuery, kKey };
+
+struct NormRow {
+  NormRole role;
+  const char* name;
+  bool is_of_heads;  // a norm of head_dim numbers, else of hidden_size
+  bool is_required;
+};
+
+// By NormRole.
+inline constexpr std::array<NormRow, 6> kNormRows = {{
+    {NormRole::kAttention, "attention_norm", false, true},
+    {NormRole::kMlp, "mlp_norm", false, true},
+    {NormRole::kAttentionOutput, "attention_output_norm", false, false},
+    {NormRole::kMlpOutput, "mlp_output_norm", false, false},
+    {NormRole::kQuery, "q_norm", true, false},
+    {NormRole::kKey, "k_norm", true, false},
+}};
+
+template <class Value>
+class ByNorm {
+ public:
+  Value& operator[](NormRole role) { return values_[static_cast<size_t>(role)]; }
+  const Value& operator[](NormRole role) const { return values_[static_cast<size_t>(role)]; }
+
+ private:
+  std::array<Value, kNormRows.size()> values_{};
+};
+
+struct AttentionConfig {
+  int64_t num_heads;
+  int64_t num_kv_heads;
+  int64_t head_dim;
+  int64_t window;  // 0: none
+  // Of the first dimensions of a head, twice as many as there are frequencies. Empty: no rotary
+  // positions.
+  std::vector<float> inverse_frequencies;
+  float scale;  // of the products of queries and keys
+
+  int64_t q_size() const { return num_heads * head_dim; }
+  int64_t kv_size() const { return num_kv_heads * head_dim; }
+};
+
+struct MlpConfig {
+  int64_t size;
+  bool gated;
+  Activation activation;
+
+  // Rows of gate and up side by side.
+  int64_t up_size() const { return gated ? 2 * size : size; }
+};
+
+// Mirrors Experts (src/paredown/spec/experts.py).
+struct ExpertConfig {
+  int64_t num;
+  int64_t num_per_token;
+  int64_t size;         // of each expert's MLP
+  int64_t shared_size;  // of the expert that every token passes; 0: there is none
+  bool is_normalized;
+  bool gated;
+  Activation activation;
+
+  MlpConfig mlp() const { return {size, gated, activation}; }
+  MlpConfig shared_mlp() const { return {shared_size, gated, activation}; }
+};
+
+// Whether the MLP reads what attention was added to, or what attention reads as well.
+enum class Residual { kSequential, kParallel };
+
+struct LayerConfig {
+  AttentionConfig attention;
+  // One of the two is there.
+  std::optional<MlpConfig> mlp;
+  std::optional<ExpertConfig> experts;
+  ByNorm<std::optional<NormConfig>> norms;
+  Residual residual;
+  float residual_multiplier;  // of what attention and the MLP add
+  KvFormat kv;
+
+  int64_t norm_size(const NormRow& row, int64_t hidden_size) const {
+    return row.is_of_heads ? attention.head_dim : hidden_size;
+  }
+};
+
+struct ModelConfig {
+  int64_t vocab_size;
+  int64_t hidden_size;
+  int64_t max_positions;
+  int64_t num_pages;
+  // Attention sinks (arXiv 2309.17453): first tokens that are seen beside the windows. 0: none.
+  int64_t num_sinks;
+  float embedding_multiplier;  // of the token's vector, before learned positions are added
+  float output_multiplier;     // of the logits
+  NormConfig final_norm;
+  std::vector<LayerConfig> layers;
+
+  int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
+  // Tokens of which some layer still sees keys and values, sinks apart; 0: all.
+  int64_t kept_window() const;
+};
+
+// Throws std::invalid_argument for what no model can be.
+void check_config(const ModelConfig& config);
+
+}  // namespace paredown

@@ -1,0 +1,40 @@
+#include "model/rotary_table.h"
+
+#include <cmath>
+
+namespace paredown {
+
+void RotaryTable::reserve(int64_t num_tokens, bool has_sinks) {
+  const int64_t bytes = num_buffer_bytes(num_frequencies(), num_tokens);
+  for (AlignedBuffer* buffer : {&cos_, &sin_}) *buffer = AlignedBuffer(bytes);
+  if (!has_sinks) return;
+  for (AlignedBuffer* buffer : {&sink_cos_, &sink_sin_}) *buffer = AlignedBuffer(bytes);
+}
+
+int64_t RotaryTable::num_bytes() const {
+  return cos_.num_bytes() + sin_.num_bytes() + sink_cos_.num_bytes() + sink_sin_.num_bytes();
+}
+
+void RotaryTable::turn(int64_t t, int64_t position) {
+  float* cos_row = row(cos_, t);
+  float* sin_row = row(sin_, t);
+  for (size_t i = 0; i < frequencies_.size(); ++i) {
+    const float angle = static_cast<float>(position) * frequencies_[i];
+    cos_row[i] = std::cos(angle);
+    sin_row[i] = std::sin(angle);
+  }
+}
+
+// A text without end has positions whose angles a float would be off by whole radians.
+void RotaryTable::turn_beside_sinks(int64_t t, int64_t position, int64_t sink_position) {
+  for (size_t i = 0; i < frequencies_.size(); ++i) {
+    const double angle = static_cast<double>(position) * frequencies_[i];
+    const double sink_angle = static_cast<double>(sink_position) * frequencies_[i];
+    row(cos_, t)[i] = static_cast<float>(std::cos(angle));
+    row(sin_, t)[i] = static_cast<float>(std::sin(angle));
+    row(sink_cos_, t)[i] = static_cast<float>(std::cos(sink_angle));
+    row(sink_sin_, t)[i] = static_cast<float>(std::sin(sink_angle));
+  }
+}
+
+}  // namespace paredown

@@ -1,0 +1,78 @@
+#include "model/step_memory.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "machine/aligned_buffer.h"
+#include "machine/round_up.h"
+#include "model/rotary_table.h"
+
+namespace paredown {
+
+RowSizes row_sizes(const ModelConfig& config) {
+  int64_t widest = config.hidden_size;
+  int64_t q_size = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const AttentionConfig& attention = layer.attention;
+    q_size = std::max(q_size, attention.q_size());
+    widest = std::max(widest, attention.q_size() + 2 * attention.kv_size());
+    if (layer.mlp) widest = std::max(widest, layer.mlp->up_size());
+    if (layer.experts) widest = std::max({widest, layer.experts->size, layer.experts->shared_size});
+  }
+  const int64_t columns = round_up(widest, 32);
+  // A cache line more than a power of two: rows side by side do not share their cache sets.
+  return {columns, columns + kLanes, config.hidden_size + kLanes,
+          config.num_sinks > 0 ? q_size + kLanes : 0};
+}
+
+AttentionShape attention_shape(const ModelConfig& config, const LayerConfig& layer) {
+  const AttentionConfig& attention = layer.attention;
+  return {attention.num_heads, attention.num_kv_heads, attention.head_dim, attention.window,
+          config.num_sinks};
+}
+
+StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_tokens) {
+  const RowSizes sizes = row_sizes(config);
+  const int64_t max_keys = std::min(config.max_positions, config.num_pages * kPageSize);
+  StepMemory memory{};
+  memory.hidden = num_tokens * sizes.hidden_stride * 4;
+  memory.wide = num_tokens * sizes.wide_stride * 4;
+  memory.sink_queries = num_tokens * sizes.sink_query_stride * 4;
+  memory.linears = linear_memory(num_threads, num_tokens, sizes.max_columns);
+  std::set<std::vector<float>> tables;
+  std::set<AttentionShape> shapes;
+  for (const LayerConfig& layer : config.layers) {
+    const std::vector<float>& frequencies = layer.attention.inverse_frequencies;
+    if (!frequencies.empty() && tables.insert(frequencies).second) {
+      const int64_t num_buffers = config.num_sinks > 0 ? 4 : 2;
+      memory.rotary += num_buffers * AlignedBuffer::padded(RotaryTable::num_buffer_bytes(
+                                         static_cast<int64_t>(frequencies.size()), num_tokens));
+    }
+    const AttentionShape shape = attention_shape(config, layer);
+    if (!shapes.insert(shape).second) continue;
+    // Where pages are released, positions go on beyond what the pages hold.
+    const int64_t last = shape.window > 0 ? config.max_positions : max_keys;
+    const AttentionMemory part = attention_memory(shape, num_threads, num_tokens, last);
+    memory.attention += AlignedBuffer::padded(part.partials) + AlignedBuffer::padded(part.scratch);
+  }
+  memory.experts = expert_memory(expert_sizes(config), num_tokens);
+  return memory;
+}
+
+int64_t StepMemory::total() const {
+  int64_t sum = attention + rotary;
+  for (const int64_t bytes :
+       {hidden, wide, wide, wide, sink_queries, linears.values, linears.codes, linears.scales,
+        linears.corrections, linears.buffers, linears.scratch, experts.hidden, experts.hidden,
+        experts.wide, experts.activated, experts.shares}) {
+    sum += AlignedBuffer::padded(bytes);
+  }
+  return sum;
+}
+
+int64_t step_bytes(const ModelConfig& config, int num_threads, int64_t num_tokens) {
+  return step_memory(config, num_threads, num_tokens).total();
+}
+
+}  // namespace paredown

@@ -1,0 +1,62 @@
+"""How the linear layers of a checkpoint run, and what that costs."""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from paredown.cost.model_formats import ModelFormats
+from paredown.formats.integer_steps import integer_steps, steps_of
+from paredown.formats.weight import CoreWeight
+from paredown.models.check_tensors import linear_modules
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.roles import linear_places
+from paredown.spec.run_form import RunForm, run_form, table_dtype
+from paredown.spec.weight import DTYPES
+
+# As compressed-tensors names them, whose folders alone have int4 groups for 8-bit inputs.
+_SCALES = "weight_scale"
+
+
+def run_forms(checkpoint: Checkpoint) -> dict[str, RunForm]:
+    """By module, as loading finds them: integer steps (docs/qoq.md) are seen in the scales. Of the
+    weights only scales are read; those with zero points whose scales have steps are read whole.
+    Raises CheckpointError."""
+    names, specs = checkpoint.names, checkpoint.weight_specs()
+    shapes = {one.name: one.shape for one in linear_modules(checkpoint.spec, names)}
+    shapes[names.embedding] = (checkpoint.spec.vocab_size, checkpoint.spec.hidden_size)
+    forms = {module: run_form(spec, shapes[module][1]) for module, spec in specs.items()}
+    weights: dict[str, Callable[[], CoreWeight]] = {
+        checkpoint.linear_name(role, layer): partial(checkpoint.linear, role, layer)
+        for role, layer in linear_places(checkpoint.spec)
+    }
+    if not checkpoint.spec.tied_embeddings:
+        weights[names.output] = checkpoint.output
+    for module, read in weights.items():
+        form = forms[module]
+        if not form.may_have_steps:
+            continue
+        scales_OG = checkpoint.tensors[f"{module}.{_SCALES}"].to_float32()
+        if scales_OG.shape[1] == 1 or steps_of(scales_OG) is None:
+            continue
+        if form.symmetric or integer_steps(read()) is not None:
+            forms[module] = form.with_steps()
+    return forms
+
+
+def model_formats(checkpoint: Checkpoint) -> ModelFormats:
+    """What the cost model needs of a checkpoint beside its spec: the format of most linear layers
+    as they run, of the output layer, of the embedding as the core keeps it, of keys and values as
+    the files ask."""
+    forms, names = run_forms(checkpoint), checkpoint.names
+    linear = Counter(
+        forms[checkpoint.linear_name(role, layer)].asked
+        for role, layer in linear_places(checkpoint.spec)
+    )
+    own = names.embedding if checkpoint.spec.tied_embeddings else names.output
+    embedding = table_dtype(forms[names.embedding].stored)
+    return ModelFormats(
+        linear=linear.most_common(1)[0][0],
+        output=forms[own].asked,
+        embedding_bits=DTYPES[embedding].bits,
+        kv_dtype=checkpoint.kv_dtype,
+    )
