@@ -8,10 +8,10 @@ from fakes.knowing_proposer import KnowingProposer
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 from fakes.specs import changed
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.spec.kv import KV_DTYPES
 
 EOS = 0
