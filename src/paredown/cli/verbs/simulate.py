@@ -31,6 +31,7 @@ from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.simulation_plot import write_simulation_plot
 from paredown.plan.trace import Trace
 from paredown.plan.workload import RandomWorkload, TraceWorkload, Workload, check_rate
+from paredown.spec.context import Context
 from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE
 from paredown.spec.model import ModelSpec
@@ -121,8 +122,8 @@ def run(args: argparse.Namespace) -> int:
         num_pages=num_pages,
         max_positions=spec.max_positions,
         num_replicas=args.machines,
-        window=spec.attended_window,
-        kept=KeptPages.of(spec),
+        windows=spec.windows,
+        kept=KeptPages.of(Context(spec=spec)),
         schedule=schedule,
         router=args.router or ("prefix-affinity" if shares else "least-loaded"),
         response_cache=ResponseCacheConfig(

@@ -14,7 +14,8 @@ from torch import Tensor
 from paredown.compress.grid import Grid
 from paredown.errors import ConfigError
 from paredown.formats.weight import StoredSpec, Weight
-from paredown.models.decoder.decoder import Layer, Tap
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import Tap
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
 
