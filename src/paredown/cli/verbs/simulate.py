@@ -23,7 +23,6 @@ from paredown.cli.options.schedule import add_schedule_arguments, schedule_confi
 from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
 from paredown.cli.tables.simulation import print_simulation
 from paredown.cost.model_formats import ModelFormats
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.errors import ConfigError
 from paredown.formats.table import COSTED_FORMATS
 from paredown.plan.planned_machine import PlannedMachine
@@ -32,6 +31,8 @@ from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.simulation_plot import write_simulation_plot
 from paredown.plan.trace import Trace
 from paredown.plan.workload import RandomWorkload, TraceWorkload, Workload, check_rate
+from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
@@ -120,8 +121,8 @@ def run(args: argparse.Namespace) -> int:
         num_pages=num_pages,
         max_positions=spec.max_positions,
         num_replicas=args.machines,
-        window=spec.attended_window,
-        kept=KeptPages.of(spec),
+        windows=spec.windows,
+        kept=KeptPages.of(Context(spec=spec)),
         schedule=schedule,
         router=args.router or ("prefix-affinity" if shares else "least-loaded"),
         response_cache=ResponseCacheConfig(
