@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
+from paredown.engine.engine import Engine
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
@@ -27,6 +28,7 @@ from paredown.evaluate.pictures import load_plot
 from paredown.evaluate.pictures.load_plot import draw_load
 from paredown.evaluate.pictures.picture import require_matplotlib
 from paredown.evaluate.speed.speed import prefill_flops, slice_flops
+from paredown.kernels.thread_plan import ThreadPlan
 
 BANDWIDTH, PEAK = 1e9, 1e12
 
@@ -34,7 +36,7 @@ BANDWIDTH, PEAK = 1e9, 1e12
 class CountedExecutor(ToyExecutor):
     weight_bytes = 1000
     kv_token_bytes = 10
-    num_threads = 1
+    threads = ThreadPlan(prefill=1, decode=1)
     isa = "generic"
 
     def step(self, slices):
@@ -43,10 +45,11 @@ class CountedExecutor(ToyExecutor):
 
 
 def benchmark(executor: ToyExecutor, slo: SLO | None = None, **options) -> LoadBenchmark:
+    speculator = options.pop("speculator", None)
+    config = ScheduleConfig(max_waiting=100, **options.pop("config", {}))
     return LoadBenchmark(
         executor,
-        ToyTokenizer(),
-        ScheduleConfig(max_waiting=100, **options.pop("config", {})),
+        lambda metered: Engine(metered, ToyTokenizer(), config, speculator),
         peak_per_s=PEAK,
         slo=slo,
         measure=lambda _threads, _bytes: BANDWIDTH,

@@ -12,6 +12,7 @@ from paredown.evaluate.speed.speed import (
     run_rounds,
     speed_pages,
 )
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.machine import Machine
 from paredown.spec.weight import WeightSpec
 
@@ -31,7 +32,7 @@ MACHINE = Machine(
 class TimedExecutor(ToyExecutor):
     weight_bytes = 1_000_000
     kv_token_bytes = 100
-    num_threads = 1
+    threads = ThreadPlan(prefill=1, decode=1)
     isa = "generic"
 
     def step(self, slices):
@@ -57,7 +58,7 @@ def test_rates_follow_from_the_time_a_step_takes() -> None:
 
 def test_flops_count_every_product_twice() -> None:
     spec = toy_spec()
-    linear = sum(rows * columns for rows, columns in spec.linear_shapes().values())
+    linear = sum(rows * columns for rows, columns in spec.linear_shapes(0).values())
     pairs = 1 + 2 + 3
     expected = 2 * 3 * linear + 2 * 512 * 8 + 4 * 8 * pairs
     assert prefill_flops(spec, 3) == expected
