@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import paredown
-
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "paredown"
 MAX_FILE_LINES = 400
@@ -84,13 +82,6 @@ def test_files_and_functions_stay_readable() -> None:
 def test_no_room_is_named_utils() -> None:
     forbidden = {"utils", "util", "helpers", "common", "misc", "legacy", "compat"}
     assert not [path for path in python_files() if path.stem in forbidden]
-
-
-def test_what_the_package_exports_is_there() -> None:
-    for name in dir(paredown):
-        assert callable(getattr(paredown, name))
-    with pytest.raises(AttributeError, match="no attribute 'quantise'"):
-        _ = paredown.quantise
 
 
 def test_importing_the_package_imports_nothing_else() -> None:

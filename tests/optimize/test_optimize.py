@@ -20,10 +20,17 @@ from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
 from paredown.engine.memory.memory_plan import plan_memory
 from paredown.engine.native import native_executor
-from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
+from paredown.errors import (
+    CapacityError,
+    CheckpointError,
+    ConfigError,
+    OutputError,
+    UnsupportedError,
+)
 from paredown.evaluate.quality.measurement import linear_format
 from paredown.evaluate.quality.quality import measure_quality
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.jobs import verifier
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.candidates import _batches
 from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats
@@ -389,3 +396,41 @@ def test_a_calibrated_candidate_is_made_once(
     written = Checkpoint.open(tmp_path / "small")
     assert written.weight_specs()["model.layers.0.self_attn.q_proj"].name == "int4-g32"
     assert (tmp_path / "small" / "verification.json").is_file()
+    assert result.verification is not None
+    assert result.not_verified is None
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_a_choice_that_cannot_be_measured_again_is_kept_and_says_why(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calibrated: bool
+) -> None:
+    def refuse(*args, **options):
+        raise CapacityError("it does not fit", seen="1 + 1", remedy="Buy more.")
+
+    monkeypatch.setattr(verifier, "verify", refuse)
+    options = config(
+        tmp_path,
+        text,
+        formats=("gptq-int4-g32" if calibrated else "int8",),
+        report=None,
+        max_quality_loss=9.0,
+        calibration=CalibrationConfig(text=text, num_samples=4, num_tokens=32),
+    )
+    result = optimize(str(model), options)
+    assert (result.verification, result.not_verified) == (None, "it does not fit (1 + 1)")
+    assert result.as_json()["not_verified"] == result.not_verified
+    assert (tmp_path / "small" / "model.safetensors").is_file()
+    assert not (tmp_path / "small" / "verification.json").exists()
+
+
+def test_a_proof_that_fails_leaves_nothing(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args, **options):
+        raise CheckpointError("broken", seen=1, remedy="None.")
+
+    monkeypatch.setattr(verifier, "verify", fail)
+    options = config(tmp_path, text, formats=("int8",), report=None, max_quality_loss=9.0)
+    with pytest.raises(CheckpointError, match="broken"):
+        optimize(model, options)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

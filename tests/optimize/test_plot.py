@@ -93,6 +93,7 @@ def result(**changes) -> OptimizeResult:
         "chosen": "int8",
         "note": "-head-int8 was tried: 63% of <b>",
         "verification": None,
+        "not_verified": None,
         "output": Path("out"),
         "report": Path("rep"),
     }

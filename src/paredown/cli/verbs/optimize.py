@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
+from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification_file import NAME
@@ -85,13 +85,8 @@ def run(args: argparse.Namespace) -> int:
         num_threads=args.threads,
         calibration=calibration_config(args),
     )
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=1.0)
-        result = optimize(
-            folder,
-            config,
-            lambda what, share: progress.update(task, description=what, completed=share),
-        )
+    with progress_bar("starting") as bar:
+        result = optimize(folder, config, bar.show_share)
     if args.json:
         print(json.dumps(result.as_json(), indent=2))
     else:
@@ -181,4 +176,6 @@ def _print_choice(console: Console, result: OptimizeResult) -> None:
             f"verified: {NAME} beside it; the worst layer is {worst.layer}, whose output "
             f"moved by {worst.own:.1%}"
         )
+    elif result.not_verified is not None:
+        console.print(f"not verified: {result.not_verified}", style="yellow")
     console.print(f"serve it: [bold]{result.serve_line}[/bold]")

@@ -1,4 +1,4 @@
-"""`paredown convert` carries the proof on: what is written has golden logits of its own."""
+"""A conversion carries the proof on: what is written has golden logits of its own."""
 
 import json
 import shutil
@@ -10,15 +10,16 @@ import torch
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import make_model
 from paredown.cli import main as cli
-from paredown.cli import verification as verification_module
 from paredown.engine.native.native_executor import load_executor
-from paredown.errors import CapacityError, CheckpointError
+from paredown.errors import CapacityError, CheckpointError, ConfigError
 from paredown.evaluate.verify.verification_file import (
     NAME,
     read_fingerprint,
     read_verification,
     verification_path,
 )
+from paredown.jobs import convert as job
+from paredown.jobs.convert import convert_and_carry
 from paredown.models.checkpoint import Checkpoint
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. " * 3
@@ -164,7 +165,7 @@ def test_what_does_not_fit_in_memory_is_kept_without_a_proof(
     def full(*args: object) -> None:
         raise CapacityError("the model does not fit", seen="1 GB", remedy="Less.")
 
-    monkeypatch.setattr(verification_module, "carry_verification", full)
+    monkeypatch.setattr(job, "carry_verification", full)
     result = convert(capsys, int4, tmp_path / "out", "--to", "gptq")
     assert result["not_verified"] == "the model does not fit (1 GB)"
     assert not (tmp_path / "out" / NAME).exists()
@@ -176,8 +177,49 @@ def test_a_failure_at_the_end_leaves_nothing(
     def fail(*args: object) -> None:
         raise CheckpointError("its logits are no numbers", seen="NaN", remedy="None.")
 
-    monkeypatch.setattr(verification_module, "carry_verification", fail)
+    monkeypatch.setattr(job, "carry_verification", fail)
     for target, name in (("gguf", "n.gguf"), ("compressed-tensors", "out")):
         words = ["convert", str(gguf), "-o", str(tmp_path / name), "--to", target]
         assert cli.main(words) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_python_gets_what_the_command_writes_and_says(capsys, int4: Path, tmp_path: Path) -> None:
+    said = convert(capsys, int4, tmp_path / "a" / "out", "--to", "gptq")
+    shares: list[float] = []
+    made = convert_and_carry(
+        str(int4),
+        str(tmp_path / "b" / "out"),
+        "gptq",
+        on_progress=lambda what, share: shares.append(share),
+    )
+    assert made.as_json() == said | {"path": str(tmp_path / "b" / "out")}
+    assert shares == sorted(shares)
+    files = sorted(path.name for path in (tmp_path / "a" / "out").iterdir())
+    assert NAME in files
+    assert files == sorted(path.name for path in (tmp_path / "b" / "out").iterdir())
+    for name in files:
+        texts = [(tmp_path / one / "out" / name).read_bytes() for one in "ab"]
+        assert texts[0] == texts[1], name
+
+
+def test_python_may_leave_the_proof_out(int4: Path, tmp_path: Path) -> None:
+    made = convert_and_carry(Checkpoint.open(int4), tmp_path / "out", "gptq", verify=False)
+    assert (made.verification, made.not_verified) == (None, "--no-verify")
+    assert not (tmp_path / "out" / NAME).exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"target": "onnx"}, ConfigError, "no such format"),
+        ({"target": "gguf"}, ConfigError, "GGUF"),
+        ({"model": "no/such"}, CheckpointError, "no checkpoint folder"),
+        ({"num_threads": 0}, ConfigError, "number of threads"),
+    ],
+)
+def test_bad_input_from_python_is_refused(int4, tmp_path, change, error, says) -> None:
+    words = {"model": int4, "output": tmp_path / "out", "target": "gptq"} | change
+    with pytest.raises(error, match=says):
+        convert_and_carry(**words)
     assert list(tmp_path.iterdir()) == []
