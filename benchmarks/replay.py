@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.request import Request
 from paredown.engine.speculate.proposer import Ask, Proposer
-from paredown.engine.wrapped_executor import WrappedExecutor
+from paredown.executors.protocol import Executor, SequenceSlice
+from paredown.executors.wrapped_executor import WrappedExecutor
 
 
 def scripted(executor: Executor, scripts: Sequence[list[int]]) -> Executor:

@@ -42,9 +42,11 @@ from benchmarks.recorded_server import (
     recorded_server,
 )
 from benchmarks.step_fit import FittedStep, fit, scaled
-from paredown.engine.native.native_executor import load_executor
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.load.arrival import Arrival
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -298,7 +300,9 @@ def main() -> None:
     seconds, rates = (8.0, [6.0]) if args.quick else (args.seconds, args.rates)
     path = resolve_model(args.model)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
-    executor = load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=args.threads)
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(args.threads))
+    )
     spec = checkpoint.spec
     trace = shrunken(open_trace(trace_path), spec.max_positions)
     config = ScheduleConfig()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from fakes.toy_executor import ToyExecutor
 from paredown.evaluate.load.run_load import LoadRun, Moment, Served
+from paredown.kernels.thread_plan import ThreadPlan
 
 
 class CountedExecutor(ToyExecutor):
@@ -11,7 +12,7 @@ class CountedExecutor(ToyExecutor):
 
     weight_bytes = 1000
     kv_token_bytes = 10
-    num_threads = 1
+    threads = ThreadPlan(prefill=1, decode=1)
     isa = "generic"
 
     def step(self, slices):

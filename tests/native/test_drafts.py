@@ -5,10 +5,13 @@ import math
 
 import pytest
 
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
-from paredown.engine.sampling.sampler import make_state
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.executors.core_sampler import CoreSampler
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.spec.kv import PAGE_SIZE
@@ -24,6 +27,9 @@ PARAMS = [
 ]
 
 
+SAMPLER = CoreSampler.with_threads(1)
+
+
 @pytest.fixture(scope="module")
 def checkpoint():
     return Checkpoint.open(resolve_model("draft"))
@@ -31,11 +37,12 @@ def checkpoint():
 
 @pytest.fixture(scope="module")
 def executor(checkpoint):
-    return load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=1)
+    return load_executor(checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(1)))
 
 
 def state_of(prompt, params, vocab_size=VOCAB_SIZE):
-    return make_state(params, seed=params.seed or 0, vocab_size=vocab_size, prompt_token_ids=prompt)
+    settings = draw_settings(params, seed=params.seed or 0)
+    return SAMPLER.make_state(settings, prompt, vocab_size)
 
 
 def slices_of(prompts, num_guesses):
@@ -61,7 +68,9 @@ def one_by_one(executor, part, params, count):
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_drafts_are_those_of_a_step_for_each_token(checkpoint, num_threads):
-    executor = load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=num_threads)
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(num_threads))
+    )
     for num_guesses in ([4, 4, 4, 4], [1, 6, 0, 3], [0, 0, 0, 0]):
         slices = slices_of(PROMPTS, num_guesses)
         work = list(zip(slices, PARAMS, num_guesses, strict=True))
@@ -93,7 +102,7 @@ def test_paddings_of_the_vocabulary_may_differ(executor, vocab_size):
     params = SamplingParams(temperature=5.0, seed=4)
     drafts = []
     for seed, width in itertools.product(range(3), (vocab_size, VOCAB_SIZE)):
-        state = make_state(params, seed=seed, vocab_size=width, prompt_token_ids=[5])
+        state = SAMPLER.make_state(draw_settings(params, seed=seed), [5], width)
         part = SequenceSlice([5], 0, [0, 1, 2], 1)
         drafts.append(executor.write_drafts([part], [state], [32])[0])
         assert max(drafts[-1]) < min(vocab_size, VOCAB_SIZE) or width == VOCAB_SIZE
@@ -111,7 +120,7 @@ def test_a_draft_ends_where_the_settings_allow_nothing(executor):
 
 
 def test_logits_that_are_no_numbers_are_an_error_and_leave_the_states(checkpoint):
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     executor._model._core.set_norm("final_norm", 0, [math.nan] * 128, [])
     state = state_of([1], PARAMS[1])
     with pytest.raises(RuntimeError, match="not finite"):

@@ -9,10 +9,10 @@ import pytest
 from fakes.knowing_proposer import KnowingProposer
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.spec.kv import KV_DTYPES
 
 EOS = 0

@@ -8,12 +8,12 @@ import pytest
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 from fakes.toy_executor import ToyTokenizer
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.model import ModelSpec
 

@@ -12,8 +12,6 @@ from optimize.test_verbs import NAMES
 from paredown.compress.calibrate.walk import walk
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.memory.memory_plan import plan_memory
-from paredown.engine.native import native_executor
 from paredown.errors import (
     CapacityError,
     CheckpointError,
@@ -24,6 +22,8 @@ from paredown.errors import (
 from paredown.evaluate.quality.measurement import linear_format
 from paredown.evaluate.quality.quality import measure_quality
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.executors.native import loading
+from paredown.executors.native.memory_plan import plan_memory
 from paredown.jobs import verifier
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.candidates import _batches
@@ -57,7 +57,7 @@ def test_a_candidate_that_does_not_fit_in_memory_is_skipped_with_the_arithmetic(
         compress(source, tmp_path / name, name)
         plans[name] = plan_memory(Checkpoint.open(tmp_path / name), pages, 1).total_bytes
     between = (plans["fp32"] + max(plans["int8"], plan_memory(source, pages, 1).total_bytes)) // 2
-    monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: between)
+    monkeypatch.setattr(loading, "available_memory_bytes", lambda: between)
     options = config(tmp_path, text, formats=("fp32", "int8"), report=None)
     result = optimize(model, options, lambda what, share: None)
     assert [one.name for one in result.candidates] == ["int8"]

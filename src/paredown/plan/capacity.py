@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, prefill_load
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.plan.demand import Demand
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulate import MAX_REPLICAS, Fleet, simulate
 from paredown.plan.simulation import Simulation
 from paredown.plan.workload import MIN_REQUESTS_PER_S
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 

@@ -4,6 +4,7 @@ import pytest
 
 from fakes.loads import CountedExecutor
 from fakes.toy_executor import ToyExecutor, ToyTokenizer
+from paredown.engine.engine import Engine
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.ngram import NgramProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
@@ -19,10 +20,11 @@ BANDWIDTH, PEAK = 1e9, 1e12
 
 
 def benchmark(executor: ToyExecutor, slo: SLO | None = None, **options) -> LoadBenchmark:
+    speculator = options.pop("speculator", None)
+    config = ScheduleConfig(max_waiting=100, **options.pop("config", {}))
     return LoadBenchmark(
         executor,
-        ToyTokenizer(),
-        ScheduleConfig(max_waiting=100, **options.pop("config", {})),
+        lambda metered: Engine(metered, ToyTokenizer(), config, speculator),
         peak_per_s=PEAK,
         slo=slo,
         measure=lambda _threads, _bytes: BANDWIDTH,
@@ -144,7 +146,10 @@ def test_the_limit_of_memory_is_that_of_what_a_step_read() -> None:
 
     executor = CountedExecutor(num_pages=64)
     bench = LoadBenchmark(
-        executor, ToyTokenizer(), ScheduleConfig(), peak_per_s=PEAK, measure=measure
+        executor,
+        lambda metered: Engine(metered, ToyTokenizer(), ScheduleConfig()),
+        peak_per_s=PEAK,
+        measure=measure,
     )
     (result,) = bench.run_cells([Cell(batch=1, num_input_tokens=8, num_output_tokens=3)], 1)
     (run,) = result.runs

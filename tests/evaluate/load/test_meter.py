@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from fakes.loads import CountedExecutor
 from fakes.toy_executor import ToyExecutor
 from fakes.virtual_clock import VirtualClock
-from paredown.engine.executor import SequenceSlice
 from paredown.evaluate.load.meter import Meter
+from paredown.executors.protocol import SequenceSlice
 from paredown.spec.kv import PAGE_SIZE
 
 CHUNKS = st.lists(st.integers(1, 20), min_size=1, max_size=4)

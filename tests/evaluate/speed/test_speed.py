@@ -16,6 +16,7 @@ from paredown.evaluate.speed.speed import (
     slice_flops,
     speed_pages,
 )
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.machine import Machine
 from paredown.spec.weight import WeightSpec
 
@@ -35,7 +36,7 @@ MACHINE = Machine(
 class TimedExecutor(ToyExecutor):
     weight_bytes = 1_000_000
     kv_token_bytes = 100
-    num_threads = 1
+    threads = ThreadPlan(prefill=1, decode=1)
     isa = "generic"
 
     def step(self, slices):

@@ -11,10 +11,10 @@ from fakes.specs import gated
 from fakes.virtual_clock import VirtualClock
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import decode_load, prefill_load
-from paredown.engine.executor import SequenceSlice
 from paredown.evaluate.quality.quartile import lower_quartile
 from paredown.evaluate.speed import swept_model
 from paredown.evaluate.speed.swept_model import Load, SweptModel
+from paredown.executors.protocol import SequenceSlice
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 
 SPEC = gated(max_positions=4096)

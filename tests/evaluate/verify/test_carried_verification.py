@@ -11,7 +11,6 @@ import torch
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError
 from paredown.evaluate.verify.carried_verification import (
     CarriedVerification,
@@ -25,7 +24,12 @@ from paredown.evaluate.verify.verification_file import (
     read_verification,
     write_verification,
 )
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+
+OPTIONS = RunOptions(num_pages=1, threads=ThreadPlan(prefill=1, decode=1))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for recipe in ("int8", "int4-g32"):
         compress(Checkpoint.open(base / "source"), base / recipe, recipe)
     checkpoint = Checkpoint.open(base / "int8")
-    executor = load_executor(checkpoint, num_pages=1, num_threads=1)
+    executor = load_executor(checkpoint, OPTIONS)
     write_verification(base / "int8", {"recipe": "int8"}, make_fingerprint(checkpoint, executor))
     return base
 
@@ -72,7 +76,7 @@ def test_other_weights_are_told_by_how_far_they_are(models: Path, tmp_path: Path
     assert verified is not None
     written = copied(models, "int4-g32", tmp_path)
     carried = carry_verification(verified, written, 1)
-    executor = load_executor(written, num_pages=1, num_threads=1)
+    executor = load_executor(written, OPTIONS)
     sampled = np.array(verified.golden.sampled_TK)
     found = log_probabilities(golden_logits(executor), sampled)
     sample = np.array(verified.golden.log_probabilities_TK)

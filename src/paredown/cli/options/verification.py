@@ -12,7 +12,6 @@ def add_verification_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
     )
-    group.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
     group.add_argument(
         "--no-verify", action="store_true", help="measure nothing, write no verification.json"
     )

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
+from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.verification import add_verification_arguments, read_verify_config
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import join_notes
@@ -37,9 +38,6 @@ keeps the figures, and what `paredown serve` checks when it loads the checkpoint
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
-    )
-    parser.add_argument(
         "-o", "--output", type=Path, required=True, help="folder to write; must not exist"
     )
     parser.add_argument(
@@ -49,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_calibration_arguments(parser)
     add_verification_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

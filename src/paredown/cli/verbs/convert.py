@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.tables.verification import print_carried_verification
@@ -29,7 +30,6 @@ bf16, fp16 and fp32 dequantize; gguf-NAME quantizes floats.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, help="what to write; must not exist"
     )
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-verify", action="store_true", help="do not carry the model's verification.json on"
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
             args.output,
             args.to,
             verify=not args.no_verify,
+            num_threads=args.threads,
             on_progress=bar.show_share,
         )
     written = made.written

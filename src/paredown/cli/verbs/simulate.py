@@ -23,7 +23,6 @@ from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.schedule import add_schedule_arguments, schedule_config
 from paredown.cli.tables.simulation import print_simulation
 from paredown.cost.model_formats import ModelFormats
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.errors import ConfigError
 from paredown.formats.table import COSTED_FORMATS
 from paredown.plan.planned_machine import PlannedMachine
@@ -32,6 +31,7 @@ from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.simulation_plot import write_simulation_plot
 from paredown.plan.trace import Trace
 from paredown.plan.workload import RandomWorkload, TraceWorkload, Workload, check_rate
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE
 from paredown.spec.model import ModelSpec
 

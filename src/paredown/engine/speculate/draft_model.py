@@ -9,11 +9,11 @@ was missing and the first guess are one step, and between two guesses nobody is 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paredown.engine.executor import DraftingExecutor, SequenceSlice
 from paredown.engine.memory.pages import PagePool
 from paredown.engine.request import Request
 from paredown.engine.speculate.proposer import Ask
-from paredown.kernels.native_sampler import SamplingState
+from paredown.executors.protocol import DraftingExecutor, SequenceSlice
+from paredown.executors.sampler import SamplingState
 from paredown.spec.kv import PAGE_SIZE
 
 # A prompt is computed in pieces, a piece a call, so that nobody waits for the whole of it.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paredown.engine.request import Request
-from paredown.kernels.native_sampler import SamplingState
+from paredown.executors.sampler import SamplingState
 
 
 @dataclass(frozen=True, slots=True)

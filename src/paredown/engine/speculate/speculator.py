@@ -13,7 +13,7 @@ from paredown.engine.speculate.adapt import Adapter
 from paredown.engine.speculate.proposer import Ask, Proposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.stats import SpeculationStats
-from paredown.kernels.native_sampler import SamplingState
+from paredown.executors.sampler import SamplingState
 
 LOGGER = logging.getLogger(__name__)
 

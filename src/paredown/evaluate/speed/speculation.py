@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.engine import Engine
-from paredown.engine.executor import Executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.speculator import Speculator
+from paredown.executors.protocol import Executor
 from paredown.progress import OnCount
 
 # An engine goes on until it has had so much more time than the other.
