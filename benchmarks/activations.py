@@ -29,7 +29,8 @@ from paredown.evaluate.quality.simulated import PointTap, Variant, applied, meas
 from paredown.evaluate.texts.text import DATA_TEXT, EvalText, choose_text
 from paredown.executors.protocol import LoadedExecutor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import INPUT_POINTS
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 

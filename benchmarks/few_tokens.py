@@ -25,7 +25,9 @@ from paredown.evaluate.texts.text import DATA_TEXT, choose_text
 from paredown.executors.protocol import LoadedExecutor
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder, Layer
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import INPUT_POINTS
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 

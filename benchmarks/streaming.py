@@ -40,6 +40,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
+from paredown.spec.context import Context
 from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
@@ -81,20 +82,26 @@ class Growth:
 
 def without_end(checkpoint: Checkpoint, window: int | None) -> Checkpoint:
     """Nothing but the last tokens is seen, or everything, at any length."""
-    spec = checkpoint.spec
-    endless = replace(spec, sliding_window=window, max_positions=MAX_STREAMED_TOKENS)
+    endless = replace(checkpoint.spec.with_window(window), max_positions=MAX_STREAMED_TOKENS)
     return replace(checkpoint, spec=endless)
 
 
 def bounded_engine(
-    checkpoint: Checkpoint, tokenizer: Tokenizer, num_tokens: int, num_threads: int
+    checkpoint: Checkpoint,
+    tokenizer: Tokenizer,
+    num_tokens: int,
+    num_threads: int,
+    sinks: AttentionSinks | None = None,
 ) -> Engine:
     """With no more pages than one request of so many tokens can hold."""
     config = ScheduleConfig()
-    num_pages = KeptPages.of(checkpoint.spec).pages_of(num_tokens, config.max_step_tokens)
-    executor = load_executor(
-        checkpoint, RunOptions(num_pages=num_pages, threads=ThreadPlan.resolve(num_threads))
+    kept = KeptPages.of(Context(spec=checkpoint.spec, sinks=sinks))
+    options = RunOptions(
+        num_pages=kept.pages_of(num_tokens, config.max_step_tokens),
+        threads=ThreadPlan.resolve(num_threads),
+        sinks=sinks,
     )
+    executor = load_executor(checkpoint, options)
     return Engine(executor, tokenizer, config)
 
 
@@ -136,12 +143,12 @@ def score_all(
     num_threads: int,
 ) -> Iterator[Scores]:
     size, num_dense = sinks.num_kept_tokens, NUM_DENSE_PARTS * len(token_ids) // NUM_PARTS
-    for name, made, ids in (
-        ("sinks", checkpoint.with_sinks(sinks), token_ids),
-        ("window", without_end(checkpoint, size), token_ids),
-        ("dense", without_end(checkpoint, None), token_ids[: num_dense + 1]),
+    for name, made, own, ids in (
+        ("sinks", checkpoint, sinks, token_ids),
+        ("window", without_end(checkpoint, size), None, token_ids),
+        ("dense", without_end(checkpoint, None), None, token_ids[: num_dense + 1]),
     ):
-        engine = bounded_engine(made, tokenizer, len(ids) + 1, num_threads)
+        engine = bounded_engine(made, tokenizer, len(ids) + 1, num_threads, own)
         yield score_as_one_request(name, engine, ids)
     executor = load_executor(
         checkpoint,
@@ -219,8 +226,7 @@ def main() -> None:
     print(f"{path.name}, {len(token_ids):,} tokens of {text.name}; {sinks.arithmetic()}\n")
     found = list(score_all(checkpoint, tokenizer, token_ids, sinks, args.threads))
     print_scores(found, len(token_ids))
-    made, length = checkpoint.with_sinks(sinks), MAX_STREAMED_TOKENS
-    engine = bounded_engine(made, tokenizer, length, args.threads)
+    engine = bounded_engine(checkpoint, tokenizer, MAX_STREAMED_TOKENS, args.threads, sinks)
     growth = generate(engine, tokenizer.encode("Once upon a time"), args.generated)
     print_growth(growth)
     if args.json is not None:

@@ -120,7 +120,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if not hasattr(self, "driver"):
             return
         self.scheduler.check_integrity()
-        if self.driver.executor.spec.kept_window is not None:
+        if self.driver.executor.context.kept_window is not None:
             return
         # A chain is given up from its end.
         idle = {page: place for place, page in enumerate(self.scheduler.pool.idle_pages())}

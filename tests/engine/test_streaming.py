@@ -23,6 +23,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
 from paredown.spec.kept_pages import KeptPages
 
 SINKS = AttentionSinks(num_sink_tokens=4, window=252)
@@ -46,7 +47,7 @@ def token_ids(tokenizer):
 
 @pytest.fixture(scope="module")
 def sinks(checkpoint, tokenizer, token_ids):
-    engine = bounded_engine(checkpoint.with_sinks(SINKS), tokenizer, len(token_ids) + 1, 1)
+    engine = bounded_engine(checkpoint, tokenizer, len(token_ids) + 1, 1, SINKS)
     return score_as_one_request("sinks", engine, token_ids)
 
 
@@ -71,7 +72,7 @@ def test_all_of_it_seen_at_once_is_worse(checkpoint, tokenizer, token_ids, sinks
 def test_a_generation_beyond_the_context_holds_as_many_pages_as_before(
     checkpoint, tokenizer, token_ids
 ):
-    engine = bounded_engine(checkpoint.with_sinks(SINKS), tokenizer, len(token_ids), 1)
+    engine = bounded_engine(checkpoint, tokenizer, len(token_ids), 1, SINKS)
     growth = generate(engine, token_ids[:2000], 200)
     assert growth.num_tokens == list(range(20, 201, 20))
     assert set(growth.pages) <= {17, 18}
@@ -98,6 +99,6 @@ def test_an_llm_refuses_sinks_that_do_not_fit():
 
 
 def test_a_step_budget_counts_into_what_a_request_holds(checkpoint):
-    spec = checkpoint.with_sinks(SINKS).spec
-    sizes = [KeptPages.of(spec).most_pages(n) for n in (1, 64, ScheduleConfig.max_step_tokens)]
+    kept = KeptPages.of(Context(spec=checkpoint.spec, sinks=SINKS))
+    sizes = [kept.most_pages(n) for n in (1, 64, ScheduleConfig.max_step_tokens)]
     assert sizes == [18, 22, 50]

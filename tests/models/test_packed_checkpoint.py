@@ -56,7 +56,7 @@ def test_integers_by_role(variant: str, spec: WeightSpec, tmp_path: Path) -> Non
     packed = Checkpoint.open(tmp_path / "packed")
     specs = packed.weight_specs()
     for layer in range(2):
-        for role in packed.spec.linear_shapes():
+        for role in packed.spec.linear_shapes(0):
             expected = quantize(original.linear(role, layer).dequantize(), spec, "fp32")
             weight = packed.linear(role, layer)
             assert weight.spec == specs[packed.linear_name(role, layer)] == spec

@@ -2,12 +2,11 @@
 log-probabilities have the bits of no speculation. Who guesses, and how the requests are run, varies
 in tests/engine/test_exactness_matrix.py."""
 
-from dataclasses import replace
-
 import pytest
 
 from fakes.knowing_proposer import KnowingProposer
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.specs import changed
 from paredown.engine.engine import Engine
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.speculation_config import SpeculationConfig
@@ -23,8 +22,8 @@ PROMPTS = [[5, 6, 7] * 9, [11], [20, 21] * 30, list(range(1, 60)), [3, 3, 3]]
 WORK = [(prompt, params) for params in (GREEDY, SAMPLED) for prompt in PROMPTS]
 SPECS = {
     "rotary": TINY,
-    "window": replace(TINY, sliding_window=21),
-    "qk-norm": replace(TINY, qk_norm=True),
+    "window": changed(TINY, sliding_window=21),
+    "qk-norm": changed(TINY, qk_norm=True),
 }
 
 

@@ -191,6 +191,6 @@ def test_a_fleet_is_set_up_as_each_machine_is() -> None:
     setup = replace(made_up(max_running=3, max_step_tokens=64), spec=gated(sliding_window=24))
     fleet = setup.fleet(5, replace(demand(1, 1), router="round-robin"))
     assert (fleet.num_replicas, fleet.router, fleet.num_pages) == (5, "round-robin", 100_000)
-    assert (fleet.window, fleet.kept.window) == (24, 24)
+    assert (fleet.windows, fleet.kept.window) == ((24,), 24)
     assert fleet.max_positions == setup.spec.max_positions
     assert (fleet.schedule.max_running, fleet.schedule.max_step_tokens) == (3, 64)

@@ -209,7 +209,7 @@ def test_requests_behind_their_windows_fit_few_pages() -> None:
         "schedule": ScheduleConfig(max_step_tokens=64, max_waiting=100),
     }
     assert simulate(workload, Fleet(**sizes), LinearCost()).num_too_long == 20
-    behind = Fleet(**sizes, window=64, kept=KeptPages(window=64))
+    behind = Fleet(**sizes, windows=(64,), kept=KeptPages(window=64))
     assert len(simulate(workload, behind, LinearCost()).e2es_s) == 20
 
 

@@ -8,6 +8,7 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import Scheme, resolve_schemes
 from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.config import check_native
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     a source that is compressed already."""
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
+    check_native(source.names.family)
     if source.is_quantized:
         raise UnsupportedError(
             "the checkpoint is compressed already",

@@ -182,7 +182,7 @@ def _require_room(
         num_sequences=calibration.num_sequences,
         num_tokens=calibration.num_tokens,
         hidden_size=source.spec.hidden_size,
-        heads_size=source.spec.num_heads * source.spec.head_dim,
+        heads_size=max(layer.attention.query_size for layer in source.spec.layer_counts),
     )
     disk.require(workspace_path(output))
     return memory.total, disk.total
@@ -235,7 +235,7 @@ class _Job:
 
     @property
     def _unties(self) -> bool:
-        return self._source.names.output in self._schemes and self._source.spec.tied_embeddings
+        return self._source.names.output in self._schemes and self._source.spec.output.is_tied
 
     def write(self, output: Path, overwrite: bool, on_progress: OnProgress) -> CompressResult:
         source = self._source

@@ -58,9 +58,9 @@ class Engine:
         self.speculator = speculator
         self.scheduler = Scheduler(
             num_pages=executor.num_pages,
-            max_positions=executor.spec.max_request_tokens,
+            max_positions=executor.context.max_request_tokens,
             config=ScheduleConfig() if config is None else config,
-            kept=KeptPages.of(executor.spec),
+            kept=KeptPages.of(executor.context),
         )
         self._active: dict[int, ActiveRequest] = {}
         # Last outputs of requests that ended between steps.

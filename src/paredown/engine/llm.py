@@ -110,7 +110,7 @@ class LLM:
             options["cache"] = CacheConfig.from_environment()
         built = build(checkpoint, RunOptions(**options), schedule=config, speculation=speculation)
         self.engine, self.tokenizer = built.engine, built.tokenizer
-        self.page_arithmetic = page_arithmetic(built.executor.spec, built.executor.kv)
+        self.page_arithmetic = page_arithmetic(built.executor.context, built.executor.kv)
         self._is_lent = False
 
     def generate(

@@ -1,8 +1,11 @@
 """Memory for pages of keys and values: how many it holds, and how many requests they hold."""
 
+from collections import Counter
+
 from paredown.errors import CapacityError, ConfigError
 from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.context import Context
 from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE, KVDTypes, KVSpec
 from paredown.spec.kv_choice import resolve_kv_choice
@@ -26,24 +29,26 @@ def planned_kv(checkpoint: Checkpoint, options: RunOptions, available_bytes: int
     if options.kv_cache_bytes is not None:
         num_pages = pages_in(options.kv_cache_bytes, spec, dtypes)
     if num_pages is None:
-        num_pages = default_num_pages(spec, available_bytes, dtypes)
+        num_pages = default_num_pages(
+            Context(spec=spec, sinks=options.sinks), available_bytes, dtypes
+        )
     if not isinstance(num_pages, int) or isinstance(num_pages, bool) or num_pages < 1:
         raise ConfigError("there must be KV pages", seen=num_pages, remedy="Use 1 or more.")
     return KVSpec(num_pages=num_pages, dtype=dtypes)
 
 
-def default_num_pages(spec: ModelSpec, available_bytes: int, kv_dtype: KVDTypes = "bf16") -> int:
+def default_num_pages(context: Context, available_bytes: int, kv_dtype: KVDTypes = "bf16") -> int:
     """Pages for 16 full contexts, or what a quarter of the free memory holds, at least one
     context: what a request of that length holds."""
-    pages_per_context = _request_pages(spec)
-    page_bytes = _page_bytes(spec, KVSpec(num_pages=1, dtype=kv_dtype))
+    pages_per_context = _request_pages(context)
+    page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(context.spec)
     affordable = int(available_bytes * _DEFAULT_MEMORY_SHARE) // page_bytes
     return max(pages_per_context, min(_DEFAULT_CONTEXTS * pages_per_context, affordable))
 
 
 def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
     """Pages that `num_bytes` of memory hold. Raises CapacityError where that is none."""
-    page_bytes = _page_bytes(spec, KVSpec(num_pages=1, dtype=kv_dtype))
+    page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(spec)
     if num_bytes < page_bytes:
         raise CapacityError(
             "the memory for keys and values holds no page",
@@ -53,33 +58,40 @@ def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
     return num_bytes // page_bytes
 
 
-def page_arithmetic(spec: ModelSpec, kv: KVSpec) -> str:
+def page_arithmetic(context: Context, kv: KVSpec) -> str:
     """One line: what a page takes, what all of them take and hold."""
-    page_bytes = _page_bytes(spec, kv)
+    spec = context.spec
+    page_bytes = kv.page_bytes(spec)
     return (
-        f"KV pages: {kv.num_pages} of {PAGE_SIZE} tokens x {spec.num_layers} layers x "
-        f"{spec.num_kv_heads} heads x (key + value) x {spec.head_dim} {kv.name(spec.num_layers)} = "
+        f"KV pages: {kv.num_pages} of {PAGE_SIZE} tokens x {_heads(spec)} "
+        f"{kv.name(spec.num_layers)} = "
         f"{kv.num_pages} x {format_bytes(page_bytes)} = {format_bytes(kv.num_pages * page_bytes)}: "
-        f"{kv.num_tokens:,} tokens, {_contexts(spec, kv)}"
+        f"{kv.num_tokens:,} tokens, {_contexts(context, kv)}"
     )
 
 
-def _request_pages(spec: ModelSpec) -> int:
+def _heads(spec: ModelSpec) -> str:
+    """As in 16 layers x 8 heads x (key + value) x 64; layers that differ are added up."""
+    heads = Counter((one.attention.num_kv_heads, one.attention.head_dim) for one in spec.layers)
+    terms = [
+        f"{count} layers x {num_heads} heads x (key + value) x {head_dim}"
+        for (num_heads, head_dim), count in heads.items()
+    ]
+    return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
+
+
+def _request_pages(context: Context) -> int:
     """Pages of the longest request, in steps as large as working memory is planned for."""
-    return KeptPages.of(spec).pages_of(spec.max_request_tokens, PLANNED_STEP_TOKENS)
+    return KeptPages.of(context).pages_of(context.max_request_tokens, PLANNED_STEP_TOKENS)
 
 
-def _contexts(spec: ModelSpec, kv: KVSpec) -> str:
+def _contexts(context: Context, kv: KVSpec) -> str:
     """How many of the longest requests the pages hold."""
-    num_pages = _request_pages(spec)
-    if num_pages * PAGE_SIZE >= spec.max_positions and spec.sinks is None:
-        return f"{kv.num_tokens / spec.max_positions:.1f} contexts of {spec.max_positions:,}"
-    sinks = f"{spec.num_sink_tokens} sinks + " if spec.sinks is not None else ""
+    num_pages, max_positions = _request_pages(context), context.spec.max_positions
+    if num_pages * PAGE_SIZE >= max_positions and context.sinks is None:
+        return f"{kv.num_tokens / max_positions:.1f} contexts of {max_positions:,}"
+    sinks = f"{context.num_sink_tokens} sinks + " if context.sinks is not None else ""
     return (
         f"{kv.num_pages / num_pages:.1f} of the longest requests: {sinks}a window of "
-        f"{spec.kept_window:,} + a step of {PLANNED_STEP_TOKENS} tokens are {num_pages} pages"
+        f"{context.kept_window:,} + a step of {PLANNED_STEP_TOKENS} tokens are {num_pages} pages"
     )
-
-
-def _page_bytes(spec: ModelSpec, kv: KVSpec) -> int:
-    return kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from paredown.executors.sampler import Sampler, SamplingState
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import ModelSpec
 
@@ -36,6 +37,11 @@ class Executor(Protocol):
 
     @property
     def spec(self) -> ModelSpec: ...
+
+    @property
+    def context(self) -> Context:
+        """The model, and what a token may see of a text in this run."""
+        ...
 
     @property
     def num_pages(self) -> int: ...

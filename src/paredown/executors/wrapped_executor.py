@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from paredown.executors.protocol import Executor, SequenceSlice, moved_on
 from paredown.executors.sampler import Sampler
+from paredown.spec.context import Context
 from paredown.spec.model import ModelSpec
 
 
@@ -26,6 +27,10 @@ class WrappedExecutor:
     @property
     def spec(self) -> ModelSpec:
         return self._executor.spec
+
+    @property
+    def context(self) -> Context:
+        return self._executor.context
 
     @property
     def num_pages(self) -> int:

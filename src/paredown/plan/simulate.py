@@ -28,13 +28,13 @@ _NUM_MOMENTS = 400
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
     """Equal machines, and what stands before them. `num_pages` and `max_positions` are those of
-    each; `window` that of the model's windowed layers, `kept` the pages that a request keeps where
+    each; `windows` those of the model's layers, `kept` the pages that a request keeps where
     all are. Raises ConfigError."""
 
     num_pages: int
     max_positions: int
     num_replicas: int = 1
-    window: int | None = None
+    windows: tuple[int, ...] = ()
     kept: KeptPages = field(default_factory=KeptPages)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     router: RouterName = "least-loaded"
@@ -99,7 +99,7 @@ class _Run:
         self._lateness = None
         if limits is not None:
             self._lateness = Lateness(limits, workload.num_requests - num_warmup)
-        times = StepTimes(cost, fleet.window)
+        times = StepTimes(cost, fleet.windows)
         self._replicas = [
             Replica(
                 num_pages=fleet.num_pages,
@@ -107,7 +107,7 @@ class _Run:
                 config=fleet.schedule,
                 times=times,
                 on_finish=self._note,
-                coasts=fleet.window is None,
+                coasts=not fleet.windows,
                 kept=fleet.kept,
             )
             for _ in range(fleet.num_replicas)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE
-from paredown.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,9 +15,9 @@ class KeptPages:
     window: int | None = None
 
     @classmethod
-    def of(cls, spec: ModelSpec) -> "KeptPages":
+    def of(cls, context: Context) -> "KeptPages":
         """A page is kept as long as one layer sees it, so all are where one layer sees all."""
-        return cls(num_sink_tokens=spec.num_sink_tokens, window=spec.kept_window)
+        return cls(num_sink_tokens=context.num_sink_tokens, window=context.kept_window)
 
     @property
     def num_sink_pages(self) -> int:

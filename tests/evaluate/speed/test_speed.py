@@ -62,7 +62,7 @@ def test_rates_follow_from_the_time_a_step_takes() -> None:
 
 def test_flops_count_every_product_twice() -> None:
     spec = toy_spec()
-    linear = sum(rows * columns for rows, columns in spec.linear_shapes().values())
+    linear = sum(rows * columns for rows, columns in spec.linear_shapes(0).values())
     pairs = 1 + 2 + 3
     expected = 2 * 3 * linear + 2 * 512 * 8 + 4 * 8 * pairs
     assert prefill_flops(spec, 3) == expected

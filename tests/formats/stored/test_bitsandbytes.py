@@ -169,7 +169,7 @@ def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
     tensors: dict[str, StoredTensor] = {}
     state = dict(plain.tensors.items())
     for layer in range(plain.spec.num_layers):
-        for role in linear_roles(plain.spec):
+        for role in linear_roles(plain.spec, 0):
             name = plain.linear_name(role, layer)
             values = torch.from_numpy(state.pop(f"{name}.weight").array.copy())
             target = LayerTarget(spec=SPEC, scale_dtype="fp32")
@@ -184,7 +184,7 @@ def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
     ids = torch.randint(2, VOCAB_SIZE, (1, 20), generator=torch.Generator().manual_seed(0))
     expected = Decoder.from_checkpoint(plain)
     for layer, module in enumerate(expected.layers):
-        for role in linear_roles(plain.spec):
+        for role in linear_roles(plain.spec, 0):
             name = plain.linear_name(role, layer)
             maxima = torch.from_numpy(tensors[f"{name}.{ROW_MAXIMA}"].array)
             codes = torch.from_numpy(tensors[f"{name}.{CODES}"].array.copy()).float()

@@ -23,7 +23,7 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
         "decode": f"decode: {workload.batch} x 1 token at a context of {workload.context:,}",
     }
     active = ""
-    if found.spec.experts is not None:
+    if found.spec.has_experts:
         active = f" ({_count(found.spec.num_active_parameters())} for a token)"
     console.print(
         f"[bold]{name}[/bold]: {found.spec.family}, "

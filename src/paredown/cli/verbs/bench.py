@@ -251,7 +251,7 @@ class _Bench:
         return gains
 
     def _print_rest(self, console: Console, machine: Machine) -> None:
-        console.print(page_arithmetic(self._executor.spec, self._executor.kv), style="dim")
+        console.print(page_arithmetic(self._executor.context, self._executor.kv), style="dim")
         console.print(step_budget_line(self._config), style="dim")
         console.print(f"threads: {self._executor.threads.explained()}", style="dim")
         print_machine(console, machine)

@@ -45,8 +45,8 @@ class Predictor:
         fleet = Fleet(
             num_pages=executor.num_pages,
             max_positions=spec.max_positions,
-            window=spec.attended_window,
-            kept=KeptPages.of(spec),
+            windows=spec.windows,
+            kept=KeptPages.of(executor.context),
             schedule=config,
         )
         if speculates:

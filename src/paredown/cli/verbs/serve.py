@@ -30,6 +30,7 @@ from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.state import ServerState
+from paredown.spec.context import Context
 
 EXAMPLES = """examples:
   paredown serve
@@ -91,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
     keywords = run_keywords(args)
     keywords["num_pages"], keywords["kv_cache_bytes"] = args.pages, args.kv_memory
     options = RunOptions(**keywords)
-    checkpoint = Checkpoint.open(path).with_sinks(options.sinks)
+    checkpoint = Checkpoint.open(path)
+    context = Context(spec=checkpoint.spec, sinks=options.sinks)
     tokenizer = Tokenizer.open(path)
     fingerprint = None if args.no_verify else read_fingerprint(path)
     tell_notes(checkpoint.notes)
@@ -111,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     worker = Worker(load)
     state = ServerState(
         model_name=args.name or path.resolve().name,
-        max_positions=checkpoint.spec.max_request_tokens,
+        max_positions=context.max_request_tokens,
         tokenizer=tokenizer,
         worker=worker,
     )
@@ -141,9 +143,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(executor: LoadedExecutor) -> None:
-    if executor.spec.sinks is not None:
-        print(executor.spec.sinks.arithmetic(), file=sys.stderr)
-    print(page_arithmetic(executor.spec, executor.kv), file=sys.stderr)
+    if executor.context.sinks is not None:
+        print(executor.context.sinks.arithmetic(), file=sys.stderr)
+    print(page_arithmetic(executor.context, executor.kv), file=sys.stderr)
     print(f"threads: {executor.threads.explained()}", file=sys.stderr)
 
 

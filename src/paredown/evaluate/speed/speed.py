@@ -156,7 +156,8 @@ def slice_flops(spec: ModelSpec, *, start: int, num_tokens: int, num_logits: int
     linear = 2 * spec.num_active_linear_parameters() * num_tokens
     output = 2 * spec.vocab_size * spec.hidden_size * num_logits
     pairs = num_tokens * start + num_tokens * (num_tokens + 1) // 2
-    attention = 4 * spec.num_layers * spec.num_heads * spec.head_dim * pairs
+    columns = sum(count * layer.attention.query_size for layer, count in spec.layer_counts.items())
+    attention = 4 * columns * pairs
     return linear + output + attention
 
 

@@ -15,6 +15,7 @@ from paredown.kernels.probe import available_memory_bytes
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.kv_scales import used_kv_scales
+from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
 from paredown.spec.weight import SHORT_BF16_ISAS, ActivationDType
 
@@ -25,6 +26,7 @@ class NativeLoading:
     def __init__(
         self,
         checkpoint: Checkpoint,
+        context: Context,
         kv: KVSpec,
         plan: MemoryPlan,
         threads: ThreadPlan,
@@ -40,16 +42,16 @@ class NativeLoading:
         mapped_plan = plan.without_packing()
         (plan if self._file is None else mapped_plan).check(available_memory_bytes())
         scales = used_kv_scales(checkpoint, kv)
-        self._model = NativeModel(checkpoint.spec, kv, threads, scales)
+        self._model = NativeModel(context, kv, threads, scales)
 
     @classmethod
     def start(cls, checkpoint: Checkpoint, options: RunOptions) -> "NativeLoading":
         """Checks that it fits, and has packed weights verified where `options.cache` keeps them.
         Raises what `load_executor` raises."""
-        checkpoint = checkpoint.with_sinks(options.sinks)
+        context = Context(spec=checkpoint.spec, sinks=options.sinks)
         threads, activations = options.thread_plan, options.activations
         kv = planned_kv(checkpoint, options, available_memory_bytes())
-        plan = plan_memory(checkpoint, kv, threads.most)
+        plan = plan_memory(checkpoint, kv, threads.most, options.sinks)
         cache = options.cache
         packed_cache = None
         if cache is not None and plan.weight_bytes >= cache.min_bytes:
@@ -57,7 +59,7 @@ class NativeLoading:
             if chosen_isa() in SHORT_BF16_ISAS:
                 varied["bf16"] = "short"
             packed_cache = PackedCache(checkpoint, cache, num_threads=threads.most, options=varied)
-        return cls(checkpoint, kv, plan, threads, activations, packed_cache)
+        return cls(checkpoint, context, kv, plan, threads, activations, packed_cache)
 
     def finish(self) -> NativeExecutor:
         """See Loading.finish. Waits for the verification, or packs the weights."""

@@ -6,23 +6,26 @@ from paredown.executors.memory_plan import MemoryPlan
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
-from paredown.spec.model import ModelSpec
 from paredown.spec.run_form import run_form, table_dtype
 from paredown.spec.weight import DTYPES
 
 
-def plan_memory(checkpoint: Checkpoint, kv: KVSpec, num_threads: int) -> MemoryPlan:
+def plan_memory(
+    checkpoint: Checkpoint, kv: KVSpec, num_threads: int, sinks: AttentionSinks | None = None
+) -> MemoryPlan:
     """The plan with pages as in `kv`, for steps on so many threads."""
-    spec = checkpoint.spec
+    spec, context = checkpoint.spec, Context(spec=checkpoint.spec, sinks=sinks)
     linear_bytes = sum(_linear_bytes(checkpoint).values())
     by_layer = [spec.linear_shapes(layer).values() for layer in range(spec.num_layers)]
     shapes = [*chain(*by_layer), (spec.vocab_size, spec.hidden_size)]
     return MemoryPlan(
         weight_bytes=linear_bytes + _output_bytes(checkpoint),
         embedding_bytes=_embedding_bytes(checkpoint),
-        kv_bytes=kv.num_pages * kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim),
-        step_bytes=_step_bytes(spec, kv, num_threads),
+        kv_bytes=kv.num_pages * kv.page_bytes(spec),
+        step_bytes=_step_bytes(context, kv, num_threads),
         load_bytes=4 * max(rows * columns for rows, columns in shapes),
     )
 
@@ -43,7 +46,7 @@ def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
 def _output_bytes(checkpoint: Checkpoint) -> int:
     spec = checkpoint.spec
     names = checkpoint.names
-    own = names.embedding if spec.tied_embeddings else names.output
+    own = names.embedding if spec.output.is_tied else names.output
     form = run_form(checkpoint.weight_specs()[own], spec.hidden_size)
     bits = form.bits_per_weight(spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)
@@ -54,12 +57,12 @@ def _embedding_bytes(checkpoint: Checkpoint) -> int:
     is quantized is held in fp16 (pack_weights)."""
     spec = checkpoint.spec
     stored = checkpoint.weight_specs()[checkpoint.names.embedding]
-    if spec.tied_embeddings and not stored.is_quantized:
+    if spec.output.is_tied and not stored.is_quantized:
         return 0
     return spec.vocab_size * spec.hidden_size * DTYPES[table_dtype(stored)].bits // 8
 
 
-def _step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int) -> int:
+def _step_bytes(context: Context, kv: KVSpec, num_threads: int) -> int:
     """The core's buffers, as it adds them up itself, and the logits."""
-    buffers = planned_step_bytes(spec, kv, num_threads, PLANNED_STEP_TOKENS)
-    return buffers + PLANNED_STEP_TOKENS * spec.vocab_size * 4
+    buffers = planned_step_bytes(context, kv, num_threads, PLANNED_STEP_TOKENS)
+    return buffers + PLANNED_STEP_TOKENS * context.spec.vocab_size * 4

@@ -13,6 +13,7 @@ from paredown.executors.sampler import SamplingState
 from paredown.kernels.arithmetic import arithmetic
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.context import Context
 from paredown.spec.kv import KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
 
@@ -62,6 +63,10 @@ class NativeExecutor:
         return self._model.spec
 
     @property
+    def context(self) -> Context:
+        return self._model.context
+
+    @property
     def num_pages(self) -> int:
         return self._kv.num_pages
 
@@ -103,8 +108,7 @@ class NativeExecutor:
     @property
     def kv_token_bytes(self) -> int:
         """Bytes of keys and values of one token over all layers."""
-        spec = self.spec
-        page_bytes = self._kv.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
+        page_bytes = self._kv.page_bytes(self.spec)
         return page_bytes * self._kv.num_pages // self._kv.num_tokens
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:

@@ -15,8 +15,8 @@ from paredown.formats.weight import CoreWeight
 from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.kernels.native_model import NativeModel
 from paredown.models.checkpoint import Checkpoint
-from paredown.spec.experts import split_role
-from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.norm import Norm
+from paredown.spec.roles import row_groups
 from paredown.spec.run_form import RunForm, run_form, table_dtype
 from paredown.spec.weight import ActivationDType, WeightSpec
 
@@ -52,7 +52,7 @@ def _load_tables(
 ) -> None:
     output = _held(checkpoint.output(), activations)
     _add_linears(model, "output", 0, [output], [None])
-    if checkpoint.spec.tied_embeddings and not output.weight.spec.is_quantized:
+    if checkpoint.spec.output.is_tied and not output.weight.spec.is_quantized:
         model.tie_embedding()
     else:
         embedding = checkpoint.embedding()
@@ -61,49 +61,38 @@ def _load_tables(
         model.set_embedding(embedding.spec.dtype, embedding.arrays()["values"])
     positions = checkpoint.position_embedding()
     if positions is not None:
-        assert isinstance(checkpoint.spec.positions, LearnedPositions)
-        offset = checkpoint.spec.positions.offset
-        model.set_positions(STORED_DTYPES[positions.dtype], positions.array, offset)
-    _load_norm(checkpoint, model, "final_norm", None)
+        learned = checkpoint.spec.embedding.positions
+        assert learned is not None
+        model.set_positions(STORED_DTYPES[positions.dtype], positions.array, learned.offset)
+    _load_norm(checkpoint, model, checkpoint.spec.final_norm, "final_norm", None)
 
 
 def _load_layer(
     checkpoint: Checkpoint, model: NativeModel, layer: int, activations: ActivationDType | None
 ) -> None:
     spec = checkpoint.spec
-    _load_norm(checkpoint, model, "attention_norm", layer)
-    _load_norm(checkpoint, model, "mlp_norm", layer)
-    if spec.qk_norm:
-        _load_norm(checkpoint, model, "q_norm", layer)
-        _load_norm(checkpoint, model, "k_norm", layer)
+    for role, norm in spec.layers[layer].norms.by_role().items():
+        _load_norm(checkpoint, model, norm, role, layer)
     for role in spec.router_shapes(layer):
         # In float32 whatever it is stored in: it decides where a token goes.
         router = GridWeight(
             spec=WeightSpec(dtype="fp32"), values_OI=checkpoint.router(role, layer).to_float32()
         )
         _add_linears(model, role, layer, [_held(router, None)], [None])
-    for group, roles in _groups(spec, layer).items():
+    for group, roles in row_groups(spec.linear_shapes(layer)).items():
         weights = [_held(checkpoint.linear(role, layer), activations) for role in roles]
         biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
         _add_linears(model, group, layer, weights, biases)
 
 
-def _groups(spec: ModelSpec, layer: int) -> dict[str, tuple[str, ...]]:
-    """Roles by the core's name for those that read one input."""
-    groups: dict[str, tuple[str, ...]] = {"qkv": ("q", "k", "v"), "o": ("o",)}
-    for role in spec.linear_shapes(layer):
-        owner, own = split_role(role)
-        prefix = f"{owner}." if owner else ""
-        if own == "up":
-            groups[role] = (f"{prefix}gate", role) if spec.gated else (role,)
-        elif own == "down":
-            groups[role] = (role,)
-    return groups
-
-
-def _load_norm(checkpoint: Checkpoint, model: NativeModel, role: str, layer: int | None) -> None:
+def _load_norm(
+    checkpoint: Checkpoint, model: NativeModel, norm: Norm, role: str, layer: int | None
+) -> None:
+    """What the core multiplies with is the stored weight and the norm's offset."""
     weight = checkpoint.vector(f"{role}.weight", layer)
     assert weight is not None, f"{role} has no weight"
+    if norm.offset:
+        weight = weight + np.float32(norm.offset)
     model.set_norm(role, layer or 0, weight, checkpoint.vector(f"{role}.bias", layer))
 
 
