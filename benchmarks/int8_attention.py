@@ -20,7 +20,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from paredown.models.decoder.decoder import Decoder, Layer, Tap, untouched
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import Tap, untouched
 
 _CALIBRATED = ("q", "k", "v")
 _PROBABILITIES = "probabilities"

@@ -108,7 +108,7 @@ def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Poin
         if point.task == "ttft":
             return ttft_s(cost, spec, point.num_tokens)
         context = point.num_tokens + NUM_WARMING + job.num_steps // 2
-        return cost.step_s(decode_load(point.batch, context, spec.sliding_window))
+        return cost.step_s(decode_load(point.batch, context, spec.windows))
 
     seconds = {
         point: Seconds(seconds_of(point, cost), seconds_of(point, alone)) for point in job.points

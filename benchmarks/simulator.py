@@ -25,23 +25,28 @@ from paredown.plan.lengths import parse_lengths
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.workload import DrawnLengths, RandomWorkload
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.attention import Attention
+from paredown.spec.layer import LayerSpec
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import Embedding, ModelSpec, Output
+from paredown.spec.norm import Norm, Norms
+from paredown.spec.rotary import Rotary
 
+NORM = Norm(kind="rms", eps=1e-5)
+LAYER = LayerSpec(
+    attention=Attention(num_heads=32, num_kv_heads=8, head_dim=128, rotary=Rotary(theta=500000.0)),
+    mlp=Mlp(size=14336, is_gated=True, activation="silu"),
+    norms=Norms(attention=NORM, mlp=NORM),
+)
 MODEL = ModelSpec(
     family="llama",
     vocab_size=128256,
     hidden_size=4096,
-    num_layers=32,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
-    intermediate_size=14336,
     max_positions=8192,
-    positions=Rotary(theta=500000.0),
-    norm="rms",
-    norm_eps=1e-5,
-    activation="silu",
-    gated=True,
+    embedding=Embedding(),
+    layers=(LAYER,) * 32,
+    final_norm=NORM,
+    output=Output(),
 )
 MAX_RUNNING, MAX_STEP_TOKENS = 256, 2048
 

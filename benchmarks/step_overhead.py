@@ -27,10 +27,10 @@ import numpy.typing as npt
 
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor
-from paredown.engine.native.pack_weights import pack_weights
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.native.pack_weights import pack_weights
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.native_sampler import SamplingState
 from paredown.kernels.probe import default_num_threads, processor_name
@@ -38,6 +38,7 @@ from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 
@@ -72,6 +73,7 @@ class StubModel:
 
     def __init__(self, spec: ModelSpec, token_ids: list[int]) -> None:
         self.spec = spec
+        self.context = Context(spec=spec)
         self.sampler = StubSampler(token_ids)
         self.seconds = 0.0
         self._logits = np.zeros((4096, spec.vocab_size), np.float32)
@@ -85,6 +87,7 @@ class TimedModel:
 
     def __init__(self, model: NativeModel) -> None:
         self.spec = model.spec
+        self.context = model.context
         self.sampler = self
         self.seconds = 0.0
         self._model = model
@@ -174,7 +177,7 @@ def main() -> None:
     kv = KVSpec(num_pages=max(args.batches) * (num_tokens // PAGE_SIZE + 2))
     model: StubModel | TimedModel
     if args.native:
-        native = NativeModel(checkpoint.spec, kv, ThreadPlan.resolve(args.threads))
+        native = NativeModel(Context(spec=checkpoint.spec), kv, ThreadPlan.resolve(args.threads))
         pack_weights(checkpoint, native, None)
         model = TimedModel(native)
     else:

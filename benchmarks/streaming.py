@@ -28,17 +28,20 @@ from pathlib import Path
 from statistics import fmean
 
 from paredown.engine.engine import Engine
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.texts.text import DATA_TEXT, DATA_VARIABLE, read_text
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor, SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import default_num_threads
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
+from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
 NUM_PARTS = 10
@@ -79,18 +82,26 @@ class Growth:
 
 def without_end(checkpoint: Checkpoint, window: int | None) -> Checkpoint:
     """Nothing but the last tokens is seen, or everything, at any length."""
-    spec = checkpoint.spec
-    endless = replace(spec, sliding_window=window, max_positions=MAX_STREAMED_TOKENS)
+    endless = replace(checkpoint.spec.with_window(window), max_positions=MAX_STREAMED_TOKENS)
     return replace(checkpoint, spec=endless)
 
 
 def bounded_engine(
-    checkpoint: Checkpoint, tokenizer: Tokenizer, num_tokens: int, num_threads: int
+    checkpoint: Checkpoint,
+    tokenizer: Tokenizer,
+    num_tokens: int,
+    num_threads: int,
+    sinks: AttentionSinks | None = None,
 ) -> Engine:
     """With no more pages than one request of so many tokens can hold."""
     config = ScheduleConfig()
-    num_pages = KeptPages.of(checkpoint.spec).pages_of(num_tokens, config.max_step_tokens)
-    executor = load_executor(checkpoint, num_pages=num_pages, num_threads=num_threads)
+    kept = KeptPages.of(Context(spec=checkpoint.spec, sinks=sinks))
+    options = RunOptions(
+        num_pages=kept.pages_of(num_tokens, config.max_step_tokens),
+        threads=ThreadPlan.resolve(num_threads),
+        sinks=sinks,
+    )
+    executor = load_executor(checkpoint, options)
     return Engine(executor, tokenizer, config)
 
 
@@ -106,7 +117,7 @@ def score_as_one_request(name: str, engine: Engine, token_ids: list[int]) -> Sco
     return Scores(name=name, nll_T=nll, num_pages=engine.executor.num_pages, seconds=seconds)
 
 
-def score_recomputed(executor: NativeExecutor, token_ids: list[int], size: int) -> Scores:
+def score_recomputed(executor: LoadedExecutor, token_ids: list[int], size: int) -> Scores:
     """Of windows of `size` tokens, each from nothing, the last ones (all of the first)."""
     started, nll = time.perf_counter(), []
     pages = list(range(-(-size // PAGE_SIZE)))
@@ -132,14 +143,17 @@ def score_all(
     num_threads: int,
 ) -> Iterator[Scores]:
     size, num_dense = sinks.num_kept_tokens, NUM_DENSE_PARTS * len(token_ids) // NUM_PARTS
-    for name, made, ids in (
-        ("sinks", checkpoint.with_sinks(sinks), token_ids),
-        ("window", without_end(checkpoint, size), token_ids),
-        ("dense", without_end(checkpoint, None), token_ids[: num_dense + 1]),
+    for name, made, own, ids in (
+        ("sinks", checkpoint, sinks, token_ids),
+        ("window", without_end(checkpoint, size), None, token_ids),
+        ("dense", without_end(checkpoint, None), None, token_ids[: num_dense + 1]),
     ):
-        engine = bounded_engine(made, tokenizer, len(ids) + 1, num_threads)
+        engine = bounded_engine(made, tokenizer, len(ids) + 1, num_threads, own)
         yield score_as_one_request(name, engine, ids)
-    executor = load_executor(checkpoint, num_pages=-(-size // PAGE_SIZE), num_threads=num_threads)
+    executor = load_executor(
+        checkpoint,
+        RunOptions(num_pages=-(-size // PAGE_SIZE), threads=ThreadPlan.resolve(num_threads)),
+    )
     yield score_recomputed(executor, token_ids, size)
 
 
@@ -212,8 +226,7 @@ def main() -> None:
     print(f"{path.name}, {len(token_ids):,} tokens of {text.name}; {sinks.arithmetic()}\n")
     found = list(score_all(checkpoint, tokenizer, token_ids, sinks, args.threads))
     print_scores(found, len(token_ids))
-    made, length = checkpoint.with_sinks(sinks), MAX_STREAMED_TOKENS
-    engine = bounded_engine(made, tokenizer, length, args.threads)
+    engine = bounded_engine(checkpoint, tokenizer, MAX_STREAMED_TOKENS, args.threads, sinks)
     growth = generate(engine, tokenizer.encode("Once upon a time"), args.generated)
     print_growth(growth)
     if args.json is not None:

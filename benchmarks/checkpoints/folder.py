@@ -10,7 +10,8 @@ import numpy.typing as npt
 from benchmarks.checkpoints.shapes import Config
 from benchmarks.checkpoints.tokenizer import make_vocabulary, special_token_ids, write_tokenizer
 from paredown.formats.tensor import StoredTensor, float32_to_bf16
-from paredown.models.config import FAMILIES, spec_from_config
+from paredown.models.config import spec_from_config
+from paredown.models.families.table import FAMILIES
 from paredown.models.files.output_folder import output_folder
 from paredown.models.files.shard_writer import write_shards
 from paredown.models.names import Names
@@ -43,11 +44,11 @@ def random_tensors(spec: ModelSpec, seed: int) -> Iterator[tuple[str, StoredTens
             yield f"{names.linear(role, layer)}.weight", _matrix(rng, num_rows, num_columns)
         for role, (num_rows, num_columns) in spec.router_shapes(layer).items():
             yield f"{names.router(role, layer)}.weight", _matrix(rng, num_rows, num_columns)
-        for role, size in layer_vectors(spec).items():
+        for role, size in layer_vectors(spec, layer).items():
             yield _vector_name(names, role, layer), _vector(rng, role, size)
     for role, size in model_vectors(spec).items():
         yield _vector_name(names, role, None), _vector(rng, role, size)
-    if not spec.tied_embeddings:
+    if not spec.output.is_tied:
         yield f"{names.output}.weight", _matrix(rng, spec.vocab_size, spec.hidden_size)
 
 

@@ -46,11 +46,11 @@ def _multipliers(
     spec, names = source.spec, source.names
     found: dict[str, Floats] = {}
     for layer in range(spec.num_layers):
-        for pair in norm_pairs(spec, layer):
+        for pair in norm_pairs(spec.layers[layer]):
             chosen = rng.choice(spec.hidden_size, num_channels, replace=False)
             multiplier = np.ones(spec.hidden_size, np.float32)
             multiplier[chosen] = factor
-            for kind in ("weight", "bias") if spec.norm == "layer" else ("weight",):
+            for kind in spec.layers[layer].norms.by_role()[pair.producer].parts:
                 name = vector_tensor(names, f"{pair.producer}.{kind}", layer)
                 found[name] = multiplier
             for role in pair.consumers:

@@ -142,6 +142,7 @@ void add_unequal_layers(ModelConfig& config, const Case& test) {
   for (const NormRow& row : kNormRows) narrow.norms[row.role] = NormConfig{NormKind::kRms, 1e-6f};
   narrow.residual_multiplier = 0.7f;
   if (test.has_experts) {
+    narrow.norms[NormRole::kMlp].reset();
     narrow.mlp.reset();
     narrow.experts = ExpertConfig{3, 1, 48, 0, false, false, Activation::kGelu};
   }

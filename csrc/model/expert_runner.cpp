@@ -74,11 +74,16 @@ int64_t ExpertRunner::num_bytes() const {
          shares_.num_bytes();
 }
 
-void ExpertRunner::norm_rows(const NormView& norm, const HiddenRows& hidden, int64_t num_tokens) {
+void ExpertRunner::norm_rows(const NormView* norm, const HiddenRows& hidden, int64_t num_tokens) {
   const int64_t size = sizes_.hidden_size;
   for_rows(pool_, num_tokens, [&](int64_t t) {
     float* row = normed_.as<float>() + t * hidden_stride_;
-    kernels_.norm(norm, hidden.values + t * hidden.row_stride, row, size);
+    const float* given = hidden.values + t * hidden.row_stride;
+    if (norm == nullptr) {
+      std::copy_n(given, size, row);
+    } else {
+      kernels_.norm(*norm, given, row, size);
+    }
     std::fill(row + size, row + round_up(size, kBlockColumns), 0.0f);
   });
 }
@@ -162,7 +167,7 @@ void ExpertRunner::add_outputs(const OutputRows& output, const Sent* sent, int64
   });
 }
 
-void ExpertRunner::run(const ExpertConfig& config, const MoeMlp& layer, const NormView& norm,
+void ExpertRunner::run(const ExpertConfig& config, const MoeMlp& layer, const NormView* norm,
                        const HiddenRows& hidden, const OutputRows& output, int64_t num_tokens) {
   norm_rows(norm, hidden, num_tokens);
   auto normed = [&](int64_t t, float*) { return normed_.as<float>() + t * hidden_stride_; };

@@ -60,8 +60,9 @@ class ExpertRunner {
   void reserve(int64_t num_tokens);
   int64_t num_bytes() const;
 
-  // output[t] += the mixture's output for the normed hidden[t]. They may be the same rows.
-  void run(const ExpertConfig& config, const MoeMlp& layer, const NormView& norm,
+  // output[t] += the mixture's output for hidden[t], normed where there is a norm. They may be the
+  // same rows.
+  void run(const ExpertConfig& config, const MoeMlp& layer, const NormView* norm,
            const HiddenRows& hidden, const OutputRows& output, int64_t num_tokens);
 
  private:
@@ -71,7 +72,7 @@ class ExpertRunner {
     float weight;
   };
 
-  void norm_rows(const NormView& norm, const HiddenRows& hidden, int64_t num_tokens);
+  void norm_rows(const NormView* norm, const HiddenRows& hidden, int64_t num_tokens);
   void choose(const ExpertConfig& config, int64_t token);
   void group_by_expert(const ExpertConfig& config, int64_t num_tokens);
   // outputs_[i] = the MLP's output for the normed row of sent[i].

@@ -41,9 +41,6 @@ void check_layer(const LayerConfig& layer) {
     fail("the size of an MLP must be a multiple of 16");
   }
   if (layer.experts) check_experts(*layer.experts);
-  for (const NormRow& row : kNormRows) {
-    if (row.is_required && !layer.norms[row.role]) fail(std::string("a layer has no ") + row.name);
-  }
 }
 
 bool is_one_window(const ModelConfig& config) {

@@ -16,24 +16,24 @@ struct NormConfig {
   float eps;
 };
 
-// The norms of a layer. Those of the outputs come before a sublayer's output is added to its input.
+// The norms that a layer may have, each or not. Those of the outputs come before a sublayer's
+// output is added to its input.
 enum class NormRole { kAttention, kMlp, kAttentionOutput, kMlpOutput, kQuery, kKey };
 
 struct NormRow {
   NormRole role;
   const char* name;
   bool is_of_heads;  // a norm of head_dim numbers, else of hidden_size
-  bool is_required;
 };
 
 // By NormRole.
 inline constexpr std::array<NormRow, 6> kNormRows = {{
-    {NormRole::kAttention, "attention_norm", false, true},
-    {NormRole::kMlp, "mlp_norm", false, true},
-    {NormRole::kAttentionOutput, "attention_output_norm", false, false},
-    {NormRole::kMlpOutput, "mlp_output_norm", false, false},
-    {NormRole::kQuery, "q_norm", true, false},
-    {NormRole::kKey, "k_norm", true, false},
+    {NormRole::kAttention, "attention_norm", false},
+    {NormRole::kMlp, "mlp_norm", false},
+    {NormRole::kAttentionOutput, "attention_output_norm", false},
+    {NormRole::kMlpOutput, "mlp_output_norm", false},
+    {NormRole::kQuery, "q_norm", true},
+    {NormRole::kKey, "k_norm", true},
 }};
 
 template <class Value>

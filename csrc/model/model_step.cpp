@@ -140,11 +140,16 @@ void Model::activate(const MlpConfig& mlp) {
   });
 }
 
-// Makes normed rows of hidden_.
+// Makes rows of hidden_, normed where there is a norm.
 auto Model::normed_rows(const Norm& norm) {
-  return [this, view = norm.view()](int64_t t, float* row) {
+  return [this, &norm, view = norm.view()](int64_t t, float* row) {
     const int64_t size = config_.hidden_size;
-    kernels_.norm(view, hidden_.as<float>() + t * sizes_.hidden_stride, row, size);
+    const float* hidden = hidden_.as<float>() + t * sizes_.hidden_stride;
+    if (norm.is_there()) {
+      kernels_.norm(view, hidden, row, size);
+    } else {
+      std::copy_n(hidden, size, row);
+    }
     std::fill(row + size, row + round_up(size, kBlockColumns), 0.0f);
     return row;
   };
@@ -240,7 +245,8 @@ void Model::run_mlp_into(int64_t index, const OutputRows& output) {
         std::fill_n(output.values + t * output.row_stride, config_.hidden_size, 0.0f);
       });
     }
-    experts_.run(*config.experts, layer.moe, norm.view(),
+    const NormView view = norm.view();
+    experts_.run(*config.experts, layer.moe, norm.is_there() ? &view : nullptr,
                  {hidden_.as<float>(), sizes_.hidden_stride}, output, num_tokens_);
     return;
   }

@@ -7,28 +7,158 @@ The names below are imported when they are first used, so that `import paredown`
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
-_EXPORTS = {
-    "AsyncLLM": ("paredown.engine.async_llm", "AsyncLLM"),
-    "AttentionSinks": ("paredown.spec.attention_sinks", "AttentionSinks"),
-    "Checkpoint": ("paredown.models.checkpoint", "Checkpoint"),
-    "Completion": ("paredown.engine.llm", "Completion"),
-    "LLM": ("paredown.engine.llm", "LLM"),
-    "ParedownError": ("paredown.errors", "ParedownError"),
-    "SamplingParams": ("paredown.engine.sampling.sampling_params", "SamplingParams"),
-    # The rooms `compress` and `optimize` have the short names.
-    "compress_checkpoint": ("paredown.compress.compress", "compress"),
-    "optimize_checkpoint": ("paredown.optimize.optimize", "optimize"),
-    "load_executor": ("paredown.engine.native.native_executor", "load_executor"),
+if TYPE_CHECKING:
+    from paredown.compress.calibrate.calibration import Calibration
+    from paredown.compress.quantize.aqlm import AQLM
+    from paredown.compress.quantize.awq import AWQ
+    from paredown.compress.quantize.gptq import GPTQ
+    from paredown.compress.quantize.hqq import HQQ
+    from paredown.compress.quantize.llm_int8 import LLMInt8
+    from paredown.compress.quantize.rtn import RTN
+    from paredown.compress.quantize.smoothquant import SmoothQuant
+    from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
+    from paredown.engine.async_llm import AsyncLLM
+    from paredown.engine.llm import LLM, BeamCompletion, Completion
+    from paredown.engine.request_output import RequestOutput
+    from paredown.engine.sampling.beam_search import BeamSearchParams
+    from paredown.engine.sampling.sampling_params import SamplingParams
+    from paredown.engine.schedule.schedule_config import ScheduleConfig
+    from paredown.engine.schedule.scheduler import QueueFullError
+    from paredown.engine.score import Score
+    from paredown.engine.speculate.speculation_config import SpeculationConfig
+    from paredown.engine.worker import UnavailableError
+    from paredown.errors import (
+        CapacityError,
+        CheckpointError,
+        ConfigError,
+        OutputError,
+        ParedownError,
+        RequestError,
+        UnsupportedError,
+    )
+    from paredown.evaluate.texts.calibration_text import CalibrationConfig
+    from paredown.executors.load import load_executor
+    from paredown.formats.table import FORMATS
+    from paredown.jobs.compress import CompressedCheckpoint
+    from paredown.jobs.compress import compress_and_verify as compress_checkpoint
+    from paredown.jobs.convert import ConvertedCheckpoint
+    from paredown.jobs.convert import convert_and_carry as convert_checkpoint
+    from paredown.jobs.verify_config import VerifyConfig
+    from paredown.kernels.thread_plan import ThreadPlan
+    from paredown.models.checkpoint import Checkpoint
+    from paredown.optimize.optimize import OptimizeConfig, OptimizeResult
+    from paredown.optimize.optimize import optimize as optimize_checkpoint
+    from paredown.spec.attention_sinks import AttentionSinks
+else:
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'paredown' has no attribute {name!r}")
+        return getattr(importlib.import_module(_MODULES[name]), _RENAMED.get(name, name))
+
+
+# Where each name lies; what type checkers read above says the same (tests/test_exports.py).
+_MODULES = {
+    "AQLM": "paredown.compress.quantize.aqlm",
+    "AWQ": "paredown.compress.quantize.awq",
+    "AsyncLLM": "paredown.engine.async_llm",
+    "AttentionSinks": "paredown.spec.attention_sinks",
+    "BeamCompletion": "paredown.engine.llm",
+    "BeamSearchParams": "paredown.engine.sampling.beam_search",
+    "Calibration": "paredown.compress.calibrate.calibration",
+    "CalibrationConfig": "paredown.evaluate.texts.calibration_text",
+    "CapacityError": "paredown.errors",
+    "Checkpoint": "paredown.models.checkpoint",
+    "CheckpointError": "paredown.errors",
+    "Completion": "paredown.engine.llm",
+    "CompressedCheckpoint": "paredown.jobs.compress",
+    "ConfigError": "paredown.errors",
+    "ConvertedCheckpoint": "paredown.jobs.convert",
+    "FORMATS": "paredown.formats.table",
+    "GPTQ": "paredown.compress.quantize.gptq",
+    "HQQ": "paredown.compress.quantize.hqq",
+    "LLM": "paredown.engine.llm",
+    "LLMInt8": "paredown.compress.quantize.llm_int8",
+    "OptimizeConfig": "paredown.optimize.optimize",
+    "OptimizeResult": "paredown.optimize.optimize",
+    "OutputError": "paredown.errors",
+    "ParedownError": "paredown.errors",
+    "QuantizeStep": "paredown.compress.recipe",
+    "QueueFullError": "paredown.engine.schedule.scheduler",
+    "RTN": "paredown.compress.quantize.rtn",
+    "Recipe": "paredown.compress.recipe",
+    "RequestError": "paredown.errors",
+    "RequestOutput": "paredown.engine.request_output",
+    "SamplingParams": "paredown.engine.sampling.sampling_params",
+    "ScheduleConfig": "paredown.engine.schedule.schedule_config",
+    "Score": "paredown.engine.score",
+    "SmoothQuant": "paredown.compress.quantize.smoothquant",
+    "SpeculationConfig": "paredown.engine.speculate.speculation_config",
+    "ThreadPlan": "paredown.kernels.thread_plan",
+    "TransformStep": "paredown.compress.recipe",
+    "UnavailableError": "paredown.engine.worker",
+    "UnsupportedError": "paredown.errors",
+    "VerifyConfig": "paredown.jobs.verify_config",
+    "compress_checkpoint": "paredown.jobs.compress",
+    "convert_checkpoint": "paredown.jobs.convert",
+    "load_executor": "paredown.executors.load",
+    "optimize_checkpoint": "paredown.optimize.optimize",
 }
-
-
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module 'paredown' has no attribute {name!r}")
-    module, attribute = _EXPORTS[name]
-    return getattr(importlib.import_module(module), attribute)
+# The rooms `compress` and `optimize` have the short names.
+_RENAMED = {
+    "compress_checkpoint": "compress_and_verify",
+    "convert_checkpoint": "convert_and_carry",
+    "optimize_checkpoint": "optimize",
+}
+__all__ = [
+    "AQLM",
+    "AWQ",
+    "FORMATS",
+    "GPTQ",
+    "HQQ",
+    "LLM",
+    "RTN",
+    "AsyncLLM",
+    "AttentionSinks",
+    "BeamCompletion",
+    "BeamSearchParams",
+    "Calibration",
+    "CalibrationConfig",
+    "CapacityError",
+    "Checkpoint",
+    "CheckpointError",
+    "Completion",
+    "CompressedCheckpoint",
+    "ConfigError",
+    "ConvertedCheckpoint",
+    "LLMInt8",
+    "OptimizeConfig",
+    "OptimizeResult",
+    "OutputError",
+    "ParedownError",
+    "QuantizeStep",
+    "QueueFullError",
+    "Recipe",
+    "RequestError",
+    "RequestOutput",
+    "SamplingParams",
+    "ScheduleConfig",
+    "Score",
+    "SmoothQuant",
+    "SpeculationConfig",
+    "ThreadPlan",
+    "TransformStep",
+    "UnavailableError",
+    "UnsupportedError",
+    "VerifyConfig",
+    "compress_checkpoint",
+    "convert_checkpoint",
+    "load_executor",
+    "optimize_checkpoint",
+]
 
 
 def __dir__() -> list[str]:
-    return sorted(_EXPORTS)
+    return sorted(__all__)

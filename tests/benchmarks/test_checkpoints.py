@@ -10,7 +10,7 @@ from benchmarks.checkpoints.tokenizer import make_vocabulary
 from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import spec_from_config
-from paredown.models.gguf.names import LINEARS
+from paredown.models.families.gguf_rows import LINEARS
 from paredown.models.gguf.rope import rope_factors
 from paredown.models.text.tokenizer import Tokenizer
 
@@ -48,12 +48,13 @@ def test_a_gguf_file_holds_the_weights_of_the_checkpoint(root, model, format_nam
     tensors = read(gguf_file(root, Variant(model=model, format=format_name)))
     spec = checkpoint.spec
     for layer in range(spec.num_layers):
-        for role in spec.linear_shapes():
+        for role in spec.linear_shapes(0):
             name = f"{checkpoint.linear_name(role, layer)}.weight"
             expected = checkpoint.tensors[name].to_float32()
             found = tensors[f"blk.{layer}.{LINEARS[role]}.weight"]
             if model == "tiny-llama" and role in ("q", "k"):
-                heads = spec.num_heads if role == "q" else spec.num_kv_heads
+                attention = spec.layers[layer].attention
+                heads = attention.num_heads if role == "q" else attention.num_kv_heads
                 found = unpermute_rows(found, heads)
             groups = expected.reshape(len(expected), -1, 32)
             # Q4_0 has 16 levels from -8 to 7 steps, Q8_0 255 of 127 steps to each side.
@@ -95,16 +96,17 @@ def test_a_format_that_gguf_has_not_is_refused(root) -> None:
 
 def test_rope_factors_divide_the_plain_frequencies(root) -> None:
     spec = spec_from_config(CONFIGS["tiny-llama"])
-    factors = rope_factors(spec.positions, spec.head_dim)
-    plain = 10000.0 ** (-np.arange(0, spec.head_dim, 2) / spec.head_dim)
-    expected = spec.positions.inverse_frequencies(spec.head_dim)
+    attention = spec.layers[0].attention
+    factors = rope_factors(attention.rotary, attention.head_dim)
+    plain = 10000.0 ** (-np.arange(0, attention.head_dim, 2) / attention.head_dim)
+    expected = attention.rotary.inverse_frequencies(attention.head_dim)
     np.testing.assert_allclose(plain / factors, expected, rtol=1e-6)
     assert factors.min() == 1
     assert factors.max() == 32
     tensors = read(gguf_file(root, Variant(model="tiny-llama", format="bf16")))
     np.testing.assert_array_equal(tensors["rope_freqs.weight"], factors)
-    unscaled = spec_from_config(CONFIGS["tiny-qwen2"])
-    assert rope_factors(unscaled.positions, unscaled.head_dim) is None
+    unscaled = spec_from_config(CONFIGS["tiny-qwen2"]).layers[0].attention
+    assert rope_factors(unscaled.rotary, unscaled.head_dim) is None
 
 
 def test_checkpoints_are_the_same_each_time_and_compress(root, tmp_path) -> None:

@@ -28,7 +28,8 @@ from paredown.errors import CheckpointError
 from paredown.formats.grid_weight import GridWeight
 from paredown.formats.table import FORMATS, STEP_FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import INPUT_POINTS
 from paredown.models.decoder.smoothing import smoothing_pairs
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import WeightSpec
@@ -39,7 +40,7 @@ INT3 = LayerTarget(spec=FORMATS["int3-g32-asym"], scale_dtype="fp32")
 
 
 def all_targets(block: PlainBlock, target: LayerTarget = INT3) -> dict[str, LayerTarget]:
-    return dict.fromkeys(linear_roles(block.spec), target)
+    return dict.fromkeys(linear_roles(block.spec, 0), target)
 
 
 def make_uneven(block: PlainBlock) -> None:
@@ -53,7 +54,7 @@ def make_uneven(block: PlainBlock) -> None:
 def rounding_error(block: PlainBlock, expected: torch.Tensor, target: LayerTarget) -> float:
     weights = {
         role: pseudo_quantized(linear_weight(block.layer, role), target)
-        for role in linear_roles(block.spec)
+        for role in linear_roles(block.spec, 0)
     }
     with replaced(block.layer, weights):
         return float((block.outputs() - expected).square().mean())
@@ -181,7 +182,7 @@ def test_queries_and_keys_are_not_clipped(tmp_path: Path) -> None:
     AWQ(clip=False).apply(plain, all_targets(plain))
     clips = {
         role: not torch.equal(linear_weight(block.layer, role), linear_weight(plain.layer, role))
-        for role in linear_roles(block.spec)
+        for role in linear_roles(block.spec, 0)
     }
     assert {role for role, changed in clips.items() if not changed} == {"q", "k"}
 
@@ -204,12 +205,12 @@ def test_no_scaling_is_kept_where_none_is_better(tmp_path: Path) -> None:
     """With whole numbers on the grid already, rounding loses nothing that scales could save."""
     block = tiny_block("llama-gqa", tmp_path, double=True)
     target = LayerTarget(spec=FORMATS["int8"], scale_dtype="fp32")
-    for role in linear_roles(block.spec):
+    for role in linear_roles(block.spec, 0):
         weight = linear_weight(block.layer, role)
         weight.copy_(pseudo_quantized(weight, target))
     before = {name: values.clone() for name, values in block.layer.state_dict().items()}
     notes = AWQ().apply(block, all_targets(block, target)).notes
-    assert len(notes) == len(smoothing_pairs(block.spec))
+    assert len(notes) == len(smoothing_pairs(block.layer.spec))
     for name, values in block.layer.state_dict().items():
         torch.testing.assert_close(values, before[name], rtol=1e-12, atol=1e-12)
 

@@ -61,7 +61,7 @@ def our_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
     return {
         checkpoint.linear_name(role, layer): checkpoint.linear(role, layer).dequantize()
         for layer in range(checkpoint.spec.num_layers)
-        for role in linear_roles(checkpoint.spec)
+        for role in linear_roles(checkpoint.spec, 0)
     }
 
 
@@ -123,7 +123,7 @@ def test_integer_steps_are_found_in_the_folder(
     assert [row.format for row in result.schemes if row.method == "RTN"] == [name]
     written = Checkpoint.open(tmp_path / "out")
     for layer in range(written.spec.num_layers):
-        for role in linear_roles(written.spec):
+        for role in linear_roles(written.spec, 0):
             weight = written.linear(role, layer)
             assert weight.spec.name == name.removesuffix("-qoq")
             assert integer_steps(weight) is not None
@@ -170,7 +170,7 @@ def test_bits_per_weight_count_everything(sources, tmp_path: Path) -> None:
     linear = spec.num_linear_parameters()
     # 4 of the code, 16 of the scale and 4 of the zero point over 64, and 128 bits of weight_shape.
     bits = linear * (4 + 20 / 64) + (spec.num_parameters() - linear) * 16
-    shapes = 128 * spec.num_layers * len(linear_roles(spec))
+    shapes = 128 * spec.num_layers * len(linear_roles(spec, 0))
     assert 8 * weight_bytes(Checkpoint.open(tmp_path / "out")) == bits + shapes
     file_bytes = (tmp_path / "out" / "model.safetensors").stat().st_size
     assert result.file_bytes == file_bytes

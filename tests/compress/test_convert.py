@@ -100,7 +100,7 @@ def test_what_we_compressed_in_bf16_keeps_its_numbers(target: str, tmp_path: Pat
     assert result.notes == ()
     assert result.file_bytes == written.file_bytes
     for layer in range(2):
-        for role in source.spec.linear_shapes():
+        for role in source.spec.linear_shapes(0):
             ours, theirs = written.linear(role, layer), source.linear(role, layer)
             assert np.array_equal(ours.values_OI, theirs.values_OI)
             assert np.array_equal(ours.scales_OG, theirs.scales_OG)
@@ -145,7 +145,7 @@ def test_transformers_loads_the_mixture_to_our_bits(tmp_path: Path) -> None:
     with torch.no_grad():
         model(torch.tensor([[1, 2, 3]]))
     for layer in range(2):
-        for role in ours.spec.linear_shapes():
+        for role in ours.spec.linear_shapes(0):
             module = ours.linear_name(role, layer)
             theirs = model.get_submodule(module).weight.detach().float().numpy()
             assert np.array_equal(theirs, ours.linear(role, layer).dequantize()), module
@@ -205,7 +205,7 @@ def test_llm_int8_becomes_what_bitsandbytes_reads(
     weights = [
         (both.output() if role is None else both.linear(role, layer))
         for layer in range(2)
-        for role in (None, *source.spec.linear_shapes())
+        for role in (None, *source.spec.linear_shapes(0))
         for both in (source, written)
     ]
     for theirs, ours in zip(weights[::2], weights[1::2], strict=True):
@@ -233,7 +233,7 @@ def test_floats_are_the_dequantized_weights(dtype: str, tmp_path: Path) -> None:
     assert "quantization_config" not in written.config
     assert result.notes == (f"{NOTE} (1 linear layer: {MODULE})",)
     assert result.clamped == {}
-    for role in source.spec.linear_shapes():
+    for role in source.spec.linear_shapes(0):
         expected = cast(source.linear(role, 1).dequantize(), dtype).tensor
         stored = written.tensors[f"{written.linear_name(role, 1)}.weight"]
         assert (stored.dtype, stored.array.tobytes()) == (expected.dtype, expected.array.tobytes())

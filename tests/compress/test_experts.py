@@ -27,8 +27,10 @@ from paredown.compress.schemes import resolve_schemes, scheme_rows
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, input_point
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import input_point
 from paredown.models.decoder.smoothing import norm_pairs, smoothing_pairs
+from paredown.spec.mlp import Mlp
 from paredown.spec.weight import WeightSpec
 from references.plain_block import tiny_block
 
@@ -296,7 +298,7 @@ def test_smoothing_before_experts_moves_the_router_exactly(variant: str, tmp_pat
     weight."""
     block = tiny_block(variant, tmp_path)
     layer, spec = block.layer, block.spec
-    pair = norm_pairs(spec, layer.index)[1]
+    pair = norm_pairs(layer.spec)[1]
     assert pair.followers == tuple(spec.router_shapes(layer.index))
     for role in ("mlp_norm", *pair.followers):
         weight = layer.get_submodule(role).weight
@@ -323,9 +325,9 @@ def test_smoothing_before_experts_moves_the_router_exactly(variant: str, tmp_pat
 def test_pairs_of_experts(tmp_path: Path) -> None:
     VARIANTS["qwen2-moe-every-second"](tmp_path, torch.float32, 0)
     spec = Checkpoint.open(tmp_path).spec
-    dense = [pair.name for pair in smoothing_pairs(spec, 0)]
+    dense = [pair.name for pair in smoothing_pairs(spec.layers[0])]
     assert dense[2:] == ["mlp_norm -> gate, up", "up -> down"]
-    moe = smoothing_pairs(spec, 1)
+    moe = smoothing_pairs(spec.layers[1])
     experts = "experts.gate, experts.up, shared.gate, shared.up"
     assert moe[2].name == f"mlp_norm -> {experts}"
     assert moe[2].takes_powers_of_two
@@ -361,7 +363,8 @@ def test_awq_makes_the_loss_of_experts_smaller(tmp_path: Path) -> None:
 
 def test_memory_counts_all_experts(qwen: Checkpoint) -> None:
     spec = qwen.spec
-    dense = replace(spec, experts=None, intermediate_size=64)
+    mlp = Mlp(size=64, is_gated=True, activation="silu")
+    dense = replace(spec, layers=tuple(replace(layer, mlp=mlp) for layer in spec.layers))
     options = {"needs_hessian": True, "has_transforms": True}
     moe, plain = (predict_memory(one, 24, **options) for one in (spec, dense))
     assert moe.layer > plain.layer

@@ -12,7 +12,7 @@ from paredown.compress.calibrate.block import LayerBlock, load_block
 from paredown.compress.calibrate.passes import Passes
 from paredown.compress.calibrate.workspace import Workspace, open_workspace
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Tap, last_point
+from paredown.models.decoder.points import INPUT_POINTS, Tap, last_point
 
 GROUPS = {
     ("attention_input",): ("q", "k", "v"),

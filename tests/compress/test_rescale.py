@@ -33,7 +33,7 @@ def test_all_pairs_of_every_family_keep_the_function(variant: str, tmp_path: Pat
     block = tiny_block(variant, tmp_path, double=True)
     expected = block.outputs()
     changed = {name: values.clone() for name, values in block.layer.state_dict().items()}
-    pairs = smoothing_pairs(block.spec)
+    pairs = smoothing_pairs(block.layer.spec)
     for pair in pairs:
         num_channels = block.layer.get_submodule(pair.producer).weight.shape[0]
         rescale(block.layer, pair, random_scales(num_channels), "fp32")
@@ -54,7 +54,7 @@ def test_norms_without_biases_keep_it_exactly_as_stored(
 ) -> None:
     block = tiny_block(variant, tmp_path, double=True)
     expected = block.outputs()
-    for pair in norm_pairs(block.spec):
+    for pair in norm_pairs(block.layer.spec):
         used = rescale(block.layer, pair, random_scales(block.spec.hidden_size), stored)
         weight = block.layer.get_submodule(pair.producer).weight.data
         dtype = torch.bfloat16 if stored == "bf16" else torch.float16
@@ -65,7 +65,7 @@ def test_norms_without_biases_keep_it_exactly_as_stored(
 
 def test_channels_that_would_vanish_or_overflow_keep_their_weight(tmp_path: Path) -> None:
     block = tiny_block("llama-gqa", tmp_path, double=True)
-    pair = norm_pairs(block.spec)[0]
+    pair = norm_pairs(block.layer.spec)[0]
     norm = block.layer.attention_norm
     norm.weight.data[0] = 0.0
     scales = torch.ones(block.spec.hidden_size, dtype=torch.float64)
@@ -88,8 +88,8 @@ def test_columns_of_grouped_heads_read_the_channels_of_their_key_value_head() ->
 
 
 def test_what_cannot_be_smoothed_is_said(tmp_path: Path) -> None:
-    gelu = tiny_block("opt-gelu", tmp_path / "gelu").spec
-    relu = tiny_block("opt", tmp_path / "relu").spec
+    gelu = tiny_block("opt-gelu", tmp_path / "gelu").layer.spec
+    relu = tiny_block("opt", tmp_path / "relu").layer.spec
     assert [pair.producer for pair in smoothing_pairs(gelu)] == ["attention_norm", "v", "mlp_norm"]
     assert [pair.producer for pair in smoothing_pairs(relu)][-1] == "up"
     assert pairs_left_out(relu) == ()

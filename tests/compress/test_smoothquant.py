@@ -17,7 +17,8 @@ from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import ALPHAS, SmoothQuant, simulated, smoothing_scales
 from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder, untouched
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import INPUT_POINTS, untouched
 from paredown.models.roles import linear_roles
 from paredown.spec.weight import ActivationDType, WeightSpec
 from references.plain_block import PlainBlock, tiny_block
@@ -34,13 +35,13 @@ def outlier_block(variant: str, folder: Path, factor: float = 64) -> PlainBlock:
         for vector in block.layer.get_submodule(norm).parameters():
             vector.data[5:8] *= factor
         for role in roles:
-            if role in linear_roles(block.spec):
+            if role in linear_roles(block.spec, 0):
                 linear_weight(block.layer, role)[:, 5:8] /= factor
     return block
 
 
 def targets_of(block: PlainBlock, target: LayerTarget) -> dict[str, LayerTarget]:
-    return dict.fromkeys(linear_roles(block.spec), target)
+    return dict.fromkeys(linear_roles(block.spec, 0), target)
 
 
 def largest_inputs(block: PlainBlock) -> dict[str, torch.Tensor]:
@@ -74,7 +75,7 @@ def rounded_outputs(
         role: torch.from_numpy(
             rounding.quantize(linear_weight(block.layer, role), target, None).weight.at_work()
         )
-        for role in linear_roles(block.spec)
+        for role in linear_roles(block.spec, 0)
     }
     block.layer.tap = tap
     with replaced(block.layer, weights):
@@ -133,7 +134,7 @@ def test_the_search_finds_the_best_of_its_alphas(tmp_path: Path) -> None:
 def test_no_smoothing_is_kept_where_none_is_better(tmp_path: Path) -> None:
     """A layer whose outputs are zero whatever is rounded."""
     block = tiny_block("llama-gqa", tmp_path)
-    for role in linear_roles(block.spec):
+    for role in linear_roles(block.spec, 0):
         linear_weight(block.layer, role).zero_()
     before = {name: values.clone() for name, values in block.layer.state_dict().items()}
     notes = SmoothQuant().apply(block, targets_of(block, w8a8())).notes
@@ -192,9 +193,10 @@ def test_the_attention_in_int8_is_the_product_of_integers(static: bool, tmp_path
     }
     # The calibration windows themselves reach the largest code, but for probabilities below 1.
     assert [int(codes[point].abs().max()) for point in ("q", "k", "v")] == [127, 127, 127]
-    groups = spec.num_heads // spec.num_kv_heads
+    attention = spec.layers[0].attention
+    groups = attention.num_heads_per_group
     k, v = (codes[point].repeat_interleave(groups, dim=1) for point in ("k", "v"))
-    folded = rounding.scales["q"] * rounding.scales["k"] * spec.head_dim**-0.5
+    folded = rounding.scales["q"] * rounding.scales["k"] * attention.head_dim**-0.5
     exact = (codes["q"] @ k.transpose(-1, -2)).double() * folded
     torch.testing.assert_close(seen["scores"].double(), exact, rtol=1e-5, atol=1e-5)
     step = 1 / 127 if static else seen["probabilities"].amax(-1, keepdim=True).double() / 127

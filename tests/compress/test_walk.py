@@ -25,7 +25,8 @@ from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.errors import CapacityError, CheckpointError, ConfigError, OutputError
 from paredown.formats.table import FORMATS, STATIC_FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import INPUT_POINTS, Decoder
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import INPUT_POINTS
 
 FAMILIES = ("llama", "qwen3", "opt", "mistral")
 NUM_LAYERS = 2
@@ -68,7 +69,7 @@ def naive_moments(
         captured: dict[str, Tensor] = {}
         waiting = []
         for group in groups:
-            roles = [role for role in group if role in source.spec.linear_shapes()]
+            roles = [role for role in group if role in source.spec.linear_shapes(0)]
 
             def tap(point: str, x: Tensor, captured: dict[str, Tensor] = captured) -> Tensor:
                 captured[point] = x.double().flatten(0, 1)

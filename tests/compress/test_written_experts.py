@@ -36,8 +36,8 @@ def test_transformers_loads_the_experts_that_were_written(
     ours = Checkpoint.open(tmp_path / "out")
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.bfloat16)
     experts = theirs.model.layers[1].mlp.experts
-    size = ours.spec.experts.intermediate_size
-    for expert in range(ours.spec.experts.num):
+    size = ours.spec.layers[1].experts.size
+    for expert in range(ours.spec.layers[1].experts.num):
         parts = {
             "gate": experts.gate_up_proj[expert, :size],
             "up": experts.gate_up_proj[expert, size:],

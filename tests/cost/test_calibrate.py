@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from fakes.specs import flat_spec
 from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
 from paredown.cost.least_squares import least_squares, quadratic_fit
 from paredown.cost.machines import MACHINES
@@ -18,7 +19,8 @@ from paredown.cost.step_fit import (
     LinearRates,
     StepRates,
 )
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.model import ModelSpec
+from paredown.spec.rotary import Rotary
 from paredown.spec.weight import SHORT_BF16_BITS, WeightSpec
 
 SIZES = (1, 8, 64, 512)
@@ -27,7 +29,7 @@ BF16, INT4 = WeightSpec(dtype="bf16"), WeightSpec(dtype="int4", group_size=32)
 
 
 def model(hidden: int, num_layers: int) -> ModelSpec:
-    return ModelSpec(
+    return flat_spec(
         family="llama",
         vocab_size=512,
         hidden_size=hidden,

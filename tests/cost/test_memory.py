@@ -26,14 +26,17 @@ from paredown.cost.operation import load_letters
 from paredown.cost.operations import operations
 from paredown.cost.serving import Workload
 from paredown.cost.step_cost import StepLoad, chunk_pairs
-from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.quality.measurement import linear_format
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import planned_step_bytes
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.run_forms import model_formats
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import SHORT_BF16_ISAS
@@ -62,7 +65,7 @@ def test_keys_and_values_take_what_pages_take(dtype: KVDTypes) -> None:
     spec = gated(head_dim=32)
     formats = ModelFormats(kv_dtype=dtype)
     pages = KVSpec(num_pages=3, dtype=dtype)
-    page_bytes = pages.page_bytes(spec.num_layers, spec.num_kv_heads, spec.head_dim)
+    page_bytes = pages.page_bytes(spec)
     assert kv_cache_bytes(spec, formats, batch=1, context=48) == 3 * page_bytes
 
 
@@ -74,7 +77,9 @@ def test_a_window_bounds_the_cache() -> None:
 
 def test_sinks_and_their_window_are_one_window() -> None:
     """In what is kept, attended to and computed: as a window of all of these tokens."""
-    streaming = gated().with_sinks(AttentionSinks(num_sink_tokens=4, window=12))
+    streaming = Context(
+        spec=gated(), sinks=AttentionSinks(num_sink_tokens=4, window=12)
+    ).costed_spec
     windowed, formats = gated(sliding_window=16), ModelFormats()
     workload = Workload(batch=3, prompt_tokens=40, context=60)
     target = Target(key="h100", roofs=MACHINES["h100"])
@@ -99,7 +104,7 @@ def test_weights_are_those_of_the_files_and_of_the_core(
     memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
     stored = sum(tensor.array.nbytes for tensor in checkpoint.tensors.values())
     assert memory.weights + memory.vectors + memory.embedding == stored
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=1e-3)
 
 
@@ -110,7 +115,7 @@ def test_short_exponents_are_counted(isa: str, monkeypatch: pytest.MonkeyPatch) 
     checkpoint = Checkpoint.open(resolve_model("default"))
     formats = replace(model_formats(checkpoint), short_bf16=True)
     memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=0.01)
 
 
@@ -134,13 +139,13 @@ def test_integer_steps_are_seen_and_take_what_the_core_reads(
     assert formats.linear.name == linear
     assert formats.output.name == (head or "bf16")
     memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     assert executor.weight_bytes == memory.weights
 
 
 def test_what_a_step_writes_is_part_of_what_the_core_sets_aside() -> None:
     spec = Checkpoint.open(resolve_model(None)).spec
-    planned = planned_step_bytes(spec, KVSpec(num_pages=64), 1, 512)
+    planned = planned_step_bytes(Context(spec=spec), KVSpec(num_pages=64), 1, 512)
     found = working_bytes(spec, ModelFormats(), 512)
     assert activation_bytes(spec, ModelFormats(), 512) < found < planned
     assert found == 512 * (4 * (384 + 3 * 2 * 896) + 2 * 896)
@@ -158,7 +163,7 @@ def test_a_processor_holds_what_our_core_writes_to() -> None:
 def test_activations_are_about_what_the_core_sets_aside() -> None:
     """Ours has four rows as wide as the widest, whatever is alive: between one and four times."""
     spec = Checkpoint.open(resolve_model(None)).spec
-    planned = planned_step_bytes(spec, KVSpec(num_pages=64), 1, 512)
+    planned = planned_step_bytes(Context(spec=spec), KVSpec(num_pages=64), 1, 512)
     assert 1 <= planned / activation_bytes(spec, ModelFormats(), 512) <= 4
 
 
@@ -173,7 +178,8 @@ def brute_force_flops(spec: ModelSpec, prompt: int, new: int, with_cache: bool) 
             num_requests=1,
             attention_pairs=chunk_pairs(start, end - start),
             kv_tokens_read=end,
-            windowed_pairs=chunk_pairs(start, end - start, spec.sliding_window),
+            windowed_pairs=tuple(chunk_pairs(start, end - start, one) for one in spec.windows),
+            windowed_kv_tokens_read=(0,) * len(spec.windows),
         )
         letters = load_letters(load, spec)
         total += sum(one.count * one.flops.value(letters) for one in counted)

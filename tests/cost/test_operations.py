@@ -1,12 +1,10 @@
 """Operations against multiply-adds and numbers that a slow walk over a model counts one by one."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.specs import gated, plain
+from fakes.specs import changed, gated, plain, silu_experts
 from paredown.cli.verbs.inspect_formulas import formulas, symbolic_loads
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import Operation, experts_asked, load_letters
@@ -20,28 +18,19 @@ from paredown.cost.step_cost import (
     decode_load,
     prefill_load,
 )
-from paredown.spec.experts import Experts, split_role
+from paredown.spec.experts import split_role
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
 # Every second layer.
-EXPERTS = Experts(
-    num=4,
-    num_per_token=2,
-    intermediate_size=8,
-    is_normalized=True,
-    shared_intermediate_size=12,
-    expert_layer_step=2,
-)
+EXPERTS = {"num": 4, "num_per_token": 2, "size": 8, "is_normalized": True}
 MODELS = {
     "gated": gated(),
     "plain": plain(),
     "window": gated(sliding_window=5),
     "tied": gated(tied_embeddings=True),
-    "experts": gated(experts=EXPERTS, num_layers=4),
-    "all experts": gated(
-        experts=replace(EXPERTS, expert_layer_step=1, shared_intermediate_size=None)
-    ),
+    "experts": gated(experts=silu_experts(**EXPERTS, shared_size=12, step=2), num_layers=4),
+    "all experts": gated(experts=silu_experts(**EXPERTS)),
 }
 TEXTBOOK = ModelFormats(activation_bytes=2)
 
@@ -57,18 +46,20 @@ def counted_multiply_adds(
         for _ in range(out):
             found[name] += columns
 
-    suffix = "" if spec.sliding_window is None else ", window"
+    (window,) = spec.windows or (None,)
+    suffix = "" if window is None else ", window"
     for start, num_tokens in chunks:
         for position in range(start, start + num_tokens):
-            for layer in range(spec.num_layers):
-                shapes = spec.active_shapes(layer) | spec.router_shapes(layer)
+            for layer in spec.layers:
+                shapes = layer.active_shapes(spec.hidden_size)
+                shapes |= layer.router_shapes(spec.hidden_size)
                 for role, (out, columns) in shapes.items():
                     add(operation_name(role), out, columns)
-                for _ in range(spec.num_heads):
+                for _ in range(layer.attention.num_heads):
                     for key in range(position + 1):
-                        if spec.sliding_window is None or position - key < spec.sliding_window:
-                            add(f"scores{suffix}", 1, spec.head_dim)
-                            add(f"weighted sum{suffix}", spec.head_dim, 1)
+                        if window is None or position - key < window:
+                            add(f"scores{suffix}", 1, layer.attention.head_dim)
+                            add(f"weighted sum{suffix}", layer.attention.head_dim, 1)
     for _ in range(num_logits):
         add("logits", spec.vocab_size, spec.hidden_size)
     return found
@@ -82,22 +73,26 @@ def operation_name(role: str) -> str:
     return {"": own, "shared": f"shared {own}"}.get(owner, f"experts' {own}")
 
 
-def load_of(chunks: list[tuple[int, int]], num_logits: int, window: int | None) -> StepLoad:
+def load_of(chunks: list[tuple[int, int]], num_logits: int, windows: tuple[int, ...]) -> StepLoad:
     return StepLoad(
         num_tokens=sum(length for _, length in chunks),
         num_logits=num_logits,
         num_requests=len(chunks),
         attention_pairs=sum(chunk_pairs(*chunk) for chunk in chunks),
         kv_tokens_read=sum(chunk_kv_tokens(*chunk) for chunk in chunks),
-        windowed_pairs=sum(chunk_pairs(*chunk, window) for chunk in chunks),
-        windowed_kv_tokens_read=sum(chunk_kv_tokens(*chunk, window) for chunk in chunks),
+        windowed_pairs=tuple(
+            sum(chunk_pairs(*chunk, window) for chunk in chunks) for window in windows
+        ),
+        windowed_kv_tokens_read=tuple(
+            sum(chunk_kv_tokens(*chunk, window) for chunk in chunks) for window in windows
+        ),
     )
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_flops_are_twice_the_multiply_adds_that_loops_count(name: str) -> None:
     spec, chunks = MODELS[name], [(0, 7), (9, 1), (3, 4)]
-    load = load_of(chunks, 3, spec.sliding_window)
+    load = load_of(chunks, 3, spec.windows)
     letters = load_letters(load, spec)
     counted = {
         one.name: one.count * one.flops.value(letters)
@@ -127,8 +122,8 @@ def test_bytes_are_everything_read_and_written_once() -> None:
     assert up.weight_bytes.value(load) == 2 * 24 * 16
     assert up.activation_bytes.value(load) == 4 * 5 * (16 + 24)
     scores = by_name["scores"]
-    assert scores.kv_bytes.value(load) == 8 * spec.num_kv_heads * spec.head_dim * 2
-    assert scores.activation_bytes.value(load) == 5 * spec.num_heads * spec.head_dim * 4
+    assert scores.kv_bytes.value(load) == 8 * spec.layers[0].attention.kv_size * 2
+    assert scores.activation_bytes.value(load) == 5 * spec.layers[0].attention.query_size * 4
     assert by_name["embedding"].bytes.value(load) == 5 * 16 * (2 + 4)
 
 
@@ -166,7 +161,7 @@ def _prefill(spec: ModelSpec) -> list[tuple[str, int, Polynomial, Polynomial, Ra
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_formulas_with_numbers_for_letters_are_the_numbers(name: str, phase: str) -> None:
     spec = MODELS[name]
-    values = letter_values(spec) | {"L": 11, "B": 3, "S": 17, "W": spec.sliding_window or 0}
+    values = letter_values(spec) | {"L": 11, "B": 3, "S": 17, "W": sum(spec.windows)}
     load = {
         letter: value.value(values | {"X": 3}) for letter, value in symbolic_loads()[phase].items()
     }
@@ -191,11 +186,11 @@ def test_formulas_with_numbers_for_letters_are_the_numbers(name: str, phase: str
 def test_nothing_costs_less_in_a_larger_batch_or_a_longer_context(
     batch: int, context: int, more: int, window: int | None
 ) -> None:
-    spec = replace(gated(), sliding_window=window)
-    base = _figures(spec, decode_load(batch, context, window))
+    spec = changed(gated(), sliding_window=window)
+    base = _figures(spec, decode_load(batch, context, spec.windows))
     for load in (
-        decode_load(batch + more, context, window),
-        decode_load(batch, context + more, window),
+        decode_load(batch + more, context, spec.windows),
+        decode_load(batch, context + more, spec.windows),
     ):
         larger = _figures(spec, load)
         assert all(x >= y for x, y in zip(larger, base, strict=True))
@@ -211,11 +206,12 @@ def _figures(spec: ModelSpec, load: StepLoad) -> list[float]:
 
 def test_experts_that_have_a_token() -> None:
     """One token asks two of four; many ask all; the mean is that of random choices."""
-    assert experts_asked(EXPERTS, 1) == 2
-    assert experts_asked(EXPERTS, 1000) == pytest.approx(4)
+    experts = silu_experts(**EXPERTS).experts
+    assert experts_asked(experts, 1) == 2
+    assert experts_asked(experts, 1000) == pytest.approx(4)
     pairs = [{a, b} for a in range(4) for b in range(a)]
     both = [len(x | y) for x in pairs for y in pairs]
-    assert experts_asked(EXPERTS, 2) == sum(both) / len(both)
+    assert experts_asked(experts, 2) == sum(both) / len(both)
     by_name = {one.name: one for one in operations(MODELS["experts"], ModelFormats())}
     load = load_letters(decode_load(1, 9), MODELS["experts"])
     assert by_name["experts' up"].weight_bytes.value(load) == 2 * 8 * 16 * 2

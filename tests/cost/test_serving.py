@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.specs import gated
+from fakes.specs import changed, gated, silu_experts
 from paredown.cost.break_even import (
     MAX_BATCH,
     best_speculation,
@@ -29,7 +29,6 @@ from paredown.cost.step_fit import AttentionRates, EngineRates, LinearRates, Ste
 from paredown.errors import ConfigError, OutputError
 from paredown.formats.table import FORMATS
 from paredown.plan.planned_machine import PlannedMachine
-from paredown.spec.experts import Experts
 from paredown.spec.kv import PAGE_SIZE, KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -51,7 +50,7 @@ class PerToken:
 @pytest.mark.parametrize("length", [1, 511, 512, 513, 2000])
 @pytest.mark.parametrize("window", [None, 100])
 def test_a_prompt_is_cut_as_the_engine_cuts_it(length: int, window: int | None) -> None:
-    spec = replace(SPEC, sliding_window=window)
+    spec = changed(SPEC, sliding_window=window)
     steps = prompt_steps(spec, length)
     assert [one.num_tokens for one in steps] == [512] * (length // 512) + (
         [length % 512] if length % 512 else []
@@ -59,7 +58,7 @@ def test_a_prompt_is_cut_as_the_engine_cuts_it(length: int, window: int | None) 
     assert [one.num_logits for one in steps] == [0] * (len(steps) - 1) + [1]
     assert sum(one.attention_pairs for one in steps) == chunk_pairs(0, length)
     if window is not None:
-        assert sum(one.windowed_pairs for one in steps) == chunk_pairs(0, length, window)
+        assert sum(one.windowed_pairs[0] for one in steps) == chunk_pairs(0, length, window)
     assert ttft_s(PerToken(1.0), spec, length) == length + len(steps)
 
 
@@ -143,7 +142,7 @@ def test_speculation_pays_where_a_token_more_costs_little() -> None:
 
 
 def test_a_verifying_step_is_a_chunk_of_each_sequence() -> None:
-    load = verify_load(3, 10, 2, None)
+    load = verify_load(3, 10, 2, ())
     assert load.attention_pairs == 3 * (10 + 11 + 12)
     assert (load.num_tokens, load.num_logits, load.kv_tokens_read) == (9, 9, 3 * 12)
 
@@ -204,15 +203,15 @@ def test_experts_are_predicted_by_the_tokens_each_has() -> None:
     as many tokens, and more than one with its share of them."""
     from cost.test_calibrate import TRUTH
 
-    experts = Experts(num=4, num_per_token=1, intermediate_size=192, is_normalized=True)
-    moe, load = replace(SPEC, experts=experts), decode_load(64, 16)
+    experts = silu_experts(num=4, num_per_token=1, size=192, is_normalized=True)
+    moe, load = changed(SPEC, experts=experts), decode_load(64, 16)
     formats = ModelFormats(linear=INT4, output=INT4)
 
     def linear_s(spec: ModelSpec) -> float:
         cost = PredictedStep(spec=spec, formats=formats, calibration=TRUTH)
         return cost.linear_s(load.num_tokens, load.num_logits)
 
-    assert linear_s(replace(SPEC, intermediate_size=192)) < linear_s(moe) < linear_s(SPEC)
+    assert linear_s(changed(SPEC, intermediate_size=192)) < linear_s(moe) < linear_s(SPEC)
     cost = PredictedStep(spec=moe, formats=formats, calibration=TRUTH)
     costs = [one.at(load_letters(load, moe)) for one in operations(moe, formats)]
     linear = [one for one in costs if one.operation.kind != "attention" and one.flops]
@@ -228,11 +227,11 @@ def test_layers_of_several_kinds_attend_together() -> None:
 
     rates = {"bf16": TRUTH.attention["bf16"], "int8": AttentionRates(key_s=1e-10, pair_s=2e-12)}
     truth = replace(TRUTH, attention=rates)
-    spec = replace(SPEC, num_layers=4, sliding_window=100, full_layers=(1, 3))
+    spec = changed(SPEC, num_layers=4, sliding_window=100, full_layers=(1, 3))
     dtypes: tuple[KVDType, ...] = tuple(
         "int8" if layer < 3 else "bf16" for layer in range(spec.num_layers)
     )
-    load = decode_load(3, 500, 100)
+    load = decode_load(3, 500, spec.windows)
     mixed = ModelFormats(kv_dtype=dtypes)
     cost = PredictedStep(spec=spec, formats=mixed, calibration=truth)
     letters = load_letters(load, spec)
@@ -258,7 +257,7 @@ def test_a_model_in_the_caches_has_their_roof() -> None:
     roofs = replace(TRUTH.roofs, bandwidth_bytes_per_s=1e10)
     truth = replace(TRUTH, roofs=roofs)
     target = Target(key="this", roofs=roofs, calibration=truth)
-    small, large = gated(), replace(SPEC, hidden_size=8192, intermediate_size=65536)
+    small, large = gated(), changed(SPEC, hidden_size=8192, intermediate_size=65536)
     for linear in (INT4, WeightSpec(dtype="int2")):  # this was measured, that was not
         formats = ModelFormats(linear=linear, output=INT4)
         assert target.step_cost(small, formats).roofs.bandwidth_bytes_per_s == 2e11
@@ -334,10 +333,10 @@ def test_of_the_last_layer_only_rows_of_logits_are_computed_behind_its_keys() ->
     cost = RooflineStep(spec=SPEC, formats=ModelFormats(linear=INT4), roofs=roofs, efficiency=None)
     load = prefill_load(500)
     unasked = replace(load, num_logits=0, num_first_tokens=0)
-    shapes, last = SPEC.linear_shapes(), SPEC.num_layers - 1
+    shapes, last = SPEC.linear_shapes(0), SPEC.num_layers - 1
     rows = {role: last * 500 + (500 if role in ("q", "k", "v") else 0) for role in shapes}
     macs = sum(rows[role] * out * inner for role, (out, inner) in shapes.items())
-    pairs = 2 * last * load.attention_pairs * SPEC.num_heads * SPEC.head_dim
+    pairs = 2 * last * load.attention_pairs * SPEC.layers[0].attention.query_size
     peaks = {one.name: roofs.peak(one.unit) for one in operations(SPEC, cost.formats)}
     expected_s = 2 * macs / peaks["up"] + 2 * pairs / peaks["scores"]
     assert cost.step_s(unasked) == pytest.approx(expected_s, rel=1e-6)

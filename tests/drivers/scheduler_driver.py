@@ -3,15 +3,17 @@ its sequence alone, and no page is written that somebody else holds."""
 
 import numpy as np
 
+from fakes.specs import context_of
 from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.engine.schedule.step_plan import StepPlan
+from paredown.executors.protocol import SequenceSlice
+from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
@@ -23,13 +25,16 @@ SPEC = toy_spec(vocab_size=VOCAB_SIZE, max_positions=MAX_POSITIONS)
 class SchedulerDriver:
     """The next token is the likeliest, shifted by the request's own number."""
 
-    def __init__(self, *, num_pages: int, config: ScheduleConfig, spec: ModelSpec = SPEC) -> None:
+    def __init__(
+        self, *, num_pages: int, config: ScheduleConfig, spec: ModelSpec | Context = SPEC
+    ) -> None:
+        context = context_of(spec)
         self.executor = ToyExecutor(num_pages=num_pages, spec=spec)
         self.scheduler = Scheduler(
             num_pages=num_pages,
-            max_positions=spec.max_request_tokens,
+            max_positions=context.max_request_tokens,
             config=config,
-            kept=KeptPages.of(spec),
+            kept=KeptPages.of(context),
         )
         self.alive: dict[int, Request] = {}
         self.num_made = 0
@@ -132,7 +137,7 @@ class SchedulerDriver:
             self.scheduler.advance(one, 1)
 
     def expected(self, token_ids: list[int]) -> np.ndarray:
-        return reference_logits(token_ids, VOCAB_SIZE, self.executor.spec)
+        return reference_logits(token_ids, VOCAB_SIZE, self.executor.context)
 
     def _check_pages_are_its_own(self, one: Request, start: int, end: int) -> None:
         gone = one.num_released_pages

@@ -99,8 +99,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scheduler.expect_drafts()
         one.draft_token_ids, tokens = [], list(one.token_ids)
         for _ in range(min(length, one.max_total_tokens - one.num_tokens - 1)):
-            guess = int(np.argmax(self.driver.expected(tokens)) + one.id) % VOCAB_SIZE
-            tokens.append(guess if is_right else 0)
+            draft = int(np.argmax(self.driver.expected(tokens)) + one.id) % VOCAB_SIZE
+            tokens.append(draft if is_right else 0)
             one.draft_token_ids.append(tokens[-1])
 
     @property
@@ -120,7 +120,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if not hasattr(self, "driver"):
             return
         self.scheduler.check_integrity()
-        if self.driver.executor.spec.kept_window is not None:
+        if self.driver.executor.context.kept_window is not None:
             return
         # A chain is given up from its end.
         idle = {page: place for place, page in enumerate(self.scheduler.pool.idle_pages())}

@@ -77,7 +77,7 @@ def test_prompts_are_scored(llm: LLM) -> None:
 def test_pages_are_as_many_as_the_memory_given_holds():
     llm = LLM(None, kv_cache_bytes=3 << 20, num_threads=1)
     spec, num_pages = llm.engine.executor.spec, llm.engine.executor.num_pages
-    page_bytes = 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * PAGE_SIZE * 2
+    page_bytes = 2 * sum(layer.attention.kv_size for layer in spec.layers) * PAGE_SIZE * 2
     assert num_pages == (3 << 20) // page_bytes
     assert llm.page_arithmetic.startswith(f"KV pages: {num_pages} of 16 tokens x 5 layers x")
     assert f"{num_pages * PAGE_SIZE:,} tokens" in llm.page_arithmetic

@@ -13,15 +13,18 @@ from benchmarks.streaming import (
     without_end,
 )
 from paredown.engine.llm import LLM
-from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, RequestError
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 
 SINKS = AttentionSinks(num_sink_tokens=4, window=252)
 TEXT = Path(__file__).parents[2] / "LICENSE"
@@ -44,13 +47,13 @@ def token_ids(tokenizer):
 
 @pytest.fixture(scope="module")
 def sinks(checkpoint, tokenizer, token_ids):
-    engine = bounded_engine(checkpoint.with_sinks(SINKS), tokenizer, len(token_ids) + 1, 1)
+    engine = bounded_engine(checkpoint, tokenizer, len(token_ids) + 1, 1, SINKS)
     return score_as_one_request("sinks", engine, token_ids)
 
 
 def test_a_text_beyond_the_context_is_as_probable_as_its_parts(checkpoint, token_ids, sinks):
     assert len(token_ids) > 1.7 * checkpoint.spec.max_positions
-    executor = load_executor(checkpoint, num_pages=16, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=16, threads=ThreadPlan.resolve(1)))
     reference = score_recomputed(executor, token_ids, SINKS.num_kept_tokens)
     assert len(sinks.nll_T) == len(reference.nll_T) == len(token_ids) - 1
     assert sinks.num_pages == 50
@@ -69,7 +72,7 @@ def test_all_of_it_seen_at_once_is_worse(checkpoint, tokenizer, token_ids, sinks
 def test_a_generation_beyond_the_context_holds_as_many_pages_as_before(
     checkpoint, tokenizer, token_ids
 ):
-    engine = bounded_engine(checkpoint.with_sinks(SINKS), tokenizer, len(token_ids), 1)
+    engine = bounded_engine(checkpoint, tokenizer, len(token_ids), 1, SINKS)
     growth = generate(engine, token_ids[:2000], 200)
     assert growth.num_tokens == list(range(20, 201, 20))
     assert set(growth.pages) <= {17, 18}
@@ -96,6 +99,6 @@ def test_an_llm_refuses_sinks_that_do_not_fit():
 
 
 def test_a_step_budget_counts_into_what_a_request_holds(checkpoint):
-    spec = checkpoint.with_sinks(SINKS).spec
-    sizes = [KeptPages.of(spec).most_pages(n) for n in (1, 64, ScheduleConfig.max_step_tokens)]
+    kept = KeptPages.of(Context(spec=checkpoint.spec, sinks=SINKS))
+    sizes = [kept.most_pages(n) for n in (1, 64, ScheduleConfig.max_step_tokens)]
     assert sizes == [18, 22, 50]

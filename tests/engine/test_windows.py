@@ -8,19 +8,22 @@ from hypothesis import strategies as st
 
 from drivers.scheduler_driver import SPEC, SchedulerDriver
 from drivers.scheduler_machine import SchedulerMachine
-from paredown.engine.memory.kept_pages import KeptPages
+from fakes.specs import changed, context_of
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import CapacityError, RequestError
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
+from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
 
 def sinking(num_sink_tokens: int, window: int):
-    return replace(SPEC, sinks=AttentionSinks(num_sink_tokens=num_sink_tokens, window=window))
+    sinks = AttentionSinks(num_sink_tokens=num_sink_tokens, window=window)
+    return Context(spec=SPEC, sinks=sinks)
 
 
 def sliding(window: int):
-    return replace(SPEC, sliding_window=window)
+    return changed(SPEC, sliding_window=window)
 
 
 class WindowMachine(SchedulerMachine):
@@ -60,9 +63,9 @@ def test_the_bound_on_pages_is_met_and_no_more(window):
 
 
 def test_a_layer_that_sees_all_keeps_all():
-    assert KeptPages.of(replace(SPEC, num_layers=2, sliding_window=5)).window == 5
-    mixed = replace(SPEC, num_layers=2, sliding_window=5, full_layers=(1,))
-    kept = KeptPages.of(mixed)
+    assert KeptPages.of(context_of(changed(SPEC, num_layers=2, sliding_window=5))).window == 5
+    mixed = changed(SPEC, num_layers=2, sliding_window=5, full_layers=(1,))
+    kept = KeptPages.of(context_of(mixed))
     assert kept == KeptPages()
     assert (kept.num_released(10_000), kept.most_pages(1), kept.pages_of(33, 1)) == (0, None, 3)
 
@@ -78,7 +81,7 @@ def test_a_long_text_holds_few_pages_to_its_end(spec, prefix_cache):
         driver.step()
         driver.scheduler.check_integrity()
         most = max(most, len(request.pages))
-    assert most == KeptPages.of(spec).most_pages(16) <= 5
+    assert most == KeptPages.of(context_of(spec)).most_pages(16) <= 5
     assert request.num_tokens == 1500
     assert driver.scheduler.num_preemptions == 0
 

@@ -20,7 +20,7 @@ def packed_tensors(checkpoint: Checkpoint, spec: WeightSpec) -> dict[str, Stored
     """The checkpoint's tensors, its linear layers rounded to `spec` and packed."""
     tensors = dict(checkpoint.tensors)
     for layer in range(checkpoint.spec.num_layers):
-        for role in checkpoint.spec.linear_shapes():
+        for role in checkpoint.spec.linear_shapes(0):
             module = checkpoint.linear_name(role, layer)
             weight = quantize(checkpoint.linear(role, layer).dequantize(), spec, "fp32")
             del tensors[f"{module}.weight"]

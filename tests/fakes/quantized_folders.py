@@ -69,7 +69,7 @@ def write_folder(
     source = Checkpoint.open(folder)
     tensors: Tensors = dict(source.tensors)
     for layer in range(source.spec.num_layers):
-        for role in source.spec.linear_shapes():
+        for role in source.spec.linear_shapes(0):
             module = source.linear_name(role, layer)
             spec = spec_of(module)
             if spec is None:

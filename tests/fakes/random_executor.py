@@ -6,16 +6,22 @@ from dataclasses import replace
 import numpy as np
 
 from drivers.native_linear import source_of
-from paredown.engine.native.native_executor import NativeExecutor
+from fakes.specs import context_of, flat_spec
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.attention import Attention
+from paredown.spec.context import Context
 from paredown.spec.kv import KVDTypes, KVScales, KVSpec
-from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.model import ModelSpec
+from paredown.spec.norm import Norm
+from paredown.spec.roles import row_groups
+from paredown.spec.rotary import Rotary
 from paredown.spec.weight import WeightSpec
 from references.linear import random_case
 
-TINY = ModelSpec(
+TINY = flat_spec(
     family="llama",
     vocab_size=97,
     hidden_size=64,
@@ -68,7 +74,7 @@ def random_linear(
 
 
 def random_executor(
-    spec: ModelSpec,
+    context: ModelSpec | Context,
     weights: WeightSpec,
     *,
     num_pages: int = 64,
@@ -78,47 +84,45 @@ def random_executor(
     make_linear: Callable[..., LinearSource] = random_linear,
     seed: int = 0,
 ) -> NativeExecutor:
-    rng = np.random.default_rng(seed)
+    context = context_of(context)
+    spec, rng = context.spec, np.random.default_rng(seed)
     kv = KVSpec(num_pages=num_pages, dtype=kv_dtype)
     threads = ThreadPlan(prefill=num_threads, decode=decode_threads or num_threads)
-    heads = range(1, spec.num_kv_heads + 1)
-    # Keys of these models reach about 4, values about 3: some of them are clamped.
-    scales = KVScales(
-        keys=tuple(0.02 * head for head in heads), values=tuple(0.01 * head for head in heads)
-    )
-    model = NativeModel(spec, kv, threads, dict.fromkeys(range(spec.num_layers), scales))
+    scales = {number: kv_scales(layer.attention) for number, layer in enumerate(spec.layers)}
+    model = NativeModel(context, kv, threads, scales)
 
-    def norm(role: str, layer: int, size: int) -> None:
+    def set_norm(norm: Norm, role: str, layer: int, size: int) -> None:
         weight = (1 + 0.1 * rng.normal(size=size)).astype(np.float32)
-        bias = (0.1 * rng.normal(size=size)).astype(np.float32) if spec.norm == "layer" else None
+        bias = (0.1 * rng.normal(size=size)).astype(np.float32) if norm.has_bias else None
         model.set_norm(role, layer, weight, bias)
 
     hidden = spec.hidden_size
     table = rng.normal(size=(spec.vocab_size, hidden)).astype(np.float32)
     model.set_embedding("fp32", table)
-    if isinstance(spec.positions, LearnedPositions):
-        rows = spec.max_positions + spec.positions.offset
+    learned = spec.embedding.positions
+    if learned is not None:
+        rows = spec.max_positions + learned.offset
         positions = rng.normal(size=(rows, hidden)).astype(np.float32)
-        model.set_positions("fp32", positions, spec.positions.offset)
-    norm("final_norm", 0, hidden)
+        model.set_positions("fp32", positions, learned.offset)
+    set_norm(spec.final_norm, "final_norm", 0, hidden)
     model.add_linear("output", 0, make_linear(rng, weights, spec.vocab_size, hidden))
-    for layer in range(spec.num_layers):
-        shapes = spec.linear_shapes(layer)
-        norm("attention_norm", layer, hidden)
-        norm("mlp_norm", layer, hidden)
-        if spec.qk_norm:
-            norm("q_norm", layer, spec.head_dim)
-            norm("k_norm", layer, spec.head_dim)
-        qkv_rows = sum(shapes[role][0] for role in ("q", "k", "v"))
-        model.add_linear("qkv", layer, make_linear(rng, weights, qkv_rows, hidden))
-        for role, (rows, columns) in shapes.items():
-            if role == "o" or role.endswith("down"):
-                model.add_linear(role, layer, make_linear(rng, weights, rows, columns))
-            elif role.endswith("up"):
-                num_parts = 2 if spec.gated else 1
-                both = make_linear(rng, weights, num_parts * rows, columns)
-                model.add_linear(role, layer, both)
-        for role, (rows, columns) in spec.router_shapes(layer).items():
+    for number, layer in enumerate(spec.layers):
+        shapes, sizes = layer.linear_shapes(hidden), layer.norm_sizes(hidden)
+        for role, norm in layer.norms.by_role().items():
+            set_norm(norm, role, number, sizes[role])
+        for group, roles in row_groups(shapes).items():
+            rows = sum(shapes[role][0] for role in roles)
+            columns = shapes[roles[0]][1]
+            model.add_linear(group, number, make_linear(rng, weights, rows, columns))
+        for role, (rows, columns) in layer.router_shapes(hidden).items():
             router = random_linear(rng, WeightSpec(dtype="fp32"), rows, columns)
-            model.add_linear(role, layer, router)
+            model.add_linear(role, number, router)
     return NativeExecutor(model, kv)
+
+
+def kv_scales(attention: Attention) -> KVScales:
+    """Keys of these models reach about 4, values about 3: some of them are clamped."""
+    heads = range(1, attention.num_kv_heads + 1)
+    return KVScales(
+        keys=tuple(0.02 * head for head in heads), values=tuple(0.01 * head for head in heads)
+    )

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -68,6 +72,25 @@ OPT_SIZES = {
     "init_std": INITIALIZER_RANGE,
     **TOKENS,
 }
+NEOX_SIZES = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": MAX_POSITIONS,
+    "initializer_range": INITIALIZER_RANGE,
+    "layer_norm_eps": NORM_EPS,
+    **TOKENS,
+}
+# Caps and a scale that are seen in the logits.
+GEMMA2_SIZES = ROTARY_SIZES | {
+    "head_dim": 32,
+    "sliding_window": 7,
+    "query_pre_attn_scalar": 24,
+    "attn_logit_softcapping": 5.0,
+    "final_logit_softcapping": 3.0,
+}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM, ROTARY_SIZES),
@@ -83,6 +106,8 @@ CLASSES = {
     "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, ROTARY_SIZES | EXPERTS | {"head_dim": 32}),
     "gpt2": (GPT2Config, GPT2LMHeadModel, GPT2_SIZES),
     "opt": (OPTConfig, OPTForCausalLM, OPT_SIZES),
+    "gpt_neox": (GPTNeoXConfig, GPTNeoXForCausalLM, NEOX_SIZES),
+    "gemma2": (Gemma2Config, Gemma2ForCausalLM, GEMMA2_SIZES),
 }
 LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -162,4 +187,20 @@ VARIANTS: dict[str, Writer] = {
     "opt": variant("opt"),
     "opt-gelu": variant("opt", activation_function="gelu"),
     "opt-untied-no-biases": variant("opt", tie_word_embeddings=False, enable_bias=False),
+    "gpt-neox": variant("gpt_neox"),
+    "gpt-neox-sequential": variant(
+        "gpt_neox", use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True
+    ),
+    "gpt-neox-whole-heads": variant("gpt_neox", rotary_pct=1.0),
+}
+# What the PyTorch decoder alone runs.
+DECODER_VARIANTS: dict[str, Writer] = {
+    "gemma2": variant("gemma2"),
+    "gemma2-untied": variant("gemma2", tie_word_embeddings=False, attention_bias=True),
+    "gemma2-no-caps": variant(
+        "gemma2",
+        attn_logit_softcapping=None,
+        final_logit_softcapping=None,
+        layer_types=["full_attention", "full_attention"],
+    ),
 }

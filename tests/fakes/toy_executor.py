@@ -13,18 +13,21 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import SequenceSlice, moved_on
-from paredown.engine.sampling.sampler import FAILURES, RowSampler
-from paredown.kernels.native_sampler import RowStatus, SamplingState, sampler_with_threads
+from fakes.specs import context_of, flat_spec
+from paredown.executors.core_sampler import CoreSampler
+from paredown.executors.protocol import SequenceSlice, moved_on
+from paredown.executors.sampler import NOT_FINITE, SamplingState
+from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.model import ModelSpec
+from paredown.spec.rotary import Rotary
 
 MASK = (1 << 64) - 1
 EOS = 0
 
 
 def toy_spec(*, vocab_size: int = 512, max_positions: int = 256) -> ModelSpec:
-    return ModelSpec(
+    return flat_spec(
         family="toy",
         vocab_size=vocab_size,
         hidden_size=8,
@@ -60,21 +63,22 @@ def logits_of(state: int, vocab_size: int) -> npt.NDArray[np.float32]:
     return row
 
 
-def seen_positions(spec: ModelSpec, position: int) -> list[int]:
+def seen_positions(context: Context, position: int) -> list[int]:
     """What a token sees beside itself: the sinks and the window before it."""
-    first = max(spec.num_sink_tokens, position - (spec.kept_window or 1) + 1)
-    return [*range(min(spec.num_sink_tokens, position)), *range(first, position)]
+    first = max(context.num_sink_tokens, position - (context.kept_window or 1) + 1)
+    return [*range(min(context.num_sink_tokens, position)), *range(first, position)]
 
 
 def reference_logits(
-    token_ids: list[int], vocab_size: int, spec: ModelSpec | None = None
+    token_ids: list[int], vocab_size: int, spec: ModelSpec | Context | None = None
 ) -> npt.NDArray[np.float32]:
     states, state = [], 1
     for token_id in token_ids:
         state = mix(state, token_id)
         states.append(state)
-    if spec is not None and spec.kept_window is not None:
-        for position in seen_positions(spec, len(token_ids) - 1):
+    context = None if spec is None else context_of(spec)
+    if context is not None and context.kept_window is not None:
+        for position in seen_positions(context, len(token_ids) - 1):
             state = mix(state, states[position])
     return logits_of(state, vocab_size)
 
@@ -86,16 +90,18 @@ class ToyExecutor:
         self,
         *,
         num_pages: int = 64,
-        spec: ModelSpec | None = None,
+        spec: ModelSpec | Context | None = None,
         delay_s: float = 0.0,
         failing_steps: frozenset[int] = frozenset(),
     ) -> None:
-        self.spec = toy_spec() if spec is None else spec
+        self.context = context_of(toy_spec() if spec is None else spec)
+        self.spec = self.context.spec
         self.num_pages = num_pages
         self.num_steps = 0
         self.delay_s = delay_s
         self.failing_steps = failing_steps
-        self.sampler = RowSampler(sampler_with_threads(1))
+        self.sampler = CoreSampler.with_threads(1)
+        self._slices = list[SequenceSlice]()
         self._states = np.zeros((num_pages, PAGE_SIZE), np.uint64)
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
@@ -104,6 +110,7 @@ class ToyExecutor:
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         self.num_steps += 1
+        self._slices = slices
         if self.delay_s:
             time.sleep(self.delay_s)
         if self.num_steps in self.failing_steps:
@@ -111,23 +118,21 @@ class ToyExecutor:
         rows = [row for one in slices for row in self._run(one)]
         return np.array(rows, np.float32).reshape(len(rows), self.spec.vocab_size)
 
-    def step_again(
-        self, slices: list[SequenceSlice], token_ids: list[int]
-    ) -> npt.NDArray[np.float32]:
-        assert all(len(one.token_ids) == one.num_logits == 1 for one in slices)
-        return self.step(moved_on(slices, token_ids))
+    def step_again(self, token_ids: list[int]) -> npt.NDArray[np.float32]:
+        assert all(len(one.token_ids) == one.num_logits == 1 for one in self._slices)
+        return self.step(moved_on(self._slices, token_ids))
 
     def write_drafts(
-        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]
     ) -> list[list[int]]:
         """A step for each token of each draft."""
         drafts = []
-        for one, state, count in zip(slices, states, num_guesses, strict=True):
+        for one, state, count in zip(slices, states, num_draft_tokens, strict=True):
             num_computed, draft = one.start + len(one.token_ids), list[int]()
             logits = self.step([replace(one, num_logits=int(count > 0))])
             while len(draft) < count:
                 (token_id,), _, (failure,) = self.sampler.sample(logits, [state])
-                assert failure != FAILURES[RowStatus.NOT_FINITE]
+                assert failure != NOT_FINITE
                 if failure is not None:
                     break
                 draft.append(token_id)
@@ -152,8 +157,8 @@ class ToyExecutor:
         return rows
 
     def _see(self, one: SequenceSlice, position: int, state: int) -> int:
-        if self.spec.kept_window is not None:
-            for other in seen_positions(self.spec, position):
+        if self.context.kept_window is not None:
+            for other in seen_positions(self.context, position):
                 state = mix(state, self._read(one, other))
         return state
 
@@ -161,7 +166,7 @@ class ToyExecutor:
         return int(self._states[self._page(one, position), position % PAGE_SIZE])
 
     def _page(self, one: SequenceSlice, position: int) -> int:
-        is_sink = position < self.spec.num_sink_tokens
+        is_sink = position < self.context.num_sink_tokens
         return one.pages[position // PAGE_SIZE - (0 if is_sink else one.num_released_pages)]
 
 

@@ -5,15 +5,13 @@ from itertools import groupby, product
 import numpy as np
 import pytest
 
-from drivers.native_linear import native_linear
+from drivers.native_linear import FORMS, ISAS, native_linear
 from paredown.kernels import _core
 from paredown.kernels.forms import WEIGHTS, kernel_uses
-from paredown.kernels.isa import supported_isas
 from paredown.spec.kv import KV_DTYPES
 from paredown.spec.weight import DTYPES, SHORT_BF16_ISAS
-from references.linear import FORMS, LinearCase, random_case, random_stepped_case
+from references.linear import LinearCase, random_case, random_stepped_case
 
-ISAS = supported_isas()
 # Tokens on both sides of every border between forms.
 TOKEN_COUNTS = (1, 2, 5, 9, 13, 16, 17, 33, 64, 129, 257, 600)
 SHORT_FORM = "bf16 in 12 bits, decode in registers"

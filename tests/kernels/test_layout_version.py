@@ -15,6 +15,7 @@ from paredown.kernels import _core
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
 from paredown.spec.weight import SHORT_BF16_ISAS
 from references.linear import LinearCase, random_case, random_stepped_case
@@ -52,7 +53,7 @@ def case_of(kind: str) -> LinearCase:
 
 def packed_digest(kind: str) -> str:
     case = case_of(kind)
-    model = NativeModel(TINY, KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
+    model = NativeModel(Context(spec=TINY), KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
     model.add_linear("qkv", 0, source_of(case))
     return hashlib.sha256(model.packed()[0].data.tobytes()).hexdigest()[:16]
 

@@ -122,7 +122,7 @@ def test_files_of_the_bare_model_have_another_prefix(family: str, tmp_path: Path
     bare = Checkpoint.open(tmp_path / "bare")
     assert bare.linear_name("o", 0) != whole.linear_name("o", 0)
     assert whole.linear_name("o", 0).endswith(bare.linear_name("o", 0))
-    for role in bare.spec.linear_shapes():
+    for role in bare.spec.linear_shapes(0):
         ours = bare.linear(role, 1).values_OI
         np.testing.assert_array_equal(ours, whole.linear(role, 1).values_OI)
 
@@ -202,6 +202,9 @@ def test_a_wrong_shape_is_named(
 
 def test_more_layers_than_weights_ends_at_the_first_missing_one(llama: Path) -> None:
     edit_config(llama, num_hidden_layers=2**31 - 1)
+    with pytest.raises(CheckpointError, match=r"num_hidden_layers.*1 to 10000"):
+        Checkpoint.open(llama)
+    edit_config(llama, num_hidden_layers=10_000)
     with pytest.raises(CheckpointError, match=r"model\.layers\.2\..* is missing"):
         Checkpoint.open(llama)
 

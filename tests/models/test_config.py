@@ -4,19 +4,23 @@ import pytest
 from transformers import AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from fakes.specs import flat_fields
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.models.config import FAMILIES, spec_from_config
-from paredown.spec.model import LearnedPositions, Rotary
+from paredown.models.config import spec_from_config
+from paredown.models.families.table import FAMILIES
+from paredown.spec.context import Context
+from paredown.spec.model import LearnedPositions
+from paredown.spec.rotary import Rotary
 
-ROTARY = {
+SIZES = {
     "vocab_size": 300,
     "hidden_size": 64,
     "intermediate_size": 96,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
 }
+ROTARY = {**SIZES, "max_position_embeddings": 128}
 EXPERTS = {**ROTARY, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CONFIGS: dict[str, dict[str, object]] = {
     "llama": ROTARY,
@@ -26,6 +30,15 @@ CONFIGS: dict[str, dict[str, object]] = {
     "mixtral": {**ROTARY, "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {**EXPERTS, "num_experts": 4, "shared_expert_intermediate_size": 64},
     "qwen3_moe": {**EXPERTS, "num_experts": 4},
+    "gpt_neox": {
+        "vocab_size": 300,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    },
+    "gemma2": SIZES,
+    "gpt_oss": {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2},
     "gpt2": {"vocab_size": 300, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
     "opt": {
         "vocab_size": 300,
@@ -122,7 +135,8 @@ def test_fields_have_their_meaning(
     family: str, changes: dict[str, object], expected: dict[str, object]
 ) -> None:
     spec = spec_from_config(config(family, **changes))
-    assert {name: getattr(spec, name) for name in expected} == expected
+    flat = flat_fields(spec) | {"kept_window": Context(spec=spec).kept_window}
+    assert {name: flat[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -147,7 +161,7 @@ def test_fields_have_their_meaning(
     ],
 )
 def test_rotary_positions_old_and_new_names(changes: dict[str, object], expected: Rotary) -> None:
-    assert spec_from_config(config("llama", **changes)).positions == expected
+    assert spec_from_config(config("llama", **changes)).layers[0].attention.rotary == expected
 
 
 @pytest.mark.parametrize("kind", ["linear", "llama3"])
@@ -157,7 +171,7 @@ def test_scaled_frequencies_equal_transformers(kind: str) -> None:
         scaling = {"rope_type": "linear", "factor": 4.0}
     changed = config("llama", rope_parameters={**scaling, "rope_theta": 10_000.0}, head_dim=64)
     theirs, _ = ROPE_INIT_FUNCTIONS[kind](AutoConfig.for_model(**changed))
-    rotary = spec_from_config(changed).positions
+    rotary = spec_from_config(changed).layers[0].attention.rotary
     assert isinstance(rotary, Rotary)
     assert rotary.inverse_frequencies(64) == pytest.approx(theirs.tolist(), rel=1e-5)
 

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
+from fakes.tiny_models import DECODER_VARIANTS, VARIANTS, VOCAB_SIZE, make_model
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 
 TOLERANCE = 1e-4
+ALL_VARIANTS = VARIANTS | DECODER_VARIANTS
 
 
 def greedy(logits: Callable[[Tensor], Tensor], prompt: Tensor, num_tokens: int) -> list[int]:
@@ -42,9 +43,9 @@ def check_parity(folder: Path) -> None:
         assert greedy(ours, prompt, 12) == expected
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", ALL_VARIANTS)
 def test_logits_and_greedy_tokens_equal_transformers(name: str, tmp_path: Path) -> None:
-    VARIANTS[name](tmp_path, torch.float32, 0)
+    ALL_VARIANTS[name](tmp_path, torch.float32, 0)
     check_parity(tmp_path)
 
 

@@ -7,14 +7,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from fakes.specs import silu_experts
 from fakes.tiny_models import VARIANTS, make_model
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.check_tensors import linear_modules, router_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import spec_from_config
-from paredown.models.decoder.decoder import Decoder, input_point
+from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.mixture_of_experts import choose_experts
-from paredown.spec.experts import Experts, expert_index, role_kind
+from paredown.models.decoder.points import input_point
+from paredown.spec.experts import expert_index, role_kind
 
 # hidden size, layers, heads, key-value heads, vocabulary, experts, experts of a token, their size;
 # parameters and those of a token, as their cards say.
@@ -60,7 +62,7 @@ def test_published_models_have_their_published_sizes(name: str) -> None:
 def test_a_dense_layer_between_layers_with_experts(layer: int, tmp_path: Path) -> None:
     VARIANTS["qwen2-moe-every-second"](tmp_path, torch.float32, 0)
     spec = Checkpoint.open(tmp_path).spec
-    assert spec.has_experts(layer) == (layer == 1)
+    assert spec.layers[layer].has_experts == (layer == 1)
     roles = list(spec.linear_shapes(layer))
     assert ("down" in roles) == (layer == 0)
     assert ("experts.5.gate" in roles) == (layer == 1)
@@ -68,7 +70,7 @@ def test_a_dense_layer_between_layers_with_experts(layer: int, tmp_path: Path) -
     assert list(spec.router_shapes(layer)) == (["router", "shared_gate"] if layer else [])
     num_roles = 4 + (3 * 7 if layer else 3)
     assert len(roles) == num_roles
-    assert len(spec.active_shapes(layer)) == 4 + (3 * 3 if layer else 3)
+    assert len(spec.layers[layer].active_shapes(spec.hidden_size)) == 4 + (3 * 3 if layer else 3)
 
 
 def test_roles_and_points() -> None:
@@ -154,13 +156,13 @@ def test_no_experts_are_a_dense_model(tmp_path: Path) -> None:
     no_experts = {"model_type": "qwen3_moe", "num_experts": 0, "num_experts_per_tok": 2}
     path.write_text(json.dumps(json.loads(path.read_text()) | no_experts))
     checkpoint = Checkpoint.open(tmp_path)
-    assert checkpoint.spec.experts is None
+    assert not checkpoint.spec.has_experts
     assert checkpoint.spec.num_active_parameters() == checkpoint.spec.num_parameters()
 
 
 def test_equal_shares_go_to_the_lower_index() -> None:
     logits_NE = torch.tensor([[1.0, 3.0, 3.0, 0.0, 3.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
-    experts = Experts(num=5, num_per_token=2, intermediate_size=1, is_normalized=True)
+    experts = silu_experts(num=5, num_per_token=2, size=1, is_normalized=True).experts
     weights_NK, chosen_NK = choose_experts(logits_NE, experts)
     assert chosen_NK.tolist() == [[1, 2], [0, 1]]
     assert torch.allclose(weights_NK, torch.full((2, 2), 0.5))

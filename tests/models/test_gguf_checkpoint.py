@@ -26,7 +26,7 @@ from paredown.models.gguf.names import ROPE_FACTORS
 from paredown.models.gguf.rope import rope_factors, rotary_from_factors
 from paredown.models.gguf.vocabulary import Vocabulary
 from paredown.models.resolve import resolve_model
-from paredown.spec.model import Rotary
+from paredown.spec.rotary import Rotary
 
 WRITTEN = (
     "llama-gqa", "llama-mqa", "llama-mha", "llama-tied", "llama-biases", "llama-head-dim",
@@ -66,16 +66,17 @@ def random_ids() -> torch.Tensor:
 @pytest.mark.parametrize("variant", WRITTEN)
 def test_spec_and_weights_come_back(variant: str, tmp_path: Path) -> None:
     source, found = write_pair(tmp_path, variant)
-    positions = found.spec.positions
-    assert isinstance(positions, Rotary)
-    frequencies = [
-        one.positions.inverse_frequencies(one.head_dim) for one in (source.spec, found.spec)
-    ]
+    rotary = [one.spec.layers[0].attention.rotary for one in (source, found)]
+    assert all(isinstance(one, Rotary) for one in rotary)
+    head_dim = source.spec.layers[0].attention.head_dim
+    frequencies = [one.inverse_frequencies(head_dim) for one in rotary]
     np.testing.assert_allclose(*frequencies, rtol=1e-6)
     family = "llama" if source.spec.family == "mistral" else source.spec.family
-    assert replace(found.spec, positions=source.spec.positions) == replace(
-        source.spec, family=family
+    layers = tuple(
+        replace(layer, attention=replace(layer.attention, rotary=rotary[0]))
+        for layer in found.spec.layers
     )
+    assert replace(found.spec, layers=layers) == replace(source.spec, family=family)
     assert found.tensors.keys() == source.tensors.keys()
     for name, tensor in source.tensors.items():
         assert found.tensors[name].shape == tensor.shape
@@ -104,7 +105,7 @@ def test_transformers_loads_the_same_weights(variant: str, formats: str, tmp_pat
     path = str(tmp_path / "model.gguf")
     theirs = load_gguf_checkpoint(path, return_tensors=True, model_to_load=model)["tensors"]
     for layer in range(ours.spec.num_layers):
-        for role in ours.spec.linear_shapes():
+        for role in ours.spec.linear_shapes(0):
             weight = ours.linear(role, layer)
             expected = theirs[f"{ours.linear_name(role, layer)}.weight"].numpy()
             # Our dequantization rounds to fp16, the dtype of the scale; theirs does not.
@@ -120,15 +121,16 @@ def test_transformers_loads_the_same_weights(variant: str, formats: str, tmp_pat
 def test_rows_are_paired_as_llama_cpp_has_them(tmp_path: Path) -> None:
     source, _ = write_pair(tmp_path, "llama-gqa")
     stored = {one.name: one.data for one in gguf.GGUFReader(tmp_path / "model.gguf").tensors}
-    spec = source.spec
-    for role, num_heads in (("q", spec.num_heads), ("k", spec.num_kv_heads), ("v", 0)):
+    attention = source.spec.layers[1].attention
+    head_dim = attention.head_dim
+    for role, num_heads in (("q", attention.num_heads), ("k", attention.num_kv_heads), ("v", 0)):
         rows = source.linear(role, 1).dequantize()
         found = stored[f"blk.1.attn_{role}.weight"].view(np.uint16).reshape(rows.shape)
         found = (found.astype(np.uint32) << 16).view(np.float32)
         for head in range(num_heads):
-            for i in range(spec.head_dim):
-                theirs = head * spec.head_dim + i
-                ours = head * spec.head_dim + i % 2 * spec.head_dim // 2 + i // 2
+            for i in range(head_dim):
+                theirs = head * head_dim + i
+                ours = head * head_dim + i % 2 * head_dim // 2 + i // 2
                 np.testing.assert_array_equal(found[theirs], rows[ours])
         if num_heads == 0:
             np.testing.assert_array_equal(found, rows)
@@ -214,7 +216,8 @@ BAD_METADATA: dict[str, tuple[Change, type[Exception], str]] = {
     "no architecture": ({"general.architecture": None}, CheckpointError, "general.architecture"),
     "type": ({"llama.block_count": "2"}, CheckpointError, "llama.block_count"),
     "missing": ({"llama.embedding_length": None}, CheckpointError, "llama.embedding_length"),
-    "layers": ({"llama.block_count": np.uint32(2**31 - 1)}, CheckpointError, "missing"),
+    "layers": ({"llama.block_count": np.uint32(2**31 - 1)}, CheckpointError, "block_count"),
+    "one too many": ({"llama.block_count": np.uint32(3)}, CheckpointError, "missing"),
     "fewer layers": ({"llama.block_count": np.uint32(1)}, CheckpointError, "not part"),
     "shape": ({"llama.feed_forward_length": np.uint32(95)}, CheckpointError, "wrong shape"),
     "split": ({"split.count": np.uint16(3)}, UnsupportedError, "split.count"),

@@ -21,13 +21,16 @@ from fakes.quantized_folders import (
     write_gptq,
 )
 from fakes.tiny_models import VOCAB_SIZE
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.formats.stored.column_order import NOTE
 from paredown.formats.tensor import StoredTensor
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, read_state
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.read import read_state
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.spec.weight import WeightSpec
 from references.packing import awq_values, gptq_values
@@ -47,7 +50,10 @@ def stored(checkpoint: Checkpoint, module: str, *suffixes: str) -> dict[str, np.
 
 
 def native_logits(checkpoint: Checkpoint, ids: list[int], **options: object) -> np.ndarray:
-    executor = load_executor(checkpoint, num_pages=8, kv_dtype="fp32", num_threads=1, **options)
+    executor = load_executor(
+        checkpoint,
+        RunOptions(num_pages=8, kv_dtype="fp32", threads=ThreadPlan.resolve(1), **options),
+    )
     pages = list(range(executor.num_pages))
     return executor.step([SequenceSlice(token_ids=ids, start=0, pages=pages, num_logits=len(ids))])
 
@@ -59,7 +65,7 @@ def check_runs(checkpoint: Checkpoint) -> None:
     ids = np.random.default_rng(1).integers(0, VOCAB_SIZE, 40).tolist()
     state = read_state(checkpoint)
     for layer in range(checkpoint.spec.num_layers):
-        for role in checkpoint.spec.linear_shapes():
+        for role in checkpoint.spec.linear_shapes(0):
             weight = checkpoint.linear(role, layer)
             if weight.spec.is_quantized and weight.spec.has_kernel(weight.shape[1]):
                 values = torch.from_numpy(weight.at_work())
@@ -114,7 +120,7 @@ def test_shards_as_transformers_leaves_them(tmp_path: Path) -> None:
     write_gptq(tmp_path / "many", INT4, shard_bytes=50_000)
     assert len(list((tmp_path / "many").glob("model-*-of-*.safetensors"))) > 3
     one, many = Checkpoint.open(tmp_path / "one"), Checkpoint.open(tmp_path / "many")
-    for role in one.spec.linear_shapes():
+    for role in one.spec.linear_shapes(0):
         assert np.array_equal(one.linear(role, 1).dequantize(), many.linear(role, 1).dequantize())
 
 

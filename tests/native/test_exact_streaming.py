@@ -1,21 +1,22 @@
 """Promise 1, Exact, for texts longer than their window: through the engine, from a cold or a warm
-prefix, in any chunks, on any threads, preempted or not, with guesses or without."""
+prefix, in any chunks, on any threads, preempted or not, with draft tokens or without."""
 
 from dataclasses import replace
 
 import pytest
 
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.specs import changed
 from fakes.toy_executor import ToyTokenizer
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.spec.attention_sinks import AttentionSinks
-from paredown.spec.model import ModelSpec
+from paredown.spec.context import Context
 
 Answer = tuple[list[int], list[object]]
 
@@ -27,9 +28,10 @@ PARAMS = [
     SamplingParams(temperature=0.9, seed=5, max_tokens=30, ignore_eos=True, prompt_logprobs=0),
 ]
 SPECS = {
-    "window": replace(TINY, max_positions=400, sliding_window=37),
-    "sinks": replace(TINY, max_positions=128).with_sinks(
-        AttentionSinks(num_sink_tokens=4, window=40)
+    "window": changed(TINY, max_positions=400, sliding_window=37),
+    "sinks": Context(
+        spec=replace(TINY, max_positions=128),
+        sinks=AttentionSinks(num_sink_tokens=4, window=40),
     ),
 }
 FORMATS = {"window": ("int8", "int4-g32"), "sinks": ("bf16", "bf16")}
@@ -125,7 +127,7 @@ def test_preempted_again_and_again_the_bits_are_the_same(
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_guesses_change_nothing(name: str, alone: dict[str, list[Answer]]) -> None:
+def test_draft_tokens_change_nothing(name: str, alone: dict[str, list[Answer]]) -> None:
     executor = make_executor(name, num_pages=64, num_threads=1)
     tokenizer = ToyTokenizer(97)
     config = SpeculationConfig(kind="ngram", max_draft_tokens=4, is_adaptive=False, min_match=1)
@@ -138,11 +140,10 @@ def test_guesses_change_nothing(name: str, alone: dict[str, list[Answer]]) -> No
 
 
 def test_a_request_goes_on_beyond_the_context_and_all_pages() -> None:
-    spec: ModelSpec = SPECS["sinks"]
     executor = make_executor("sinks", num_pages=6, num_threads=1)
     engine = Engine(executor, ToyTokenizer(97), ScheduleConfig(max_step_tokens=16))
     params = SamplingParams(temperature=1, seed=3, max_tokens=400, ignore_eos=True)
     request = engine.submit(SHARED, params)
     (answer,) = run(engine).values()
     assert len(answer[0]) == 400
-    assert request.num_tokens == 700 > 5 * spec.max_positions
+    assert request.num_tokens == 700 > 5 * executor.spec.max_positions

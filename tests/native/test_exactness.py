@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor, random_linear
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor
+from fakes.specs import changed, silu_experts
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
-from paredown.spec.experts import Experts
+from paredown.spec.context import Context
 from paredown.spec.kv import (
     KV_DTYPES,
     PAGE_SIZE,
@@ -30,22 +31,17 @@ from paredown.spec.model import LearnedPositions, ModelSpec
 from paredown.spec.weight import WeightSpec
 
 NUM_PAGES = 64
-EXPERTS = Experts(
-    num=5,
-    num_per_token=2,
-    intermediate_size=32,
-    is_normalized=True,
-    shared_intermediate_size=64,
-    dense_layers=frozenset({1}),
-)
+EXPERTS = {"num": 5, "num_per_token": 2, "is_normalized": True, "dense_layers": {1}}
 SPECS: dict[str, ModelSpec] = {
     "rotary": TINY,
-    "qk-norm": replace(TINY, qk_norm=True),
-    "mqa": replace(TINY, num_kv_heads=1),
-    "window": replace(TINY, sliding_window=21),
+    "qk-norm": changed(TINY, qk_norm=True),
+    "mqa": changed(TINY, num_kv_heads=1),
+    "window": changed(TINY, sliding_window=21),
     # The second of three layers is dense.
-    "experts": replace(TINY, num_layers=3, experts=EXPERTS),
-    "learned": replace(
+    "experts": changed(
+        TINY, num_layers=3, experts=silu_experts(size=32, shared_size=64, **EXPERTS)
+    ),
+    "learned": changed(
         TINY,
         positions=LearnedPositions(offset=2),
         norm="layer",
@@ -174,7 +170,7 @@ def test_same_bits_where_products_of_gate_and_up_become_inputs_at_once(
 ) -> None:
     """They do in steps of more than 64 or 256 tokens (csrc/kernels/linear/next_input.h)."""
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
-    spec = replace(TINY, hidden_size=128, head_dim=32, intermediate_size=384, max_positions=512)
+    spec = changed(TINY, hidden_size=128, head_dim=32, intermediate_size=384, max_positions=512)
     token_ids = random_tokens(np.random.default_rng(8), 301)
     executor = random_executor(spec, weights, num_threads=num_threads)
     expected = alone_and_whole(executor, token_ids)
@@ -191,12 +187,12 @@ def test_same_bits_where_down_has_a_format_of_its_own(
     isa: str, down: WeightSpec, others: WeightSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
-    spec = replace(TINY, hidden_size=128, head_dim=32, intermediate_size=384, max_positions=512)
+    spec = changed(TINY, hidden_size=128, head_dim=32, intermediate_size=384, max_positions=512)
 
     def make_linear(
         rng: np.random.Generator, weights: WeightSpec, rows: int, columns: int
     ) -> LinearSource:
-        own = down if columns == spec.intermediate_size else weights
+        own = down if columns == 384 else weights
         return random_linear(rng, own, rows, columns)
 
     token_ids = random_tokens(np.random.default_rng(9), 301)
@@ -209,8 +205,8 @@ def test_same_bits_where_down_has_a_format_of_its_own(
 @pytest.mark.parametrize("format_name", ["fp32", "bf16", "int8", "int8-asym"])
 def test_experts_of_sizes_that_fill_no_block(format_name: str) -> None:
     """Rows of the shared expert and of the others lie in the same memory, and are padded."""
-    experts = replace(EXPERTS, intermediate_size=16, shared_intermediate_size=112)
-    spec = replace(TINY, num_layers=3, intermediate_size=80, experts=experts)
+    experts = silu_experts(size=16, shared_size=112, **EXPERTS)
+    spec = changed(TINY, num_layers=3, intermediate_size=80, experts=experts)
     executor = random_executor(spec, WEIGHT_SPECS[format_name], num_threads=3)
     single = random_executor(spec, WEIGHT_SPECS[format_name], num_threads=1)
     token_ids = random_tokens(np.random.default_rng(3), 90)
@@ -233,7 +229,7 @@ PAGE_FORMATS: tuple[KVDTypes, ...] = (
 def test_same_bits_past_the_borders_of_chunks_for_every_page_format(
     kv_dtype: KVDTypes, window: int | None
 ) -> None:
-    spec = replace(TINY, max_positions=1200, sliding_window=window)
+    spec = changed(TINY, max_positions=1200, sliding_window=window)
     executors = [
         random_executor(
             spec, WEIGHT_SPECS["fp32"], num_pages=80, num_threads=threads, kv_dtype=kv_dtype
@@ -352,11 +348,11 @@ def test_a_slice_out_of_range_is_refused_and_the_executor_lives(
 def test_static_pages_need_scales_above_0(bad: float) -> None:
     kv, threads = KVSpec(num_pages=2, dtype="fp8-static"), ThreadPlan(prefill=1, decode=1)
     with pytest.raises(ValueError, match="layer 0 has no scales of keys and values"):
-        NativeModel(TINY, kv, threads).check_weights()
+        NativeModel(Context(spec=TINY), kv, threads).check_weights()
     good = KVScales(keys=(1.0, 1.0), values=(1.0, 1.0))
     for scales in (replace(good, values=(1.0, bad)), replace(good, keys=(1.0,))):
         with pytest.raises(ValueError, match="finite numbers above 0, one for each kv head"):
-            NativeModel(TINY, kv, threads, {1: scales})
+            NativeModel(Context(spec=TINY), kv, threads, {1: scales})
 
 
 def test_the_same_slices_again_are_those_of_the_next_tokens() -> None:
@@ -377,7 +373,7 @@ def test_the_same_slices_again_are_those_of_the_next_tokens() -> None:
     ]
     rows = [executor.step(slices)]
     pages[1].append(7)  # its third token there begins a page
-    rows += [executor.step_again(slices, token_ids) for token_ids in following[1:]]
+    rows += [executor.step_again(token_ids) for token_ids in following[1:]]
     assert np.array_equal(np.stack(rows, axis=1), np.stack(expected))
 
 
@@ -387,4 +383,4 @@ def test_a_token_out_of_range_is_refused_again() -> None:
     executor.step([part])
     for token_ids, message in (([97], "outside the vocabulary"), ([1, 1], "do not add up")):
         with pytest.raises(ValueError, match=message):
-            executor.step_again([part], token_ids)
+            executor.step_again(token_ids)

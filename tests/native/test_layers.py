@@ -111,6 +111,10 @@ MODELS: dict[str, Callable[[], Config]] = {
     "plain": plain_config,
     "norms of outputs": lambda: with_norms("attention_output_norm", "mlp_output_norm"),
     "norm of queries alone": lambda: with_norms("q_norm"),
+    "norms of outputs alone": lambda: with_layers(
+        norms={"attention_output_norm": NORM, "mlp_output_norm": NORM}
+    ),
+    "no norms and experts": lambda: with_layers(norms={}, mlp=None, experts=EXPERTS),
     "parallel": lambda: with_layers(residual="parallel"),
     "a quarter of each head turns": lambda: with_attention(inverse_frequencies=[1.0, 0.1]),
     "more than 16 pairs turn": lambda: with_attention(
@@ -295,7 +299,6 @@ def changed(path: str, value: object) -> Config:
         ("layers.1.experts", EXPERTS, "either an MLP or experts"),
         ("layers.1.residual", "none", "residual 'none' is unknown"),
         ("layers.1.kv_dtype", "int3", "kv_dtype 'int3' is unknown"),
-        ("layers.1.norms.mlp_norm", ..., "a layer has no mlp_norm"),
         ("layers.1.norms.middle_norm", NORM, "an unknown field 'middle_norm' in norms"),
         ("layers.1.norms.q_norm", {"kind": "rms"}, "no field 'eps' in a norm"),
         ("layers.1.mlp.size", 24, "the size of an MLP must be a multiple of 16"),

@@ -12,24 +12,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.specs import changed, kv_layers, silu_experts
 from fakes.tiny_models import VARIANTS
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.memory_plan import (
+from paredown.errors import CapacityError, ConfigError
+from paredown.executors.load import load_executor
+from paredown.executors.memory_plan import MemoryPlan
+from paredown.executors.native.memory_plan import plan_memory
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.page_memory import (
     PLANNED_STEP_TOKENS,
-    MemoryPlan,
     default_num_pages,
     page_arithmetic,
     pages_in,
-    plan_memory,
 )
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.errors import CapacityError, ConfigError
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.kernels.packed_file import Blob
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
-from paredown.spec.experts import Experts
+from paredown.spec.context import Context
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, STATIC_KV_DTYPES, KVSpec
 
 LLAMA_405B = {
@@ -98,7 +102,7 @@ def test_a_model_larger_than_memory_is_refused_with_the_arithmetic(tmp_path: Pat
 def test_too_many_pages_are_refused(tmp_path: Path) -> None:
     VARIANTS["llama-gqa"](tmp_path, torch.bfloat16, 0)
     with pytest.raises(CapacityError, match="KV pages"):
-        load_executor(Checkpoint.open(tmp_path), num_pages=10**10)
+        load_executor(Checkpoint.open(tmp_path), RunOptions(num_pages=10**10))
 
 
 def test_the_plan_counts_what_the_core_packs(
@@ -107,19 +111,21 @@ def test_the_plan_counts_what_the_core_packs(
     VARIANTS["llama-wide"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
-    assert load_executor(checkpoint, num_pages=8).weight_bytes <= 1.05 * plan.weight_bytes
+    assert (
+        load_executor(checkpoint, RunOptions(num_pages=8)).weight_bytes <= 1.05 * plan.weight_bytes
+    )
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "generic")  # which packs bf16 as it is
-    packed = load_executor(checkpoint, num_pages=8).weight_bytes
+    packed = load_executor(checkpoint, RunOptions(num_pages=8)).weight_bytes
     # The output layer's rows are padded to whole panels of 16, buffers to whole cache lines.
     assert plan.weight_bytes <= packed <= 1.05 * plan.weight_bytes
     spec = checkpoint.spec
-    kv_bytes = 8 * PAGE_SIZE * 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * 2
+    kv_bytes = 8 * PAGE_SIZE * 2 * sum(layer.attention.kv_size for layer in spec.layers) * 2
     assert plan.kv_bytes == kv_bytes
 
 
 def test_pages_of_codes_hold_a_scale_per_token_and_head_unless_it_is_static() -> None:
     sizes = {
-        dtype: KVSpec(num_pages=1, dtype=dtype).page_bytes(1, 1, 64) // (2 * PAGE_SIZE)
+        dtype: KVSpec(num_pages=1, dtype=dtype).page_bytes(kv_layers(1, 1, 64)) // (2 * PAGE_SIZE)
         for dtype in (*KV_DTYPES, *STATIC_KV_DTYPES)
     }
     floats, static = {"bf16": 128, "fp32": 256}, {"int8-static": 64, "fp8-static": 64}
@@ -130,9 +136,11 @@ def test_pages_of_codes_hold_a_scale_per_token_and_head_unless_it_is_static() ->
 
 def test_smaller_pages_give_more_of_them() -> None:
     per_context = -(-TINY.max_positions // PAGE_SIZE)
-    page_bytes = KVSpec(num_pages=1).page_bytes(TINY.num_layers, TINY.num_kv_heads, TINY.head_dim)
+    page_bytes = KVSpec(num_pages=1).page_bytes(TINY)
     available = 4 * 3 * per_context * page_bytes
-    assert default_num_pages(TINY, available, "int4") > default_num_pages(TINY, available)
+    assert default_num_pages(Context(spec=TINY), available, "int4") > default_num_pages(
+        Context(spec=TINY), available
+    )
 
 
 def test_the_total_is_the_sum_of_its_terms() -> None:
@@ -147,11 +155,11 @@ def test_the_total_is_the_sum_of_its_terms() -> None:
 
 def test_default_pages_hold_a_context_and_stay_within_a_quarter_of_memory() -> None:
     per_context = -(-TINY.max_positions // PAGE_SIZE)
-    page_bytes = KVSpec(num_pages=1).page_bytes(TINY.num_layers, TINY.num_kv_heads, TINY.head_dim)
-    assert default_num_pages(TINY, 0) == per_context
-    assert default_num_pages(TINY, 10**12) == 16 * per_context
+    page_bytes = KVSpec(num_pages=1).page_bytes(TINY)
+    assert default_num_pages(Context(spec=TINY), 0) == per_context
+    assert default_num_pages(Context(spec=TINY), 10**12) == 16 * per_context
     middle = 4 * 3 * per_context * page_bytes
-    assert default_num_pages(TINY, middle) == 3 * per_context
+    assert default_num_pages(Context(spec=TINY), middle) == 3 * per_context
 
 
 # Eight chunks of keys, which threads can share.
@@ -175,7 +183,9 @@ def long_executor(num_threads: int) -> NativeExecutor:
 
 
 def planned(num_threads: int, num_tokens: int, num_pages: int = MAX_SLICES * PAGES_EACH) -> int:
-    return planned_step_bytes(LONG, KVSpec(num_pages=num_pages), num_threads, num_tokens)
+    return planned_step_bytes(
+        Context(spec=LONG), KVSpec(num_pages=num_pages), num_threads, num_tokens
+    )
 
 
 def test_one_thread_allocates_what_is_planned() -> None:
@@ -188,30 +198,30 @@ def test_one_thread_allocates_what_is_planned() -> None:
 
 
 def test_experts_work_in_memory_that_is_planned() -> None:
-    experts = Experts(num=5, num_per_token=2, intermediate_size=48, is_normalized=False)
+    sizes = {"num": 5, "num_per_token": 2, "size": 48, "is_normalized": False}
     plans = {}
-    for own in (
-        experts,
-        replace(experts, shared_intermediate_size=112),
-        replace(experts, dense_layers=frozenset({0, 1})),
-    ):
-        spec = replace(TINY, experts=own)
-        executor = random_executor(spec, WEIGHT_SPECS["int8"], num_pages=8)
+    for name, own in {
+        "experts": silu_experts(**sizes),
+        "shared": silu_experts(**sizes, shared_size=112),
+        "in no layer": silu_experts(**sizes, dense_layers={0, 1}),
+    }.items():
+        context = Context(spec=changed(TINY, experts=own))
+        executor = random_executor(context, WEIGHT_SPECS["int8"], num_pages=8)
         pages = list(range(8))
         executor.step([SequenceSlice(token_ids=[1] * 90, start=0, pages=pages, num_logits=1)])
-        plans[own] = planned_step_bytes(spec, KVSpec(num_pages=8), 1, 90)
-        assert executor.step_bytes == plans[own]
-    assert plans[experts] > planned_step_bytes(TINY, KVSpec(num_pages=8), 1, 90)
-    assert len(set(plans.values())) == 2
+        plans[name] = planned_step_bytes(context, KVSpec(num_pages=8), 1, 90)
+        assert executor.step_bytes == plans[name]
+    dense = planned_step_bytes(Context(spec=TINY), KVSpec(num_pages=8), 1, 90)
+    assert plans["in no layer"] == dense < plans["experts"] < plans["shared"]
 
 
 def test_a_step_reads_the_experts_of_a_token() -> None:
     """An expert is as large as a dense layer's MLP here."""
-    experts = Experts(num=6, num_per_token=2, intermediate_size=96, is_normalized=True)
+    experts = silu_experts(num=6, num_per_token=2, size=96, is_normalized=True)
     dense = random_executor(TINY, WEIGHT_SPECS["int8"], num_pages=8).weight_bytes
-    moe = random_executor(replace(TINY, experts=experts), WEIGHT_SPECS["int8"], num_pages=8)
-    one = replace(experts, num_per_token=1)
-    lean = random_executor(replace(TINY, experts=one), WEIGHT_SPECS["int8"], num_pages=8)
+    moe = random_executor(changed(TINY, experts=experts), WEIGHT_SPECS["int8"], num_pages=8)
+    one = silu_experts(num=6, num_per_token=1, size=96, is_normalized=True)
+    lean = random_executor(changed(TINY, experts=one), WEIGHT_SPECS["int8"], num_pages=8)
     mlp_bytes = moe.weight_bytes - lean.weight_bytes
     # A router's rows are filled up to 16; each has a bias here.
     router_bytes = TINY.num_layers * 16 * (TINY.hidden_size + 1) * 4
@@ -224,7 +234,7 @@ def test_the_plan_counts_every_expert(tmp_path: Path, monkeypatch: pytest.Monkey
     VARIANTS["qwen2-moe"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
-    executor = load_executor(checkpoint, num_pages=8)
+    executor = load_executor(checkpoint, RunOptions(num_pages=8))
     packed = sum(blob.data.nbytes for blob in executor._model.packed() if is_linear(blob))
     assert executor.weight_bytes < 0.7 * packed
     # Routers and gates of few rows are filled up to whole panels of 16.
@@ -263,7 +273,7 @@ def test_the_plan_counts_working_memory_and_logits(tmp_path: Path) -> None:
     VARIANTS["llama-wide"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     plan = plan_memory(checkpoint, KVSpec(num_pages=64), 1)
-    executor = load_executor(checkpoint, num_pages=64, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=64, threads=ThreadPlan.resolve(1)))
     pages = list(range(64))
     num_slices = -(-PLANNED_STEP_TOKENS // checkpoint.spec.max_positions)
     length = PLANNED_STEP_TOKENS // num_slices
@@ -287,7 +297,7 @@ def test_pages_fit_the_memory_they_are_given(kv_dtype):
     for num_bytes in (100_000, 1_000_000, 1_234_567):
         num_pages = pages_in(num_bytes, TINY, kv_dtype)
         sizes = [
-            KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(2, 2, 16) * count
+            KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(kv_layers(2, 2, 16)) * count
             for count in (num_pages, num_pages + 1)
         ]
         assert sizes[0] <= num_bytes < sizes[1]
@@ -297,27 +307,28 @@ def test_pages_fit_the_memory_they_are_given(kv_dtype):
 
 def test_layers_may_differ():
     kv = KVSpec(num_pages=10, dtype=("bf16", "int4"))
-    each = [KVSpec(num_pages=1, dtype=dtype).page_bytes(1, 2, 16) for dtype in kv.dtype]
-    assert kv.page_bytes(2, 2, 16) == sum(each)
-    assert page_arithmetic(TINY, kv) == (
+    each = [KVSpec(num_pages=1, dtype=dtype).page_bytes(kv_layers(1, 2, 16)) for dtype in kv.dtype]
+    assert kv.page_bytes(kv_layers(2, 2, 16)) == sum(each)
+    assert page_arithmetic(Context(spec=TINY), kv) == (
         "KV pages: 10 of 16 tokens x 2 layers x 2 heads x (key + value) x 16 "
         "(1 bf16 + 1 int4 and scales) = 10 x 2.69 kB = 26.88 kB: 160 tokens, 0.6 contexts of 256"
     )
     with pytest.raises(ConfigError, match="2 formats, 3 layers"):
-        kv.page_bytes(3, 2, 16)
+        kv.page_bytes(kv_layers(3, 2, 16))
 
 
 def test_the_arithmetic_of_pages_is_shown():
-    assert page_arithmetic(TINY, KVSpec(num_pages=100, dtype="int8")) == (
+    assert page_arithmetic(Context(spec=TINY), KVSpec(num_pages=100, dtype="int8")) == (
         "KV pages: 100 of 16 tokens x 2 layers x 2 heads x (key + value) x 16 int8 and scales = "
         "100 x 2.30 kB = 230.40 kB: 1,600 tokens, 6.2 contexts of 256"
     )
 
 
-SINKING = replace(TINY, max_positions=4096).with_sinks(
-    AttentionSinks(num_sink_tokens=4, window=1020)
+SINKING = Context(
+    spec=replace(TINY, max_positions=4096),
+    sinks=AttentionSinks(num_sink_tokens=4, window=1020),
 )
-SLIDING = replace(TINY, max_positions=4096, sliding_window=500)
+SLIDING = changed(TINY, max_positions=4096, sliding_window=500)
 
 
 def test_the_arithmetic_of_pages_tells_what_a_request_behind_its_window_holds():
@@ -326,24 +337,28 @@ def test_the_arithmetic_of_pages_tells_what_a_request_behind_its_window_holds():
         "3,136 tokens, 2.0 of the longest requests: 4 sinks + a window of 1,020 + a step of 512 "
         "tokens are 98 pages"
     )
-    line = page_arithmetic(SLIDING, KVSpec(num_pages=130))
+    line = page_arithmetic(Context(spec=SLIDING), KVSpec(num_pages=130))
     assert line.endswith(
         "2.0 of the longest requests: a window of 500 + a step of 512 tokens are 65 pages"
     )
     short = replace(SLIDING, max_positions=600)
-    assert page_arithmetic(short, KVSpec(num_pages=75)).endswith("2.0 contexts of 600")
-    mixed = replace(SLIDING, full_layers=(0,))
-    assert page_arithmetic(mixed, KVSpec(num_pages=256)).endswith("1.0 contexts of 4,096")
+    assert page_arithmetic(Context(spec=short), KVSpec(num_pages=75)).endswith(
+        "2.0 contexts of 600"
+    )
+    mixed = changed(SLIDING, full_layers=(0,))
+    assert page_arithmetic(Context(spec=mixed), KVSpec(num_pages=256)).endswith(
+        "1.0 contexts of 4,096"
+    )
 
 
 def test_default_pages_are_those_that_requests_hold():
-    assert default_num_pages(SLIDING, 10**12) == 16 * 65
+    assert default_num_pages(Context(spec=SLIDING), 10**12) == 16 * 65
     assert default_num_pages(SINKING, 10**12) == 16 * 98
     assert default_num_pages(SINKING, 0) == 98
-    assert default_num_pages(replace(SLIDING, full_layers=(0,)), 0) == 256
+    assert default_num_pages(Context(spec=changed(SLIDING, full_layers=(0,))), 0) == 256
 
 
 def test_working_memory_does_not_grow_with_texts_without_end():
     kv = KVSpec(num_pages=98)
     endless = planned_step_bytes(SINKING, kv, 2, 512)
-    assert endless < 1.5 * planned_step_bytes(TINY, kv, 2, 512)
+    assert endless < 1.5 * planned_step_bytes(Context(spec=TINY), kv, 2, 512)

@@ -8,21 +8,22 @@ import pytest
 
 from drivers.native_linear import source_of
 from fakes.random_executor import TINY, random_executor
-from paredown.engine.executor import SequenceSlice
+from fakes.specs import changed, silu_experts
+from paredown.executors.protocol import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
-from paredown.spec.experts import Experts
+from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
 from paredown.spec.weight import WeightSpec
 from references.linear import LinearCase, int8_rows, random_stepped_case
 
 SPECS = {
     "dense": TINY,
-    "experts": replace(
-        TINY, experts=Experts(num=4, num_per_token=2, intermediate_size=32, is_normalized=True)
+    "experts": changed(
+        TINY, experts=silu_experts(num=4, num_per_token=2, size=32, is_normalized=True)
     ),
 }
 
@@ -75,11 +76,11 @@ def test_borrowed_weights_keep_their_steps() -> None:
 
 
 def test_impossible_steps_are_not_borrowed() -> None:
-    model = NativeModel(TINY, KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
+    model = NativeModel(Context(spec=TINY), KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
     case = random_stepped_case(np.random.default_rng(0), (96, 64), group_size=32)
     model.add_linear("qkv", 0, source_of(case))
     (blob,) = model.packed()
-    other = NativeModel(TINY, KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
+    other = NativeModel(Context(spec=TINY), KVSpec(num_pages=1), ThreadPlan(prefill=1, decode=1))
     for changes in ({"step_size": 16}, {"num_steps": 3}, {"step_size": 64}, {"kind": "int8"}):
         shape = blob.fields["shape"] | changes
         with pytest.raises(ValueError, match="impossible shape"):

@@ -10,15 +10,19 @@ import pytest
 import torch
 
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
+from fakes.specs import changed, context_of
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType, KVSpec
 from paredown.spec.model import ModelSpec
 
@@ -28,8 +32,8 @@ Logits = npt.NDArray[np.float32]
 class Pages:
     """A small pool for one text: what no later token sees is given back and overwritten."""
 
-    def __init__(self, spec: ModelSpec, num_pages: int) -> None:
-        self.kept = KeptPages.of(spec)
+    def __init__(self, context: Context, num_pages: int) -> None:
+        self.kept = KeptPages.of(context)
         self.free = list(np.random.default_rng(5).permutation(num_pages))
         self.held: list[int] = []
         self.num_released = 0
@@ -47,7 +51,7 @@ class Pages:
 
 def run(executor: NativeExecutor, token_ids: list[int], chunks: list[int]) -> Logits:
     """Logits of every token, computed in these chunks, the last of them again and again."""
-    pages, rows, done = Pages(executor.spec, executor.num_pages), [], 0
+    pages, rows, done = Pages(executor.context, executor.num_pages), [], 0
     while done < len(token_ids):
         chunk = token_ids[done : done + chunks[0]]
         chunks = chunks[1:] or chunks
@@ -77,10 +81,12 @@ def test_sinks_agree_with_the_decoder_beyond_the_context(
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, isa)
     VARIANTS[name](tmp_path, torch.float32, 0)
     sinks = AttentionSinks(num_sink_tokens=5, window=40)
-    checkpoint = Checkpoint.open(tmp_path).with_sinks(sinks)
+    checkpoint = Checkpoint.open(tmp_path)
     token_ids = tokens(2 * checkpoint.spec.max_positions, VOCAB_SIZE)
-    expected = Decoder.from_checkpoint(checkpoint)(torch.tensor([token_ids]))[0].numpy()
-    executor = load_executor(checkpoint, num_pages=8, kv_dtype="fp32", activations="fp32")
+    expected = Decoder.from_checkpoint(checkpoint, sinks)(torch.tensor([token_ids]))[0].numpy()
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=8, kv_dtype="fp32", activations="fp32", sinks=sinks)
+    )
     found = run(executor, token_ids, [33])
     assert np.abs(found - expected).max() <= 2e-4 * np.abs(expected).max()
 
@@ -91,8 +97,10 @@ def test_windows_agree_with_the_decoder(name: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(tmp_path)
     token_ids = tokens(checkpoint.spec.max_positions, VOCAB_SIZE)
     expected = Decoder.from_checkpoint(checkpoint)(torch.tensor([token_ids]))[0].numpy()
-    num_pages = 8 if checkpoint.spec.kept_window is None else 4
-    executor = load_executor(checkpoint, num_pages=num_pages, kv_dtype="fp32", activations="fp32")
+    num_pages = 8 if Context(spec=checkpoint.spec).kept_window is None else 4
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=num_pages, kv_dtype="fp32", activations="fp32")
+    )
     found = run(executor, token_ids, [16])
     assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
 
@@ -102,7 +110,7 @@ def test_angles_of_far_positions_are_exact() -> None:
     over two layers, from twice the window before it."""
     sinks = AttentionSinks(num_sink_tokens=16, window=32)
     executor = random_executor(
-        TINY.with_sinks(sinks), WEIGHT_SPECS["fp32"], num_pages=5, kv_dtype="fp32"
+        Context(spec=TINY, sinks=sinks), WEIGHT_SPECS["fp32"], num_pages=5, kv_dtype="fp32"
     )
     period, start = tokens(16, TINY.vocab_size), 2**26
     near = run(executor, period * 12, [16])[-1]
@@ -121,14 +129,16 @@ def test_angles_of_far_positions_are_exact() -> None:
 
 
 SEEN = {
-    "window": replace(TINY, max_positions=1200, sliding_window=300),
-    "mixed": replace(TINY, max_positions=1200, sliding_window=300, full_layers=(1,)),
-    "sinks": replace(TINY, max_positions=400).with_sinks(
-        AttentionSinks(num_sink_tokens=21, window=300)
+    "window": context_of(changed(TINY, max_positions=1200, sliding_window=300)),
+    "mixed": context_of(changed(TINY, max_positions=1200, sliding_window=300, full_layers=(1,))),
+    "sinks": Context(
+        spec=replace(TINY, max_positions=400),
+        sinks=AttentionSinks(num_sink_tokens=21, window=300),
     ),
     # More sinks than a block of keys, and a window that is mostly one of another chunk.
-    "many sinks": replace(TINY, max_positions=1200).with_sinks(
-        AttentionSinks(num_sink_tokens=130, window=600)
+    "many sinks": Context(
+        spec=replace(TINY, max_positions=1200),
+        sinks=AttentionSinks(num_sink_tokens=130, window=600),
     ),
 }
 
@@ -152,7 +162,8 @@ def test_same_bits_in_any_chunks_and_threads_though_pages_are_reused(
 @pytest.mark.parametrize("steps", [[1], [7], [64]])
 @pytest.mark.parametrize("name", ["window", "sinks"])
 def test_same_bits_in_small_steps(name: str, steps: list[int]) -> None:
-    spec = replace(SEEN[name], max_positions=400)
+    seen = SEEN[name]
+    spec = replace(seen, spec=replace(seen.spec, max_positions=400))
     token_ids = tokens(390, TINY.vocab_size)
     executor = random_executor(spec, WEIGHT_SPECS["int8"], num_pages=25, num_threads=2)
     assert np.array_equal(run(executor, token_ids, steps), run(executor, token_ids, [390]))

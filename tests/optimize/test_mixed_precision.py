@@ -91,7 +91,7 @@ def test_many_parts_are_solved_in_a_moment() -> None:
 def test_every_module_is_in_one_part_of_each_kind(name, tmp_path) -> None:
     VARIANTS[name](tmp_path, torch.float32, 0)
     spec = Checkpoint.open(tmp_path).spec
-    every = [(layer, role) for layer in range(spec.num_layers) for role in spec.linear_shapes()]
+    every = [(layer, role) for layer in range(spec.num_layers) for role in spec.linear_shapes(0)]
     for kind in PART_KINDS:
         parts = find_parts(spec, kind)
         assert sorted(pair for part in parts for pair in part.modules) == sorted(every)
@@ -139,7 +139,7 @@ def test_the_budget_is_kept_and_fused_modules_share_their_format(checkpoint, fou
 @pytest.mark.parametrize("name", ["int4-g32", "int3-g32-asym", "int8", "int6-g64"])
 def test_bytes_are_those_that_are_stored(checkpoint, name, tmp_path) -> None:
     spec = FORMATS[name]
-    columns = [columns for _, columns in checkpoint.spec.linear_shapes().values()]
+    columns = [columns for _, columns in checkpoint.spec.linear_shapes(0).values()]
     if any(one % (spec.group_size or 1) for one in columns):
         with pytest.raises(UnsupportedError, match="do not divide"):
             measure_choices(checkpoint, random_text(), [spec], RTN())

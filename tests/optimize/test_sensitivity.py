@@ -57,7 +57,7 @@ def rounded(checkpoint: Checkpoint, chosen) -> dict[str, torch.Tensor]:
     """Values of the chosen (layer, role), by formats/ alone."""
     weights = {}
     for layer in range(checkpoint.spec.num_layers):
-        for role in checkpoint.spec.linear_shapes():
+        for role in checkpoint.spec.linear_shapes(0):
             if chosen(layer, role):
                 stored = checkpoint.tensors[checkpoint.linear_name(role, layer) + ".weight"]
                 weight = quantize(stored.to_float32(), SPEC, "bf16")

@@ -165,7 +165,7 @@ def test_the_fewest_machines_keep_the_limits() -> None:
         assert rate / each / 1.3 <= number <= rate / each + 1
 
 
-def test_a_guess_of_the_capacity_need_not_be_right() -> None:
+def test_a_first_estimate_of_the_capacity_need_not_be_right() -> None:
     setup, load = made_up(), replace(demand(1, 10, e2e_s=13.0), requests_per_s=3.0)
     found = {found[0] for each in (0.1, 0.5, 5.0) if (found := num_machines(setup, load, each))}
     assert len(found) == 1
@@ -191,6 +191,6 @@ def test_a_fleet_is_set_up_as_each_machine_is() -> None:
     setup = replace(made_up(max_running=3, max_step_tokens=64), spec=gated(sliding_window=24))
     fleet = setup.fleet(5, replace(demand(1, 1), router="round-robin"))
     assert (fleet.num_replicas, fleet.router, fleet.num_pages) == (5, "round-robin", 100_000)
-    assert (fleet.window, fleet.kept.window) == (24, 24)
+    assert (fleet.windows, fleet.kept.window) == ((24,), 24)
     assert fleet.max_positions == setup.spec.max_positions
     assert (fleet.schedule.max_running, fleet.schedule.max_step_tokens) == (3, 64)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.specs import changed, flat_spec
 from paredown.cost.inspection import Target
 from paredown.cost.machines import find_machine
 from paredown.cost.memory import MEMORY_SHARE
@@ -30,9 +31,9 @@ from paredown.plan.simulation import LatencyLimits, Simulation
 from paredown.plan.trace import Trace
 from paredown.plan.workload import DrawnLengths, TraceLengths
 from paredown.spec.kv import PAGE_SIZE
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.rotary import Rotary
 
-SPEC = ModelSpec(
+SPEC = flat_spec(
     family="llama",
     vocab_size=32000,
     hidden_size=4096,
@@ -138,13 +139,13 @@ def test_pages_fill_what_the_weights_leave() -> None:
 
 
 def test_a_model_that_fits_in_no_format() -> None:
-    huge = replace(SPEC, num_layers=32 * 40)
+    huge = changed(SPEC, num_layers=32 * 40)
     with pytest.raises(CapacityError, match=r"int8.*does not fit on h100.*GB too much"):
         make_plan(huge, MACHINE, DEMAND, formats=[BF16, INT8])
 
 
 def test_a_format_that_does_not_fit_is_told() -> None:
-    large = replace(SPEC, num_layers=32 * 6)
+    large = changed(SPEC, num_layers=32 * 6)
     slow = replace(DEMAND, requests_per_s=2, limits=LatencyLimits(e2e_s=5))
     found = make_plan(large, MACHINE, slow, formats=[BF16, INT8])
     assert found.options[0].error is not None

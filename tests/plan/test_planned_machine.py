@@ -52,7 +52,7 @@ def test_a_request_never_holds_more_than_its_context(context: int, pages: int) -
 def test_two_pages_are_the_least() -> None:
     """A machine of exactly so many bytes, and one of a byte less, which is told what it lacks."""
     memory = model_memory(SPEC, BF16, batch=4, context=1, step_tokens=64)
-    page_bytes = KVSpec(num_pages=1).page_bytes(24, 2, 64)
+    page_bytes = KVSpec(num_pages=1).page_bytes(SPEC)
     needed = memory.total - memory.kv + 2 * page_bytes
     exact = L4.faster(Speedup(memory=(needed + 0.5) / MEMORY_SHARE / 24e9))
     assert exact.num_pages(SPEC, BF16, max_running=4, max_step_tokens=64) == 2

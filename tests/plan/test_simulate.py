@@ -10,7 +10,6 @@ import pytest
 
 from drivers.shared_data import data_folder, needs_data
 from paredown.cost.step_cost import StepLoad
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.plan.lengths import parse_lengths
@@ -20,6 +19,7 @@ from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.simulation import LatencyLimits
 from paredown.plan.trace import Trace, open_trace
 from paredown.plan.workload import DrawnLengths, RandomWorkload, TraceWorkload
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from references.plain_simulation import LinearCost
 
@@ -209,7 +209,7 @@ def test_requests_behind_their_windows_fit_few_pages() -> None:
         "schedule": ScheduleConfig(max_step_tokens=64, max_waiting=100),
     }
     assert simulate(workload, Fleet(**sizes), LinearCost()).num_too_long == 20
-    behind = Fleet(**sizes, window=64, kept=KeptPages(window=64))
+    behind = Fleet(**sizes, windows=(64,), kept=KeptPages(window=64))
     assert len(simulate(workload, behind, LinearCost()).e2es_s) == 20
 
 

@@ -57,7 +57,8 @@ def test_a_step_is_the_sum_of_what_each_token_attends_to(
     found: list[Chunk], window: int | None
 ) -> None:
     cost = RecordingCost()
-    StepTimes(cost, window).step_s(found, 0, 0)
+    windows = () if window is None else (window,)
+    StepTimes(cost, windows).step_s(found, 0, 0)
     pairs = windowed_pairs = kv_tokens = windowed_kv_tokens = num_logits = num_first = 0
     for request, size in found:
         start = request.num_computed_tokens
@@ -77,8 +78,8 @@ def test_a_step_is_the_sum_of_what_each_token_attends_to(
             num_requests=len(found),
             attention_pairs=pairs,
             kv_tokens_read=kv_tokens,
-            windowed_pairs=windowed_pairs,
-            windowed_kv_tokens_read=windowed_kv_tokens,
+            windowed_pairs=(windowed_pairs,) * len(windows),
+            windowed_kv_tokens_read=(windowed_kv_tokens,) * len(windows),
             num_first_tokens=num_first,
         )
     ]

@@ -4,7 +4,6 @@ Letters: T tokens, O output rows, I input columns, G groups of columns.
 """
 
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +19,6 @@ DEFAULT_ACTIVATIONS = {
     "fp8": "bf16",
     **dict.fromkeys(INTEGER_BITS, "int8_group"),
 }
-
-INTEGER_ACTIVATIONS = ("int8_group", "int8_row", "int8_static", "fp32")
-# Every weight kind with every reading of the input that it takes.
-FORMS = [
-    ("fp32", "fp32"),
-    ("fp16", "fp32"),
-    ("bf16", "fp32"),
-    ("bf16", "bf16"),
-    ("fp8", "fp32"),
-    ("fp8", "bf16"),
-    *product(INTEGER_BITS, INTEGER_ACTIVATIONS),
-]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, Layer, Tap, position_inputs
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import Tap
 from paredown.spec.model import ModelSpec
 
 
@@ -43,7 +45,7 @@ def tiny_block(variant: str, folder: Path, *, seed: int = 0, double: bool = Fals
         decoder.double()
     torch.manual_seed(seed)
     ids = torch.randint(2, VOCAB_SIZE, (6, 24))
-    table, mask = position_inputs(decoder.spec, 24)
+    table, mask = decoder.positions(24)[0]
     if double and table is not None:
         table = table[0].double(), table[1].double()
     layer = decoder.layers[0]

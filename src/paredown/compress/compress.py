@@ -23,12 +23,12 @@ from paredown.compress.calibrate.disk import CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
 from paredown.compress.calibrate.walk import Plan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
+from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
 from paredown.compress.quantize.method import LayerTarget
 from paredown.compress.recipe import Recipe
-from paredown.compress.recipe_names import find_recipe
-from paredown.compress.schemes import Scheme, SchemeRow, resolve_schemes, scheme_rows
+from paredown.compress.schemes import Scheme, SchemeRow, scheme_rows
 from paredown.compress.size import checkpoint_bits_per_weight
-from paredown.errors import ConfigError, UnsupportedError, naming
+from paredown.errors import ConfigError, naming
 from paredown.formats.floating import cast, check_stored
 from paredown.formats.stored.kv_scheme import KV_SCHEMES
 from paredown.formats.stored.stored_format import Layout
@@ -96,7 +96,7 @@ class MadeLayers:
 def compress(
     source: Checkpoint,
     output: Path,
-    recipe: Recipe | str,
+    recipe: Recipe | CheckedRecipe | str,
     *,
     overwrite: bool = False,
     calibration: Calibration | None = None,
@@ -114,10 +114,10 @@ def compress(
     this model cannot have (the groups do not divide its columns, ...), CapacityError when it would
     not fit in memory or on the disk, OutputError when `output` cannot be written.
     """
-    if isinstance(recipe, str):
-        recipe = find_recipe(recipe)
     report = on_progress or (lambda what, share: None)
-    schemes = check_recipe(source, recipe)
+    checked = recipe if isinstance(recipe, CheckedRecipe) else check_recipe(source, recipe)
+    assert checked.source is source, "the recipe was checked for another source"
+    recipe, schemes = checked.recipe, checked.schemes
     job = _Job(source, recipe, schemes, finish or (lambda folder, notes: None))
     if not recipe.needs_calibration:
         return job.write(output, overwrite, report)
@@ -155,13 +155,6 @@ def compress(
         )
 
 
-def check_recipe(source: Checkpoint, recipe: Recipe) -> dict[str, Scheme]:
-    """What each linear layer becomes; for a caller with long work to do first. Raises as `compress`
-    does for a source or a recipe that does not do."""
-    _check_source(source)
-    return resolve_schemes(recipe, source)
-
-
 def check_values(source: Checkpoint) -> None:
     """Reads all weights. Raises CheckpointError naming the tensor that is not finite."""
     for name, tensor in source.tensors.items():
@@ -189,7 +182,7 @@ def _require_room(
         num_sequences=calibration.num_sequences,
         num_tokens=calibration.num_tokens,
         hidden_size=source.spec.hidden_size,
-        heads_size=source.spec.num_heads * source.spec.head_dim,
+        heads_size=max(layer.attention.query_size for layer in source.spec.layer_counts),
     )
     disk.require(workspace_path(output))
     return memory.total, disk.total
@@ -242,7 +235,7 @@ class _Job:
 
     @property
     def _unties(self) -> bool:
-        return self._source.names.output in self._schemes and self._source.spec.tied_embeddings
+        return self._source.names.output in self._schemes and self._source.spec.output.is_tied
 
     def write(self, output: Path, overwrite: bool, on_progress: OnProgress) -> CompressResult:
         source = self._source
@@ -380,12 +373,3 @@ def _content(source: Checkpoint) -> str:
             digest.update(file.raw[start : start + _HASHED_BYTES].data)
             file.release()
     return digest.hexdigest()
-
-
-def _check_source(source: Checkpoint) -> None:
-    if source.is_quantized:
-        raise UnsupportedError(
-            "the checkpoint is compressed already",
-            seen=str(source.path),
-            remedy="Compress the original, so that errors do not add up.",
-        )

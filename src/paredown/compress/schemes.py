@@ -139,8 +139,8 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
 def _title(kind: str, places: list[tuple[int | None, int | None]], source: Checkpoint) -> str:
     """The kind of role, and of which experts where not of all."""
     chosen = sorted({expert for _, expert in places if expert is not None})
-    experts = source.spec.experts
-    if experts is None or not chosen or len(chosen) == experts.num:
+    nums = [layer.experts.num for layer in source.spec.layer_counts if layer.experts is not None]
+    if not chosen or len(chosen) == max(nums):
         return kind
     return f"{EXPERTS}.{format_ranges(chosen)}.{split_role(kind)[1]}"
 
@@ -214,6 +214,15 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
             f"{scheme.format} cannot be stored for {source.spec.family}: its linear layers are "
             "transposed modules, which compressed-tensors does not know",
             seen=f"transposed: {module.role}",
+            remedy="Use a float format (bf16, fp16).",
+        )
+    if module.layer is not None and any(
+        one.num_parts > 1 for one in source.names.family.linears.values()
+    ):
+        raise UnsupportedError(
+            f"{scheme.format} cannot be stored for {source.spec.family}: query, key and value of "
+            "a layer are one module, which is not taken apart",
+            seen=f"{module.role} of {module.name}",
             remedy="Use a float format (bf16, fp16).",
         )
     with naming(f"tensor {module.name}.weight"):

@@ -17,7 +17,7 @@ def break_even_batch(narrow: StepCost, wide: StepCost, context: int, spec: Model
     wide ones; None where that is beyond `MAX_BATCH`. Arithmetic then takes what bytes had taken."""
 
     def pays(batch: int) -> bool:
-        load = decode_load(batch, context, spec.attended_window)
+        load = decode_load(batch, context, spec.windows)
         return wide.step_s(load) >= _LEAST_GAIN * narrow.step_s(load)
 
     low, high = 0, 1
@@ -33,7 +33,7 @@ def break_even_batch(narrow: StepCost, wide: StepCost, context: int, spec: Model
 
 @dataclass(frozen=True, kw_only=True)
 class SpeculationGain:
-    """What guessing `num_draft_tokens` for each sequence gains; 0 where nothing does."""
+    """What drafting `num_draft_tokens` for each sequence gains; 0 where nothing does."""
 
     batch: int
     num_draft_tokens: int
@@ -43,13 +43,13 @@ class SpeculationGain:
 def best_speculation(
     cost: StepCost, spec: ModelSpec, *, batch: int, context: int, acceptance: float
 ) -> SpeculationGain:
-    """The number of guesses with the most tokens per second, when each guess is right with
-    probability `acceptance` and guessing costs nothing (n-grams, suffixes): a step then gives
+    """The number of draft tokens with the most tokens per second, when each draft token is right
+    with probability `acceptance` and drafting costs nothing (n-grams, suffixes): a step then gives
     (1 - a^(k+1)) / (1 - a) tokens (Leviathan et al., arXiv 2211.17192, equation 1)."""
-    plain_s = cost.step_s(decode_load(batch, context, spec.attended_window))
+    plain_s = cost.step_s(decode_load(batch, context, spec.windows))
     best = SpeculationGain(batch=batch, num_draft_tokens=0, gain=1.0)
     for num_draft in range(1, MAX_DRAFT_TOKENS + 1):
-        seconds = cost.step_s(verify_load(batch, context, num_draft, spec.attended_window))
+        seconds = cost.step_s(verify_load(batch, context, num_draft, spec.windows))
         tokens = sum(acceptance**i for i in range(num_draft + 1))
         gain = tokens * plain_s / seconds
         if gain > best.gain:
@@ -57,16 +57,18 @@ def best_speculation(
     return best
 
 
-def verify_load(batch: int, context: int, num_draft: int, window: int | None) -> StepLoad:
-    """A step that verifies `num_draft` guesses of each sequence: a row of logits after each."""
+def verify_load(batch: int, context: int, num_draft: int, windows: tuple[int, ...]) -> StepLoad:
+    """A step that verifies `num_draft` draft tokens of each sequence: a row of logits after
+    each."""
     length, start = num_draft + 1, context - 1
-    windowed = window is not None
     return StepLoad(
         num_tokens=batch * length,
         num_logits=batch * length,
         num_requests=batch,
         attention_pairs=batch * chunk_pairs(start, length),
         kv_tokens_read=batch * chunk_kv_tokens(start, length),
-        windowed_pairs=batch * chunk_pairs(start, length, window) if windowed else 0,
-        windowed_kv_tokens_read=batch * chunk_kv_tokens(start, length, window) if windowed else 0,
+        windowed_pairs=tuple(batch * chunk_pairs(start, length, one) for one in windows),
+        windowed_kv_tokens_read=tuple(
+            batch * chunk_kv_tokens(start, length, one) for one in windows
+        ),
     )

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import exp, log
 
+from paredown.cost.alike import attention_layers
 from paredown.cost.least_squares import least_squares
 from paredown.cost.model_formats import ModelFormats
-from paredown.cost.operations import attention_layers
 from paredown.cost.predicted_step import PredictedStep, keys_and_pairs
 from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad
@@ -116,14 +116,13 @@ def _fit_attention(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> Attent
     """From differences of steps that differ in their context alone."""
     rows, targets, weights = [], [], []
     for short, long in pairs:
-        spec = long.spec
-        (alike,) = attention_layers(spec, long.formats)
+        (alike,) = attention_layers(long.spec, long.formats)
         short_keys, short_pairs = keys_and_pairs(short.load, alike)
         keys, pairs_met = keys_and_pairs(long.load, alike)
         rows.append(
             (
-                float(spec.num_kv_heads * spec.head_dim * (keys - short_keys)),
-                float(spec.num_heads * spec.head_dim * (pairs_met - short_pairs)),
+                float(alike.attention.kv_size * (keys - short_keys)),
+                float(alike.attention.query_size * (pairs_met - short_pairs)),
             )
         )
         targets.append(long.seconds - short.seconds)

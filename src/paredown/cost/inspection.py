@@ -1,6 +1,7 @@
 """Inspection: everything that the arithmetic says of a model, a workload and a machine."""
 
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from paredown.cost.break_even import BATCHES, SpeculationGain, best_speculation, break_even_batch
@@ -200,10 +201,9 @@ def inspect_model(
 
 def phase_loads(spec: ModelSpec, workload: Workload) -> dict[str, StepLoad]:
     """A whole prompt in one step, and a step of the whole batch."""
-    window = spec.attended_window
     return {
-        "prefill": prefill_load(workload.prompt_tokens, 0, window),
-        "decode": decode_load(workload.batch, workload.context, window),
+        "prefill": prefill_load(workload.prompt_tokens, 0, spec.windows),
+        "decode": decode_load(workload.batch, workload.context, spec.windows),
     }
 
 
@@ -222,10 +222,13 @@ def _break_even(
 
 
 def _model_json(spec: ModelSpec) -> dict[str, Any]:
-    fields = asdict(spec)
-    if spec.experts is not None:
-        fields["experts"]["dense_layers"] = sorted(spec.experts.dense_layers)
+    """The spec, its layers in runs of equal ones."""
+    fields = {name: value for name, value in asdict(spec).items() if name != "layers"}
     counts = {
+        "num_layers": spec.num_layers,
+        "layers": [
+            {"count": len(list(run)), **asdict(layer)} for layer, run in groupby(spec.layers)
+        ],
         "num_parameters": spec.num_parameters(),
         "num_active_parameters": spec.num_active_parameters(),
     }

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from math import ceil
 
+from paredown.cost.alike import attention_layers, mlp_columns
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes, unit_of
-from paredown.cost.operation import EXPERTS, load_letters
-from paredown.cost.operations import attention_layers, num_expert_layers, operations
+from paredown.cost.operation import expert_letter, load_letters
+from paredown.cost.operations import operations
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.spec.model import ModelSpec
 
@@ -54,12 +55,12 @@ def model_memory(
     spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int, step_tokens: int
 ) -> ModelMemory:
     matrices = spec.num_linear_parameters() + spec.vocab_size * spec.hidden_size * (
-        1 if spec.tied_embeddings else 2
+        1 if spec.output.is_tied else 2
     )
-    routers = [spec.router_shapes(layer) for layer in range(spec.num_layers)]
-    matrices += sum(out * columns for shapes in routers for out, columns in shapes.values())
+    matrices += spec.num_router_parameters()
+    all_asked = {expert_letter(number): one.num for number, one in enumerate(spec.expert_kinds)}
     linear = sum(
-        float(one.count * one.weight_bytes.value({EXPERTS: num_experts(spec)}))
+        float(one.count * one.weight_bytes.value(all_asked))
         for one in operations(spec, formats)
         if one.kind in ("linear", "experts")
     )
@@ -77,7 +78,7 @@ def model_memory(
 
 def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
     """0 where it is tied to an output layer of floats: its rows are read from there."""
-    if spec.tied_embeddings and not formats.output.is_quantized:
+    if spec.output.is_tied and not formats.output.is_quantized:
         return 0
     return spec.vocab_size * spec.hidden_size * formats.embedding_bits // 8
 
@@ -85,37 +86,25 @@ def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
 def kv_cache_bytes(spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int) -> int:
     """Keys and values: 2 x layers x sequences x tokens x key-value heads x columns of a head. A
     layer with a sliding window needs the tokens of the window alone."""
-    kept = min(context, spec.attended_window or context)
     values = sum(
         one.count
-        * (kept if one.is_windowed else context)
-        * kv_element_bytes(one.kv_dtype, spec.head_dim)
+        * one.attention.kv_size
+        * min(context, one.attention.window or context)
+        * kv_element_bytes(one.kv_dtype, one.attention.head_dim)
         for one in attention_layers(spec, formats)
     )
-    return int(2 * batch * spec.num_kv_heads * spec.head_dim * values)
+    return int(2 * batch * values)
 
 
 def activation_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
     """The most that is alive at once in a layer: the hidden state, and either queries, keys, values
     and attended heads, or gate, up and their product."""
-    heads = (2 * spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
-    mlp = mlp_columns(spec) * (3 if spec.gated else 2)
-    return num_tokens * (spec.hidden_size + max(heads, mlp)) * formats.activation_bytes
-
-
-def num_experts(spec: ModelSpec) -> int:
-    return 0 if spec.experts is None else spec.experts.num
-
-
-def mlp_columns(spec: ModelSpec) -> int:
-    """Columns between the two halves of the widest layer's MLP, for one token."""
-    experts = spec.experts
-    if experts is None:
-        return spec.intermediate_size
-    of_experts = experts.num_per_token * experts.intermediate_size
-    moe = of_experts + (experts.shared_intermediate_size or 0)
-    is_all = num_expert_layers(spec) == spec.num_layers
-    return moe if is_all else max(moe, spec.intermediate_size)
+    most = 0
+    for layer in spec.layer_counts:
+        attention = layer.attention
+        mlp = mlp_columns(layer) * (3 if layer.mlp.is_gated else 2)
+        most = max(most, 2 * attention.query_size + 2 * attention.kv_size, mlp)
+    return num_tokens * (spec.hidden_size + most) * formats.activation_bytes
 
 
 def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> int:
@@ -124,11 +113,12 @@ def working_bytes(spec: ModelSpec, formats: ModelFormats, num_tokens: int) -> in
     the widest (q, k, v beside each other or gate and up; attended heads; what goes into `down`),
     and an input in the form its kernel reads. Logits and what threads have of their own are not in
     it, nor room that is set aside for other formats and never touched."""
-    query, kv = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
-    inner = mlp_columns(spec)
-    up = inner * (2 if spec.gated else 1)
-    widest = max(spec.hidden_size, query + 2 * kv, up)
-    read = max(spec.hidden_size, query, inner)
+    widest = read = spec.hidden_size
+    for layer in spec.layer_counts:
+        attention, inner = layer.attention, mlp_columns(layer)
+        up = inner * len(layer.mlp.up_roles)
+        widest = max(widest, attention.query_size + 2 * attention.kv_size, up)
+        read = max(read, attention.query_size, inner)
     unit = unit_of(formats.linear, formats.activation_bytes)
     input_bytes = {"int8": 1, "bf16": 2, "fp32": 4}[unit]
     return num_tokens * (4 * (spec.hidden_size + 3 * widest) + read * input_bytes)
@@ -141,14 +131,16 @@ def generation_flops(
     computes all tokens before it anew."""
     last = prompt_tokens + new_tokens - 1
     lengths = [last] if with_cache else range(prompt_tokens, last + 1)
-    window = spec.attended_window
     load = StepLoad(
         num_tokens=sum(lengths),
         num_logits=new_tokens,
         num_requests=1,
         attention_pairs=sum(chunk_pairs(0, length) for length in lengths),
         kv_tokens_read=0,
-        windowed_pairs=sum(chunk_pairs(0, length, window) for length in lengths),
+        windowed_pairs=tuple(
+            sum(chunk_pairs(0, length, window) for length in lengths) for window in spec.windows
+        ),
+        windowed_kv_tokens_read=(0,) * len(spec.windows),
     )
     letters = load_letters(load, spec)
     return sum(one.count * one.flops.value(letters) for one in operations(spec, ModelFormats()))

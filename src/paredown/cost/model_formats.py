@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from paredown.spec.kv import PAGE_SIZE, KVDType, KVDTypes, KVSpec
+from paredown.spec.kv import KVDType, KVDTypes, token_bytes
 from paredown.spec.run_form import run_form
 from paredown.spec.weight import WeightSpec
 
@@ -65,5 +65,4 @@ def unit_of(weights: WeightSpec, activation_bytes: int) -> Unit:
 
 def kv_element_bytes(kv_dtype: KVDType, head_dim: int) -> Fraction:
     """Bytes of one number of a key or value, its share of the scale of a head in it."""
-    page_bytes = KVSpec(num_pages=1, dtype=kv_dtype).page_bytes(1, 1, head_dim)
-    return Fraction(page_bytes, 2 * PAGE_SIZE * head_dim)
+    return Fraction(token_bytes(kv_dtype, head_dim), head_dim)

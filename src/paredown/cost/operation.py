@@ -10,16 +10,9 @@ from paredown.spec.experts import Experts
 from paredown.spec.model import ModelSpec
 
 # The letters of a step's load: tokens, rows of logits, query-key pairs and tokens whose keys and
-# values are read (for layers that see everything, and for windowed ones), experts that are asked.
-TOKENS, LOGITS, PAIRS, KEYS, WINDOW_PAIRS, WINDOW_KEYS, EXPERTS = LOAD_LETTERS = (
-    "t",
-    "r",
-    "p",
-    "c",
-    "pw",
-    "cw",
-    "e",
-)
+# values are read in layers that see everything. Those of windowed layers and of experts that are
+# asked are numbered from the second window, or kind of experts, on (`letter_names`).
+TOKENS, LOGITS, PAIRS, KEYS = "t", "r", "p", "c"
 Kind = Literal["linear", "experts", "attention", "embedding"]
 
 
@@ -32,8 +25,8 @@ class Operation:
 
     `out` and `columns` are the sizes of what it multiplies with: a weight's rows and columns, or
     the heads' keys. `weight_bytes`, `kv_bytes` and `activation_bytes` are what goes to and from
-    memory at least, everything read and written once; the other fields are polynomials over
-    LOAD_LETTERS and the sizes of the model.
+    memory at least, everything read and written once; the other fields are polynomials over the
+    letters of a load and the sizes of the model. `experts` are those whose product it is.
     """
 
     name: str
@@ -47,6 +40,7 @@ class Operation:
     kv_bytes: Polynomial
     activation_bytes: Polynomial
     num_asked_only: int = 0
+    experts: Experts | None = None
 
     def computed_count(self, load: StepLoad) -> float:
         """`count`, less what our core leaves out of a step."""
@@ -90,17 +84,44 @@ class OperationCost:
         return self.flops / self.bytes if self.bytes else 0.0
 
 
+def window_letters(number: int) -> tuple[str, str]:
+    """Pairs, and tokens whose keys are read, of layers with that window of the model."""
+    return _numbered("pw", number), _numbered("cw", number)
+
+
+def expert_letter(number: int) -> str:
+    """How many experts of that kind have a token."""
+    return _numbered("e", number)
+
+
+def letter_names(spec: ModelSpec) -> tuple[str, ...]:
+    """The letters of a load of a model, in the order of `load_values`."""
+    windows = [window_letters(number) for number in range(len(spec.windows))]
+    experts = [expert_letter(number) for number in range(len(spec.expert_kinds))]
+    pairs, keys = [one for one, _ in windows], [one for _, one in windows]
+    return (TOKENS, LOGITS, PAIRS, KEYS, *pairs, *keys, *experts)
+
+
+def load_values(load: StepLoad, spec: ModelSpec) -> tuple[float, ...]:
+    """A step's load in numbers."""
+    return (
+        load.num_tokens,
+        load.num_logits,
+        load.attention_pairs,
+        load.kv_tokens_read,
+        *load.windowed_pairs,
+        *load.windowed_kv_tokens_read,
+        *(experts_asked(experts, load.num_tokens) for experts in spec.expert_kinds),
+    )
+
+
 def load_letters(load: StepLoad, spec: ModelSpec) -> dict[str, float]:
     """A step's load by letter."""
-    return {
-        TOKENS: load.num_tokens,
-        LOGITS: load.num_logits,
-        PAIRS: load.attention_pairs,
-        KEYS: load.kv_tokens_read,
-        WINDOW_PAIRS: load.windowed_pairs,
-        WINDOW_KEYS: load.windowed_kv_tokens_read,
-        EXPERTS: 0.0 if spec.experts is None else experts_asked(spec.experts, load.num_tokens),
-    }
+    return dict(zip(letter_names(spec), load_values(load, spec), strict=True))
+
+
+def _numbered(letter: str, number: int) -> str:
+    return f"{letter}{number + 1}" if number else letter
 
 
 def experts_asked(experts: Experts, num_tokens: float) -> float:

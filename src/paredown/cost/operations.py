@@ -7,31 +7,35 @@ writing goes with its neighbours'. Attention is fused, as ours and FlashAttentio
 them.
 """
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from paredown.cost.model_formats import (
-    ModelFormats,
-    Unit,
-    kv_element_bytes,
-    unit_of,
+from paredown.cost.alike import (
+    Alike,
+    AttentionLayers,
+    T,
+    attention_layers,
+    dense_layers,
+    expert_layers,
+    projections,
 )
+from paredown.cost.model_formats import ModelFormats, Unit, kv_element_bytes, unit_of
 from paredown.cost.operation import (
-    EXPERTS,
     KEYS,
     LOGITS,
     PAIRS,
     TOKENS,
-    WINDOW_KEYS,
-    WINDOW_PAIRS,
-    Kind,
     Operation,
+    expert_letter,
+    window_letters,
 )
 from paredown.cost.polynomial import Polynomial
 from paredown.cost.sizes import Sizes
-from paredown.spec.kv import KVDType, KVSpec
+from paredown.spec.attention import Attention
+from paredown.spec.experts import Experts
+from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
+from paredown.spec.roles import QKV_ROLES
 from paredown.spec.weight import WeightSpec
 
 _NONE = Polynomial({})
@@ -46,40 +50,6 @@ def operations(
     return _Counter(spec, formats, sizes or Sizes.of(spec), fused).all()
 
 
-def num_expert_layers(spec: ModelSpec) -> int:
-    """Layers that have experts in the place of their MLP."""
-    return sum(spec.has_experts(layer) for layer in range(spec.num_layers))
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionLayers:
-    """Layers that attend alike: as many of them, the format of their keys and values, whether they
-    have the sliding window, and whether the last layer is one of them."""
-
-    suffix: str
-    count: int
-    kv_dtype: KVDType
-    is_windowed: bool
-    has_last: bool
-
-
-def attention_layers(spec: ModelSpec, formats: ModelFormats) -> list[AttentionLayers]:
-    """Raises ConfigError where each layer has a format and there are not as many."""
-    dtypes = KVSpec(num_pages=1, dtype=formats.kv_dtype).layer_dtypes(spec.num_layers)
-    kinds = [(spec.layer_window(layer) is not None, dtype) for layer, dtype in enumerate(dtypes)]
-    return [
-        AttentionLayers(
-            suffix=(", window" if is_windowed else "")
-            + (f", {dtype}" if len(set(dtypes)) > 1 else ""),
-            count=count,
-            kv_dtype=dtype,
-            is_windowed=is_windowed,
-            has_last=(is_windowed, dtype) == kinds[-1],
-        )
-        for (is_windowed, dtype), count in sorted(Counter(kinds).items())
-    ]
-
-
 @dataclass(frozen=True)
 class _Counter:
     spec: ModelSpec
@@ -88,98 +58,116 @@ class _Counter:
     fused: bool
 
     def all(self) -> list[Operation]:
-        spec, sizes, layers = self.spec, self.sizes, self.spec.num_layers
-        attention = attention_layers(spec, self.formats)
+        spec = self.spec
+        shapes, attention = projections(spec), attention_layers(spec, self.formats)
         return [
             self._embedding(),
-            self._linear("q", layers, sizes.query, sizes.hidden),
-            self._linear("k", layers, sizes.key_value, sizes.hidden),
-            self._linear("v", layers, sizes.key_value, sizes.hidden),
+            *(self._projection(role, alike) for role in QKV_ROLES for alike in shapes),
             *(one for alike in attention for one in self._attention(alike)),
-            replace(self._linear("o", layers, sizes.hidden, sizes.query), num_asked_only=1),
-            *self._behind_keys(
-                self._mlp("", "linear", layers - num_expert_layers(spec), sizes.intermediate),
-                has_last=not spec.has_experts(layers - 1),
+            *(one for alike in shapes for one in _behind(alike, [self._projection("o", alike)])),
+            *(one for alike in dense_layers(spec) for one in _behind(alike, self._dense(alike))),
+            *(
+                one
+                for number, alike in enumerate(expert_layers(spec))
+                for one in _behind(alike, self._experts(number, alike))
             ),
-            *self._behind_keys(self._experts(), has_last=spec.has_experts(layers - 1)),
             self._logits(),
         ]
 
-    def _behind_keys(self, found: list[Operation], *, has_last: bool) -> list[Operation]:
-        return [replace(one, num_asked_only=int(has_last)) for one in found]
+    def _projection(self, role: str, alike: Alike[Attention]) -> Operation:
+        attention, hidden = alike.part, self.sizes.hidden
+        sizes = self.sizes.attention(attention, self.spec.hidden_size)
+        shapes = {
+            "q": (sizes.query, hidden),
+            "k": (sizes.key_value, hidden),
+            "v": (sizes.key_value, hidden),
+            "o": (hidden, sizes.query),
+        }
+        return self._product(
+            role + alike.suffix,
+            alike.count,
+            rows=Polynomial.letter(TOKENS),
+            out=shapes[role][0],
+            columns=shapes[role][1],
+            num_columns=attention.shapes(self.spec.hidden_size)[role][1],
+        )
 
-    def _mlp(self, prefix: str, kind: Kind, count: int, size: Polynomial) -> list[Operation]:
-        """Of a dense layer, of the shared expert, or of the experts that are asked."""
-        if count == 0:
-            return []
-        spec, hidden = self.spec, self.sizes.hidden
-        num_columns = spec.intermediate_size
-        if spec.experts is not None and prefix:
-            num_columns = spec.experts.intermediate_size
-            if kind == "linear":
-                num_columns = spec.experts.shared_intermediate_size or 0
-        up_roles = ("gate", "up") if spec.gated else ("up",)
-        shapes = dict.fromkeys(up_roles, (size, hidden, spec.hidden_size))
-        shapes["down"] = (hidden, size, num_columns)
+    def _dense(self, alike: Alike[Mlp]) -> list[Operation]:
+        rows, size = Polynomial.letter(TOKENS), self.sizes.mlp(alike.part)
+        return self._mlp("", alike, alike.part, rows, size)
+
+    def _mlp(
+        self, prefix: str, alike: Alike[T], mlp: Mlp, rows: Polynomial, size: Polynomial
+    ) -> list[Operation]:
+        """The products of a dense layer, of the shared expert, or of the experts that are asked."""
+        hidden, hidden_size = self.sizes.hidden, self.spec.hidden_size
+        shapes = dict.fromkeys(mlp.up_roles, (size, hidden, hidden_size))
+        shapes["down"] = (hidden, size, mlp.size)
         return [
-            self._product(prefix + role, kind, count, out, columns, inner)
-            for role, (out, columns, inner) in shapes.items()
+            self._product(
+                prefix + role + alike.suffix,
+                alike.count,
+                rows=rows,
+                out=out,
+                columns=columns,
+                num_columns=num_columns,
+            )
+            for role, (out, columns, num_columns) in shapes.items()
         ]
 
-    def _experts(self) -> list[Operation]:
+    def _experts(self, number: int, alike: Alike[Experts]) -> list[Operation]:
         """The router, whose weights are float32, what each token's experts do, and the expert of
         all tokens."""
-        spec, sizes, count = self.spec, self.sizes, num_expert_layers(self.spec)
-        if spec.experts is None or count == 0:
-            return []
+        experts, sizes = alike.part, self.sizes.experts(alike.part)
         floats = (self.formats.activation_bytes, self.formats.activation_bytes)
-        routers, float32 = {"router": sizes.experts}, WeightSpec(dtype="fp32")
-        if spec.experts.shared_intermediate_size is not None:
+        routers, float32 = {"router": sizes.num}, WeightSpec(dtype="fp32")
+        if experts.shared is not None:
             routers["shared router"] = Polynomial.number(1)
         found = [
             _product(
-                name,
-                count,
+                name + alike.suffix,
+                alike.count,
                 float32,
                 rows=Polynomial.letter(TOKENS),
                 out=out,
-                columns=sizes.hidden,
-                bytes_per_weight=self.formats.weight_bytes(float32, spec.hidden_size),
+                columns=self.sizes.hidden,
+                bytes_per_weight=self.formats.weight_bytes(float32, self.spec.hidden_size),
                 activation_bytes=floats,
             )
             for name, out in routers.items()
         ]
-        found += self._mlp("experts' ", "experts", count, sizes.expert_intermediate)
-        if spec.experts.shared_intermediate_size is not None:
-            found += self._mlp("shared ", "linear", count, sizes.shared_intermediate)
+        asked, rows = Polynomial.letter(expert_letter(number)), Polynomial.letter(TOKENS)
+        each = self._mlp("experts' ", alike, experts.expert, rows * sizes.num_per_token, sizes.size)
+        found += [
+            replace(one, kind="experts", experts=experts, weight_bytes=one.weight_bytes * asked)
+            for one in each
+        ]
+        if experts.shared is not None:
+            found += self._mlp("shared ", alike, experts.shared, rows, sizes.shared)
         return found
 
     def _product(
         self,
         name: str,
-        kind: Kind,
         count: int,
+        *,
+        rows: Polynomial,
         out: Polynomial,
         columns: Polynomial,
         num_columns: int,
     ) -> Operation:
-        """With a weight of the layer, or with those of all experts that have a token."""
-        of_experts = kind == "experts"
-        rows, floats = Polynomial.letter(TOKENS), self.formats.activation_bytes
-        found = _product(
+        """With a weight of the layers' format."""
+        floats = self.formats.activation_bytes
+        return _product(
             name,
             count,
             self.formats.linear,
-            rows=rows * self.sizes.experts_per_token if of_experts else rows,
+            rows=rows,
             out=out,
             columns=columns,
             bytes_per_weight=self.formats.weight_bytes(self.formats.linear, num_columns),
             activation_bytes=(floats, floats),
         )
-        if not of_experts:
-            return found
-        asked = Polynomial.letter(EXPERTS)
-        return replace(found, kind=kind, weight_bytes=found.weight_bytes * asked)
 
     def _embedding(self) -> Operation:
         """A row of the table for each token, read and written."""
@@ -197,10 +185,6 @@ class _Counter:
             activation_bytes=values * self.formats.activation_bytes,
         )
 
-    def _linear(self, role: str, count: int, out: Polynomial, columns: Polynomial) -> Operation:
-        num_columns = self.spec.attention_shapes()[role][1]
-        return self._product(role, "linear", count, out, columns, num_columns)
-
     def _logits(self) -> Operation:
         return _product(
             "logits",
@@ -215,10 +199,11 @@ class _Counter:
 
     def _attention(self, layers: AttentionLayers) -> list[Operation]:
         """Scores of queries with keys, and values weighted by them."""
-        pairs, keys = (WINDOW_PAIRS, WINDOW_KEYS) if layers.is_windowed else (PAIRS, KEYS)
-        formats, sizes = self.formats, self.sizes
+        number, formats = layers.window_number, self.formats
+        pairs, keys = (PAIRS, KEYS) if number is None else window_letters(number)
+        sizes = self.sizes.attention(layers.attention, self.spec.hidden_size)
         flops = 2 * Polynomial.letter(pairs) * sizes.query
-        element = kv_element_bytes(layers.kv_dtype, self.spec.head_dim)
+        element = kv_element_bytes(layers.kv_dtype, layers.attention.head_dim)
         kv_bytes = Polynomial.letter(keys) * sizes.key_value * element
         rows = Polynomial.letter(TOKENS) * sizes.query * formats.activation_bytes
         scores = Polynomial.letter(pairs) * sizes.heads * formats.activation_bytes
@@ -266,3 +251,8 @@ def _product(
         kv_bytes=_NONE,
         activation_bytes=rows * columns * read + rows * out * written,
     )
+
+
+def _behind(alike: Alike[T], found: list[Operation]) -> list[Operation]:
+    """What lies behind the keys and values of its layer."""
+    return [replace(one, num_asked_only=int(alike.has_last)) for one in found]

@@ -4,15 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from paredown.cost.memory import mlp_columns
+from paredown.cost.alike import (
+    Alike,
+    AttentionLayers,
+    attention_layers,
+    dense_layers,
+    expert_layers,
+    mlp_columns,
+    projections,
+)
 from paredown.cost.model_formats import ModelFormats, kv_element_bytes
 from paredown.cost.operation import OperationCost, experts_asked
-from paredown.cost.operations import AttentionLayers, attention_layers, num_expert_layers
 from paredown.cost.roofline import Roofs, best_time
 from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.step_cost import StepLoad
 from paredown.cost.step_fit import Calibration, EngineRates
+from paredown.spec.attention import Attention
+from paredown.spec.experts import Experts
+from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
+from paredown.spec.roles import QKV_ROLES
 
 # Numbers of a token that pass between operations of a layer: hidden state, q, k, v, the attended
 # heads, the gated columns. What a layer's work beside its products goes with.
@@ -70,8 +81,8 @@ class PredictedStep:
     def layer_columns(self, step: StepLoad) -> int:
         """Numbers that pass through operations, of all tokens and layers; in the last layer of the
         tokens alone that are asked for."""
-        num_rows = (self.spec.num_layers - 1) * step.num_tokens + step.num_logits
-        return num_rows * self.columns
+        before, last = self._columns
+        return before * step.num_tokens + last * step.num_logits
 
     def linear_macs(self, num_tokens: int, num_logits: int) -> float:
         """Multiply-adds of a step in its layers."""
@@ -100,13 +111,13 @@ class PredictedStep:
 
     def _attention_of(self, step: StepLoad) -> dict[str, float]:
         """By suffix of the layers that attend alike."""
-        spec, total_bytes, parts = self.spec, self.weight_bytes, []
-        kv_columns = spec.num_kv_heads * spec.head_dim
+        total_bytes, parts = self.weight_bytes, []
         for layers, element_bytes in self._attention_layers:
             keys, pairs = keys_and_pairs(step, layers)
+            kv_columns = layers.attention.kv_size
             rates = self.calibration.attention_rates(layers.kv_dtype)
             compute_s = keys * kv_columns * rates.key_s
-            compute_s += pairs * spec.num_heads * spec.head_dim * rates.pair_s
+            compute_s += pairs * layers.attention.query_size * rates.pair_s
             num_bytes = 2 * keys * kv_columns * element_bytes
             total_bytes += num_bytes
             parts.append((layers.suffix, compute_s, num_bytes))
@@ -135,10 +146,10 @@ class PredictedStep:
         num_tokens = load.num_logits if is_output else load.num_tokens
         count = operation.computed_count(load)
         memory_s = cost.weight_bytes / operation.count
-        if operation.kind == "experts" and self.spec.experts is not None:
-            asked = experts_asked(self.spec.experts, num_tokens)
+        if operation.experts is not None:
+            asked = experts_asked(operation.experts, num_tokens)
             count, memory_s = count * asked, memory_s / asked
-            each = num_tokens * self.spec.experts.num_per_token / asked
+            each = num_tokens * operation.experts.num_per_token / asked
         else:
             each = float(num_tokens)
         memory_s /= self.calibration.bandwidth(self.weight_bytes)
@@ -162,11 +173,17 @@ class PredictedStep:
         return replace(self.formats, short_bf16=self.calibration.has_short_bf16)
 
     @cached_property
-    def columns(self) -> int:
-        """Numbers of a token that pass through a layer's operations."""
-        spec = self.spec
-        heads = (2 * spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
-        return _PASSES * spec.hidden_size + heads + mlp_columns(spec)
+    def _columns(self) -> tuple[int, int]:
+        """Numbers of a token that pass through the operations of all layers but the last, and of
+        the last."""
+        hidden = self.spec.hidden_size
+        columns = [
+            _PASSES * hidden
+            + 2 * (layer.attention.query_size + layer.attention.kv_size)
+            + mlp_columns(layer)
+            for layer in self.spec.layers
+        ]
+        return sum(columns[:-1]), columns[-1]
 
     @cached_property
     def weight_bytes(self) -> float:
@@ -178,37 +195,55 @@ class PredictedStep:
     def _layer_parts(self, num_tokens: float, num_asked: float) -> list["_Part"]:
         """The linear layers of all layers; behind the keys and values of the last layer with those
         tokens alone that are asked for."""
-        spec = self.spec
-        before = spec.attention_shapes()
-        output = {"o": before.pop("o")}
-        parts = self._parts(before, spec.num_layers, num_tokens)
-        num_expert = num_expert_layers(spec)
-        counts = [spec.num_layers - num_expert, num_expert]
-        if num_asked < num_tokens:
-            last = [0, 0]
-            last[spec.has_experts(spec.num_layers - 1)] = 1
-            counts = [a - b for a, b in zip(counts, last, strict=True)]
-            if num_asked:
-                parts += self._parts(output, 1, num_asked)
-                parts += self._mlp_parts(last, num_asked)
-        parts += self._parts(output, sum(counts), num_tokens)
-        return parts + self._mlp_parts(counts, num_tokens)
-
-    def _mlp_parts(self, counts: list[int], num_tokens: float) -> list["_Part"]:
-        """Of as many dense layers and layers with experts; those of experts with the tokens that
-        each of them has on average."""
-        (dense, moe), spec, experts = counts, self.spec, self.spec.experts
-        parts = self._parts(spec.mlp_shapes(), dense, num_tokens)
-        if experts is None or not moe:
-            return parts
-        asked = experts_asked(experts, num_tokens)
-        shapes = spec.mlp_shapes(experts.intermediate_size)
-        each = num_tokens * experts.num_per_token / asked
-        parts += self._parts(shapes, moe * asked, each)
-        if experts.shared_intermediate_size is not None:
-            shared = spec.mlp_shapes(experts.shared_intermediate_size)
-            parts += self._parts(shared, moe, num_tokens)
+        attention, layers = self._projections, self._mlps
+        parts: list[_Part] = []
+        for alike in attention:
+            shapes = alike.part.shapes(self.spec.hidden_size)
+            parts += self._parts(
+                {role: shapes[role] for role in QKV_ROLES}, alike.count, num_tokens
+            )
+        num_last = int(num_asked < num_tokens)
+        if num_last and num_asked:
+            for alike in attention:
+                parts += self._output_parts(alike, int(alike.has_last), num_asked)
+            for inner in layers:
+                parts += self._mlp_parts(inner, int(inner.has_last), num_asked)
+        for alike in attention:
+            num_rest = alike.count - num_last * alike.has_last
+            parts += self._output_parts(alike, num_rest, num_tokens)
+        for inner in layers:
+            parts += self._mlp_parts(inner, inner.count - num_last * inner.has_last, num_tokens)
         return parts
+
+    def _output_parts(
+        self, alike: Alike[Attention], count: int, num_tokens: float
+    ) -> list["_Part"]:
+        shapes = alike.part.shapes(self.spec.hidden_size)
+        return self._parts({"o": shapes["o"]}, count, num_tokens)
+
+    def _mlp_parts(
+        self, alike: Alike[Mlp] | Alike[Experts], count: int, num_tokens: float
+    ) -> list["_Part"]:
+        """As many such layers; experts with the tokens that each of them has on average."""
+        hidden, mlp = self.spec.hidden_size, alike.part
+        if isinstance(mlp, Mlp):
+            return self._parts(mlp.shapes(hidden), count, num_tokens)
+        if not count:
+            return []
+        asked = experts_asked(mlp, num_tokens)
+        each = num_tokens * mlp.num_per_token / asked
+        parts = self._parts(mlp.expert.shapes(hidden), count * asked, each)
+        if mlp.shared is not None:
+            parts += self._parts(mlp.shared.shapes(hidden), count, num_tokens)
+        return parts
+
+    @cached_property
+    def _projections(self) -> list[Alike[Attention]]:
+        return projections(self.spec)
+
+    @cached_property
+    def _mlps(self) -> list[Alike[Mlp] | Alike[Experts]]:
+        return [*dense_layers(self.spec), *expert_layers(self.spec)]
 
     def _parts(
         self, shapes: Mapping[str, tuple[int, int]], count: float, num_tokens: float
@@ -240,7 +275,7 @@ class PredictedStep:
     def _attention_layers(self) -> list[tuple[AttentionLayers, float]]:
         """And the bytes of a number of their keys and values."""
         return [
-            (one, float(kv_element_bytes(one.kv_dtype, self.spec.head_dim)))
+            (one, float(kv_element_bytes(one.kv_dtype, one.attention.head_dim)))
             for one in attention_layers(self.spec, self.formats)
         ]
 
@@ -248,8 +283,12 @@ class PredictedStep:
 def keys_and_pairs(step: StepLoad, layers: AttentionLayers) -> tuple[int, int]:
     """Tokens whose keys and values are read, and query-key pairs, in all of these layers."""
     last = step.last_layer if layers.has_last else step
-    if layers.is_windowed:
-        keys = (layers.count - 1) * step.windowed_kv_tokens_read + last.windowed_kv_tokens_read
-        return keys, (layers.count - 1) * step.windowed_pairs + last.windowed_pairs
-    keys = (layers.count - 1) * step.kv_tokens_read + last.kv_tokens_read
-    return keys, (layers.count - 1) * step.attention_pairs + last.attention_pairs
+    whole, own = (_seen(one, layers.window_number) for one in (step, last))
+    count = layers.count - 1
+    return count * whole[0] + own[0], count * whole[1] + own[1]
+
+
+def _seen(step: StepLoad, window_number: int | None) -> tuple[int, int]:
+    if window_number is None:
+        return step.kv_tokens_read, step.attention_pairs
+    return step.windowed_kv_tokens_read[window_number], step.windowed_pairs[window_number]

@@ -1,11 +1,12 @@
 """RooflineStep: the StepCost of a machine that our kernels were not measured on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from paredown.cost.efficiency import Efficiency
 from paredown.cost.model_formats import ModelFormats
-from paredown.cost.operation import LOAD_LETTERS, OperationCost, load_letters
+from paredown.cost.operation import OperationCost, letter_names, load_values
 from paredown.cost.operations import operations
 from paredown.cost.polynomial import Polynomial
 from paredown.cost.roofline import Roofs
@@ -34,8 +35,7 @@ class RooflineStep:
     def step_s(self, step: StepLoad) -> float:
         """A simulator asks for millions of steps: what has nothing to do with attention depends on
         few numbers, and is remembered."""
-        letters = load_letters(step, self.spec)
-        load = (1.0, *(letters[letter] for letter in LOAD_LETTERS))
+        load = (1.0, *load_values(step, self.spec))
         attention, others = self._terms
         key = (step.num_tokens, step.num_logits)
         others_s = self._others_s.get(key)
@@ -73,17 +73,18 @@ class RooflineStep:
         attention first."""
         attention: list[_Term] = []
         others: list[_Term] = []
+        letters = letter_names(self.spec)
         for one in operations(self.spec, self.formats):
             peak, bandwidth = self.roofs.peak(one.unit), self.roofs.bandwidth_bytes_per_s
             if one.count:
-                arithmetic = _coefficients(one.flops, peak)
-                memory = _coefficients(one.bytes, bandwidth)
+                arithmetic = _coefficients(one.flops, letters, peak)
+                memory = _coefficients(one.bytes, letters, bandwidth)
                 terms = attention if one.kind == "attention" else others
                 terms.append((one.count, one.num_asked_only, arithmetic, memory))
         return attention, others
 
 
-def _coefficients(amount: Polynomial, rate: float) -> _Coefficients:
+def _coefficients(amount: Polynomial, letters: Sequence[str], rate: float) -> _Coefficients:
     """In seconds."""
-    values = enumerate(amount.coefficients(LOAD_LETTERS))
+    values = enumerate(amount.coefficients(letters))
     return [(number, value / rate) for number, value in values if value]

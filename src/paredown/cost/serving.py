@@ -58,7 +58,7 @@ def serving_times(
     cost: StepCost, workload: Workload, spec: ModelSpec, max_step_tokens: int = MAX_STEP_TOKENS
 ) -> ServingTimes:
     first_s = ttft_s(cost, spec, workload.prompt_tokens, max_step_tokens=max_step_tokens)
-    each_s = cost.step_s(decode_load(workload.batch, workload.context, spec.attended_window))
+    each_s = cost.step_s(decode_load(workload.batch, workload.context, spec.windows))
     return ServingTimes(
         ttft_s=first_s,
         tpot_s=each_s,
@@ -74,7 +74,7 @@ def prompt_steps(
     steps = []
     for start in range(0, num_tokens, max_step_tokens):
         length = min(max_step_tokens, num_tokens - start)
-        load = prefill_load(length, start, spec.attended_window)
+        load = prefill_load(length, start, spec.windows)
         is_last = start + length == num_tokens
         steps.append(load if is_last else replace(load, num_logits=0, num_first_tokens=0))
     return steps

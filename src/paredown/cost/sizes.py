@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
+from paredown.cost.alike import dense_layers, expert_layers, projections
 from paredown.cost.polynomial import Polynomial
+from paredown.errors import UnsupportedError
+from paredown.spec.attention import Attention
+from paredown.spec.experts import Experts
+from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 
 LEGEND = (
@@ -13,76 +18,101 @@ LEGEND = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """`query` and `key_value` are the columns of all heads together; the last four are 0 without
-    experts."""
+class AttentionSizes:
+    """`query` and `key_value` are the columns of all heads together."""
 
-    hidden: Polynomial
     heads: Polynomial
     query: Polynomial
     key_value: Polynomial
-    intermediate: Polynomial
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertSizes:
+    """`shared` is 0 without a shared expert."""
+
+    num: Polynomial
+    num_per_token: Polynomial
+    size: Polynomial
+    shared: Polynomial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """`hidden` and `vocabulary`, and the sizes of layers when they are asked for."""
+
+    hidden: Polynomial
     vocabulary: Polynomial
-    experts: Polynomial
-    experts_per_token: Polynomial
-    expert_intermediate: Polynomial
-    shared_intermediate: Polynomial
+    is_symbolic: bool
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "Sizes":
-        number, experts = Polynomial.number, spec.experts
-        shared = 0 if experts is None else experts.shared_intermediate_size or 0
+        """The model's own numbers."""
         return cls(
-            hidden=number(spec.hidden_size),
-            heads=number(spec.num_heads),
-            query=number(spec.num_heads * spec.head_dim),
-            key_value=number(spec.num_kv_heads * spec.head_dim),
-            intermediate=number(spec.intermediate_size),
-            vocabulary=number(spec.vocab_size),
-            experts=number(0 if experts is None else experts.num),
-            experts_per_token=number(0 if experts is None else experts.num_per_token),
-            expert_intermediate=number(0 if experts is None else experts.intermediate_size),
-            shared_intermediate=number(shared),
+            hidden=Polynomial.number(spec.hidden_size),
+            vocabulary=Polynomial.number(spec.vocab_size),
+            is_symbolic=False,
         )
 
     @classmethod
     def in_letters(cls, spec: ModelSpec) -> "Sizes":
-        """The letters that a model of this make needs: where all heads together are as wide as the
-        hidden state, and each has its own keys and values, both are D."""
-        letter = Polynomial.letter
-        is_even = spec.num_heads * spec.head_dim == spec.hidden_size
-        query = letter("D") if is_even else letter("H") * letter("d")
-        is_plain = spec.num_kv_heads == spec.num_heads
+        """The letters that a model of this make needs. Raises UnsupportedError where a letter would
+        stand for two numbers."""
+        kinds = (projections(spec), dense_layers(spec), expert_layers(spec), spec.windows)
+        if any(len(kind) > 1 for kind in kinds):
+            raise UnsupportedError(
+                "formulas have one letter for a size of all layers",
+                seen="layers of different sizes",
+                remedy="Leave --symbolic out: numbers are there for any model.",
+            )
         return cls(
-            hidden=letter("D"),
+            hidden=Polynomial.letter("D"), vocabulary=Polynomial.letter("V"), is_symbolic=True
+        )
+
+    def attention(self, attention: Attention, hidden_size: int) -> AttentionSizes:
+        """In letters: where all heads together are as wide as the hidden state, and each has its
+        own keys and values, both are D."""
+        if not self.is_symbolic:
+            return AttentionSizes(
+                heads=Polynomial.number(attention.num_heads),
+                query=Polynomial.number(attention.query_size),
+                key_value=Polynomial.number(attention.kv_size),
+            )
+        letter = Polynomial.letter
+        is_even = attention.query_size == hidden_size
+        query = letter("D") if is_even else letter("H") * letter("d")
+        is_plain = attention.num_kv_heads == attention.num_heads
+        return AttentionSizes(
             heads=letter("H"),
             query=query,
             key_value=query if is_plain else letter("K") * letter("d"),
-            intermediate=letter("F"),
-            vocabulary=letter("V"),
-            experts=letter("E"),
-            experts_per_token=letter("k"),
-            expert_intermediate=letter("I"),
-            shared_intermediate=letter("J"),
         )
+
+    def mlp(self, mlp: Mlp) -> Polynomial:
+        """Columns between its two halves."""
+        return Polynomial.letter("F") if self.is_symbolic else Polynomial.number(mlp.size)
+
+    def experts(self, experts: Experts) -> ExpertSizes:
+        """The sizes of a layer's experts."""
+        if self.is_symbolic:
+            num, num_per_token, size, shared = map(Polynomial.letter, "EkIJ")
+        else:
+            num, num_per_token, size, shared = map(
+                Polynomial.number,
+                (experts.num, experts.num_per_token, experts.size, experts.shared_size or 0),
+            )
+        return ExpertSizes(num=num, num_per_token=num_per_token, size=size, shared=shared)
 
 
 def letter_values(spec: ModelSpec) -> dict[str, float]:
     """What the letters of `Sizes.in_letters` stand for in this model."""
-    experts = spec.experts
-    of_experts: dict[str, float] = {}
-    if experts is not None:
-        of_experts = {
-            "E": experts.num,
-            "k": experts.num_per_token,
-            "I": experts.intermediate_size,
-            "J": experts.shared_intermediate_size or 0,
-        }
-    return of_experts | {
-        "D": spec.hidden_size,
-        "H": spec.num_heads,
-        "K": spec.num_kv_heads,
-        "d": spec.head_dim,
-        "F": spec.intermediate_size,
-        "V": spec.vocab_size,
-    }
+    values: dict[str, float] = {"D": spec.hidden_size, "V": spec.vocab_size}
+    for layer in spec.layer_counts:
+        attention = layer.attention
+        values |= {"H": attention.num_heads, "K": attention.num_kv_heads, "d": attention.head_dim}
+        if isinstance(layer.mlp, Mlp):
+            values["F"] = layer.mlp.size
+        else:
+            experts = layer.mlp
+            values |= {"E": experts.num, "k": experts.num_per_token}
+            values |= {"I": experts.size, "J": experts.shared_size or 0}
+    return values

@@ -17,7 +17,7 @@ class StepLoad:
     (taking it in, its pages, its sampling state) goes with its first token. `attention_pairs` sums
     query-key pairs, `kv_tokens_read` the tokens whose keys and values a chunk reads (its context
     and itself); the `windowed` ones are the same sums for the layers of the model that attend
-    through a sliding window, and stay 0 where it has none.
+    through a sliding window, one for each of its windows (`ModelSpec.windows`).
     """
 
     num_tokens: int
@@ -25,8 +25,8 @@ class StepLoad:
     num_requests: int
     attention_pairs: int
     kv_tokens_read: int
-    windowed_pairs: int = 0
-    windowed_kv_tokens_read: int = 0
+    windowed_pairs: tuple[int, ...] = ()
+    windowed_kv_tokens_read: tuple[int, ...] = ()
     num_first_tokens: int = 0
 
     @property
@@ -43,14 +43,18 @@ class StepLoad:
             return self
         rows = self.num_logits / self.num_requests
         pairs = min(self.attention_pairs, round(rows * self.kv_tokens_read))
-        windowed = min(self.windowed_pairs, round(rows * self.windowed_kv_tokens_read))
         read = min(rows, 1.0)
         return replace(
             self,
             attention_pairs=pairs,
-            windowed_pairs=windowed,
+            windowed_pairs=tuple(
+                min(own, round(rows * keys))
+                for own, keys in zip(self.windowed_pairs, self.windowed_kv_tokens_read, strict=True)
+            ),
             kv_tokens_read=round(read * self.kv_tokens_read),
-            windowed_kv_tokens_read=round(read * self.windowed_kv_tokens_read),
+            windowed_kv_tokens_read=tuple(
+                round(read * keys) for keys in self.windowed_kv_tokens_read
+            ),
         )
 
 
@@ -77,37 +81,37 @@ def chunk_kv_tokens(start: int, num_tokens: int, window: int | None = None) -> i
     return min(start, window - 1) + num_tokens
 
 
-def decode_load(num_requests: int, context: int, window: int | None = None) -> StepLoad:
+def decode_load(num_requests: int, context: int, windows: tuple[int, ...] = ()) -> StepLoad:
     """One token for each of `num_requests` sequences that have `context` tokens, it included."""
-    return _chunks_load(num_requests, context - 1, 1, window)
+    return _chunks_load(num_requests, context - 1, 1, windows)
 
 
-def prefill_load(num_tokens: int, start: int = 0, window: int | None = None) -> StepLoad:
+def prefill_load(num_tokens: int, start: int = 0, windows: tuple[int, ...] = ()) -> StepLoad:
     """One chunk of a prompt from position `start` on, with a row of logits at its end."""
-    return prompts_load(1, num_tokens, start, window)
+    return prompts_load(1, num_tokens, start, windows)
 
 
 def prompts_load(
-    num_requests: int, num_tokens: int, start: int = 0, window: int | None = None
+    num_requests: int, num_tokens: int, start: int = 0, windows: tuple[int, ...] = ()
 ) -> StepLoad:
     """The same for several prompts at once."""
-    load = _chunks_load(num_requests, start, num_tokens, window)
+    load = _chunks_load(num_requests, start, num_tokens, windows)
     return replace(load, num_first_tokens=num_requests)
 
 
-def _chunks_load(num_requests: int, start: int, num_tokens: int, window: int | None) -> StepLoad:
-    windowed = (0, 0)
-    if window is not None:
-        windowed = (
-            chunk_pairs(start, num_tokens, window),
-            chunk_kv_tokens(start, num_tokens, window),
-        )
+def _chunks_load(
+    num_requests: int, start: int, num_tokens: int, windows: tuple[int, ...]
+) -> StepLoad:
     return StepLoad(
         num_tokens=num_requests * num_tokens,
         num_logits=num_requests,
         num_requests=num_requests,
         attention_pairs=num_requests * chunk_pairs(start, num_tokens),
         kv_tokens_read=num_requests * chunk_kv_tokens(start, num_tokens),
-        windowed_pairs=num_requests * windowed[0],
-        windowed_kv_tokens_read=num_requests * windowed[1],
+        windowed_pairs=tuple(
+            num_requests * chunk_pairs(start, num_tokens, window) for window in windows
+        ),
+        windowed_kv_tokens_read=tuple(
+            num_requests * chunk_kv_tokens(start, num_tokens, window) for window in windows
+        ),
     )

@@ -1,24 +1,22 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import CapacityError, UnsupportedError
+from paredown.errors import CapacityError
 from paredown.kernels import _core
+from paredown.kernels.core_config import core_config
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_sampler import Sampler, SamplingState
 from paredown.kernels.packed_file import Blob
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.context import Context
 from paredown.spec.kv import KVScales, KVSpec
-from paredown.spec.model import LearnedPositions, ModelSpec, Rotary
+from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightDType
-
-# The core works on 16 lanes; these sizes must be whole numbers of them.
-LANES = 16
 
 Ints = npt.NDArray[np.int32]
 
@@ -28,19 +26,19 @@ class NativeModel:
 
     def __init__(
         self,
-        spec: ModelSpec,
+        context: Context,
         kv: KVSpec,
         threads: ThreadPlan,
         kv_scales: Mapping[int, KVScales] | None = None,
     ) -> None:
-        """`kv_scales` by layer, where keys and values have static ones. Raises CapacityError where
-        the system starts no more threads."""
-        _check_lanes(spec)
-        self.spec = spec
+        """`kv_scales` by layer, where keys and values have static ones. Raises UnsupportedError for
+        a model that the core does not run, and CapacityError where the system starts no more
+        threads."""
+        self.context = context
         self._threads = threads
         try:
             self._core = _core.Model(
-                _core_config(spec, kv), chosen_isa(), threads.prefill, threads.decode
+                core_config(context, kv), chosen_isa(), threads.prefill, threads.decode
             )
         except _core.ThreadError as error:
             raise CapacityError(
@@ -53,6 +51,10 @@ class NativeModel:
             self._core.set_kv_scales(layer, list(scales.keys), list(scales.values))
         # What `packed` adds to the linear layers: norms and tables as they were given.
         self._blobs: list[Blob] = []
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self.context.spec
 
     @property
     def isa(self) -> str:
@@ -129,8 +131,8 @@ class NativeModel:
     def sharing(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "NativeModel":
         """Another model on the same weights, with pages of its own, and attention sinks where this
         one has them and they are kept."""
-        spec = self.spec if keeps_sinks else replace(self.spec, sinks=None)
-        other = NativeModel(spec, kv, self._threads, self._kv_scales)
+        context = self.context if keeps_sinks else Context(spec=self.spec)
+        other = NativeModel(context, kv, self._threads, self._kv_scales)
         other.borrow(self.packed())
         return other
 
@@ -158,7 +160,7 @@ class NativeModel:
                     raise ValueError(f"a blob of an unknown part {part!r}")
         for (role, layer), norm in norms.items():
             self._core.set_norm(role, layer, norm["norm.weight"], norm.get("norm.bias", []))
-        if self.spec.tied_embeddings and not has_embedding:
+        if self.spec.output.is_tied and not has_embedding:
             self._core.tie_embedding()
         self._core.check_weights()
 
@@ -192,96 +194,18 @@ class NativeModel:
         lengths: list[int],
         pages: list[Sequence[int]],
         states: list[SamplingState],
-        num_guesses: list[int],
+        num_draft_tokens: list[int],
     ) -> list[list[int]]:
-        """Runs one step, and goes on with each slice for `num_guesses` tokens, drawn by its state;
-        lists as DraftInput in csrc/model/draft.h."""
-        return self._core.write_drafts(tokens, starts, lengths, pages, states, num_guesses)
+        """Runs one step, and goes on with each slice for `num_draft_tokens` tokens, drawn by its
+        state; lists as DraftInput in csrc/model/draft.h."""
+        return self._core.write_drafts(tokens, starts, lengths, pages, states, num_draft_tokens)
 
 
-def planned_step_bytes(spec: ModelSpec, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
+def planned_step_bytes(context: Context, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
     """The most that `NativeModel.step_bytes` becomes with steps of `num_tokens` tokens. Steps take
     less only where no threads share a context (csrc/model/attention_runner.h)."""
-    return _core.step_bytes(_core_config(spec, kv), num_threads, num_tokens)
+    return _core.step_bytes(core_config(context, kv), num_threads, num_tokens)
 
 
 def _bytes_of(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     return values.reshape(-1).view(np.uint8)
-
-
-def _check_lanes(spec: ModelSpec) -> None:
-    sizes = {name: getattr(spec, name) for name in ("hidden_size", "head_dim", "intermediate_size")}
-    if spec.experts is not None:
-        sizes["experts.intermediate_size"] = spec.experts.intermediate_size
-        sizes["experts.shared_intermediate_size"] = spec.experts.shared_intermediate_size or 0
-    for name, size in sizes.items():
-        if size % LANES != 0:
-            raise UnsupportedError(
-                f"The native executor needs {name} to be a multiple of {LANES}",
-                seen=f"{name} = {size}",
-                remedy="Run this model with the PyTorch decoder.",
-            )
-
-
-def _core_config(spec: ModelSpec, kv: KVSpec) -> dict[str, object]:
-    """The fields of ModelConfig (csrc/model/model_config.h)."""
-    kv_dtypes = kv.layer_dtypes(spec.num_layers)
-    return {
-        "vocab_size": spec.vocab_size,
-        "hidden_size": spec.hidden_size,
-        "max_positions": spec.max_request_tokens,
-        "num_pages": kv.num_pages,
-        "num_sinks": spec.num_sink_tokens,
-        "embedding_multiplier": 1.0,
-        "output_multiplier": 1.0,
-        "final_norm": _norm_config(spec),
-        "layers": [_layer_config(spec, layer, dtype) for layer, dtype in enumerate(kv_dtypes)],
-    }
-
-
-def _layer_config(spec: ModelSpec, layer: int, kv_dtype: str) -> dict[str, object]:
-    has_experts = spec.has_experts(layer)
-    roles = ["attention_norm", "mlp_norm"] + (["q_norm", "k_norm"] if spec.qk_norm else [])
-    return {
-        "attention": _attention_config(spec, layer),
-        "mlp": None if has_experts else {"size": spec.intermediate_size, **_mlp_form(spec)},
-        "experts": _expert_config(spec) if has_experts else None,
-        "norms": {role: _norm_config(spec) for role in roles},
-        "residual": "sequential",
-        "residual_multiplier": 1.0,
-        "kv_dtype": kv_dtype,
-    }
-
-
-def _attention_config(spec: ModelSpec, layer: int) -> dict[str, object]:
-    rotary = spec.positions if isinstance(spec.positions, Rotary) else None
-    assert rotary is not None or isinstance(spec.positions, LearnedPositions)
-    return {
-        "num_heads": spec.num_heads,
-        "num_kv_heads": spec.num_kv_heads,
-        "head_dim": spec.head_dim,
-        "window": spec.layer_window(layer) or 0,
-        "inverse_frequencies": rotary.inverse_frequencies(spec.head_dim) if rotary else [],
-        # Rounded twice, as float32 has it: 1 / sqrt in float64 is another number for some sizes.
-        "scale": float(np.float32(1.0) / np.sqrt(np.float32(spec.head_dim))),
-    }
-
-
-def _expert_config(spec: ModelSpec) -> dict[str, object]:
-    assert spec.experts is not None
-    return {
-        "num": spec.experts.num,
-        "num_per_token": spec.experts.num_per_token,
-        "size": spec.experts.intermediate_size,
-        "shared_size": spec.experts.shared_intermediate_size or 0,
-        "is_normalized": spec.experts.is_normalized,
-        **_mlp_form(spec),
-    }
-
-
-def _mlp_form(spec: ModelSpec) -> dict[str, object]:
-    return {"gated": spec.gated, "activation": spec.activation}
-
-
-def _norm_config(spec: ModelSpec) -> dict[str, object]:
-    return {"kind": spec.norm, "eps": spec.norm_eps}

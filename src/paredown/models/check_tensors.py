@@ -12,11 +12,7 @@ from paredown.formats.tensor import STORED_DTYPES
 from paredown.models.files.shards import FolderTensors
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names
-from paredown.models.roles import (
-    layer_vectors,
-    model_vectors,
-    position_embedding_shape,
-)
+from paredown.models.roles import layer_vectors, model_vectors
 from paredown.spec.model import ModelSpec
 
 REMEDY = "Use the config.json that belongs to these weights, or download them again."
@@ -24,11 +20,12 @@ REMEDY = "Use the config.json that belongs to these weights, or download them ag
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """A linear layer as stored: `shape` is (out, in), with all its parts."""
+    """A linear layer as stored: `shape` is (out, in), with all its `num_parts`."""
 
     name: str
     shape: tuple[int, int]
     transposed: bool = False
+    num_parts: int = 1
 
     @property
     def float_shape(self) -> tuple[int, int]:
@@ -80,8 +77,9 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
                     name=name,
                     shape=(source.num_parts * num_rows, num_columns),
                     transposed=source.transposed,
+                    num_parts=source.num_parts,
                 )
-    if not spec.tied_embeddings:
+    if not spec.output.is_tied:
         yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
 
 
@@ -96,11 +94,10 @@ def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[in
     """(name, shape) of what is never packed: embeddings, norms, biases and routers. A router comes
     before the experts that it asks for, so that a config of endless experts ends here."""
     yield f"{names.embedding}.weight", (spec.vocab_size, spec.hidden_size)
-    positions = position_embedding_shape(spec)
-    if positions is not None:
-        yield f"{names.position_embedding}.weight", positions
+    if spec.position_shape is not None:
+        yield f"{names.position_embedding}.weight", spec.position_shape
     for layer in range(spec.num_layers):
-        for role, size in layer_vectors(spec).items():
+        for role, size in layer_vectors(spec, layer).items():
             yield vector_tensor(names, role, layer), (num_parts(names, role) * size,)
         for role, shape in spec.router_shapes(layer).items():
             yield f"{names.router(role, layer)}.weight", shape
@@ -137,8 +134,8 @@ def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> No
 
 def _form_for(quantization: Quantization | None, module: Module) -> StoredForm | None:
     """None for floats. Every format packs torch's Linear alone, so a transposed module is never
-    meant."""
-    if quantization is None or module.transposed:
+    meant; the codes of one that holds several roles are not taken apart."""
+    if quantization is None or module.transposed or module.num_parts > 1:
         return None
     return quantization.form_for(module.name)
 
@@ -196,7 +193,7 @@ def check_nothing_extra(
             continue
         if quantization is not None and _is_zero_bias(tensors, name):
             continue
-        if spec.tied_embeddings and name == f"{names.output}.weight":
+        if spec.output.is_tied and name == f"{names.output}.weight":
             _check_tied_copy(tensors, name, f"{names.embedding}.weight")
             continue
         raise CheckpointError(

@@ -2,7 +2,7 @@
 by tensor."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -10,28 +10,27 @@ import numpy.typing as npt
 
 from paredown.errors import CheckpointError, naming
 from paredown.formats.gguf.block_format import BlockFormat
-from paredown.formats.grid_weight import GridWeight
+from paredown.formats.stored import floats
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.stored_form import Quantization, StoredForm
 from paredown.formats.stored.table import STORED_FORMATS, read_quantization
-from paredown.formats.tensor import STORED_DTYPES, StoredTensor
+from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import (
     check_contents,
     linear_modules,
-    num_parts,
     vector_tensor,
 )
-from paredown.models.config import family_from_config, spec_from_config
+from paredown.models.config import check_runs, family_from_config, spec_from_config
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.files.mapped_file import MappedFile
 from paredown.models.files.shards import FolderTensors, read_folder_tensors
+from paredown.models.fused_rows import own_rows
 from paredown.models.gguf.checkpoint import is_gguf, open_gguf
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
-from paredown.models.roles import layer_vectors, model_vectors, position_embedding_shape
-from paredown.spec.attention_sinks import AttentionSinks
+from paredown.models.roles import layer_vectors, model_vectors
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.run_form import run_form
@@ -75,10 +74,12 @@ class Checkpoint:
             return cls._open_gguf(path)
         _check_folder(path)
         config = _read_config(path)
+        family = family_from_config(config)
+        check_runs(family)
         spec = spec_from_config(config)
         tensors = read_folder_tensors(path)
         quantization = _read_quantization(config, tensors)
-        names = find_names(family_from_config(config), tensors)
+        names = find_names(family, tensors)
         contents = check_contents(tensors, spec, names, quantization)
         return cls(
             path=path,
@@ -108,10 +109,6 @@ class Checkpoint:
             blocks=model.blocks,
             notes=model.notes,
         )
-
-    def with_sinks(self, sinks: AttentionSinks | None) -> "Checkpoint":
-        """To be run with attention sinks. Raises what `ModelSpec.with_sinks` raises."""
-        return replace(self, spec=self.spec.with_sinks(sinks))
 
     @property
     def kv_dtype(self) -> KVDType:
@@ -145,8 +142,8 @@ class Checkpoint:
         if source.num_parts == 1:
             return weight
         assert not weight.spec.is_quantized
-        size = weight.shape[0] // source.num_parts
-        return weight.rows(slice(source.part * size, (source.part + 1) * size))
+        num_heads = self.spec.layers[layer].attention.num_heads
+        return weight.rows(own_rows(source, weight.shape[0], num_heads))
 
     def router(self, role: str, layer: int) -> StoredTensor:
         """[out, hidden] of a layer with experts's "router" or "shared_gate", always in floats."""
@@ -158,25 +155,26 @@ class Checkpoint:
 
     def output(self) -> CoreWeight:
         """The output layer, [vocab, hidden]; the embedding where the two are tied."""
-        return self.embedding() if self.spec.tied_embeddings else self._weight(self.names.output)
+        return self.embedding() if self.spec.output.is_tied else self._weight(self.names.output)
 
     def position_embedding(self) -> StoredTensor | None:
         """[max_positions + offset, hidden] of a model with learned positions, else None."""
-        if position_embedding_shape(self.spec) is None:
+        if self.spec.position_shape is None:
             return None
         return self.tensors[f"{self.names.position_embedding}.weight"]
 
     def vector(self, role: str, layer: int | None = None) -> npt.NDArray[np.float32] | None:
         """A norm's or a bias' values, or None where the spec has none: "attention_norm.weight",
         "mlp_norm.bias", "q_norm.weight", "q.bias", ... of a layer, "final_norm.weight" of none."""
-        known = model_vectors(self.spec) if layer is None else layer_vectors(self.spec)
+        known = model_vectors(self.spec) if layer is None else layer_vectors(self.spec, layer)
         if role not in known:
             return None
         values = self.tensors[vector_tensor(self.names, role, layer)].to_float32()
-        part = 0
-        if num_parts(self.names, role) > 1:
-            part = self.names.source(role.rsplit(".", 1)[0]).part
-        return values[part * known[role] : (part + 1) * known[role]]
+        owner = role.rsplit(".", 1)[0]
+        if layer is None or owner not in self.names.family.linears:
+            return values
+        num_heads = self.spec.layers[layer].attention.num_heads
+        return values[own_rows(self.names.source(owner), len(values), num_heads)]
 
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""
@@ -200,14 +198,13 @@ class Checkpoint:
         if name in self.blocks:
             with naming(f"{self.path}: module {module}"):
                 return self.blocks[name].decode(stored.array.view(np.uint8))
-        values = np.ascontiguousarray(stored.array.T) if transposed else stored.array
-        return GridWeight(spec=WeightSpec(dtype=STORED_DTYPES[stored.dtype]), values_OI=values)
+        return floats.decode(stored, transposed=transposed)
 
     def _plain_spec(self, module: str) -> WeightSpec:
         name = f"{module}.weight"
         if name in self.blocks:
             return self.blocks[name].spec
-        return WeightSpec(dtype=STORED_DTYPES[self.tensors[name].dtype])
+        return floats.spec_of(self.tensors[name])
 
 
 def _check_folder(path: Path) -> None:

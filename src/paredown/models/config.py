@@ -5,28 +5,9 @@ from collections.abc import Mapping
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
-from paredown.models.families.gpt2 import GPT2
-from paredown.models.families.llama import LLAMA
-from paredown.models.families.mistral import MISTRAL
-from paredown.models.families.mixtral import MIXTRAL
-from paredown.models.families.opt import OPT
-from paredown.models.families.qwen2 import QWEN2
-from paredown.models.families.qwen2_moe import QWEN2_MOE
-from paredown.models.families.qwen3 import QWEN3
-from paredown.models.families.qwen3_moe import QWEN3_MOE
-from paredown.spec.model import ModelSpec, Rotary
-
-FAMILIES: dict[str, Family] = {
-    "llama": LLAMA,
-    "mistral": MISTRAL,
-    "qwen2": QWEN2,
-    "qwen3": QWEN3,
-    "mixtral": MIXTRAL,
-    "qwen2_moe": QWEN2_MOE,
-    "qwen3_moe": QWEN3_MOE,
-    "gpt2": GPT2,
-    "opt": OPT,
-}
+from paredown.models.families.table import FAMILIES
+from paredown.spec.attention import Attention
+from paredown.spec.model import ModelSpec
 
 
 def family_from_config(config: Mapping[str, object]) -> Family:
@@ -44,21 +25,44 @@ def family_from_config(config: Mapping[str, object]) -> Family:
 def spec_from_config(config: Mapping[str, object]) -> ModelSpec:
     """The spec. Raises CheckpointError for a missing or bad field (named), UnsupportedError for an
     unknown model type or a variant that the spec cannot express."""
-    return check_heads(family_from_config(config).read_spec(Fields(config)))
+    spec = family_from_config(config).read_spec(Fields(config))
+    for layer in spec.layer_counts:
+        _check_heads(layer.attention)
+    return spec
 
 
-def check_heads(spec: ModelSpec) -> ModelSpec:
-    """The spec itself. Raises CheckpointError for heads that cannot be."""
-    if spec.num_heads % spec.num_kv_heads:
+def check_runs(family: Family) -> None:
+    """Raises UnsupportedError for a family whose cost alone is known."""
+    if family.left_out is not None:
+        raise UnsupportedError(
+            "models of this family are costed (inspect, plan, simulate), not run",
+            seen=f"model_type {family.model_type}; left out: {family.left_out}",
+            remedy="Choose a model of another family.",
+        )
+
+
+def check_native(family: Family) -> None:
+    """Raises UnsupportedError for a family that the native core does not compute."""
+    if family.not_native is not None:
+        raise UnsupportedError(
+            "models of this family are not run by the native core",
+            seen=f"model_type {family.model_type}; lacking: {family.not_native}",
+            remedy="Run it with the PyTorch decoder, or choose a model of another family.",
+        )
+
+
+def _check_heads(attention: Attention) -> None:
+    """Raises CheckpointError for heads that cannot be."""
+    if attention.num_heads % attention.num_kv_heads:
         raise CheckpointError(
             "config.json: the number of attention heads is not a multiple of the key-value heads",
-            seen=f"{spec.num_heads} heads, {spec.num_kv_heads} key-value heads",
+            seen=f"{attention.num_heads} heads, {attention.num_kv_heads} key-value heads",
             remedy="Correct num_key_value_heads, or download the checkpoint again.",
         )
-    if isinstance(spec.positions, Rotary) and spec.head_dim % 2:
+    rotary, head_dim = attention.rotary, attention.head_dim
+    if rotary is not None and (head_dim % 2 or rotary.rotated_columns(head_dim) % 2):
         raise CheckpointError(
             "config.json: rotary positions need an even head size",
-            seen=f"head_dim {spec.head_dim}",
+            seen=f"head_dim {head_dim}, of which {rotary.rotated_columns(head_dim)} are rotated",
             remedy="Correct head_dim, or download the checkpoint again.",
         )
-    return spec

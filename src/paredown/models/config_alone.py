@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.errors import UnsupportedError
-from paredown.models.config import FAMILIES, check_heads, spec_from_config
-from paredown.models.cost_families import COST_FAMILIES
+from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object
 from paredown.spec.model import ModelSpec
@@ -25,13 +23,7 @@ _DTYPES = {
 }
 # More than any model has. Where there are weights the first that is missing ends what goes
 # through all of them; here nothing does.
-MAX_LAYERS = MAX_EXPERTS = 10_000
-_COUNTS = {
-    "num_hidden_layers": MAX_LAYERS,
-    "n_layer": MAX_LAYERS,
-    "num_local_experts": MAX_EXPERTS,
-    "num_experts": MAX_EXPERTS,
-}
+MAX_EXPERTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +43,15 @@ def is_config_alone(path: Path) -> bool:
 
 
 def read_config_alone(path: Path) -> ConfigAlone:
-    """Of families that can be run, and of those whose cost alone is known. Raises CheckpointError
+    """Reads families that can be run, and those whose cost alone is known. Raises CheckpointError
     and UnsupportedError as `spec_from_config` does, and CheckpointError for more layers or experts
     than any model has."""
     file = path / CONFIG_NAME if path.is_dir() else path
     config = read_json_object(file)
-    for name, limit in _COUNTS.items():
+    for name in ("num_local_experts", "num_experts"):
         count = config.get(name)
-        if isinstance(count, int) and count > limit:
-            raise Fields(config, file.name).wrong(name, f"an integer from 1 to {limit}")
+        if isinstance(count, int) and count > MAX_EXPERTS:
+            raise Fields(config, file.name).wrong(name, f"an integer from 1 to {MAX_EXPERTS}")
     dtype = config.get("torch_dtype", config.get("dtype"))
     notes = [f"{file.name} alone: no weights were looked at"]
     if "quantization_config" in config:
@@ -74,18 +66,11 @@ def read_config_alone(path: Path) -> ConfigAlone:
         taken = ", ".join(f"{name} {value}" for name, value in absent.items())
         notes.append(f"{file.name} lacks fields, taken as {model_type}'s default: {taken}")
         config |= absent
-    if model_type in COST_FAMILIES:
-        family = COST_FAMILIES[model_type]
-        spec = check_heads(family.read_spec(Fields(config)))
+    family, spec = family_from_config(config), spec_from_config(config)
+    if family.left_out is not None:
         notes.append(f"{model_type} is costed, not run; left out: {family.left_out}")
-    elif model_type in FAMILIES:
-        spec = spec_from_config(config)
-    else:
-        raise UnsupportedError(
-            "config.json has an unknown model_type",
-            seen=model_type,
-            remedy=f"Known model types: {', '.join((*FAMILIES, *COST_FAMILIES))}.",
-        )
+    if family.not_native is not None:
+        notes.append(f"{model_type} is not run by the native core: it lacks {family.not_native}")
     return ConfigAlone(
         spec=spec,
         weights=_DTYPES.get(str(dtype), WeightSpec(dtype="bf16")),

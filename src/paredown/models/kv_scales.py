@@ -47,7 +47,7 @@ def _scale(checkpoint: Checkpoint, layer: int, point: str) -> tuple[float, ...]:
             remedy=_REMEDY,
         )
     scale = checkpoint.kv_scales[name].to_float32().reshape(-1)
-    num_heads = checkpoint.spec.num_kv_heads
+    num_heads = checkpoint.spec.layers[layer].attention.num_kv_heads
     if len(scale) not in (1, num_heads):
         raise CheckpointError(
             f"{checkpoint.path}: the scale {name!r} has the wrong shape",

@@ -29,7 +29,7 @@ def run_forms(checkpoint: Checkpoint) -> dict[str, RunForm]:
         checkpoint.linear_name(role, layer): partial(checkpoint.linear, role, layer)
         for role, layer in linear_places(checkpoint.spec)
     }
-    if not checkpoint.spec.tied_embeddings:
+    if not checkpoint.spec.output.is_tied:
         weights[names.output] = checkpoint.output
     for module, read in weights.items():
         form = forms[module]
@@ -52,7 +52,7 @@ def model_formats(checkpoint: Checkpoint) -> ModelFormats:
         forms[checkpoint.linear_name(role, layer)].asked
         for role, layer in linear_places(checkpoint.spec)
     )
-    own = names.embedding if checkpoint.spec.tied_embeddings else names.output
+    own = names.embedding if checkpoint.spec.output.is_tied else names.output
     embedding = table_dtype(forms[names.embedding].stored)
     return ModelFormats(
         linear=linear.most_common(1)[0][0],

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from paredown.compress.recipe import HEAD
-from paredown.models.roles import MLP_ROLES, QKV_ROLES, linear_places, linear_roles
+from paredown.models.roles import linear_places, linear_roles
 from paredown.spec.experts import EXPERTS, SHARED, role_kind
 from paredown.spec.model import ModelSpec
+from paredown.spec.roles import MLP_ROLES, QKV_ROLES
 
 PartKind = Literal["layer", "role", "fused", "module"]
 PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)

@@ -7,23 +7,26 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.pictures.picture import require_matplotlib
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.quality.quality import num_pages_for
 from paredown.evaluate.speed.speed import speed_pages
-from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
-from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
-from paredown.evaluate.verify.verification import Verification, verify
+from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.evaluate.verify.verification import Verification
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.jobs.calibration_windows import calibration_windows
+from paredown.jobs.open_source import open_source
+from paredown.jobs.verifier import Verifier
+from paredown.jobs.verify_config import VerifyConfig
 from paredown.kernels.probe import measure_machine
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.output_folder import check_output_folder, output_folder
-from paredown.models.text.tokenizer import Tokenizer
 from paredown.optimize.candidates import Candidates, Plan, Skipped, measure_candidates
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
 from paredown.optimize.front import mark_front
@@ -59,10 +62,14 @@ class OptimizeConfig:
     calibration: CalibrationConfig = _CALIBRATION
 
 
+_CONFIG = OptimizeConfig()
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptimizeResult:
     """`chosen` is the name of the candidate written to `output`; None when all lose too much.
-    `verification` is of what was written. `note` says what the search decided by itself."""
+    `verification` is of what was written; where that could not be measured `not_verified` says why.
+    `note` says what the search decided by itself."""
 
     model: str
     candidates: list[Measurement]
@@ -77,6 +84,7 @@ class OptimizeResult:
     max_quality_loss: float
     chosen: str | None
     verification: Verification | None
+    not_verified: str | None
     output: Path | None
     report: Path | None
 
@@ -96,6 +104,7 @@ class OptimizeResult:
             "clamped": self.clamped,
             "notes": {name: list(notes) for name, notes in self.notes.items()},
             "verification": None if self.verification is None else self.verification.figures(),
+            "not_verified": self.not_verified,
             "protocol": self.protocol,
             "calibration": self.calibration,
             "note": self.note,
@@ -106,41 +115,63 @@ class OptimizeResult:
         }
 
 
-def optimize(folder: Path, config: OptimizeConfig, on_progress: OnProgress) -> OptimizeResult:
-    """Raises OutputError for outputs that exist and UnsupportedError for a report that cannot be
-    drawn before anything is measured, and UnsupportedError when no format is left. Each output
-    appears whole or not at all."""
+def optimize(
+    model: Checkpoint | Path | str | None = None,
+    config: OptimizeConfig = _CONFIG,
+    on_progress: OnProgress | None = None,
+) -> OptimizeResult:
+    """Tries every format on a checkpoint, measures each, and writes the best with its proof.
+
+    What is written is measured once more beside the original, and verification.json lies in
+    `config.output` when that appears. Each output appears whole or not at all; without any in
+    `config` nothing is written and the result has the figures.
+
+    `model`        folder or .gguf file; None is the model that comes with the package
+    `config`       what to try, what may be lost, and where to write
+    `on_progress`  called with what is being done and the share of it that is done
+
+    Raises ConfigError for a bad option, OutputError for outputs that exist and UnsupportedError for
+    a report that cannot be drawn before anything is measured, and UnsupportedError when no format
+    is left.
+    """
+    report_share = on_progress or (lambda what, share: None)
     _check(config)
     if config.report is not None:
         require_matplotlib("give --no-report")
-    source = Checkpoint.open(folder)
-    on_progress("measuring this machine", 0.0)
+    source = open_source(model)
+    report_share("measuring this machine", 0.0)
     machine = measure_machine(config.num_threads)
     search = default_search(source.spec) if config.formats is None else None
     names = config.formats or () if search is None else search.recipes
     start = _MIXED_SHARE if any(map(is_mixed, names)) else 0.0
-    recipes, skipped = _recipes(source, names, on_progress)
+    recipes, skipped = _recipes(source, names, report_share)
 
     def rest(what: str, share: float) -> None:
-        on_progress(what, start + (1 - start) * share)
+        report_share(what, start + (1 - start) * share)
 
-    text = _text(source, folder, config)
+    measured_on = VerifyConfig(text=config.text, num_tokens=config.num_tokens)
+    text = measured_on.choose_text(source, config.num_threads)
+    windows = None
+    if any(recipe.needs_calibration for recipe in recipes):
+        windows = calibration_windows(source, config.calibration, config.num_threads)
     pages = max(num_pages_for(text), speed_pages(source.spec))
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
         plan = Plan(
             source=source,
-            executor=load_executor(source, num_pages=pages, num_threads=config.num_threads),
+            executor=load_executor(
+                source, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(config.num_threads))
+            ),
             text=text,
             machine=machine,
             folder=Path(kept),
-            calibration=_calibration(source, recipes, config),
+            calibration=windows,
             num_rounds=config.num_rounds,
             num_threads=config.num_threads,
         )
         result = _search(plan, recipes, skipped, config, rest)
-    result = replace(result, model=folder.name, note=None if search is None else search.note)
+    result = replace(result, note=None if search is None else search.note)
     if config.report is not None:
-        on_progress("drawing", 1.0)
+        report_share("drawing", 1.0)
         write_report(result, config.report)
     return result
 
@@ -158,12 +189,12 @@ def _search(
     assert measured.reference is not None
     assert measured.reference.perplexity is not None
     chosen = choose(measured.measurements, measured.reference.perplexity, config.max_quality_loss)
-    verification = None
+    verifier = None
     if chosen is not None and config.output is not None:
         on_progress(f"writing {chosen.name}", 1.0)
         recipe = next(recipe for recipe in recipes if recipe.name == chosen.name)
         notes = measured.notes.get(recipe.name, ())
-        verification = _write(plan, config.output, recipe, notes)
+        verifier = _write(plan, config.output, recipe, notes)
     return OptimizeResult(
         model=plan.source.path.name,
         candidates=mark_front(measured.measurements),
@@ -177,7 +208,8 @@ def _search(
         note=None,
         max_quality_loss=config.max_quality_loss,
         chosen=None if chosen is None else chosen.name,
-        verification=verification,
+        verification=None if verifier is None else verifier.verification,
+        not_verified=None if verifier is None else verifier.skipped,
         output=None if chosen is None else config.output,
         report=config.report,
     )
@@ -206,24 +238,6 @@ def _recipes(
     return [found.get(name) or find_recipe(name) for name in left], skipped
 
 
-def _calibration(
-    source: Checkpoint, recipes: Sequence[Recipe], config: OptimizeConfig
-) -> Calibration | None:
-    if not any(recipe.needs_calibration for recipe in recipes):
-        return None
-    return choose_calibration(
-        config.calibration,
-        Tokenizer.open(source.path),
-        lambda: _sampler(source, config),
-        source.spec.max_positions,
-    )
-
-
-def _sampler(source: Checkpoint, config: OptimizeConfig) -> NativeExecutor:
-    pages = sampling_pages(source.spec)
-    return load_executor(source, num_pages=pages, num_threads=config.num_threads)
-
-
 def write_report(result: OptimizeResult, folder: Path) -> None:
     """`front.png`, `report.html` (self-contained) and `results.json`."""
     arguments = (result.candidates, result.reference, result.chosen, result.max_quality_loss)
@@ -247,32 +261,24 @@ def parse_formats(text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-def _write(plan: Plan, output: Path, recipe: Recipe, made_notes: tuple[str, ...]) -> Verification:
-    """The checkpoint with its verification.json: what was written is measured once more.
+def _write(plan: Plan, output: Path, recipe: Recipe, made_notes: tuple[str, ...]) -> Verifier:
+    """Writes the checkpoint with its verification.json: what was written is measured once more.
     `made_notes` are those of the candidate where it was kept."""
-    verifications = []
-
-    def finish(folder: Path, notes: tuple[str, ...]) -> None:
-        verification = verify(
-            plan.source,
-            Checkpoint.open(folder),
-            plan.text,
-            recipe=recipe.name,
-            reference=plan.executor,
-            num_threads=plan.num_threads,
-            notes=notes,
-        )
-        verification.write(folder)
-        verifications.append(verification)
-
+    verifier = Verifier(
+        plan.source,
+        recipe.name,
+        plan.text,
+        reference=plan.executor,
+        num_threads=plan.num_threads,
+    )
     made = plan.folder / recipe.name
     if made.is_dir():
         with output_folder(output) as partial:
             shutil.copytree(made, partial, dirs_exist_ok=True)
-            finish(partial, made_notes)
+            verifier(partial, made_notes)
     else:
-        compress(plan.source, output, recipe, finish=finish)
-    return verifications[0]
+        compress(plan.source, output, recipe, finish=verifier)
+    return verifier
 
 
 def _check(config: OptimizeConfig) -> None:
@@ -304,12 +310,4 @@ def _require_candidates(measured: Candidates) -> None:
         "this model can have none of the formats",
         seen="; ".join(f"{one.name}: {one.reason}" for one in measured.skipped),
         remedy="Give others (--formats), or the original checkpoint if this one is compressed.",
-    )
-
-
-def _text(source: Checkpoint, folder: Path, config: OptimizeConfig) -> EvalText:
-    tokenizer = Tokenizer.open(folder)
-    positions = source.spec.max_positions
-    return choose_text(
-        config.text, tokenizer, config.num_tokens, lambda: _sampler(source, config), positions
     )

@@ -22,7 +22,8 @@ from paredown.evaluate.texts.text import EvalText
 from paredown.formats.integer import group_columns
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import LAYER_POINTS, MODEL_POINTS, Decoder
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.points import LAYER_POINTS, MODEL_POINTS
 from paredown.optimize.model_parts import HEAD_PART, PART_KINDS, Part, PartKind, find_parts
 from paredown.progress import OnCount
 from paredown.spec.model import ModelSpec
@@ -231,7 +232,7 @@ def weight_name(layer: int | None, role: str) -> str:
 
 def own_weight(decoder: Decoder, name: str) -> Tensor:
     """The values of that name; those of a tied output layer are the embedding's."""
-    is_tied = name == OUTPUT and decoder.spec.tied_embeddings
+    is_tied = name == OUTPUT and decoder.spec.output.is_tied
     return decoder.get_parameter("embedding.weight" if is_tied else name).data
 
 

@@ -4,13 +4,14 @@ from dataclasses import dataclass, replace
 
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, prefill_load
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.plan.demand import Demand
 from paredown.plan.planned_machine import PlannedMachine
 from paredown.plan.simulate import MAX_REPLICAS, Fleet, simulate
 from paredown.plan.simulation import Simulation
 from paredown.plan.workload import MIN_REQUESTS_PER_S
+from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
@@ -57,8 +58,8 @@ class Setup:
             num_pages=self.num_pages,
             max_positions=self.spec.max_positions,
             num_replicas=num_replicas,
-            window=self.spec.attended_window,
-            kept=KeptPages.of(self.spec),
+            windows=self.spec.windows,
+            kept=KeptPages.of(Context(spec=self.spec)),
             schedule=ScheduleConfig(
                 max_running=self.max_running,
                 max_step_tokens=self.max_step_tokens,
@@ -75,8 +76,8 @@ def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
     context, new = prompt + output / 2, prompt * demand.new_share
     num_running = max(min(setup.max_running, setup.num_pages * PAGE_SIZE / (new + output)), 1)
     cost = setup.machine.cost(setup.spec, setup.formats)
-    window = setup.spec.attended_window
-    windowed = 0 if window is None else round(num_running * min(context, window))
+    windows = setup.spec.windows
+    windowed = tuple(round(num_running * min(context, window)) for window in windows)
     count, tokens = round(num_running), round(num_running * context)
     step_s = cost.step_s(
         StepLoad(
@@ -90,9 +91,9 @@ def saturated_requests_per_s(setup: Setup, demand: Demand) -> float:
         )
     )
     # A prompt goes along with decodes, so of the time of its step only what it adds is its own.
-    alone_s = cost.step_s(prefill_load(1, 0, window))
+    alone_s = cost.step_s(prefill_load(1, 0, windows))
     num_new = max(round(new), 1)
-    prompt_s = cost.step_s(prefill_load(num_new, round(prompt) - num_new, window)) - alone_s
+    prompt_s = cost.step_s(prefill_load(num_new, round(prompt) - num_new, windows)) - alone_s
     return 1 / (output * step_s / num_running + max(prompt_s, 0.0))
 
 
@@ -141,9 +142,9 @@ def capacity(setup: Setup, demand: Demand, at_least: float = 0.0) -> float:
 def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int, Simulation] | None:
     """The fewest machines behind the router that keep the latencies, and how they do, from what one
     of them takes alone. None where even `MAX_REPLICAS` of them do not."""
-    guess = max(round(demand.computed_per_s / per_machine), 1)
+    estimate = max(round(demand.computed_per_s / per_machine), 1)
     too_few, enough = 0, None
-    number = guess
+    number = estimate
     while enough is None:
         if number > MAX_REPLICAS:
             return None

@@ -59,9 +59,7 @@ class PlannedMachine:
             spec, formats, batch=max_running, context=1, step_tokens=max_step_tokens
         )
         fixed = memory.total - memory.kv
-        page_bytes = KVSpec(num_pages=1, dtype=formats.kv_dtype).page_bytes(
-            spec.num_layers, spec.num_kv_heads, spec.head_dim
-        )
+        page_bytes = KVSpec(num_pages=1, dtype=formats.kv_dtype).page_bytes(spec)
         available = int(self.target.roofs.memory_bytes * self.speedup.memory * MEMORY_SHARE)
         # The least that is of any use: one prompt of a page, and its answer.
         needed = fixed + 2 * page_bytes

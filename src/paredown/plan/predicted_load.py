@@ -60,10 +60,9 @@ def compare_alone(cost: PredictedStep, trial: Trial, measured: Measurement) -> l
     assert measured.mbu is not None, "speed was not measured"
     assert measured.mfu is not None, "speed was not measured"
     alone, spec, calibration = replace(cost, with_engine=False), cost.spec, cost.calibration
-    window = spec.attended_window
-    decode_s = alone.step_s(decode_load(1, trial.context, window))
+    decode_s = alone.step_s(decode_load(1, trial.context, spec.windows))
     num_prefill = min(PREFILL_TOKENS, spec.max_positions)
-    prefill_s = alone.step_s(prefill_load(num_prefill, 0, window))
+    prefill_s = alone.step_s(prefill_load(num_prefill, 0, spec.windows))
     mbu = trial.step_bytes / decode_s / calibration.bandwidth(trial.step_bytes)
     mfu = prefill_flops(spec, num_prefill) / prefill_s / _peak(cost)
     return [

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from paredown.cost.step_cost import StepCost
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -20,6 +19,7 @@ from paredown.plan.routers import RouterName, make_router
 from paredown.plan.simulation import LatencyLimits, Lateness, Moment, Simulation
 from paredown.plan.step_times import StepTimes
 from paredown.plan.workload import SimulatedRequest, Workload
+from paredown.spec.kept_pages import KeptPages
 
 MAX_REPLICAS = 10_000
 _NUM_MOMENTS = 400
@@ -28,13 +28,13 @@ _NUM_MOMENTS = 400
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
     """Equal machines, and what stands before them. `num_pages` and `max_positions` are those of
-    each; `window` that of the model's windowed layers, `kept` the pages that a request keeps where
+    each; `windows` those of the model's layers, `kept` the pages that a request keeps where
     all are. Raises ConfigError."""
 
     num_pages: int
     max_positions: int
     num_replicas: int = 1
-    window: int | None = None
+    windows: tuple[int, ...] = ()
     kept: KeptPages = field(default_factory=KeptPages)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     router: RouterName = "least-loaded"
@@ -99,7 +99,7 @@ class _Run:
         self._lateness = None
         if limits is not None:
             self._lateness = Lateness(limits, workload.num_requests - num_warmup)
-        times = StepTimes(cost, fleet.window)
+        times = StepTimes(cost, fleet.windows)
         self._replicas = [
             Replica(
                 num_pages=fleet.num_pages,
@@ -107,7 +107,7 @@ class _Run:
                 config=fleet.schedule,
                 times=times,
                 on_finish=self._note,
-                coasts=fleet.window is None,
+                coasts=not fleet.windows,
                 kept=fleet.kept,
             )
             for _ in range(fleet.num_replicas)

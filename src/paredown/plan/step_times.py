@@ -11,11 +11,11 @@ from paredown.engine.schedule.step_plan import Chunk
 
 
 class StepTimes:
-    """`window`: of the model's layers with a sliding window, where it has any."""
+    """`windows`: those of the model's layers, each once."""
 
-    def __init__(self, cost: StepCost, window: int | None = None) -> None:
+    def __init__(self, cost: StepCost, windows: tuple[int, ...] = ()) -> None:
         self._cost = cost
-        self._window = window
+        self._windows = windows
         self._lines: dict[tuple[int, int], tuple[float, float]] = {}
 
     def decode_steps(self, num_requests: int, context: int) -> tuple[float, float, int]:
@@ -34,7 +34,7 @@ class StepTimes:
         """A step that computes chunks, and a token for each of `num_coasting` requests."""
         num_tokens = num_logits = num_coasting
         pairs = kv_tokens = coasting_context
-        windowed_pairs = windowed_kv_tokens = num_first_tokens = 0
+        num_first_tokens = 0
         for request, size in chunks:
             start = request.num_computed_tokens
             num_tokens += size
@@ -43,9 +43,6 @@ class StepTimes:
                 num_first_tokens += request.num_generated_tokens == 0
             pairs += chunk_pairs(start, size)
             kv_tokens += start + size
-            if self._window is not None:
-                windowed_pairs += chunk_pairs(start, size, self._window)
-                windowed_kv_tokens += chunk_kv_tokens(start, size, self._window)
         return self._cost.step_s(
             StepLoad(
                 num_tokens=num_tokens,
@@ -53,8 +50,17 @@ class StepTimes:
                 num_requests=num_coasting + len(chunks),
                 attention_pairs=pairs,
                 kv_tokens_read=kv_tokens,
-                windowed_pairs=windowed_pairs,
-                windowed_kv_tokens_read=windowed_kv_tokens,
+                windowed_pairs=tuple(
+                    sum(chunk_pairs(one.num_computed_tokens, size, window) for one, size in chunks)
+                    for window in self._windows
+                ),
+                windowed_kv_tokens_read=tuple(
+                    sum(
+                        chunk_kv_tokens(one.num_computed_tokens, size, window)
+                        for one, size in chunks
+                    )
+                    for window in self._windows
+                ),
                 num_first_tokens=num_first_tokens,
             )
         )

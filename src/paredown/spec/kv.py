@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from paredown.errors import ConfigError
+from paredown.spec.model import ModelSpec
 
 # Static: with scales that were calibrated and are stored with the checkpoint, one for a layer or
 # for each of its heads. The others of less than 16 bits have a scale for each token and head.
@@ -72,12 +73,16 @@ class KVSpec:
             )
         return self.dtype
 
-    def page_bytes(self, num_layers: int, num_kv_heads: int, head_dim: int) -> int:
-        """Bytes of one page over all layers: keys, values, and their scales where tokens have
-        some."""
+    def page_bytes(self, spec: ModelSpec) -> int:
+        """Bytes of one page over all layers of a model: keys, values, and their scales where tokens
+        have some."""
+        dtypes = self.layer_dtypes(spec.num_layers)
         return sum(
-            2 * num_kv_heads * PAGE_SIZE * _token_bytes(dtype, head_dim)
-            for dtype in self.layer_dtypes(num_layers)
+            2
+            * layer.attention.num_kv_heads
+            * PAGE_SIZE
+            * token_bytes(dtype, layer.attention.head_dim)
+            for layer, dtype in zip(spec.layers, dtypes, strict=True)
         )
 
     def name(self, num_layers: int) -> str:
@@ -103,6 +108,7 @@ def _with_scales(dtype: KVDType) -> str:
     return f"{dtype} and scales" if dtype in _WITH_SCALES else dtype
 
 
-def _token_bytes(dtype: KVDType, head_dim: int) -> int:
+def token_bytes(dtype: KVDType, head_dim: int) -> int:
+    """Bytes of one token's key, or value, of one head, its scale with it."""
     scale_bytes = _SCALE_BYTES if dtype in _WITH_SCALES else 0
     return head_dim * _ELEMENT_BITS[dtype] // 8 + scale_bytes

@@ -1,54 +1,16 @@
-"""ModelSpec: everything that must be known of a decoder-only transformer to run it, and no weights.
+"""ModelSpec: everything that must be known of a transformer to run it, and no weights.
 
 Both executors are driven by it; a new family is a new way to fill it, not new code that runs.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
 
-from paredown.errors import ConfigError, UnsupportedError
-from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
-from paredown.spec.experts import SHARED, Experts, expert_owner
-
-NormKind = Literal["rms", "layer"]
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
-RotaryScaling = Literal["none", "linear", "llama3"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rotary:
-    """Rotary positions (RoFormer, arXiv 2104.09864), rotate-half form over the whole head."""
-
-    theta: float
-    scaling: RotaryScaling = "none"
-    factor: float = 1.0
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    original_max_positions: int = 8192
-
-    def inverse_frequencies(self, head_dim: int) -> list[float]:
-        """`head_dim // 2` angles per position step, after the scaling rule."""
-        plain = [self.theta ** (-2 * i / head_dim) for i in range(head_dim // 2)]
-        if self.scaling == "linear":
-            return [frequency / self.factor for frequency in plain]
-        if self.scaling == "llama3":
-            return [self._llama3(frequency) for frequency in plain]
-        return plain
-
-    def _llama3(self, frequency: float) -> float:
-        """Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, a ramp between"""
-        wavelength = 2 * math.pi / frequency
-        if wavelength < self.original_max_positions / self.high_freq_factor:
-            return frequency
-        if wavelength > self.original_max_positions / self.low_freq_factor:
-            return frequency / self.factor
-        smooth = (self.original_max_positions / wavelength - self.low_freq_factor) / (
-            self.high_freq_factor - self.low_freq_factor
-        )
-        return (1 - smooth) * frequency / self.factor + smooth * frequency
+from paredown.spec.experts import Experts
+from paredown.spec.layer import LayerSpec, Shapes
+from paredown.spec.norm import Norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,149 +21,109 @@ class LearnedPositions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSpec:
-    """A pre-norm decoder: embedding, `num_layers` of (attention, mlp), final norm, output layer.
+class Embedding:
+    """The table of tokens, its rows times `multiplier` (Gemma, Granite), and the table of positions
+    where they are learned."""
 
-    `sliding_window`  a token sees so many tokens, itself among them, in all layers
-    `full_layers`     but those of these numbers, where it sees all before it
-    `sinks`           how the model is run on texts of any length; no property of a checkpoint
-    """
+    positions: LearnedPositions | None = None
+    multiplier: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The output layer: the embedding's table where it `is_tied`. Logits are multiplied by
+    `multiplier` and become `soft_cap * tanh(logit / soft_cap)`."""
+
+    is_tied: bool = False
+    multiplier: float = 1.0
+    soft_cap: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """Embedding, layers of which no two need be alike, final norm, output layer."""
 
     family: str
     vocab_size: int
     hidden_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    intermediate_size: int
     max_positions: int
-    positions: Rotary | LearnedPositions
-    norm: NormKind
-    norm_eps: float
-    activation: Activation
-    gated: bool
-    qkv_bias: bool = False
-    attention_out_bias: bool = False
-    mlp_bias: bool = False
-    qk_norm: bool = False
-    tied_embeddings: bool = False
-    sliding_window: int | None = None
-    full_layers: tuple[int, ...] = ()
-    sinks: AttentionSinks | None = None
-    experts: Experts | None = None
-
-    def layer_window(self, layer: int) -> int | None:
-        """How many tokens one sees in a layer, sinks apart; None: all before it."""
-        if self.sinks is not None:
-            return self.sinks.window
-        return None if layer in self.full_layers else self.sliding_window
+    embedding: Embedding
+    layers: tuple[LayerSpec, ...]
+    final_norm: Norm
+    output: Output
 
     @property
-    def attended_window(self) -> int | None:
-        """How many tokens one sees in layers that have a window, sinks among them; None: no layer
-        has any."""
-        return self.sliding_window if self.sinks is None else self.sinks.num_kept_tokens
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    @cached_property
+    def layer_counts(self) -> Counter[LayerSpec]:
+        """How often each layer is there, in the order of their first: what is summed over the
+        layers need look at each kind once."""
+        return Counter(self.layers)
 
     @property
-    def kept_window(self) -> int | None:
-        """Tokens whose keys and values some layer still sees, sinks apart; None: all."""
-        windows = [self.layer_window(layer) for layer in range(self.num_layers)]
-        sizes = [window for window in windows if window is not None]
-        return max(sizes) if len(sizes) == len(windows) else None
+    def is_uniform(self) -> bool:
+        """Whether all layers are alike."""
+        return len(self.layer_counts) == 1
+
+    @cached_property
+    def windows(self) -> tuple[int, ...]:
+        """The sliding windows that layers have, each once, the smallest first."""
+        found = {layer.attention.window for layer in self.layer_counts}
+        return tuple(sorted(window for window in found if window is not None))
+
+    @cached_property
+    def expert_kinds(self) -> tuple[Experts, ...]:
+        """The experts that layers have, each kind once."""
+        kinds = (layer.experts for layer in self.layer_counts)
+        return tuple(dict.fromkeys(one for one in kinds if one is not None))
 
     @property
-    def num_sink_tokens(self) -> int:
-        return 0 if self.sinks is None else self.sinks.num_sink_tokens
+    def is_rotary(self) -> bool:
+        """Whether every layer turns its queries and keys."""
+        return all(layer.attention.rotary is not None for layer in self.layer_counts)
 
     @property
-    def max_request_tokens(self) -> int:
-        """What the model takes as one text."""
-        return self.max_positions if self.sinks is None else MAX_STREAMED_TOKENS
+    def has_experts(self) -> bool:
+        """Whether some layer has experts."""
+        return bool(self.expert_kinds)
 
-    def with_sinks(self, sinks: AttentionSinks | None) -> "ModelSpec":
-        """To be run with attention sinks. Raises UnsupportedError for learned positions, which
-        cannot be turned, and ConfigError where sinks and window are more than the model knows."""
-        if sinks is None:
-            return self
-        if not isinstance(self.positions, Rotary):
-            raise UnsupportedError(
-                "attention sinks need rotary positions",
-                seen=f"{self.family}, whose positions are learned",
-                remedy="Run this model without --attention-sinks.",
-            )
-        limit = min(self.max_positions, self.sliding_window or self.max_positions)
-        if sinks.num_kept_tokens > limit:
-            raise ConfigError(
-                "attention sinks and their window are longer than what the model was trained on",
-                seen=f"{sinks.num_sink_tokens} + {sinks.window} tokens, {limit} positions",
-                remedy=f"Use a window of at most {limit - sinks.num_sink_tokens} tokens.",
-            )
-        return replace(self, sinks=sinks)
+    def with_window(self, window: int | None) -> "ModelSpec":
+        """The same model with that window in every layer."""
+        layers = (
+            replace(layer, attention=replace(layer.attention, window=window))
+            for layer in self.layers
+        )
+        return replace(self, layers=tuple(layers))
 
-    def has_experts(self, layer: int) -> bool:
-        """Whether that layer has experts in the place of its MLP."""
-        return self.experts is not None and self.experts.has_experts(layer)
+    def linear_shapes(self, layer: int) -> Shapes:
+        """(out, in) of each linear layer of one transformer layer, by role."""
+        return self.layers[layer].linear_shapes(self.hidden_size)
 
-    def linear_shapes(self, layer: int = 0) -> dict[str, tuple[int, int]]:
-        """(out, in) of each linear layer of one transformer layer, by role. Without experts all
-        layers are alike; with them, one with experts has those of every expert (spec/experts.py),
-        and its router is none of them (`router_shapes`)."""
-        attention = self.attention_shapes()
-        if self.experts is None or not self.experts.has_experts(layer):
-            return attention | self.mlp_shapes()
-        return attention | self._expert_shapes(self.experts, range(self.experts.num))
+    def router_shapes(self, layer: int) -> Shapes:
+        """(out, in) of the router of a layer with experts and its kin, by role."""
+        return self.layers[layer].router_shapes(self.hidden_size)
 
-    def active_shapes(self, layer: int = 0) -> dict[str, tuple[int, int]]:
-        """The linear layers that one token passes, of the experts as many as it is sent to: the
-        first ones stand for them."""
-        if self.experts is None or not self.experts.has_experts(layer):
-            return self.linear_shapes(layer)
-        chosen = range(self.experts.num_per_token)
-        return self.attention_shapes() | self._expert_shapes(self.experts, chosen)
-
-    def router_shapes(self, layer: int) -> dict[str, tuple[int, int]]:
-        """(out, in) of what decides how a token passes a layer with experts, never quantized:
-        "router", and "shared_gate" of a shared expert."""
-        if self.experts is None or not self.experts.has_experts(layer):
-            return {}
-        shapes = {"router": (self.experts.num, self.hidden_size)}
-        if self.experts.shared_intermediate_size is not None:
-            shapes["shared_gate"] = (1, self.hidden_size)
-        return shapes
-
-    def attention_shapes(self) -> dict[str, tuple[int, int]]:
-        """(out, in) of q, k, v and o."""
-        q_size = self.num_heads * self.head_dim
-        kv_size = self.num_kv_heads * self.head_dim
-        return {
-            "q": (q_size, self.hidden_size),
-            "k": (kv_size, self.hidden_size),
-            "v": (kv_size, self.hidden_size),
-            "o": (self.hidden_size, q_size),
-        }
-
-    def mlp_shapes(self, size: int | None = None, owner: str = "") -> dict[str, tuple[int, int]]:
-        """(out, in) of the MLP's linear layers; `size` None is that of a dense layer. `owner` is
-        the expert whose they are."""
-        size = self.intermediate_size if size is None else size
-        prefix = f"{owner}." if owner else ""
-        shapes = {
-            f"{prefix}up": (size, self.hidden_size),
-            f"{prefix}down": (self.hidden_size, size),
-        }
-        if self.gated:
-            shapes[f"{prefix}gate"] = (size, self.hidden_size)
-        return shapes
+    @property
+    def position_shape(self) -> tuple[int, int] | None:
+        """Rows and columns of the table of learned positions."""
+        if self.embedding.positions is None:
+            return None
+        return self.max_positions + self.embedding.positions.offset, self.hidden_size
 
     def num_linear_parameters(self) -> int:
         """Weights of the linear layers inside the transformer layers (no embedding, no output, no
         router)."""
-        return self._num_weights(self.linear_shapes)
+        return self._sum(lambda layer: _num_weights(layer.linear_shapes(self.hidden_size)))
 
     def num_active_linear_parameters(self) -> int:
-        """Of these the weights that one token is multiplied with."""
-        return self._num_weights(self.active_shapes)
+        """The weights among these that one token is multiplied with."""
+        return self._sum(lambda layer: _num_weights(layer.active_shapes(self.hidden_size)))
+
+    def num_router_parameters(self) -> int:
+        """Weights of routers and their kin."""
+        return self._sum(lambda layer: _num_weights(layer.router_shapes(self.hidden_size)))
 
     def num_parameters(self) -> int:
         """All weights, biases and norms; a tied output layer counts once."""
@@ -211,44 +133,17 @@ class ModelSpec:
         """All but the experts that a token is not sent to."""
         return self.num_active_linear_parameters() + self._num_other_parameters()
 
-    def _expert_shapes(self, experts: Experts, chosen: range) -> dict[str, tuple[int, int]]:
-        shapes: dict[str, tuple[int, int]] = {}
-        for expert in chosen:
-            shapes |= self.mlp_shapes(experts.intermediate_size, expert_owner(expert))
-        if experts.shared_intermediate_size is not None:
-            shapes |= self.mlp_shapes(experts.shared_intermediate_size, SHARED)
-        return shapes
-
-    def _num_weights(self, shapes_of: Callable[[int], dict[str, tuple[int, int]]]) -> int:
-        """Summed over the layers, of which there are two kinds at most."""
-        by_kind = {self.has_experts(layer): layer for layer in range(self.num_layers)}
-        num_of_kind = Counter(self.has_experts(layer) for layer in range(self.num_layers))
-        return sum(
-            num_of_kind[kind] * sum(o * i for o, i in shapes_of(layer).values())
-            for kind, layer in by_kind.items()
-        )
-
     def _num_other_parameters(self) -> int:
-        h = self.hidden_size
-        total = self.vocab_size * h
-        if not self.tied_embeddings:
-            total += self.vocab_size * h
-        if isinstance(self.positions, LearnedPositions):
-            total += (self.max_positions + self.positions.offset) * h
-        per_norm = h * (2 if self.norm == "layer" else 1)
-        total += per_norm * (2 * self.num_layers + 1)
-        routers = [self.router_shapes(layer) for layer in range(self.num_layers)]
-        total += sum(o * i for shapes in routers for o, i in shapes.values())
-        return total + self.num_layers * self._num_layer_extras()
+        tables = self.vocab_size * self.hidden_size * (1 if self.output.is_tied else 2)
+        if self.position_shape is not None:
+            tables += _num_weights({"positions": self.position_shape})
+        vectors = self._sum(lambda layer: sum(layer.vector_sizes(self.hidden_size).values()))
+        vectors += self.hidden_size * len(self.final_norm.parts)
+        return tables + vectors + self.num_router_parameters()
 
-    def _num_layer_extras(self) -> int:
-        """Norms of heads, and biases: models with experts have none in their MLPs."""
-        shapes = self.attention_shapes() | self.mlp_shapes()
-        extras = 2 * self.head_dim if self.qk_norm else 0
-        if self.qkv_bias:
-            extras += sum(shapes[role][0] for role in ("q", "k", "v"))
-        if self.attention_out_bias:
-            extras += shapes["o"][0]
-        if self.mlp_bias:
-            extras += sum(shapes[role][0] for role in ("gate", "up", "down") if role in shapes)
-        return extras
+    def _sum(self, count_of: Callable[[LayerSpec], int]) -> int:
+        return sum(count * count_of(layer) for layer, count in self.layer_counts.items())
+
+
+def _num_weights(shapes: Shapes) -> int:
+    return sum(rows * columns for rows, columns in shapes.values())

@@ -8,12 +8,12 @@ import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import make_model
-from paredown.cli import verification
 from paredown.cli.main import main
 from paredown.cli.tables.notes import join_notes
-from paredown.cli.verbs import compress as verb
 from paredown.errors import CapacityError, CheckpointError
 from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
+from paredown.jobs import compress as job
+from paredown.jobs import verifier
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_no_verify_measures_nothing_and_says_so(words, tmp_path, capsys) -> None
     ],
 )
 def test_bad_input_is_told_before_any_work(words, tmp_path, capsys, monkeypatch, extra, says):
-    monkeypatch.setattr(verb, "compress", None)
+    monkeypatch.setattr(job, "compress", None)
     assert main([*words, *extra]) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -82,7 +82,7 @@ def test_what_cannot_be_verified_for_its_size_is_kept_and_said(
     def too_large(*args, **options):
         raise CapacityError("The model does not fit in memory", seen="1 + 1", remedy="Buy more.")
 
-    monkeypatch.setattr(verification, "verify", too_large)
+    monkeypatch.setattr(verifier, "verify", too_large)
     assert main(words) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "not verified: The model does not fit in memory (1 + 1)" in shown
@@ -95,7 +95,7 @@ def test_what_fails_to_verify_leaves_nothing_behind(words, tmp_path, monkeypatch
     def fail(*args, **options):
         raise error("broken", seen=1, remedy="None.") if error is CheckpointError else error
 
-    monkeypatch.setattr(verification, "verify", fail)
+    monkeypatch.setattr(verifier, "verify", fail)
     assert main(words) == (2 if error is CheckpointError else 130)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "text.txt"]
 

@@ -10,7 +10,7 @@ from fakes.tiny_models import MAX_POSITIONS, make_model
 from paredown.compress.compress import compress
 from paredown.evaluate.quality.layer_error import layer_errors, relative_error
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Decoder, position_inputs
+from paredown.models.decoder.decoder import Decoder
 
 IDS = [int(i) for i in np.random.default_rng(2).integers(0, 300, MAX_POSITIONS)]
 
@@ -22,11 +22,11 @@ def frobenius(y_c: np.ndarray, y: np.ndarray) -> float:
 def reference_errors(original: Checkpoint, compressed: Checkpoint) -> list[tuple[float, float]]:
     """Whole models in float64, every layer's input kept."""
     models = [Decoder.from_checkpoint(one).double() for one in (original, compressed)]
-    table, mask = position_inputs(original.spec, len(IDS))
-    positions = (None if table is None else tuple(part.double() for part in table), mask)
     x, x_c = (one.embed(torch.tensor([IDS])) for one in models)
     found = []
     for layer, compressed_layer in zip(models[0].layers, models[1].layers, strict=True):
+        table, mask = layer.positions(len(IDS))
+        positions = (None if table is None else tuple(part.double() for part in table), mask)
         y = layer(x, *positions)
         own = compressed_layer(x, *positions)
         x, x_c = y, compressed_layer(x_c, *positions)

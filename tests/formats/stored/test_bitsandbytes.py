@@ -13,9 +13,10 @@ from transformers import BitsAndBytesConfig
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import LayerTarget
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.formats.grid_weight import GridWeight
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.bitsandbytes import (
@@ -168,7 +169,7 @@ def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
     tensors: dict[str, StoredTensor] = {}
     state = dict(plain.tensors.items())
     for layer in range(plain.spec.num_layers):
-        for role in linear_roles(plain.spec):
+        for role in linear_roles(plain.spec, 0):
             name = plain.linear_name(role, layer)
             values = torch.from_numpy(state.pop(f"{name}.weight").array.copy())
             target = LayerTarget(spec=SPEC, scale_dtype="fp32")
@@ -183,13 +184,13 @@ def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
     ids = torch.randint(2, VOCAB_SIZE, (1, 20), generator=torch.Generator().manual_seed(0))
     expected = Decoder.from_checkpoint(plain)
     for layer, module in enumerate(expected.layers):
-        for role in linear_roles(plain.spec):
+        for role in linear_roles(plain.spec, 0):
             name = plain.linear_name(role, layer)
             maxima = torch.from_numpy(tensors[f"{name}.{ROW_MAXIMA}"].array)
             codes = torch.from_numpy(tensors[f"{name}.{CODES}"].array.copy()).float()
             module.get_submodule(role).weight.data = codes * maxima[:, None] * (1 / 127)
     logits_TV = expected(ids)[0].numpy()
     np.testing.assert_allclose(Decoder.from_checkpoint(read)(ids)[0], logits_TV, atol=1e-4)
-    executor = load_executor(read, num_pages=2, kv_dtype="fp32")
+    executor = load_executor(read, RunOptions(num_pages=2, kv_dtype="fp32"))
     part = SequenceSlice(token_ids=ids[0].tolist(), start=0, pages=[0, 1], num_logits=20)
     np.testing.assert_allclose(executor.step([part]), logits_TV, atol=1e-4)

@@ -3,17 +3,11 @@
 import argparse
 from pathlib import Path
 
-from paredown.compress.calibrate.calibration import Calibration
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.texts.calibration_text import (
     DEFAULT_SAMPLES,
     DEFAULT_TOKENS,
     CalibrationConfig,
-    choose_calibration,
 )
-from paredown.evaluate.texts.text import sampling_pages
-from paredown.models.checkpoint import Checkpoint
-from paredown.models.text.tokenizer import Tokenizer
 
 
 def add_calibration_arguments(
@@ -40,14 +34,3 @@ def calibration_config(args: argparse.Namespace) -> CalibrationConfig:
         num_tokens=args.calibration_tokens,
         seed=args.seed,
     )
-
-
-def read_calibration(source: Checkpoint, args: argparse.Namespace) -> Calibration:
-    """Raises ConfigError and CheckpointError for a text that does not do."""
-
-    def reference() -> NativeExecutor:
-        return load_executor(source, num_pages=sampling_pages(source.spec))
-
-    tokenizer = Tokenizer.open(source.path)
-    config = calibration_config(args)
-    return choose_calibration(config, tokenizer, reference, source.spec.max_positions)

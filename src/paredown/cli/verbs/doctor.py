@@ -8,6 +8,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.tables.columns import add_columns
 from paredown.cli.verbs.doctor_sweep import keep_sweep, sweep_table
 from paredown.kernels.forms import KernelUse, kernel_uses
@@ -26,14 +27,13 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("--threads", type=int, default=None, help="threads to measure with")
     parser.add_argument(
         "--sweep",
         action="store_true",
         help="measure steps of made-up models too (a few minutes), and keep what they tell for "
         "`paredown inspect` and `paredown plan`; nothing else should run meanwhile",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser, model=None)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,14 +9,13 @@ from rich.table import Table
 from paredown.cli.tables.columns import add_columns
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import (
-    EXPERTS,
     KEYS,
     LOGITS,
     PAIRS,
     TOKENS,
-    WINDOW_KEYS,
-    WINDOW_PAIRS,
     Operation,
+    expert_letter,
+    window_letters,
 )
 from paredown.cost.operations import operations
 from paredown.cost.polynomial import Polynomial, Ratio
@@ -43,24 +42,25 @@ def symbolic_loads() -> dict[str, dict[str, Polynomial]]:
     token of each of B sequences of S tokens. Windows of W are shorter than both."""
     prompt, batch, context, window = (Polynomial.letter(one) for one in "LBSW")
     one = Polynomial.number(1)
+    window_pairs, window_keys = window_letters(0)
     return {
         "prefill": {
             TOKENS: prompt,
             LOGITS: one,
             PAIRS: prompt * prompt,
             KEYS: prompt,
-            WINDOW_PAIRS: prompt * window,
-            WINDOW_KEYS: prompt,
-            EXPERTS: Polynomial.letter("X"),
+            window_pairs: prompt * window,
+            window_keys: prompt,
+            expert_letter(0): Polynomial.letter("X"),
         },
         "decode": {
             TOKENS: batch,
             LOGITS: batch,
             PAIRS: batch * context,
             KEYS: batch * context,
-            WINDOW_PAIRS: batch * window,
-            WINDOW_KEYS: batch * window,
-            EXPERTS: Polynomial.letter("X"),
+            window_pairs: batch * window,
+            window_keys: batch * window,
+            expert_letter(0): Polynomial.letter("X"),
         },
     }
 

@@ -6,24 +6,18 @@ from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.progress_bar import progress_bar
 from paredown.compress.methods import QUANTIZERS
-from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe_file import write_recipe
-from paredown.errors import ConfigError, OutputError
-from paredown.evaluate.texts.validation_text import choose_validation_text
-from paredown.models.checkpoint import Checkpoint
-from paredown.models.resolve import resolve_model
-from paredown.optimize.mixed_precision import (
-    Assignment,
-    assign_average_bits,
-    assign_bytes,
-    formats_of_widths,
-    measure_choices,
+from paredown.optimize.mixed_precision import Assignment
+from paredown.optimize.write_mixed_recipe import (
+    DEFAULT_BITS,
+    DEFAULT_TOKENS,
+    MixedConfig,
+    write_mixed_recipe,
 )
-from paredown.optimize.sensitivity import WINDOW_TOKENS
 from paredown.units import MEGA, format_bytes
 
 EXAMPLES = """examples:
@@ -35,13 +29,10 @@ EXAMPLES = """examples:
 Each linear layer's loss is measured at 2 to 8 bits; the widths with the least sum of losses under
 the budget are written as a recipe (docs/mixed_precision.md).
 """
-DEFAULT_BITS = 4.0
-DEFAULT_TOKENS = 2048
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="recipe file to write")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument(
@@ -67,41 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser, threads=False)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.output.suffix not in (".yaml", ".yml"):
-        raise ConfigError(
-            "a recipe file's name ends in .yaml",
-            seen=args.output,
-            remedy=f"Name it {args.output.with_suffix('.yaml')}.",
-        )
-    if args.output.exists():
-        raise OutputError(
-            f"{args.output} exists already", seen="a file", remedy="Choose another name."
-        )
-    specs, quantizer = formats_of_widths(args.group_size), QUANTIZERS[args.method]()
-    for spec in specs:
-        quantizer.check(spec)
-    checkpoint = Checkpoint.open(resolve_model(args.model))
-    text = choose_validation_text(checkpoint, args.text, args.tokens, WINDOW_TOKENS)
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring losses", total=None)
-        found = measure_choices(
-            checkpoint,
-            text,
-            specs,
-            RTN(),
-            lambda done, total: progress.update(task, completed=done, total=total),
-            head=args.head,
-        )
-    if args.megabytes is not None:
-        assignment = assign_bytes(found, int(args.megabytes * MEGA))
-    else:
-        assignment = assign_average_bits(found, args.average_bits)
-    recipe = assignment.recipe(checkpoint, quantizer, args.output.stem)
-    write_recipe(recipe, args.output)
+    config = MixedConfig(
+        average_bits=args.average_bits,
+        max_bytes=None if args.megabytes is None else int(args.megabytes * MEGA),
+        group_size=args.group_size,
+        method=args.method,
+        head=args.head,
+        text=args.text,
+        num_tokens=args.tokens,
+    )
+    with progress_bar("measuring losses") as bar:
+        assignment = write_mixed_recipe(args.model, args.output, config, bar.show_count)
     if args.json:
         print(json.dumps(_as_json(assignment, args.output), indent=2))
         return 0

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
+from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification_file import NAME
@@ -40,9 +41,6 @@ _WIDE_COLUMNS = 104
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
-    )
-    parser.add_argument(
         "-o", "--output", type=Path, help="folder for the chosen checkpoint (default: MODEL-small)"
     )
     parser.add_argument(
@@ -60,14 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, default=DEFAULT_ROUNDS, help="of timing (default %(default)s)"
     )
-    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
     add_calibration_arguments(parser, DEFAULT_SAMPLES)
     reports = parser.add_mutually_exclusive_group()
     reports.add_argument(
         "--report", type=Path, help="folder for the report (default: -o + -report)"
     )
     reports.add_argument("--no-report", action="store_true", help="write no report")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,13 +82,8 @@ def run(args: argparse.Namespace) -> int:
         num_threads=args.threads,
         calibration=calibration_config(args),
     )
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=1.0)
-        result = optimize(
-            folder,
-            config,
-            lambda what, share: progress.update(task, description=what, completed=share),
-        )
+    with progress_bar("starting") as bar:
+        result = optimize(folder, config, bar.show_share)
     if args.json:
         print(json.dumps(result.as_json(), indent=2))
     else:
@@ -181,4 +173,6 @@ def _print_choice(console: Console, result: OptimizeResult) -> None:
             f"verified: {NAME} beside it; the worst layer is {worst.layer}, whose output "
             f"moved by {worst.own:.1%}"
         )
+    elif result.not_verified is not None:
+        console.print(f"not verified: {result.not_verified}", style="yellow")
     console.print(f"serve it: [bold]{result.serve_line}[/bold]")

@@ -2,32 +2,24 @@
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from paredown.compress.activations import parse_grid
+from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.progress_bar import progress_bar
 from paredown.compress.quantize.kv_cache import KV_GRID_DTYPES
-from paredown.compress.quantize.rtn import RTN
-from paredown.evaluate.texts.validation_text import choose_validation_text
-from paredown.models.checkpoint import Checkpoint
-from paredown.models.resolve import resolve_model
-from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
 from paredown.optimize.model_parts import PART_KINDS
-from paredown.optimize.sensitivity import (
-    WINDOW_TOKENS,
-    SensitivityResult,
-    SensitivityTable,
-    measure_sensitivity,
-    parse_format,
-    parse_kinds,
-    recovered,
+from paredown.optimize.report_sensitivity import (
+    DEFAULT_FORMAT,
+    DEFAULT_PARTS,
+    DEFAULT_TOKENS,
+    SensitivityConfig,
+    report_sensitivity,
 )
-from paredown.optimize.sensitivity_plot import check_report, write_report
+from paredown.optimize.sensitivity import SensitivityResult, SensitivityTable, recovered
 
 EXAMPLES = """examples:
   paredown sensitivity
@@ -35,20 +27,17 @@ EXAMPLES = """examples:
   paredown sensitivity my-model --activations --grid int8-tensor --report my-model-sensitivity
   paredown sensitivity my-model --kv int4     # which layers to except: serve --kv-dtype int4,0=bf16
 """
-DEFAULT_TOKENS = 2048
-DEFAULT_FORMAT = "int4-g128"
 DEFAULT_GRID = "int8-tensor"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("model", nargs="?", help="checkpoint folder (default: the packaged model)")
     parser.add_argument(
         "--format", default=DEFAULT_FORMAT, help="of the weights (default %(default)s)"
     )
     parser.add_argument(
         "--by",
-        default="layer,role",
+        default=DEFAULT_PARTS,
         help=f"comma-separated parts: {', '.join(PART_KINDS)} (default %(default)s)",
     )
     parser.add_argument(
@@ -75,36 +64,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
     )
     parser.add_argument("--report", type=Path, help="folder for the picture and the figures")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser, threads=False)
 
 
 def run(args: argparse.Namespace) -> int:
-    spec, kinds = parse_format(args.format), parse_kinds(args.by)
-    grid = parse_grid(args.grid) if args.activations else None
-    if args.report is not None:
-        check_report(args.report)
-    checkpoint = Checkpoint.open(resolve_model(args.model))
-    text = choose_validation_text(checkpoint, args.text, args.tokens, WINDOW_TOKENS)
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("predicting", total=None)
-
-        def tell(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-
-        result = measure_sensitivity(
-            checkpoint,
-            text,
-            spec,
-            kinds,
-            RTN(),
-            grid,
-            tell,
-            head=args.head,
-        )
-        if args.kv is not None:
-            result = replace(result, kv=measure_kv_sensitivity(checkpoint, text, args.kv, tell))
-    if args.report is not None:
-        write_report(result, args.report)
+    config = SensitivityConfig(
+        format=args.format,
+        parts=args.by,
+        head=args.head,
+        activations=args.grid if args.activations else None,
+        kv=args.kv,
+        text=args.text,
+        num_tokens=args.tokens,
+        report=args.report,
+    )
+    with progress_bar("predicting") as bar:
+        result = report_sensitivity(args.model, config, bar.show_count)
     if args.json:
         print(json.dumps(result.as_json(), indent=2))
         return 0

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import Layer, Tap, load_layer, position_inputs
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import Tap
+from paredown.models.decoder.read import load_layer
 from paredown.spec.model import ModelSpec
 
 # A batch's attention scores would take this much if they were kept, the largest thing in a layer of
@@ -66,9 +68,9 @@ def stopping(tap: Tap, stop_after: str | None) -> Tap:
 def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> LayerBlock:
     """Layer `index` of the source in float32; nothing else of the model is read."""
     spec = source.spec
-    table, mask = position_inputs(spec, activations.num_tokens)
     layer = load_layer(source, index)
     layer.is_fused = True
+    table, mask = layer.positions(activations.num_tokens)
     return LayerBlock(
         spec=spec,
         layer=layer,
@@ -81,5 +83,6 @@ def load_block(source: Checkpoint, index: int, activations: ActivationFile) -> L
 
 def batch_size(spec: ModelSpec, num_tokens: int) -> int:
     """Windows that pass through a layer side by side."""
-    scores_bytes = 4 * spec.num_heads * num_tokens * num_tokens
+    num_heads = max(layer.attention.num_heads for layer in spec.layer_counts)
+    scores_bytes = 4 * num_heads * num_tokens * num_tokens
     return max(1, _SCORES_BYTES // scores_bytes)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.quantize.method import Moments
-from paredown.models.decoder.decoder import input_point
+from paredown.models.decoder.points import input_point
 from paredown.spec.experts import EXPERTS, expert_index, split_role
 from paredown.units import format_ranges
 

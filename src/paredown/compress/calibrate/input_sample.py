@@ -12,7 +12,7 @@ from torch import Tensor
 from paredown.compress.calibrate.moments import inputs_not_finite
 from paredown.compress.quantize.method import Block
 from paredown.errors import ConfigError
-from paredown.models.decoder.decoder import last_point
+from paredown.models.decoder.points import last_point
 
 # Rows that are kept of one expert: what clipping looks at (compress/quantize/awq.py).
 EXPERT_TOKENS = 512

@@ -12,7 +12,7 @@ from paredown.compress.calibrate.block import batch_size
 from paredown.compress.calibrate.input_sample import EXPERT_TOKENS, PREFIX_TOKENS
 from paredown.errors import CapacityError
 from paredown.kernels.probe import available_memory_bytes
-from paredown.models.decoder.decoder import INPUT_POINTS, input_point
+from paredown.models.decoder.points import INPUT_POINTS, input_point
 from paredown.spec.experts import expert_index, split_role
 from paredown.spec.model import ModelSpec
 from paredown.units import format_bytes
@@ -68,16 +68,16 @@ def predict_memory(
     spec: ModelSpec, num_tokens: int, *, needs_hessian: bool, has_transforms: bool
 ) -> CalibrationMemory:
     """Of a calibration on windows of `num_tokens`."""
-    # Layers with experts and without are all there is.
-    kinds = {spec.has_experts(layer): layer for layer in range(spec.num_layers)}
-    shapes = max((spec.linear_shapes(layer) for layer in kinds.values()), key=_num_values)
+    hidden = spec.hidden_size
+    shapes = max((layer.linear_shapes(hidden) for layer in spec.layer_counts), key=_num_values)
     layer_values = _num_values(shapes)
     largest = max(rows * columns for rows, columns in shapes.values())
     rows = batch_size(spec, num_tokens) * num_tokens
     widest_mlp = max(shape[1] for role, shape in shapes.items() if split_role(role)[1] == "down")
     per_row = _HIDDEN_COPIES * spec.hidden_size + _INTERMEDIATE_COPIES * widest_mlp
-    scores = spec.num_heads * num_tokens * _SCORES_COPIES
-    prefix_scores = spec.num_heads * min(num_tokens, PREFIX_TOKENS) * _SCORES_COPIES
+    num_heads = max(layer.attention.num_heads for layer in spec.layer_counts)
+    scores = num_heads * num_tokens * _SCORES_COPIES
+    prefix_scores = num_heads * min(num_tokens, PREFIX_TOKENS) * _SCORES_COPIES
     search = _SEARCH_COPIES * layer_values + _SEARCH_TOKENS * (per_row + prefix_scores)
     search += _expert_samples(spec, shapes)
     return CalibrationMemory(

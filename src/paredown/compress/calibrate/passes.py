@@ -16,7 +16,7 @@ from torch import Tensor
 from paredown.compress.calibrate.activation_file import ActivationFile
 from paredown.compress.calibrate.block import LayerBlock, StopForwardError, stopping
 from paredown.compress.calibrate.workspace import Workspace
-from paredown.models.decoder.decoder import LAYER_POINTS, Tap, last_point
+from paredown.models.decoder.points import LAYER_POINTS, Tap, last_point
 
 _MIXED = "o_input"
 _SUM = "attention_sum"
@@ -43,8 +43,7 @@ class Passes:
             self._drop_mixed()
             self._sum = kept
         elif first == _MIXED:
-            spec = self._block.spec
-            kept = self._kept(_MIXED, spec.num_heads * spec.head_dim)
+            kept = self._kept(_MIXED, self._block.layer.spec.attention.query_size)
             kept.write(self._mixtures(tap, last), lasting=False)
             self._mixed = kept
         else:
@@ -52,8 +51,8 @@ class Passes:
 
     def outputs(self) -> Iterator[Tensor]:
         """What leaves the layer as it is now, [B, T, D] each."""
-        for sum_BTD in self._known_sums():
-            yield self._block.layer.add_mlp(sum_BTD)
+        for sum_BTD, x_BTD in self._known_sums():
+            yield self._block.layer.add_mlp(sum_BTD, x_BTD)
 
     def close(self) -> None:
         """Removes what was kept."""
@@ -64,15 +63,15 @@ class Passes:
 
     def _run(self, tap: Tap, last: str) -> None:
         with self._block.tapped(stopping(tap, last)):
-            for sum_BTD in self._known_sums():
+            for sum_BTD, x_BTD in self._known_sums():
                 with suppress(StopForwardError):
-                    self._block.layer.add_mlp(sum_BTD)
+                    self._block.layer.add_mlp(sum_BTD, x_BTD)
 
     def _sums(self, tap: Tap, last: str) -> Iterator[Tensor]:
         """The sums after attention; `tap` sees them go on to `last`."""
-        for sum_BTD in self._known_sums():
+        for sum_BTD, x_BTD in self._known_sums():
             with self._block.tapped(stopping(tap, last)), suppress(StopForwardError):
-                self._block.layer.add_mlp(sum_BTD)
+                self._block.layer.add_mlp(sum_BTD, x_BTD)
             yield sum_BTD
 
     def _mixtures(self, tap: Tap, last: str) -> Iterator[Tensor]:
@@ -81,24 +80,31 @@ class Passes:
         for x_BTD in block.inputs():
             mixed_BTO = self._mix(x_BTD)
             with block.tapped(stopping(tap, last)), suppress(StopForwardError):
-                block.layer.add_mlp(block.layer.add_attention(x_BTD, mixed_BTO))
+                block.layer.add_mlp(block.layer.add_attention(x_BTD, mixed_BTO), x_BTD)
             yield mixed_BTO
 
-    def _known_sums(self) -> Iterator[Tensor]:
+    def _known_sums(self) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """The sums after attention, and what entered the layer where its MLP may need that."""
         block = self._block
         if self._sum is not None:
-            yield from self._sum.batches(block.batch_size)
+            sums = self._sum.batches(block.batch_size)
+            if block.layer.spec.residual == "parallel":
+                yield from zip(sums, block.inputs(), strict=True)
+            else:
+                yield from ((sum_BTD, None) for sum_BTD in sums)
         elif self._mixed is not None:
             mixtures = self._mixed.batches(block.batch_size)
             for x_BTD, mixed_BTO in zip(block.inputs(), mixtures, strict=True):
-                yield block.layer.add_attention(x_BTD, mixed_BTO)
+                yield block.layer.add_attention(x_BTD, mixed_BTO), x_BTD
         else:
             for x_BTD in block.inputs():
-                yield block.layer.add_attention(x_BTD, self._mix(x_BTD))
+                yield block.layer.add_attention(x_BTD, self._mix(x_BTD)), x_BTD
 
     def _mix(self, x_BTD: Tensor) -> Tensor:
         block = self._block
-        return block.layer.mix_heads(block.layer.attention_norm(x_BTD), block.table, block.mask)
+        return block.layer.mix_heads(
+            block.layer.normed("attention_norm", x_BTD), block.table, block.mask
+        )
 
     def _kept(self, point: str, num_columns: int) -> ActivationFile:
         inputs = self._block.activations

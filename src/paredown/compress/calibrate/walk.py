@@ -30,13 +30,9 @@ from paredown.formats.tensor import STORED_DTYPES, StoredTensor
 from paredown.formats.weight import Weight
 from paredown.models.check_tensors import vector_tensor
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import (
-    INPUT_POINTS,
-    embed_tokens,
-    input_point,
-    make_norm,
-    present,
-)
+from paredown.models.decoder.norms import make_norm
+from paredown.models.decoder.points import INPUT_POINTS, input_point
+from paredown.models.decoder.read import embed_tokens, present
 from paredown.models.roles import layer_vectors, linear_roles
 from paredown.progress import OnProgress
 from paredown.spec.experts import expert_index, role_kind, split_role
@@ -212,7 +208,7 @@ class _LayerWork:
         """What transforms may have changed and no quantizer stores: norms, biases, and the linear
         layers that stay in floats."""
         source, layer = self._plan.source, self._block.layer
-        for role in layer_vectors(source.spec):
+        for role in layer_vectors(source.spec, self._index):
             name = vector_tensor(source.names, role, self._index)
             self._keep_float(name, layer.get_parameter(role), self._plan.float_dtype)
         for role in linear_roles(source.spec, self._index):
@@ -288,7 +284,7 @@ def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTe
     if plan.head.needs_inputs:
         seen = InputStatistics(source.spec.hidden_size)
         seen.wants_hessian = plan.head.quantizer.needs_hessian
-        norm = make_norm(source.spec, source.spec.hidden_size)
+        norm = make_norm(source.spec.final_norm, source.spec.hidden_size)
         norm.load_state_dict(
             {
                 key: torch.from_numpy(present(source.vector(f"final_norm.{key}")).copy())

@@ -18,7 +18,7 @@ class PackedModules:
         self.shapes = {name: one.shape for name, one in modules.items() if source.is_coded(name)}
         self.floats = [name for name in modules if not source.is_coded(name)]
         self.floats += router_modules(source.spec, source.names)
-        if source.spec.tied_embeddings:
+        if source.spec.output.is_tied:
             # Others make a module of it all the same.
             self.floats.append(source.names.output)
         self._places = {

@@ -33,7 +33,6 @@ from paredown.models.gguf.names import (
 from paredown.models.gguf.rope import rope_factors
 from paredown.models.gguf.vocabulary import Vocabulary, read_vocabulary
 from paredown.progress import OnProgress
-from paredown.spec.model import Rotary
 
 # Values converted at once: bounds the float temporaries to some tens of megabytes.
 _CHUNK_VALUES = 1 << 22
@@ -163,10 +162,9 @@ class _Job:
         for tensor in gguf_tensors(spec, names):
             yield tensor
             if tensor.role == "embedding":
-                if spec.tied_embeddings and formats and formats.output != formats.embedding:
+                if spec.output.is_tied and formats and formats.output != formats.embedding:
                     yield replace(tensor, name=OUTPUT, role="output")
-                assert isinstance(spec.positions, Rotary)
-                factors = rope_factors(spec.positions, spec.head_dim)
+                factors = self._rope_factors()
                 if factors is not None:
                     yield GGUFTensor(
                         name=ROPE_FACTORS,
@@ -201,14 +199,18 @@ class _Job:
         return pair_rows(rows_OB, tensor.paired_heads) if tensor.paired_heads else rows_OB
 
     def _vector(self, tensor: GGUFTensor) -> np.ndarray:
-        spec = self._checkpoint.spec
         if tensor.role == "rope":
-            assert isinstance(spec.positions, Rotary)
-            values = rope_factors(spec.positions, spec.head_dim)
+            values = self._rope_factors()
         else:
             values = self._checkpoint.vector(tensor.role, tensor.layer)
         assert values is not None, tensor.name
         return np.ascontiguousarray(values, np.float32)
+
+    def _rope_factors(self) -> np.ndarray | None:
+        """Those of every layer: a GGUF file has one rule for all."""
+        attention = self._checkpoint.spec.layers[0].attention
+        assert attention.rotary is not None
+        return rope_factors(attention.rotary, attention.head_dim)
 
     def _weight(self, tensor: GGUFTensor) -> CoreWeight:
         if tensor.layer is not None:

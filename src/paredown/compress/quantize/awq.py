@@ -26,7 +26,8 @@ from paredown.compress.quantize.rescale import (
     rescale,
     to_columns,
 )
-from paredown.models.decoder.decoder import INPUT_POINTS, Layer, input_point
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import INPUT_POINTS, input_point
 from paredown.models.decoder.smoothing import SmoothingPair, pairs_left_out, smoothing_pairs
 from paredown.spec.experts import split_role
 
@@ -75,11 +76,11 @@ class AWQ:
         }
         if not rounded:
             return Transformed()
-        pairs = smoothing_pairs(block.spec, layer.index)
+        pairs = smoothing_pairs(layer.spec)
         points = {input_point(role) for role in rounded} | {pair_input(pair) for pair in pairs}
         seen = observe(block, points, self.num_tokens)
         samples = {point: one.sample_NTI for point, one in seen.items()}
-        notes = list(pairs_left_out(block.spec))
+        notes = list(pairs_left_out(layer.spec))
         for pair in pairs:
             wanted = {role: rounded[role] for role in pair.consumers if role in rounded}
             point = pair_input(pair)

@@ -14,7 +14,8 @@ from torch import Tensor
 from paredown.compress.grid import Grid
 from paredown.errors import ConfigError
 from paredown.formats.weight import StoredSpec, Weight
-from paredown.models.decoder.decoder import Layer, Tap
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import Tap
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -92,7 +93,7 @@ class Quantizer(Protocol):
 
 def check_grid(method: str, spec: WeightSpec) -> None:
     """For methods that make codes on a grid. Raises ConfigError for a float format."""
-    if not spec.is_quantized:
+    if not spec.is_grid:
         raise ConfigError(
             f"{method} cannot make {spec.name}: a step of a recipe makes codes",
             seen=f"method {method} with format {spec.name}",

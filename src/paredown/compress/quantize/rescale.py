@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from paredown.compress.grid import TORCH_DTYPES
-from paredown.models.decoder.decoder import Layer, input_point
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.norms import LayerNorm, RMSNorm
+from paredown.models.decoder.points import input_point
 from paredown.models.decoder.smoothing import SmoothingPair
 from paredown.spec.weight import ScaleDType
 
@@ -57,6 +59,7 @@ def rescale(layer: Layer, pair: SmoothingPair, scales_P: Tensor, stored: ScaleDT
     if isinstance(producer, nn.Linear):
         producer.weight.data /= scales_P[:, None]
     else:
+        assert isinstance(producer, RMSNorm | LayerNorm)
         scales_P = _divide_norm(producer, scales_P, stored)
     bias = getattr(producer, "bias", None)
     if bias is not None:
@@ -79,11 +82,11 @@ def replaced(layer: Layer, weights: Mapping[str, Tensor]) -> Iterator[None]:
             layer.get_submodule(role).weight.data = weight
 
 
-def _divide_norm(norm: nn.Module, scales_P: Tensor, stored: ScaleDType) -> Tensor:
-    old_P = norm.weight.data
-    assert isinstance(old_P, Tensor)
-    new_P = _as_stored(old_P / scales_P, stored)
-    factors_P = old_P / new_P
+def _divide_norm(norm: RMSNorm | LayerNorm, scales_P: Tensor, stored: ScaleDType) -> Tensor:
+    """Divides what is multiplied with, which is the stored weight and the norm's offset."""
+    old_P, offset = norm.weight.data, norm.offset
+    new_P = _as_stored((old_P + offset) / scales_P - offset, stored)
+    factors_P = (old_P + offset) / (new_P + offset)
     possible_P = torch.isfinite(new_P) & torch.isfinite(factors_P) & (factors_P > 0)
     norm.weight.data = torch.where(possible_P, new_P, old_P)
     return torch.where(possible_P, factors_P, torch.ones_like(old_P))

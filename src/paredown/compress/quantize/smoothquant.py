@@ -25,7 +25,8 @@ from paredown.compress.quantize.rescale import (
 )
 from paredown.compress.quantize.rtn import RTN
 from paredown.errors import ConfigError
-from paredown.models.decoder.decoder import Layer, input_point
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import input_point
 from paredown.models.decoder.smoothing import norm_pairs
 
 # Tried for each layer, beside no smoothing at all; the paper finds 0.4 to 0.6 best for OPT.
@@ -64,7 +65,7 @@ class SmoothQuant:
         }
         if not rounded:
             return Transformed()
-        pairs = norm_pairs(block.spec, block.layer.index)
+        pairs = norm_pairs(block.layer.spec)
         points = {input_point(role) for role in targets} | {pair_input(pair) for pair in pairs}
         seen = observe(block, points, num_tokens=1)
         absmax = {point: one.absmax_I for point, one in seen.items()}
@@ -110,7 +111,7 @@ def smooth(
 ) -> dict[str, Tensor]:
     """Moves the ranges in place; returns `absmax`, by point, as it is afterwards."""
     layer, result = block.layer, dict(absmax)
-    for pair in norm_pairs(block.spec, layer.index):
+    for pair in norm_pairs(layer.spec):
         wanted = [targets[role] for role in pair.consumers if role in targets]
         if not wanted:
             continue

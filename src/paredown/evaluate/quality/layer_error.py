@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.decoder.decoder import embed_tokens, load_layer, position_inputs
+from paredown.models.decoder.read import embed_tokens, load_layer
 from paredown.progress import OnCount
 
 
@@ -38,13 +38,13 @@ def layer_errors(
 ) -> list[LayerError]:
     """On one window of tokens, which the context of both must hold."""
     num_layers = original.spec.num_layers
-    positions = position_inputs(original.spec, len(token_ids_T))
     errors = []
     with torch.inference_mode():
         ids_BT = np.array([token_ids_T])
         x_BTD, x_c_BTD = embed_tokens(original, ids_BT), embed_tokens(compressed, ids_BT)
         for number in range(num_layers):
             layer, compressed_layer = load_layer(original, number), load_layer(compressed, number)
+            positions = layer.positions(len(token_ids_T))
             y_BTD = layer(x_BTD, *positions)
             own = relative_error(compressed_layer(x_BTD, *positions), y_BTD)
             x_BTD, x_c_BTD = y_BTD, compressed_layer(x_c_BTD, *positions)

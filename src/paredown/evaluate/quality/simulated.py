@@ -12,20 +12,13 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from paredown.evaluate.quality.perplexity import Predictions
 from paredown.evaluate.quality.quality import Quality, QualitySums
 from paredown.evaluate.texts.text import EvalText, Window
-from paredown.models.decoder.decoder import (
-    EXPERT_INPUT,
-    LAYER_POINTS,
-    MODEL_POINTS,
-    Decoder,
-    Layer,
-    Tap,
-    position_inputs,
-)
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.points import EXPERT_INPUT, LAYER_POINTS, MODEL_POINTS, Tap
 from paredown.progress import OnCount
 from paredown.spec.experts import split_role
 
@@ -100,7 +93,7 @@ def applied(decoder: Decoder, variant: Variant) -> Iterator[None]:
     taps: list[tuple[Place, Tap]] = []
     try:
         for name, given in variant.weights.items():
-            if name == OUTPUT and decoder.spec.tied_embeddings:
+            if name == OUTPUT and decoder.spec.output.is_tied:
                 continue
             parameter, values = decoder.get_parameter(name), _made(given)
             assert parameter.shape == values.shape, (name, parameter.shape, values.shape)
@@ -123,9 +116,9 @@ class _Plain:
 
     def __init__(self, decoder: Decoder, window: Window) -> None:
         ids_BT = torch.tensor([window.inputs])
-        table, mask_TT = position_inputs(decoder.spec, ids_BT.shape[1])
+        positions = decoder.positions(ids_BT.shape[1])
         self.before = [decoder.embed(ids_BT)]
-        for layer in decoder.layers:
+        for layer, (table, mask_TT) in zip(decoder.layers, positions, strict=True):
             self.before.append(layer(self.before[-1], table, mask_TT))
         self.predictions = {
             first: Predictions.of(logits_TV.numpy())
@@ -142,12 +135,14 @@ def _measure(
     own: QualitySums,
 ) -> None:
     ids_BT = torch.tensor([window.inputs])
-    table, mask_TT = position_inputs(decoder.spec, ids_BT.shape[1])
+    positions = decoder.positions(ids_BT.shape[1])
     first_layer = 0 if before is None else max(0, variant.first_layer(len(decoder.layers)))
     embeds = before is None or variant.first_layer(len(decoder.layers)) < 0
     with applied(decoder, variant):
         x_BTD = decoder.embed(ids_BT) if embeds or before is None else before[first_layer]
-        for layer in decoder.layers[first_layer:]:
+        for layer, (table, mask_TT) in list(zip(decoder.layers, positions, strict=True))[
+            first_layer:
+        ]:
             x_BTD = layer(x_BTD, table, mask_TT)
         for first, logits_TV in _logits(decoder, x_BTD, variant):
             targets = window.targets[first : first + CHUNK_TOKENS]
@@ -159,11 +154,7 @@ def _logits(decoder: Decoder, x_BTD: Tensor, variant: Variant) -> Iterator[tuple
     output_VD = _made(variant.weights[OUTPUT]) if OUTPUT in variant.weights else None
     for first in range(0, x_BTD.shape[1], CHUNK_TOKENS):
         chunk_BTD = x_BTD[:, first : first + CHUNK_TOKENS]
-        if output_VD is None:
-            yield first, decoder.predict(chunk_BTD)[0]
-        else:
-            normed_BTD = decoder.tap("output_input", decoder.final_norm(chunk_BTD))
-            yield first, decoder.tap("logits", functional.linear(normed_BTD, output_VD))[0]
+        yield first, decoder.predict(chunk_BTD, output_VD)[0]
 
 
 def _made(values: Values) -> Tensor:

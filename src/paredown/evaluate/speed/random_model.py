@@ -9,18 +9,22 @@ from math import sqrt
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.native.native_executor import NativeExecutor
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.formats.integer_steps import MOST_STEPS
 from paredown.formats.tensor import float32_to_bf16
 from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan
+from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
-from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.model import ModelSpec
+from paredown.spec.norm import Norm
+from paredown.spec.roles import row_groups
 from paredown.spec.run_form import run_form
 from paredown.spec.weight import DTYPES, WeightSpec
 
 _DRAWN = 1 << 20
+_ROUTER = WeightSpec(dtype="fp32")
 
 
 def random_model(
@@ -28,37 +32,31 @@ def random_model(
 ) -> NativeExecutor:
     """All linear layers and the output layer in `weights`."""
     rng = np.random.default_rng(0)
-    model = NativeModel(spec, kv, ThreadPlan.resolve(num_threads))
-    hidden = spec.hidden_size
+    model = NativeModel(Context(spec=spec), kv, ThreadPlan.resolve(num_threads))
+    hidden, learned = spec.hidden_size, spec.embedding.positions
     model.set_embedding("bf16", _bf16(rng, spec.vocab_size, hidden, 1.0))
-    if isinstance(spec.positions, LearnedPositions):
-        rows = spec.max_positions + spec.positions.offset
-        model.set_positions("bf16", _bf16(rng, rows, hidden, 0.1), spec.positions.offset)
-    _set_norm(model, spec, "final_norm", 0, hidden)
+    if learned is not None:
+        rows = spec.max_positions + learned.offset
+        model.set_positions("bf16", _bf16(rng, rows, hidden, 0.1), learned.offset)
+    _set_norm(model, spec.final_norm, "final_norm", 0, hidden)
     model.add_linear("output", 0, _linear(rng, weights, spec.vocab_size, hidden))
-    shapes = spec.linear_shapes()
-    groups = {
-        "qkv": ("q", "k", "v"),
-        "o": ("o",),
-        "up": ("gate", "up") if spec.gated else ("up",),
-        "down": ("down",),
-    }
-    for layer in range(spec.num_layers):
-        norms = {"attention_norm": hidden, "mlp_norm": hidden}
-        if spec.qk_norm:
-            norms |= {"q_norm": spec.head_dim, "k_norm": spec.head_dim}
-        for role, size in norms.items():
-            _set_norm(model, spec, role, layer, size)
-        for group, roles in groups.items():
+    for index, layer in enumerate(spec.layers):
+        sizes = layer.norm_sizes(hidden)
+        for role, norm in layer.norms.by_role().items():
+            _set_norm(model, norm, role, index, sizes[role])
+        shapes = layer.linear_shapes(hidden)
+        for group, roles in row_groups(shapes).items():
             num_rows = sum(shapes[role][0] for role in roles)
             num_columns = shapes[roles[0]][1]
-            model.add_linear(group, layer, _linear(rng, weights, num_rows, num_columns))
+            model.add_linear(group, index, _linear(rng, weights, num_rows, num_columns))
+        for role, (num_rows, num_columns) in layer.router_shapes(hidden).items():
+            model.add_linear(role, index, _linear(rng, _ROUTER, num_rows, num_columns))
     model.check_weights()
     return NativeExecutor(model, kv)
 
 
-def _set_norm(model: NativeModel, spec: ModelSpec, role: str, layer: int, size: int) -> None:
-    bias = np.zeros(size, np.float32) if spec.norm == "layer" else None
+def _set_norm(model: NativeModel, norm: Norm, role: str, layer: int, size: int) -> None:
+    bias = np.zeros(size, np.float32) if norm.has_bias else None
     model.set_norm(role, layer, np.ones(size, np.float32), bias)
 
 

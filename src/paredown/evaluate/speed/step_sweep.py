@@ -22,9 +22,14 @@ from paredown.kernels.probe import measure_bandwidth
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.progress import OnCount
+from paredown.spec.attention import Attention
 from paredown.spec.kv import KV_DTYPES, KVDType, KVSpec
+from paredown.spec.layer import LayerSpec
 from paredown.spec.machine import Machine
-from paredown.spec.model import ModelSpec, Rotary
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import Embedding, ModelSpec, Output
+from paredown.spec.norm import Norm, Norms
+from paredown.spec.rotary import Rotary
 from paredown.units import MEBI
 
 BANDWIDTH_BYTES = tuple(size * MEBI for size in (2, 8, 32, 64, 128, 256, 512, 1024))
@@ -34,21 +39,26 @@ _MAX_CONTEXT = 4096
 def _model(hidden: int, intermediate: int, layers: int, heads: tuple[int, int, int]) -> ModelSpec:
     """`heads`: how many, how many of keys and values, columns of each."""
     num_heads, num_kv_heads, head_dim = heads
+    norm = Norm(kind="rms", eps=1e-5)
+    layer = LayerSpec(
+        attention=Attention(
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            rotary=Rotary(theta=10000.0),
+        ),
+        mlp=Mlp(size=intermediate, is_gated=True, activation="silu"),
+        norms=Norms(attention=norm, mlp=norm),
+    )
     return ModelSpec(
         family="llama",
         vocab_size=2048,
         hidden_size=hidden,
-        num_layers=layers,
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        head_dim=head_dim,
-        intermediate_size=intermediate,
         max_positions=_MAX_CONTEXT + 512,
-        positions=Rotary(theta=10000.0),
-        norm="rms",
-        norm_eps=1e-5,
-        activation="silu",
-        gated=True,
+        embedding=Embedding(),
+        layers=(layer,) * layers,
+        final_norm=norm,
+        output=Output(),
     )
 
 

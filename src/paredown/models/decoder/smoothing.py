@@ -11,8 +11,9 @@ two: norm and router change without rounding, and every token goes where it went
 
 from dataclasses import dataclass
 
-from paredown.spec.experts import SHARED, expert_owner, role_kind
-from paredown.spec.model import ModelSpec
+from paredown.spec.experts import role_kind
+from paredown.spec.layer import LayerSpec
+from paredown.spec.roles import QKV_ROLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,50 +38,51 @@ class SmoothingPair:
         return f"{self.producer} -> {_shortened(self.consumers)}"
 
 
-def norm_pairs(spec: ModelSpec, layer: int = 0) -> tuple[SmoothingPair, ...]:
-    """The pairs that begin at a norm; every layer has both."""
-    mlp = ("gate", "up") if spec.gated else ("up",)
-    return (
-        SmoothingPair(producer="attention_norm", consumers=("q", "k", "v")),
-        SmoothingPair(
-            producer="mlp_norm",
-            consumers=tuple(f"{owner}{role}" for owner in _owners(spec, layer) for role in mlp),
-            followers=tuple(spec.router_shapes(layer)),
-        ),
-    )
+def norm_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
+    """The pairs that begin at the norm before attention and at the one before the MLP."""
+    pairs = []
+    if layer.norms.attention is not None:
+        pairs.append(SmoothingPair(producer="attention_norm", consumers=QKV_ROLES))
+    if layer.norms.mlp is not None:
+        roles = ("gate", "up") if layer.mlp.is_gated else ("up",)
+        pairs.append(
+            SmoothingPair(
+                producer="mlp_norm",
+                consumers=tuple(f"{owner}{role}" for owner in _owners(layer) for role in roles),
+                followers=layer.experts.router_roles if layer.experts is not None else (),
+            )
+        )
+    return tuple(pairs)
 
 
-def smoothing_pairs(spec: ModelSpec, layer: int = 0) -> tuple[SmoothingPair, ...]:
+def smoothing_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
     """All pairs, in the order of the values' way through the layer."""
-    attention, mlp = norm_pairs(spec, layer)
+    attention, norms = layer.attention, {pair.producer: pair for pair in norm_pairs(layer)}
     heads = SmoothingPair(
         producer="v",
         consumers=("o",),
-        repeats=spec.num_heads // spec.num_kv_heads,
-        run=spec.head_dim,
+        repeats=attention.num_heads_per_group,
+        run=attention.head_dim,
     )
-    if pairs_left_out(spec):
-        return attention, heads, mlp
     inner = (
         SmoothingPair(producer=f"{owner}up", consumers=(f"{owner}down",))
-        for owner in _owners(spec, layer)
+        for owner in _owners(layer)
     )
-    return attention, heads, mlp, *inner
+    before, after = norms.get("attention_norm"), norms.get("mlp_norm")
+    found = (before, heads, after, *(() if pairs_left_out(layer) else inner))
+    return tuple(pair for pair in found if pair is not None)
 
 
-def pairs_left_out(spec: ModelSpec) -> tuple[str, ...]:
-    """What cannot be smoothed in this model and why, in words for the report."""
-    if spec.gated or spec.activation == "relu":
+def pairs_left_out(layer: LayerSpec) -> tuple[str, ...]:
+    """What cannot be smoothed in this layer and why, in words for the report."""
+    if layer.mlp.is_gated or layer.mlp.activation == "relu":
         return ()
-    return (f"up -> down: {spec.activation} stands between and keeps no factor",)
+    return (f"up -> down: {layer.mlp.activation} stands between and keeps no factor",)
 
 
-def _owners(spec: ModelSpec, layer: int) -> list[str]:
+def _owners(layer: LayerSpec) -> list[str]:
     """What the roles of the layer's MLPs begin with."""
-    if spec.experts is None or not spec.has_experts(layer):
-        return [""]
-    owners = [f"{expert_owner(expert)}." for expert in range(spec.experts.num)]
-    return owners if spec.experts.shared_intermediate_size is None else [*owners, f"{SHARED}."]
+    return [f"{owner}." for owner in layer.experts.owners] if layer.experts is not None else [""]
 
 
 def _shortened(roles: tuple[str, ...]) -> str:

@@ -1,6 +1,7 @@
 """Experts from a config, and what the Qwen families call their modules."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from paredown.errors import CheckpointError
 from paredown.models.families.family import LinearSource
@@ -14,6 +15,28 @@ LINEARS: Mapping[str, LinearSource] = {
     "experts.down": LinearSource(module=f"{_EXPERT}.down_proj"),
 }
 ROUTER = "layers.{layer}.mlp.gate"
+# What a config calls their sizes, beside those of every layer.
+CONFIG_FIELDS: Mapping[str, str] = {
+    "num_experts": "num_experts",
+    "num_experts_per_token": "num_experts_per_tok",
+    "expert_size": "moe_intermediate_size",
+    "dense_layers": "mlp_only_layers",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertLayers:
+    """Which layers have the experts: those whose number, counted from 1, is a multiple of `step`,
+    but for `dense_layers`, counted from 0."""
+
+    experts: Experts
+    step: int = 1
+    dense_layers: frozenset[int] = frozenset()
+
+    def in_layer(self, layer: int) -> Experts | None:
+        """The experts of that layer, counted from 0, if it has them."""
+        has_them = layer not in self.dense_layers and (layer + 1) % self.step == 0
+        return self.experts if has_them else None
 
 
 _NUM_EXPERTS = ("num_experts", "num_local_experts")
@@ -34,18 +57,23 @@ def read_num_experts(fields: Fields, name: str = "num_experts") -> tuple[int, in
     return num, num_per_token
 
 
-def read_qwen_experts(fields: Fields, shared_intermediate_size: int | None) -> Experts | None:
-    """Of qwen2_moe and qwen3_moe; None where `num_experts` is 0 and every layer dense."""
+def read_qwen_experts(fields: Fields, shared_size: int | None) -> ExpertLayers | None:
+    """Experts of qwen2_moe and qwen3_moe; None where `num_experts` is 0 and every layer dense."""
     if any(fields.config.get(name) == 0 for name in _NUM_EXPERTS):
         return None
     num, num_per_token = read_num_experts(fields)
-    return Experts(
+    experts = Experts(
         num=num,
         num_per_token=num_per_token,
-        intermediate_size=fields.integer("moe_intermediate_size"),
+        size=fields.integer("moe_intermediate_size"),
         is_normalized=fields.flag("norm_topk_prob", False),
-        shared_intermediate_size=shared_intermediate_size,
-        expert_layer_step=fields.integer("decoder_sparse_step", 1),
+        is_gated=True,
+        activation=fields.activation("hidden_act", "silu"),
+        shared_size=shared_size,
+    )
+    return ExpertLayers(
+        experts=experts,
+        step=fields.integer("decoder_sparse_step", 1),
         dense_layers=_dense_layers(fields),
     )
 

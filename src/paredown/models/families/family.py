@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from paredown.models.families.fields import Fields
+from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearSource:
-    """The module that holds one role: part `part` of `num_parts` equal ones of its output.
+    """The module that holds one role: part `part` of `num_parts` equal ones of its output, which
+    lie one behind the other, or `by_head` so in each head (GPT-NeoX).
 
     A `transposed` module (GPT-2's Conv1D) stores its float weight as [in, out].
     """
@@ -18,6 +20,7 @@ class LinearSource:
     transposed: bool = False
     part: int = 0
     num_parts: int = 1
+    by_head: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +31,14 @@ class Family:
     `prefixes`   what may stand before every name but `output`, in the order they are tried
     `linears`    linear role -> module; "experts.gate" is the gate of every expert
     `routers`    "router" and "shared_gate" of a layer with experts -> module
-    `norms`      norm role -> module ("attention_norm", "mlp_norm", "q_norm", "k_norm" of a layer,
-                 "final_norm")
+    `norms`      norm role (spec/norm.py) -> module, and "final_norm"
     `embedding`, `position_embedding`, `output`   modules
+    `config_fields`   size -> field of config.json, for sizes that may change (config_fields.py)
     `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
+    `gguf`       what it is called in a GGUF file, None where it is neither read nor written
+    `left_out`   what of it a spec cannot say, for people: such a family is costed and never run
+    `not_native` what of it the native core does not compute, for people: the PyTorch decoder alone
+                 runs it, and it is not compressed, because what was written could not be served
     """
 
     model_type: str
@@ -44,3 +51,7 @@ class Family:
     output: str = "lm_head"
     routers: Mapping[str, str] = field(default_factory=dict)
     ignorable: tuple[str, ...] = ()
+    config_fields: Mapping[str, str] = field(default_factory=dict)
+    gguf: GGUFRows | None = None
+    left_out: str | None = None
+    not_native: str | None = None

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from paredown.errors import CheckpointError, UnsupportedError
-from paredown.spec.model import Activation
+from paredown.spec.mlp import Activation
 
 # What the native core counts with.
 MAX_INTEGER = 2**31 - 1
+MAX_LAYERS = 10_000
 ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
@@ -42,6 +43,13 @@ class Fields:
             raise self.wrong(name, f"an integer from {minimum} to {MAX_INTEGER}")
         return value
 
+    def num_layers(self, name: str) -> int:
+        """How many layers; more than any model has are an error, because a spec lists them."""
+        found = self.integer(name)
+        if found > MAX_LAYERS:
+            raise self.wrong(name, f"an integer from 1 to {MAX_LAYERS}")
+        return found
+
     def optional_integer(self, name: str, default: int | None = None) -> int | None:
         """None only where the field is null, or absent with the default None."""
         value = self.config.get(name, default)
@@ -55,6 +63,11 @@ class Fields:
         if type(value) not in (int, float) or not 0 < float(str(value)) < float("inf"):
             raise self.wrong(name, "a finite number above zero")
         return float(str(value))
+
+    def optional_number(self, name: str, default: float) -> float | None:
+        """None only where the field is null."""
+        value = self.config.get(name, default)
+        return None if value is None else self.number(name, default)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.config.get(name, default)

@@ -1,15 +1,19 @@
 """What llama, mistral, the qwens and their kin with experts share: RMSNorm, rotary positions, a
 gated MLP, and names."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.models.families.expert_fields import ExpertLayers
 from paredown.models.families.family import LinearSource
 from paredown.models.families.fields import Fields, even_heads
 from paredown.models.families.rotary import DEFAULT_THETA, read_rotary
-from paredown.spec.experts import Experts
-from paredown.spec.model import ModelSpec
+from paredown.spec.attention import Attention
+from paredown.spec.layer import LayerSpec
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import Embedding, ModelSpec, Output
+from paredown.spec.norm import Norm, Norms
 
 PREFIXES = ("model.", "")
 # What `layer_types` calls the attention of a layer.
@@ -32,13 +36,28 @@ NORMS: Mapping[str, str] = {
     "mlp_norm": "layers.{layer}.post_attention_layernorm",
     "final_norm": "norm",
 }
+# The sizes that a config has, and what it calls them.
+CONFIG_FIELDS: Mapping[str, str] = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "mlp_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "is_tied": "tie_word_embeddings",
+}
 # Rotary frequencies that Transformers before 4.32 saved as buffers.
 IGNORABLE = (r"(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """How the families differ. Defaults are the config classes' own, for fields left out."""
+    """How the families differ. Defaults are the config classes' own, for fields left out.
+
+    `sliding_window`  of every layer but those of the numbers in `full_layers`
+    """
 
     family: str
     qkv_bias: bool = False
@@ -51,37 +70,66 @@ class Variant:
     default_theta: float = DEFAULT_THETA
     sliding_window: int | None = None
     full_layers: tuple[int, ...] = ()
-    experts: Experts | None = None
+    experts: ExpertLayers | None = None
 
 
 def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
     hidden_size = fields.integer("hidden_size")
-    num_heads = fields.integer("num_attention_heads")
-    head_dim = fields.optional_integer("head_dim", variant.default_head_dim)
-    num_kv_heads = fields.optional_integer("num_key_value_heads", variant.default_num_kv_heads)
+    norm = Norm(kind="rms", eps=fields.number("rms_norm_eps", variant.default_norm_eps))
+    head_norm = norm if variant.qk_norm else None
+    layer = LayerSpec(
+        attention=_read_attention(fields, variant, hidden_size),
+        mlp=Mlp(
+            size=fields.integer("intermediate_size"),
+            is_gated=True,
+            activation=fields.activation("hidden_act", "silu"),
+            bias=variant.mlp_bias,
+        ),
+        norms=Norms(attention=norm, mlp=norm, q=head_norm, k=head_norm),
+    )
+    layers = with_full_layers(layer, fields.num_layers("num_hidden_layers"), variant.full_layers)
+    if variant.experts is not None:
+        layers = with_experts(layers, variant.experts)
     return ModelSpec(
         family=variant.family,
         vocab_size=fields.integer("vocab_size"),
         hidden_size=hidden_size,
-        num_layers=fields.integer("num_hidden_layers"),
+        max_positions=fields.integer("max_position_embeddings"),
+        embedding=Embedding(),
+        layers=layers,
+        final_norm=norm,
+        output=Output(is_tied=fields.flag("tie_word_embeddings", False)),
+    )
+
+
+def _read_attention(fields: Fields, variant: Variant, hidden_size: int) -> Attention:
+    num_heads = fields.integer("num_attention_heads")
+    head_dim = fields.optional_integer("head_dim", variant.default_head_dim)
+    num_kv_heads = fields.optional_integer("num_key_value_heads", variant.default_num_kv_heads)
+    return Attention(
         num_heads=num_heads,
         num_kv_heads=num_kv_heads or num_heads,
         head_dim=head_dim or even_heads(hidden_size, num_heads),
-        intermediate_size=fields.integer("intermediate_size"),
-        max_positions=fields.integer("max_position_embeddings"),
-        positions=read_rotary(fields, variant.default_theta),
-        norm="rms",
-        norm_eps=fields.number("rms_norm_eps", variant.default_norm_eps),
-        activation=fields.activation("hidden_act", "silu"),
-        gated=True,
+        rotary=read_rotary(fields, variant.default_theta),
+        window=variant.sliding_window,
         qkv_bias=variant.qkv_bias,
-        attention_out_bias=variant.attention_out_bias,
-        mlp_bias=variant.mlp_bias,
-        qk_norm=variant.qk_norm,
-        tied_embeddings=fields.flag("tie_word_embeddings", False),
-        sliding_window=variant.sliding_window,
-        full_layers=variant.full_layers,
-        experts=variant.experts,
+        out_bias=variant.attention_out_bias,
+    )
+
+
+def with_full_layers(
+    layer: LayerSpec, num_layers: int, full_layers: Collection[int]
+) -> tuple[LayerSpec, ...]:
+    """The layer as often as it is asked for, without its window where the number says so."""
+    full = replace(layer, attention=replace(layer.attention, window=None))
+    return tuple(full if index in full_layers else layer for index in range(num_layers))
+
+
+def with_experts(layers: tuple[LayerSpec, ...], experts: ExpertLayers) -> tuple[LayerSpec, ...]:
+    """The layers, with experts in the place of an MLP where they have them."""
+    return tuple(
+        replace(layer, mlp=experts.in_layer(index) or layer.mlp)
+        for index, layer in enumerate(layers)
     )
 
 
@@ -91,7 +139,7 @@ def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
     if not fields.flag("use_sliding_window", False):
         return None, ()
     window = fields.optional_integer("sliding_window", 4096)
-    num_layers = fields.integer("num_hidden_layers")
+    num_layers = fields.num_layers("num_hidden_layers")
     types = fields.config.get("layer_types")
     if isinstance(types, list):
         full = full_layers(fields, types, num_layers)

@@ -4,6 +4,7 @@ from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
 
@@ -26,4 +27,11 @@ LLAMA = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields=gated_rotary.CONFIG_FIELDS,
+    gguf=GGUFRows(
+        architecture="llama",
+        class_name="LlamaForCausalLM",
+        told_by={"attention_bias": "q", "mlp_bias": "up"},
+        is_paired=True,
+    ),
 )

@@ -4,6 +4,7 @@ from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
 
@@ -24,4 +25,10 @@ MISTRAL = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields=gated_rotary.CONFIG_FIELDS,
+    gguf=GGUFRows(
+        architecture="llama",
+        class_name="LlamaForCausalLM",
+        is_paired=True,
+    ),
 )

@@ -1,7 +1,7 @@
 """Mixtral (arXiv 2401.04088): Mistral's layer with two of eight experts for each token."""
 
 from paredown.models.families import gated_rotary
-from paredown.models.families.expert_fields import read_num_experts
+from paredown.models.families.expert_fields import ExpertLayers, read_num_experts
 from paredown.models.families.family import Family, LinearSource
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import Variant, read_gated_rotary
@@ -19,11 +19,15 @@ def read_spec(fields: Fields) -> ModelSpec:
         default_norm_eps=1e-5,
         default_theta=1e6,
         sliding_window=fields.optional_integer("sliding_window"),
-        experts=Experts(
-            num=num,
-            num_per_token=num_per_token,
-            intermediate_size=fields.integer("intermediate_size"),
-            is_normalized=True,
+        experts=ExpertLayers(
+            experts=Experts(
+                num=num,
+                num_per_token=num_per_token,
+                size=fields.integer("intermediate_size"),
+                is_normalized=True,
+                is_gated=True,
+                activation=fields.activation("hidden_act", "silu"),
+            )
         ),
     )
     return read_gated_rotary(fields, variant)
@@ -42,5 +46,11 @@ MIXTRAL = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={
+        **gated_rotary.CONFIG_FIELDS,
+        "num_experts": "num_local_experts",
+        "num_experts_per_token": "num_experts_per_tok",
+        "expert_size": "intermediate_size",
+    },
     routers={"router": f"{_BLOCK}.gate"},
 )

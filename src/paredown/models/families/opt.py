@@ -2,7 +2,11 @@
 
 from paredown.models.families.family import Family, LinearSource
 from paredown.models.families.fields import Fields, even_heads
-from paredown.spec.model import LearnedPositions, ModelSpec
+from paredown.spec.attention import Attention
+from paredown.spec.layer import LayerSpec
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import Embedding, LearnedPositions, ModelSpec, Output
+from paredown.spec.norm import Norm, Norms
 
 # torch.nn.LayerNorm's default: OPT's config has no field for it.
 NORM_EPS = 1e-5
@@ -17,25 +21,33 @@ def read_spec(fields: Fields) -> ModelSpec:
     if fields.config.get("word_embed_proj_dim") is not None:
         fields.must_be("word_embed_proj_dim", hidden_size)
     bias = fields.flag("enable_bias", True)
+    norm = Norm(kind="layer", eps=NORM_EPS)
+    layer = LayerSpec(
+        attention=Attention(
+            num_heads=num_heads,
+            num_kv_heads=num_heads,
+            head_dim=even_heads(hidden_size, num_heads),
+            rotary=None,
+            qkv_bias=bias,
+            out_bias=bias,
+        ),
+        mlp=Mlp(
+            size=fields.integer("ffn_dim"),
+            is_gated=False,
+            activation=fields.activation("activation_function", "relu"),
+            bias=bias,
+        ),
+        norms=Norms(attention=norm, mlp=norm),
+    )
     return ModelSpec(
         family="opt",
         vocab_size=fields.integer("vocab_size"),
         hidden_size=hidden_size,
-        num_layers=fields.integer("num_hidden_layers"),
-        num_heads=num_heads,
-        num_kv_heads=num_heads,
-        head_dim=even_heads(hidden_size, num_heads),
-        intermediate_size=fields.integer("ffn_dim"),
         max_positions=fields.integer("max_position_embeddings"),
-        positions=LearnedPositions(offset=2),
-        norm="layer",
-        norm_eps=NORM_EPS,
-        activation=fields.activation("activation_function", "relu"),
-        gated=False,
-        qkv_bias=bias,
-        attention_out_bias=bias,
-        mlp_bias=bias,
-        tied_embeddings=fields.flag("tie_word_embeddings", True),
+        embedding=Embedding(positions=LearnedPositions(offset=2)),
+        layers=(layer,) * fields.num_layers("num_hidden_layers"),
+        final_norm=norm,
+        output=Output(is_tied=fields.flag("tie_word_embeddings", True)),
     )
 
 
@@ -58,4 +70,13 @@ OPT = Family(
     },
     embedding="embed_tokens",
     position_embedding="embed_positions",
+    config_fields={
+        "vocab_size": "vocab_size",
+        "hidden_size": "hidden_size",
+        "num_layers": "num_hidden_layers",
+        "num_heads": "num_attention_heads",
+        "mlp_size": "ffn_dim",
+        "max_positions": "max_position_embeddings",
+        "is_tied": "tie_word_embeddings",
+    },
 )

@@ -4,6 +4,7 @@ from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import Variant, read_gated_rotary, read_layered_window
+from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
 
@@ -27,4 +28,9 @@ QWEN2 = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
+    gguf=GGUFRows(
+        architecture="qwen2",
+        class_name="Qwen2ForCausalLM",
+    ),
 )

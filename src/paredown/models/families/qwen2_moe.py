@@ -37,6 +37,11 @@ QWEN2_MOE = Family(
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={
+        **gated_rotary.CONFIG_FIELDS,
+        **expert_fields.CONFIG_FIELDS,
+        "shared_size": "shared_expert_intermediate_size",
+    },
     routers={
         "router": expert_fields.ROUTER,
         "shared_gate": "layers.{layer}.mlp.shared_expert_gate",

@@ -1,9 +1,10 @@
 """Qwen3 (arXiv 2505.09388): Llama's layer with an RMSNorm on each query and key head."""
 
-from paredown.models.families import gated_rotary
+from paredown.models.families import gated_rotary, gguf_rows
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import Variant, read_gated_rotary, read_layered_window
+from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
 
@@ -35,4 +36,12 @@ QWEN3 = Family(
     },
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
+    gguf=GGUFRows(
+        architecture="qwen3",
+        class_name="Qwen3ForCausalLM",
+        norms={**gguf_rows.NORMS, "q_norm": "attn_q_norm", "k_norm": "attn_k_norm"},
+        told_by={"attention_bias": "q"},
+        takes_bias=False,
+    ),
 )

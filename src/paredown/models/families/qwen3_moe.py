@@ -32,5 +32,6 @@ QWEN3_MOE = Family(
     norms=QWEN3.norms,
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
+    config_fields={**gated_rotary.CONFIG_FIELDS, **expert_fields.CONFIG_FIELDS},
     routers={"router": expert_fields.ROUTER},
 )

@@ -1,18 +1,25 @@
 """Rotary positions from a config: `rope_theta`, `rope_scaling`, or the newer `rope_parameters`."""
 
+from dataclasses import replace
+
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.fields import Fields
-from paredown.spec.model import Rotary
+from paredown.spec.rotary import Rotary
 
 # Transformers' default when a config names no base, for most families.
 DEFAULT_THETA = 10_000.0
 
 
-def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA) -> Rotary:
-    """The config's rotary positions. Raises UnsupportedError for a scaling rule we do not have."""
+def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA, share: float = 1.0) -> Rotary:
+    """The config's rotary positions, over `share` of each head. Raises UnsupportedError for a
+    scaling rule we do not have, and for another share."""
     parameters = _parameters(fields)
-    parameters.must_be("partial_rotary_factor", 1.0)
-    fields.must_be("partial_rotary_factor", 1.0)
+    parameters.must_be("partial_rotary_factor", share)
+    fields.must_be("partial_rotary_factor", share)
+    return replace(_read_whole(fields, parameters, default_theta), share=share)
+
+
+def _read_whole(fields: Fields, parameters: Fields, default_theta: float) -> Rotary:
     theta = parameters if "rope_theta" in parameters.config else fields
     base = theta.number("rope_theta", default_theta)
     kind = parameters.text("rope_type", parameters.text("type", "default"))

@@ -135,10 +135,10 @@ def _check_float_vector(file: MappedGGUF, name: str) -> None:
 
 
 def _check_factors(file: MappedGGUF, spec: ModelSpec, factors: np.ndarray | None) -> None:
-    if factors is not None and 2 * len(factors) != spec.head_dim:
+    if factors is not None and 2 * len(factors) != spec.layers[0].attention.head_dim:
         raise CheckpointError(
             f"{file.path}: tensor {ROPE_FACTORS!r} has the wrong shape",
-            seen=f"{len(factors)} factors for heads of {spec.head_dim}",
+            seen=f"{len(factors)} factors for heads of {spec.layers[0].attention.head_dim}",
             remedy=_REMEDY,
         )
 

@@ -1,7 +1,6 @@
 """What GGUF calls the tensors of a model, and how their rows lie there.
 
-Architecture "llama" turns neighbouring columns of a head by its rotary positions, ours halves of a
-head, so the rows of q and k lie as 0, d/2, 1, d/2 + 1, ... of each head there.
+What differs from family to family stands in the family's own file (families/gguf_rows.py).
 """
 
 from collections.abc import Iterator
@@ -19,23 +18,6 @@ EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 FINAL_NORM = "output_norm"
 ROPE_FACTORS = "rope_freqs.weight"
-LINEARS = {
-    "q": "attn_q",
-    "k": "attn_k",
-    "v": "attn_v",
-    "o": "attn_output",
-    "gate": "ffn_gate",
-    "up": "ffn_up",
-    "down": "ffn_down",
-}
-NORMS = {
-    "attention_norm": "attn_norm",
-    "mlp_norm": "ffn_norm",
-    "q_norm": "attn_q_norm",
-    "k_norm": "attn_k_norm",
-}
-# Our families whose rows lie in pairs; mistral is "llama" there.
-PAIRED_FAMILIES = ("llama", "mistral")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +37,7 @@ def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
     """Every tensor of the model once, layer by layer; a tied output layer is not there."""
     table = (spec.vocab_size, spec.hidden_size)
     yield _outside_layers(EMBEDDING, f"{names.embedding}.weight", "embedding", table)
-    if not spec.tied_embeddings:
+    if not spec.output.is_tied:
         yield _outside_layers(OUTPUT, f"{names.output}.weight", "output", table)
     for role, size in model_vectors(spec).items():
         our_name = vector_tensor(names, role, None)
@@ -83,32 +65,31 @@ def _outside_layers(name: str, our_name: str, role: str, shape: tuple[int, ...])
 
 
 def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTensor]:
+    rows = names.family.gguf
+    assert rows is not None
+    attention = spec.layers[layer].attention
+    paired = {"q": attention.num_heads, "k": attention.num_kv_heads} if rows.is_paired else {}
     for role, shape in spec.linear_shapes(layer).items():
         yield GGUFTensor(
-            name=f"blk.{layer}.{LINEARS[role]}.weight",
+            name=f"blk.{layer}.{rows.linears[role]}.weight",
             our_name=f"{names.linear(role, layer)}.weight",
             role=role,
             layer=layer,
             shape=shape,
-            paired_heads=_paired_heads(spec, role),
+            paired_heads=paired.get(role, 0),
         )
-    for role, size in layer_vectors(spec).items():
+    for role, size in layer_vectors(spec, layer).items():
         owner = role.rsplit(".", 1)[0]
+        name = rows.linears[owner] if owner in rows.linears else rows.norms[owner]
         yield GGUFTensor(
-            name=f"blk.{layer}.{_suffixed((LINEARS | NORMS)[owner], role)}",
+            name=f"blk.{layer}.{_suffixed(name, role)}",
             our_name=vector_tensor(names, role, layer),
             role=role,
             layer=layer,
             shape=(size,),
-            paired_heads=_paired_heads(spec, owner),
+            paired_heads=paired.get(owner, 0),
         )
 
 
 def _suffixed(name: str, role: str) -> str:
     return f"{name}.{role.rsplit('.', 1)[1]}"
-
-
-def _paired_heads(spec: ModelSpec, role: str) -> int:
-    if spec.family not in PAIRED_FAMILIES:
-        return 0
-    return {"q": spec.num_heads, "k": spec.num_kv_heads}.get(role, 0)

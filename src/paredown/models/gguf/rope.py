@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import UnsupportedError
-from paredown.spec.model import Rotary
+from paredown.spec.rotary import Rotary
 
 # The factors are float32.
 _TOLERANCE = 1e-5

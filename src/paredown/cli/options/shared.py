@@ -1,0 +1,23 @@
+"""The arguments that verbs share: the model, the threads, and the result as JSON."""
+
+import argparse
+
+MODEL = "folder or .gguf file (default: the packaged model)"
+MODEL_OR_CONFIG = "folder, .gguf file, or a config.json alone (default: the packaged model)"
+
+
+def add_common_arguments(
+    parser: argparse.ArgumentParser,
+    *,
+    model: str | None = MODEL,
+    threads: bool = True,
+    printed: str = "the result",
+) -> None:
+    """Adds MODEL, --threads and --json. `model` is its help, None for a verb that takes it
+    otherwise; `threads` is False for a verb that has nothing to do with them; `printed` says what
+    --json prints."""
+    if model is not None:
+        parser.add_argument("model", nargs="?", help=model)
+    if threads:
+        parser.add_argument("--threads", type=int, help="threads (default: all cores)", metavar="N")
+    parser.add_argument("--json", action="store_true", help=f"print {printed} as JSON")

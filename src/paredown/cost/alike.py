@@ -1,0 +1,127 @@
+"""Layers that are alike in what a cost asks of them, each kind once."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from paredown.cost.model_formats import ModelFormats
+from paredown.spec.attention import Attention
+from paredown.spec.experts import Experts
+from paredown.spec.kv import KVDType, KVSpec
+from paredown.spec.layer import LayerSpec
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import ModelSpec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alike(Generic[T]):
+    """`count` layers with the same `part`, and whether the last layer is one of them. `suffix` is
+    what their operations' names end in, nothing where all layers with such a part are alike."""
+
+    part: T
+    count: int
+    suffix: str
+    has_last: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionLayers:
+    """Layers that attend alike. `window_number` is that of their window among those of the model
+    (`ModelSpec.windows`), None where they have none."""
+
+    suffix: str
+    count: int
+    attention: Attention
+    kv_dtype: KVDType
+    window_number: int | None
+    has_last: bool
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.window_number is not None
+
+
+def projections(spec: ModelSpec) -> list[Alike[Attention]]:
+    """Layers by the sizes of their attention."""
+    return _alike([_sizes(layer.attention) for layer in spec.layers], _heads_name)
+
+
+def dense_layers(spec: ModelSpec) -> list[Alike[Mlp]]:
+    """Layers with an MLP by what it is."""
+    parts = [layer.mlp if isinstance(layer.mlp, Mlp) else None for layer in spec.layers]
+    return _alike(parts, lambda mlp: f"{mlp.size} columns")
+
+
+def expert_layers(spec: ModelSpec) -> list[Alike[Experts]]:
+    """Layers with experts by what they are, in the order of `ModelSpec.expert_kinds`."""
+    return _alike(
+        [layer.experts for layer in spec.layers], lambda one: f"{one.num} of {one.size} columns"
+    )
+
+
+def attention_layers(spec: ModelSpec, formats: ModelFormats) -> list[AttentionLayers]:
+    """Layers by what they attend to and with what. Raises ConfigError where each layer has a format
+    and there are not as many."""
+    dtypes = KVSpec(num_pages=1, dtype=formats.kv_dtype).layer_dtypes(spec.num_layers)
+    kinds = [
+        (layer.attention.window, dtype, _sizes(layer.attention))
+        for layer, dtype in zip(spec.layers, dtypes, strict=True)
+    ]
+    suffixes = {alike.part: alike.suffix for alike in projections(spec)}
+    counts = sorted(Counter(kinds).items(), key=lambda one: (one[0][0] or 0, one[0][1]))
+    return [
+        AttentionLayers(
+            suffix=_window_suffix(spec, window)
+            + suffixes[sizes]
+            + (f", {dtype}" if len(set(dtypes)) > 1 else ""),
+            count=count,
+            attention=replace(sizes, window=window),
+            kv_dtype=dtype,
+            window_number=None if window is None else spec.windows.index(window),
+            has_last=(window, dtype, sizes) == kinds[-1],
+        )
+        for (window, dtype, sizes), count in counts
+    ]
+
+
+def mlp_columns(layer: LayerSpec) -> int:
+    """Columns between the two halves of a layer's MLP, for one token."""
+    if isinstance(layer.mlp, Mlp):
+        return layer.mlp.size
+    return layer.mlp.num_per_token * layer.mlp.size + (layer.mlp.shared_size or 0)
+
+
+def _alike(parts: Sequence[T | None], name_of: Callable[[T], str]) -> list[Alike[T]]:
+    counts = Counter(part for part in parts if part is not None)
+    return [
+        Alike(
+            part=part,
+            count=count,
+            suffix=f", {name_of(part)}" if len(counts) > 1 else "",
+            has_last=parts[-1] == part,
+        )
+        for part, count in counts.items()
+    ]
+
+
+def _sizes(attention: Attention) -> Attention:
+    """What it has of sizes alone."""
+    return Attention(
+        num_heads=attention.num_heads,
+        num_kv_heads=attention.num_kv_heads,
+        head_dim=attention.head_dim,
+        rotary=None,
+    )
+
+
+def _heads_name(attention: Attention) -> str:
+    return f"{attention.num_heads}/{attention.num_kv_heads} heads of {attention.head_dim}"
+
+
+def _window_suffix(spec: ModelSpec, window: int | None) -> str:
+    if window is None:
+        return ""
+    return ", window" if len(spec.windows) == 1 else f", window of {window}"

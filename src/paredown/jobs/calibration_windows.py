@@ -1,0 +1,23 @@
+"""The windows of text that a job calibrates on."""
+
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
+from paredown.evaluate.texts.sampling_executor import load_sampling_executor
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.text.tokenizer import Tokenizer
+
+
+def calibration_windows(
+    source: Checkpoint, config: Calibration | CalibrationConfig, num_threads: int | None
+) -> Calibration:
+    """Cuts them from the config's text, or has `source` write one; windows that are cut already are
+    returned as they are. Raises ConfigError for a text that is too short and CheckpointError for
+    one that cannot be read."""
+    if isinstance(config, Calibration):
+        return config
+    return choose_calibration(
+        config,
+        Tokenizer.open(source.path),
+        lambda: load_sampling_executor(source, num_threads),
+        source.spec.max_positions,
+    )

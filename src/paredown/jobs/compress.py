@@ -1,0 +1,129 @@
+"""A checkpoint compressed by a recipe and measured beside its original, in one folder."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from paredown.compress.calibrate.calibration import Calibration
+from paredown.compress.checked_recipe import check_recipe
+from paredown.compress.compress import CompressResult, compress
+from paredown.compress.recipe import Recipe
+from paredown.compress.recipe_file import read_recipe
+from paredown.compress.recipe_names import find_recipe
+from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.evaluate.verify.verification import Verification
+from paredown.jobs.calibration_windows import calibration_windows
+from paredown.jobs.open_source import open_source
+from paredown.jobs.verifier import Verifier
+from paredown.jobs.verify_config import NOT_WANTED, VerifyConfig
+from paredown.kernels.probe import resolve_num_threads
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.output_folder import check_output_folder
+from paredown.progress import OnProgress
+
+_CALIBRATION = CalibrationConfig()
+_VERIFY = VerifyConfig()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressedCheckpoint:
+    """A folder that `compress_checkpoint` wrote.
+
+    `source_bytes`  size of the files that were compressed
+    `written`       where it lies, its size, and what was not done as asked
+    `verification`  what it lost, as verification.json has it; None where it was not measured
+    `not_verified`  why it was not measured: "--no-verify" where that was asked for, else what did
+                    not fit or is not supported; None where it was
+    """
+
+    source_bytes: int
+    written: CompressResult
+    verification: Verification | None
+    not_verified: str | None
+
+    def as_json(self) -> dict[str, object]:
+        """All of it, as `paredown compress --json` prints it."""
+        verification = None if self.verification is None else self.verification.figures()
+        return asdict(self.written) | {
+            "path": str(self.written.path),
+            "verification": verification,
+            "not_verified": self.not_verified,
+        }
+
+
+def compress_and_verify(
+    model: Checkpoint | Path | str | None,
+    output: Path | str,
+    recipe: Recipe | Path | str,
+    *,
+    calibration: Calibration | CalibrationConfig = _CALIBRATION,
+    verify: VerifyConfig | None = _VERIFY,
+    num_threads: int | None = None,
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+) -> CompressedCheckpoint:
+    """Compresses a checkpoint into a standard folder with the proof of what that cost in it.
+
+    The result is measured beside the original through the engine that serves, and verification.json
+    lies in the folder when the folder appears, in one rename. Whatever fails before leaves nothing
+    behind, except that a calibrated run that was stopped goes on where it was when it is started
+    again. Where the two models do not fit in memory together, or the native core does not take
+    them, the folder is kept without a proof and `not_verified` says why (docs/verification.md).
+
+    `model`        folder or .gguf file; None is the model that comes with the package
+    `output`       folder to write; must not exist unless `overwrite` is set
+    `recipe`       a recipe, the name of one ("int4-g128"), or a YAML file (docs/recipes.md)
+    `calibration`  the text that calibrated recipes look at, or where to take it from
+    `verify`       the text to measure on; None measures nothing and writes no verification.json
+    `num_threads`  of what measures; None is all cores
+    `on_progress`  called with what is being done and the share of it that is done
+
+    Raises ConfigError for an unknown recipe or a bad option, UnsupportedError for a recipe that
+    this model cannot have, CheckpointError for a model or text that cannot be read or predictions
+    that are not numbers, CapacityError when the calibration would not fit in memory or on the disk,
+    OutputError when `output` exists or cannot be written.
+    """
+    recipe, output = _as_recipe(recipe), Path(output)
+    check_output_folder(output, overwrite)
+    resolve_num_threads(num_threads)
+    source = open_source(model)
+    # Taking a text may mean to have the model write one: what cannot work is told before.
+    checked = check_recipe(source, recipe)
+    windows = None
+    if recipe.needs_calibration:
+        windows = calibration_windows(source, calibration, num_threads)
+    verifier = None
+    if verify is not None:
+        text = verify.choose_text(source, num_threads)
+        verifier = Verifier(
+            source, recipe.name, text, num_threads=num_threads, on_progress=on_progress
+        )
+    written = compress(
+        source,
+        output,
+        checked,
+        overwrite=overwrite,
+        calibration=windows,
+        on_progress=on_progress,
+        finish=verifier,
+    )
+    return _result(source, written, verifier)
+
+
+def _result(
+    source: Checkpoint, written: CompressResult, verifier: Verifier | None
+) -> CompressedCheckpoint:
+    return CompressedCheckpoint(
+        source_bytes=source.file_bytes,
+        written=written,
+        verification=None if verifier is None else verifier.verification,
+        not_verified=NOT_WANTED if verifier is None else verifier.skipped,
+    )
+
+
+def _as_recipe(recipe: Recipe | Path | str) -> Recipe:
+    """The recipe itself, that of a YAML file, or that of the name."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    path = Path(recipe)
+    is_file = path.suffix in (".yaml", ".yml")
+    return read_recipe(path) if is_file else find_recipe(str(recipe))

@@ -1,0 +1,138 @@
+"""A checkpoint in another format, with the proof of its source carried on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from paredown.compress.convert.convert import ConvertResult, convert, keeps_codes
+from paredown.errors import CapacityError, OutputError, UnsupportedError
+from paredown.evaluate.verify.carried_verification import (
+    CarriedVerification,
+    VerifiedSource,
+    carry_verification,
+    check_verified,
+)
+from paredown.evaluate.verify.verification_file import verification_path
+from paredown.jobs.open_source import open_source
+from paredown.jobs.verify_config import NOT_WANTED
+from paredown.kernels.probe import resolve_num_threads
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.gguf.checkpoint import is_gguf
+from paredown.progress import OnProgress
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertedCheckpoint:
+    """A folder or a GGUF file that `convert_checkpoint` wrote.
+
+    `source_bytes`  size of the files that were converted
+    `written`       where it lies, its size, and what the target could not say
+    `verification`  how its logits compare with those of the source; None where no proof was carried
+    `not_verified`  why none was: "--no-verify" where that was asked for; None where one was
+    """
+
+    source_bytes: int
+    written: ConvertResult
+    verification: CarriedVerification | None
+    not_verified: str | None
+
+    def as_json(self) -> dict[str, object]:
+        """All of it, as `paredown convert --json` prints it."""
+        return {
+            "target": self.written.target,
+            "path": str(self.written.path),
+            "bits_per_weight": self.written.bits_per_weight,
+            "file_bytes": self.written.file_bytes,
+            "notes": list(self.written.notes),
+            "clamped": dict(self.written.clamped),
+            "verification": None if self.verification is None else self.verification.as_json(),
+            "not_verified": self.not_verified,
+        }
+
+
+def convert_and_carry(
+    model: Checkpoint | Path | str | None,
+    output: Path | str,
+    target: str,
+    *,
+    verify: bool = True,
+    num_threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> ConvertedCheckpoint:
+    """Writes a checkpoint in another format and carries the proof of what it is on.
+
+    Where the target keeps every code of a source that has a verification.json, the source is
+    checked as a server checks it, before any work, and what is written gets golden logits of its
+    own, in verification.json inside its folder when that appears, or in a file beside a GGUF file.
+    Otherwise none is written and `not_verified` says why. Whatever fails leaves nothing behind.
+
+    `model`        folder or .gguf file; None is the model that comes with the package
+    `output`       folder or .gguf file to write; must not exist
+    `target`       "compressed-tensors", "gptq", "awq", "gguf", "bf16", ... (docs/convert.md)
+    `verify`       False checks nothing and writes no verification.json
+    `num_threads`  of what checks; None is all cores
+    `on_progress`  called with what is being done and the share of it that is done
+
+    Raises ConfigError for an unknown target, UnsupportedError for weights that it cannot express,
+    CheckpointError for a source that is damaged or not what was verified and for logits that are
+    not numbers, OutputError when `output` exists or cannot be written.
+    """
+    output = Path(output)
+    resolve_num_threads(num_threads)
+    source = open_source(model)
+    _check_place(output)
+    carrier = None
+    if verify:
+        carrier = _Carrier(source, keeps_codes=keeps_codes(source, target), num_threads=num_threads)
+    written = convert(source, output, target, on_progress, finish=carrier)
+    return ConvertedCheckpoint(
+        source_bytes=source.file_bytes,
+        written=written,
+        verification=None if carrier is None else carrier.carried,
+        not_verified=NOT_WANTED if carrier is None else carrier.skipped,
+    )
+
+
+class _Carrier:
+    """Checks the source against its proof before any work starts, and gives what it is called with
+    one of its own. `carried` is the result; `skipped` says why there is none. Raises
+    CheckpointError for a source that is not what was verified."""
+
+    def __init__(self, source: Checkpoint, *, keeps_codes: bool, num_threads: int | None) -> None:
+        self.carried: CarriedVerification | None = None
+        self.skipped: str | None = None
+        self._verified: VerifiedSource | None = None
+        self._num_threads = num_threads
+        if not verification_path(source.path).exists():
+            self.skipped = f"{source.path} has no {verification_path(source.path).name}"
+        elif not keeps_codes:
+            self.skipped = "the target holds other numbers than those that were verified"
+        else:
+            with self._skipping():
+                self._verified = check_verified(source, num_threads)
+
+    def __call__(self, path: Path) -> None:
+        if self._verified is not None:
+            with self._skipping():
+                written = Checkpoint.open(path)
+                self.carried = carry_verification(self._verified, written, self._num_threads)
+
+    @contextmanager
+    def _skipping(self) -> Iterator[None]:
+        try:
+            yield
+        except (CapacityError, UnsupportedError) as error:
+            self.skipped = f"{error.what} ({error.seen})"
+
+
+def _check_place(output: Path) -> None:
+    """The proof of a GGUF file that is gone would be taken for that of the new one. Raises
+    OutputError."""
+    path = verification_path(output)
+    if is_gguf(output) and path.exists():
+        raise OutputError(
+            f"{path} exists already, the proof of another file",
+            seen="a file",
+            remedy="Remove it, or choose another name.",
+        )

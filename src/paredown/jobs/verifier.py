@@ -1,0 +1,56 @@
+"""The proof at the end of a recipe, and when a checkpoint is kept without one."""
+
+from pathlib import Path
+
+from paredown.errors import CapacityError, UnsupportedError
+from paredown.evaluate.texts.text import EvalText
+from paredown.evaluate.verify.verification import Verification, verify
+from paredown.executors.protocol import LoadedExecutor
+from paredown.models.checkpoint import Checkpoint
+from paredown.progress import OnProgress
+
+
+class Verifier:
+    """Measures a new checkpoint beside its original and puts verification.json into its folder.
+
+    It is called once, with the folder before that appears under its name and the notes of the
+    recipe. Where the original and the result do not fit in memory together, or the native core does
+    not take them, `skipped` says so and the checkpoint is kept without a verification; all else
+    that `verify` raises is raised. `reference` is the original loaded, where the caller has it.
+    """
+
+    def __init__(
+        self,
+        original: Checkpoint,
+        recipe: str,
+        text: EvalText,
+        *,
+        reference: LoadedExecutor | None = None,
+        num_threads: int | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._original = original
+        self._recipe = recipe
+        self._text = text
+        self._reference = reference
+        self._num_threads = num_threads
+        self._on_progress = on_progress
+        self.verification: Verification | None = None
+        self.skipped: str | None = None
+
+    def __call__(self, folder: Path, notes: tuple[str, ...]) -> None:
+        try:
+            self.verification = verify(
+                self._original,
+                Checkpoint.open(folder),
+                self._text,
+                recipe=self._recipe,
+                reference=self._reference,
+                num_threads=self._num_threads,
+                notes=notes,
+                on_progress=self._on_progress,
+            )
+        except (CapacityError, UnsupportedError) as error:
+            self.skipped = f"{error.what} ({error.seen})"
+            return
+        self.verification.write(folder)

@@ -1,0 +1,37 @@
+"""What a new checkpoint is measured on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paredown.evaluate.texts.sampling_executor import load_sampling_executor
+from paredown.evaluate.texts.text import EvalText, choose_text
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.text.tokenizer import Tokenizer
+
+DEFAULT_TOKENS = 4096
+# The value of `not_verified` where the caller wanted no verification.
+NOT_WANTED = "--no-verify"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyConfig:
+    """The text that the new checkpoint and its original both predict (docs/verification.md).
+
+    `text`        a UTF-8 file; None takes the classic books under $PAREDOWN_DATA, else a text that
+                  the original samples
+    `num_tokens`  how many tokens of it are predicted
+    """
+
+    text: Path | None = None
+    num_tokens: int = DEFAULT_TOKENS
+
+    def choose_text(self, original: Checkpoint, num_threads: int | None) -> EvalText:
+        """Reads the text, or has the original write it. Raises ConfigError for fewer than one token
+        and for a file that is not text, CheckpointError for one that cannot be read."""
+        return choose_text(
+            self.text,
+            Tokenizer.open(original.path),
+            self.num_tokens,
+            lambda: load_sampling_executor(original, num_threads),
+            original.spec.max_positions,
+        )

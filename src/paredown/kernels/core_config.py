@@ -1,0 +1,131 @@
+"""What the native core is told of a model, and which models it does not run."""
+
+import numpy as np
+
+from paredown.errors import UnsupportedError
+from paredown.spec.attention import Attention
+from paredown.spec.context import Context
+from paredown.spec.experts import Experts
+from paredown.spec.kv import KVSpec
+from paredown.spec.layer import LayerSpec
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import ModelSpec
+from paredown.spec.norm import Norm
+
+# The core works on 16 lanes; these sizes must be whole numbers of them.
+LANES = 16
+
+
+def check_native(spec: ModelSpec) -> None:
+    """Raises UnsupportedError, naming what of the model the native core does not run."""
+    _check_lanes("hidden_size", spec.hidden_size)
+    for layer in spec.layer_counts:
+        for name, size in _layer_sizes(layer).items():
+            _check_lanes(name, size)
+    lacking = native_lacks(spec)
+    if lacking is not None:
+        raise UnsupportedError(
+            f"the native executor does not run {spec.family} as its config asks for",
+            seen=lacking,
+            remedy="Run this model with the PyTorch decoder.",
+        )
+
+
+def native_lacks(spec: ModelSpec) -> str | None:
+    """What of the model the native core does not compute, in words; None where it runs."""
+    layers = spec.layer_counts
+    lacking = {
+        "caps of scores": any(one.attention.soft_cap is not None for one in layers),
+        "caps of logits": spec.output.soft_cap is not None,
+        "attention to later tokens": not all(one.attention.is_causal for one in layers),
+        "layers without a norm before attention and MLP": any(
+            one.norms.attention is None or one.norms.mlp is None for one in layers
+        ),
+    }
+    found = [words for words, is_there in lacking.items() if is_there]
+    return ", ".join(found) or None
+
+
+def _layer_sizes(layer: LayerSpec) -> dict[str, int]:
+    sizes = {"head_dim": layer.attention.head_dim}
+    if isinstance(layer.mlp, Mlp):
+        return sizes | {"intermediate_size": layer.mlp.size}
+    sizes["experts.intermediate_size"] = layer.mlp.size
+    return sizes | {"experts.shared_intermediate_size": layer.mlp.shared_size or 0}
+
+
+def _check_lanes(name: str, size: int) -> None:
+    if size % LANES != 0:
+        raise UnsupportedError(
+            f"The native executor needs {name} to be a multiple of {LANES}",
+            seen=f"{name} = {size}",
+            remedy="Run this model with the PyTorch decoder.",
+        )
+
+
+def core_config(context: Context, kv: KVSpec) -> dict[str, object]:
+    """The fields of ModelConfig (csrc/model/model_config.h). Raises UnsupportedError for a model
+    that the core does not run."""
+    spec = context.spec
+    check_native(spec)
+    kv_dtypes = kv.layer_dtypes(spec.num_layers)
+    return {
+        "vocab_size": spec.vocab_size,
+        "hidden_size": spec.hidden_size,
+        "max_positions": context.max_request_tokens,
+        "num_pages": kv.num_pages,
+        "num_sinks": context.num_sink_tokens,
+        "embedding_multiplier": spec.embedding.multiplier,
+        "output_multiplier": spec.output.multiplier,
+        "final_norm": _norm_config(spec.final_norm),
+        "layers": [
+            _layer_config(layer, context.layer_window(number), kv_dtypes[number])
+            for number, layer in enumerate(spec.layers)
+        ],
+    }
+
+
+def _layer_config(layer: LayerSpec, window: int | None, kv_dtype: str) -> dict[str, object]:
+    norms = layer.norms.by_role()
+    return {
+        "attention": _attention_config(layer.attention, window),
+        "mlp": _mlp_config(layer.mlp) if isinstance(layer.mlp, Mlp) else None,
+        "experts": _expert_config(layer.mlp) if isinstance(layer.mlp, Experts) else None,
+        "norms": {role: _norm_config(norm) for role, norm in norms.items()},
+        "residual": layer.residual,
+        "residual_multiplier": layer.residual_multiplier,
+        "kv_dtype": kv_dtype,
+    }
+
+
+def _attention_config(attention: Attention, window: int | None) -> dict[str, object]:
+    rotary, scale = attention.rotary, attention.scale
+    if scale is None:
+        # Rounded twice, as float32 has it: 1 / sqrt in float64 is another number for some sizes.
+        scale = float(np.float32(1.0) / np.sqrt(np.float32(attention.head_dim)))
+    return {
+        "num_heads": attention.num_heads,
+        "num_kv_heads": attention.num_kv_heads,
+        "head_dim": attention.head_dim,
+        "window": window or 0,
+        "inverse_frequencies": rotary.inverse_frequencies(attention.head_dim) if rotary else [],
+        "scale": scale,
+    }
+
+
+def _mlp_config(mlp: Mlp) -> dict[str, object]:
+    return {"size": mlp.size, "gated": mlp.is_gated, "activation": mlp.activation}
+
+
+def _expert_config(experts: Experts) -> dict[str, object]:
+    return {
+        "num": experts.num,
+        "num_per_token": experts.num_per_token,
+        "shared_size": experts.shared_size or 0,
+        "is_normalized": experts.is_normalized,
+        **_mlp_config(experts.expert),
+    }
+
+
+def _norm_config(norm: Norm) -> dict[str, object]:
+    return {"kind": norm.kind, "eps": norm.eps}

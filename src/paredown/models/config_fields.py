@@ -1,0 +1,96 @@
+"""Sizes of a model as its family's config.json has them: a spec that changed, back in a config."""
+
+from collections.abc import Mapping
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.models.config import family_from_config, spec_from_config
+from paredown.models.families.family import Family
+from paredown.models.families.gated_rotary import FULL, SLIDING
+from paredown.spec.layer import LayerSpec
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import ModelSpec
+
+
+def config_of(spec: ModelSpec, source: Mapping[str, object]) -> dict[str, object]:
+    """The config `source` with what is another in `spec`; as it was where nothing is. Raises
+    UnsupportedError where the family's config has no words for the model."""
+    family = family_from_config(source)
+    before = spec_from_config(source)
+    if spec == before:
+        return dict(source)
+    wanted, known = _fields(spec, family), _fields(before, family)
+    changed = {name: value for name, value in wanted.items() if known.get(name) != value}
+    # Sizes that a config leaves to be derived are written only where they are another then.
+    for fields in (changed, wanted):
+        config = {**source, **fields}
+        try:
+            if spec_from_config(config) == spec:
+                return config
+        except (CheckpointError, UnsupportedError):
+            continue
+    raise UnsupportedError(
+        f"config.json of {family.model_type} cannot say what this model is",
+        seen=_difference(spec, before),
+        remedy="Give all layers the same sizes, those that the family's config has fields for.",
+    )
+
+
+def _fields(spec: ModelSpec, family: Family) -> dict[str, object]:
+    """Fields of the config with their values, where the family has them and all layers agree."""
+    values: dict[str, set[object]] = {
+        "vocab_size": {spec.vocab_size},
+        "hidden_size": {spec.hidden_size},
+        "num_layers": {spec.num_layers},
+        "max_positions": {spec.max_positions},
+        "is_tied": {spec.output.is_tied},
+    }
+    for layer in spec.layer_counts:
+        for name, value in _layer_sizes(layer).items():
+            values.setdefault(name, set()).add(value)
+    found: dict[str, object] = {
+        family.config_fields[name]: next(iter(own))
+        for name, own in values.items()
+        if name in family.config_fields and len(own) == 1
+    }
+    if "layer_types" in family.config_fields:
+        windows = [layer.attention.window for layer in spec.layers]
+        found[family.config_fields["layer_types"]] = [
+            FULL if window is None else SLIDING for window in windows
+        ]
+    if "dense_layers" in family.config_fields:
+        found[family.config_fields["dense_layers"]] = [
+            number for number, layer in enumerate(spec.layers) if not layer.has_experts
+        ]
+    return found
+
+
+def _layer_sizes(layer: LayerSpec) -> dict[str, object]:
+    attention, mlp = layer.attention, layer.mlp
+    sizes: dict[str, object] = {
+        "num_heads": attention.num_heads,
+        "num_kv_heads": attention.num_kv_heads,
+        "head_dim": attention.head_dim,
+    }
+    if isinstance(mlp, Mlp):
+        return sizes | {"mlp_size": mlp.size}
+    return sizes | {
+        "num_experts": mlp.num,
+        "num_experts_per_token": mlp.num_per_token,
+        "expert_size": mlp.size,
+        "shared_size": mlp.shared_size,
+    }
+
+
+def _difference(spec: ModelSpec, before: ModelSpec) -> str:
+    """What is another, in words."""
+    told = [
+        f"{name} {getattr(spec, name)} instead of {getattr(before, name)}"
+        for name in ("vocab_size", "hidden_size", "num_layers", "max_positions")
+        if getattr(spec, name) != getattr(before, name)
+    ]
+    sizes = [_layer_sizes(layer) for layer in spec.layers]
+    for name, value in _layer_sizes(before.layers[0]).items():
+        own = list(dict.fromkeys(one.get(name) for one in sizes))
+        if own != [value]:
+            told.append(f"{name} {', '.join(map(str, own))} instead of {value}")
+    return "; ".join(told) or "another form of its layers"

@@ -1,0 +1,98 @@
+"""Attention of heads that are there, in PyTorch. Shapes: B sequences, T tokens, H query heads, K
+key-value heads, C columns of a head, S sinks."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from paredown.models.decoder.points import Tap
+from paredown.models.decoder.rotary import RotationTable, rotate, rotation_table, table_in_cache
+from paredown.spec.attention import Attention
+from paredown.spec.attention_sinks import AttentionSinks
+
+# What a layer is told of positions: the rotation table where there is one, and the mask, true where
+# a query (row) may see a key (column), before the layer's window narrows it.
+Positions = tuple[RotationTable | None, Tensor]
+
+
+def position_inputs(
+    attention: Attention, num_tokens: int, sinks: AttentionSinks | None = None
+) -> Positions:
+    """The positions of `num_tokens` tokens from the first on."""
+    table = None
+    if attention.rotary is not None:
+        dtype = torch.float32 if sinks is None else torch.float64
+        table = rotation_table(attention.rotary, attention.head_dim, num_tokens, dtype)
+    mask_TT = torch.ones(num_tokens, num_tokens, dtype=torch.bool)
+    return table, mask_TT.tril() if attention.is_causal else mask_TT
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadMixer:
+    """How the heads of one layer mix tokens. With `is_fused` that is one call where the layer
+    allows it, several times faster, and scores and probabilities pass no tap."""
+
+    attention: Attention
+    sinks: AttentionSinks | None
+    tap: Tap
+    is_fused: bool
+
+    def mix(self, q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, positions: Positions) -> Tensor:
+        """[B, T, H * C] of queries and keys that are not turned yet."""
+        attention, tap = self.attention, self.tap
+        table, mask_TT = positions
+        unturned_BHTC = q_BHTC
+        if table is not None:
+            q_BHTC, k_BKTC = rotate(q_BHTC, table), rotate(k_BKTC, table)
+        q_BHTC, k_BKTC, v_BKTC = tap("q", q_BHTC), tap("k", k_BKTC), tap("v", v_BKTC)
+        k_BHTC = k_BKTC.repeat_interleave(attention.num_heads_per_group, dim=1)
+        v_BHTC = v_BKTC.repeat_interleave(attention.num_heads_per_group, dim=1)
+        mask_TT = self.visible(mask_TT)
+        if self.is_fused and attention.soft_cap is None:
+            assert self.sinks is None
+            mixed_BHTC = functional.scaled_dot_product_attention(
+                q_BHTC, k_BHTC, v_BHTC, mask_TT, scale=attention.scale
+            )
+        else:
+            scores_BHTT = q_BHTC @ k_BHTC.transpose(-1, -2) * attention.score_scale
+            if self.sinks is not None and table is not None:
+                self._meet_sinks(
+                    scores_BHTT, rotate_in_cache(unturned_BHTC, table, self.sinks), k_BHTC
+                )
+            if attention.soft_cap is not None:
+                scores_BHTT = capped(scores_BHTT, attention.soft_cap)
+            scores_BHTT = tap("scores", scores_BHTT)
+            weights_BHTT = scores_BHTT.masked_fill(~mask_TT, -torch.inf).softmax(dim=-1)
+            mixed_BHTC = tap("probabilities", weights_BHTT) @ v_BHTC
+        return mixed_BHTC.transpose(1, 2).flatten(2)
+
+    def visible(self, mask_TT: Tensor) -> Tensor:
+        """The mask less what lies outside of the window and is no sink."""
+        window = self.attention.window if self.sinks is None else self.sinks.window
+        if window is None:
+            return mask_TT
+        far_TT = torch.ones_like(mask_TT).tril(-window)
+        if not self.attention.is_causal:
+            far_TT |= torch.ones_like(mask_TT).triu(window)
+        if self.sinks is not None:
+            far_TT[:, : self.sinks.num_sink_tokens] = False
+        return mask_TT & ~far_TT
+
+    def _meet_sinks(self, scores_BHTT: Tensor, q_BHTC: Tensor, k_BHTC: Tensor) -> None:
+        """Puts the scores with the sinks in their place."""
+        assert self.sinks is not None
+        sinks_BHSC = k_BHTC[:, :, : self.sinks.num_sink_tokens]
+        scores_BHTS = q_BHTC @ sinks_BHSC.transpose(-1, -2) * self.attention.score_scale
+        scores_BHTT[..., : self.sinks.num_sink_tokens] = scores_BHTS
+
+
+def rotate_in_cache(q_BHTC: Tensor, table: RotationTable, sinks: AttentionSinks) -> Tensor:
+    """Queries turned as they meet the sinks."""
+    return rotate(q_BHTC, table_in_cache(table, sinks))
+
+
+def capped(x: Tensor, soft_cap: float) -> Tensor:
+    """Values between `-soft_cap` and `soft_cap`, near zero as they were (Gemma 2)."""
+    return soft_cap * torch.tanh(x / soft_cap)

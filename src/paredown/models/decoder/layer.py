@@ -1,0 +1,136 @@
+"""Layer: one transformer layer of the PyTorch decoder.
+
+Shapes: B sequences, T tokens, D hidden size, H query heads, K key-value heads, O columns of all
+query heads, C columns of a head, N tokens of an expert, E experts.
+"""
+
+from torch import Tensor, nn
+
+from paredown.models.decoder.attention import HeadMixer, Positions, position_inputs
+from paredown.models.decoder.mixture_of_experts import mix
+from paredown.models.decoder.mlp import activate
+from paredown.models.decoder.norms import make_norm
+from paredown.models.decoder.points import EXPERT_INPUT, Tap, untouched
+from paredown.models.decoder.rotary import RotationTable
+from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.experts import SHARED, Experts, expert_owner
+from paredown.spec.model import ModelSpec
+
+
+class Layer(nn.Module):
+    """Transformer layer number `index`. Its modules carry the names of their roles. With `is_fused`
+    attention is one call, several times faster, and its scores and probabilities pass no tap.
+
+    `mask_TT` is true where a query (row) may see a key (column); the layer's window narrows it.
+    """
+
+    def __init__(self, model: ModelSpec, index: int, sinks: AttentionSinks | None = None) -> None:
+        super().__init__()
+        self.spec = model.layers[index]
+        self.index = index
+        self.sinks = sinks
+        self.tap: Tap = untouched
+        self.is_fused = False
+        sizes = self.spec.norm_sizes(model.hidden_size)
+        for role, norm in self.spec.norms.by_role().items():
+            self.add_module(role, make_norm(norm, sizes[role]))
+        for role, (num_rows, num_columns) in model.linear_shapes(index).items():
+            self._place(role, nn.Linear(num_columns, num_rows, bias=self.spec.has_bias(role)))
+        for role, (num_rows, num_columns) in model.router_shapes(index).items():
+            self._place(role, nn.Linear(num_columns, num_rows, bias=False))
+
+    def forward(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
+        mixed_BTO = self.mix_heads(self.normed("attention_norm", x_BTD), table, mask_TT)
+        return self.add_mlp(self.add_attention(x_BTD, mixed_BTO), x_BTD)
+
+    def positions(self, num_tokens: int) -> Positions:
+        """The table and the mask of so many tokens from the first on."""
+        return position_inputs(self.spec.attention, num_tokens, self.sinks)
+
+    def normed(self, role: str, x: Tensor) -> Tensor:
+        """The norm of that role, or the values as they are where the layer has none."""
+        return self.get_submodule(role)(x) if role in self._modules else x
+
+    def add_attention(self, x_BTD: Tensor, mixed_BTO: Tensor) -> Tensor:
+        """What enters the layer and what `mix_heads` makes of it, to the sum after attention."""
+        attention_BTD = self.tap("attention_output", self.project(mixed_BTO))
+        return self.tap("attention_sum", self._added(x_BTD, "attention_output_norm", attention_BTD))
+
+    def add_mlp(self, sum_BTD: Tensor, x_BTD: Tensor | None = None) -> Tensor:
+        """The sum after attention to what leaves the layer. A parallel layer reads what entered it,
+        `x_BTD`, and others need not be given that."""
+        read_BTD = sum_BTD
+        if self.spec.residual == "parallel":
+            assert x_BTD is not None
+            read_BTD = x_BTD
+        y_BTD = self.tap("mlp_output", self.mlp(self.normed("mlp_norm", read_BTD)))
+        return self.tap("mlp_sum", self._added(sum_BTD, "mlp_output_norm", y_BTD))
+
+    def attention(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
+        return self.project(self.mix_heads(x_BTD, table, mask_TT))
+
+    def project(self, mixed_BTO: Tensor) -> Tensor:
+        return self.apply_linear("o", self.tap("o_input", mixed_BTO))
+
+    def mix_heads(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
+        """Attention up to the point "o_input", all heads of a token side by side."""
+        x_BTD = self.tap("attention_input", x_BTD)
+        q_BHTC = self.normed("q_norm", self.heads("q", x_BTD))
+        k_BKTC = self.normed("k_norm", self.heads("k", x_BTD))
+        v_BKTC = self.heads("v", x_BTD)
+        mixer = HeadMixer(
+            attention=self.spec.attention, sinks=self.sinks, tap=self.tap, is_fused=self.is_fused
+        )
+        return mixer.mix(q_BHTC, k_BKTC, v_BKTC, (table, mask_TT))
+
+    def heads(self, role: str, x_BTD: Tensor) -> Tensor:
+        """A projection split into heads: [B, heads, T, C]."""
+        x_BTO = self.apply_linear(role, x_BTD)
+        head_dim = self.spec.attention.head_dim
+        return x_BTO.view(*x_BTO.shape[:2], -1, head_dim).transpose(1, 2)
+
+    def mlp(self, x_BTD: Tensor) -> Tensor:
+        x_BTD = self.tap("mlp_input", x_BTD)
+        experts = self.spec.mlp
+        if not isinstance(experts, Experts):
+            return self.run_mlp("", x_BTD)
+        x_ND = x_BTD.flatten(0, 1)
+        logits_NE = self.apply_linear("router", x_ND)
+        y_BTD = mix(x_ND, logits_NE, experts, self.run_expert).view_as(x_BTD)
+        if experts.shared_size is not None:
+            share_BT1 = self.apply_linear("shared_gate", x_BTD).sigmoid()
+            y_BTD = y_BTD + share_BT1 * self.run_mlp(f"{SHARED}.", x_BTD)
+        return y_BTD
+
+    def run_expert(self, expert: int, x_ND: Tensor) -> Tensor:
+        owner = f"{expert_owner(expert)}."
+        return self.run_mlp(owner, self.tap(f"{owner}{EXPERT_INPUT}", x_ND))
+
+    def run_mlp(self, owner: str, x: Tensor) -> Tensor:
+        """The layer's MLP, or that of an expert ("experts.5.", "shared.")."""
+        mlp = self.spec.mlp
+        up = self.apply_linear(f"{owner}up", x)
+        if mlp.is_gated:
+            up = activate(self.apply_linear(f"{owner}gate", x), mlp.activation) * up
+        else:
+            up = activate(up, mlp.activation)
+        return self.apply_linear(f"{owner}down", self.tap(f"{owner}down_input", up))
+
+    def apply_linear(self, role: str, x: Tensor) -> Tensor:
+        y: Tensor = self.get_submodule(role)(x)
+        return y
+
+    def _added(self, sum_BTD: Tensor, norm_role: str, y_BTD: Tensor) -> Tensor:
+        y_BTD = self.normed(norm_role, y_BTD)
+        multiplier = self.spec.residual_multiplier
+        return sum_BTD + (y_BTD if multiplier == 1 else multiplier * y_BTD)
+
+    def _place(self, role: str, module: nn.Module) -> None:
+        """Where `get_submodule` finds it by its role: "experts.5.gate" is in two others."""
+        *owners, own = role.split(".")
+        place: nn.Module = self
+        for name in owners:
+            if not hasattr(place, name):
+                place.add_module(name, nn.Module())
+            place = place.get_submodule(name)
+        place.add_module(own, module)

@@ -1,0 +1,40 @@
+"""Norms, in PyTorch. `weight` is what a checkpoint stores; what is multiplied with is that and the
+norm's offset."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from paredown.spec.norm import Norm
+
+
+class RMSNorm(nn.Module):
+    """RMSNorm (arXiv 1910.07467): x / rms(x) * weight, over the last dimension."""
+
+    def __init__(self, size: int, eps: float, offset: float = 0.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+        self.offset = offset
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight + self.offset if self.offset else self.weight
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * weight
+
+
+class LayerNorm(nn.LayerNorm):
+    """LayerNorm (arXiv 1607.06450), over the last dimension."""
+
+    def __init__(self, size: int, eps: float, offset: float = 0.0) -> None:
+        super().__init__(size, eps=eps)
+        self.offset = offset
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight + self.offset if self.offset else self.weight
+        return functional.layer_norm(x, self.normalized_shape, weight, self.bias, self.eps)
+
+
+def make_norm(norm: Norm, size: int) -> RMSNorm | LayerNorm:
+    """The module of a norm over `size` columns."""
+    kind = RMSNorm if norm.kind == "rms" else LayerNorm
+    return kind(size, norm.eps, norm.offset)

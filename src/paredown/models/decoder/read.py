@@ -1,0 +1,77 @@
+"""A checkpoint's tensors under the decoder's names: every weight as float32, codes dequantized."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.layer import Layer
+from paredown.models.roles import layer_vectors, linear_roles, model_vectors
+
+
+def read_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The checkpoint's tensors under `Decoder`'s names."""
+    state = read_tables(checkpoint)
+    for layer in range(checkpoint.spec.num_layers):
+        for name, values in read_layer(checkpoint, layer).items():
+            state[f"layers.{layer}.{name}"] = values
+    return state
+
+
+def read_tables(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """What stands before and after the layers: embeddings, the last norm, the output layer."""
+    state = {"embedding.weight": checkpoint.embedding().dequantize()}
+    positions = checkpoint.position_embedding()
+    if positions is not None:
+        state["position_embedding.weight"] = positions.to_float32()
+    if not checkpoint.spec.output.is_tied:
+        state["output.weight"] = checkpoint.output().dequantize()
+    for role in model_vectors(checkpoint.spec):
+        state[role] = present(checkpoint.vector(role))
+    return _tensors(state)
+
+
+def read_layer(checkpoint: Checkpoint, layer: int) -> dict[str, Tensor]:
+    """One transformer layer's tensors under `Layer`'s names."""
+    state = {
+        f"{role}.weight": checkpoint.linear(role, layer).dequantize()
+        for role in linear_roles(checkpoint.spec, layer)
+    }
+    for role in checkpoint.spec.router_shapes(layer):
+        state[f"{role}.weight"] = checkpoint.router(role, layer).to_float32()
+    for role in layer_vectors(checkpoint.spec, layer):
+        state[role] = present(checkpoint.vector(role, layer))
+    return _tensors(state)
+
+
+def load_layer(checkpoint: Checkpoint, index: int) -> Layer:
+    """One transformer layer in float32; nothing else of the model is read."""
+    with torch.device("meta"):
+        layer = Layer(checkpoint.spec, index)
+    layer.load_state_dict(read_layer(checkpoint, index), assign=True)
+    return layer.requires_grad_(False).eval()
+
+
+def embed_tokens(checkpoint: Checkpoint, ids_BT: npt.NDArray[np.int64]) -> Tensor:
+    """What enters the first layer, [B, T, D]; of the table of tokens only these rows are read."""
+    embedding = checkpoint.spec.embedding
+    table, positions = checkpoint.embedding(), checkpoint.position_embedding()
+    x_BTD = table.rows(ids_BT.reshape(-1)).dequantize().reshape(*ids_BT.shape, -1)
+    if embedding.multiplier != 1:
+        x_BTD = x_BTD * np.float32(embedding.multiplier)
+    if positions is not None:
+        assert embedding.positions is not None
+        first = embedding.positions.offset
+        x_BTD = x_BTD + positions.to_float32()[first : first + ids_BT.shape[1]]
+    return torch.from_numpy(x_BTD)
+
+
+def present(values: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
+    assert values is not None
+    return values
+
+
+def _tensors(state: dict[str, npt.NDArray[np.float32]]) -> dict[str, Tensor]:
+    """Copies, because a mapped file's arrays are read-only and torch knows no such tensors."""
+    return {name: torch.from_numpy(values.copy()) for name, values in state.items()}

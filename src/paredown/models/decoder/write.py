@@ -1,0 +1,134 @@
+"""Writes the decoder's weights as a checkpoint folder: what pruning and training leave.
+
+The inverse of read.py: the decoder's names become the checkpoint's, roles that share a module are
+put together again, and config.json says the sizes that the decoder has now.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from paredown.formats.floating import cast
+from paredown.formats.tensor import STORED_DTYPES, StoredTensor
+from paredown.models.check_tensors import vector_tensor
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.config_fields import config_of
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.layer import Layer
+from paredown.models.files.folder_files import copy_files, name_dtype, write_config
+from paredown.models.files.output_folder import output_folder
+from paredown.models.files.shard_writer import write_shards
+from paredown.models.fused_rows import fused_rows
+from paredown.models.roles import layer_vectors, linear_roles, model_vectors
+from paredown.spec.weight import ScaleDType
+
+Floats = npt.NDArray[np.float32]
+
+_FLOAT_DTYPES: tuple[ScaleDType, ...] = ("fp32", "bf16", "fp16")
+
+
+def write_decoder(
+    decoder: Decoder,
+    source: Checkpoint,
+    output: Path,
+    *,
+    dtype: ScaleDType | None = None,
+    overwrite: bool = False,
+) -> dict[str, int]:
+    """Writes the folder `output`, which appears whole or not at all, with the tokenizer of `source`
+    and its config but for sizes that changed. Weights are rounded to `dtype`; None is what each is
+    stored in there, and float32 for those that are stored as codes. Returns how many values were
+    beyond the range of that and became its largest, by tensor.
+
+    Raises UnsupportedError for sizes that the family's config has no words for, and OutputError
+    when `output` cannot be written.
+    """
+    config = config_of(decoder.spec, source.config)
+    config.pop("quantization_config", None)
+    if dtype is not None:
+        name_dtype(config, dtype)
+    clamped: dict[str, int] = {}
+    with output_folder(output, overwrite) as folder:
+        copy_files(source.path, folder)
+        write_shards(folder, _stored(decoder, source, dtype, clamped))
+        write_config(folder, config)
+        Checkpoint.open(folder)
+    return clamped
+
+
+def _stored(
+    decoder: Decoder, source: Checkpoint, dtype: ScaleDType | None, clamped: dict[str, int]
+) -> Iterator[tuple[str, StoredTensor]]:
+    for name, values in _tensors(decoder, source):
+        result = cast(values, dtype or _stored_dtype(source, name))
+        if result.num_clamped:
+            clamped[name] = result.num_clamped
+        yield name, result.tensor
+
+
+def _stored_dtype(source: Checkpoint, name: str) -> ScaleDType:
+    stored = source.tensors.get(name)
+    if stored is None or name in source.blocks:
+        return "fp32"
+    dtype = STORED_DTYPES.get(stored.dtype)
+    return next((one for one in _FLOAT_DTYPES if one == dtype), "fp32")
+
+
+def _tensors(decoder: Decoder, source: Checkpoint) -> Iterator[tuple[str, Floats]]:
+    """Every tensor of the folder by its name there."""
+    names = source.names
+    yield f"{names.embedding}.weight", _values(decoder.embedding.weight)
+    if decoder.spec.position_shape is not None:
+        yield f"{names.position_embedding}.weight", _values(decoder.position_embedding.weight)
+    for layer in decoder.layers:
+        assert isinstance(layer, Layer)
+        yield from _layer_tensors(decoder, layer, source)
+    for role in model_vectors(decoder.spec):
+        yield vector_tensor(names, role, None), _values(decoder.get_parameter(role))
+    if not decoder.spec.output.is_tied:
+        yield f"{names.output}.weight", _values(decoder.output.weight)
+
+
+def _layer_tensors(
+    decoder: Decoder, layer: Layer, source: Checkpoint
+) -> Iterator[tuple[str, Floats]]:
+    names, spec, index = source.names, decoder.spec, layer.index
+    vectors = layer_vectors(spec, index)
+    for roles in _modules(source, linear_roles(spec, index), index):
+        own = names.source(roles[0])
+        name = names.linear(roles[0], index)
+        weight_OI = _fused(layer, [f"{role}.weight" for role in roles], source, roles[0])
+        yield f"{name}.weight", np.ascontiguousarray(weight_OI.T) if own.transposed else weight_OI
+        if f"{roles[0]}.bias" in vectors:
+            biases = [f"{role}.bias" for role in roles]
+            yield f"{name}.bias", _fused(layer, biases, source, roles[0])
+    for role in spec.router_shapes(index):
+        yield f"{names.router(role, index)}.weight", _values(layer.get_parameter(f"{role}.weight"))
+    for role in vectors:
+        if role.rsplit(".", 1)[0] in spec.layers[index].norms.by_role():
+            yield vector_tensor(names, role, index), _values(layer.get_parameter(role))
+
+
+def _modules(source: Checkpoint, roles: list[str], layer: int) -> list[list[str]]:
+    """Roles by the module that holds them, in the order of its parts."""
+    modules: dict[str, list[str]] = {}
+    for role in roles:
+        modules.setdefault(source.names.linear(role, layer), []).append(role)
+    return [
+        sorted(own, key=lambda role: source.names.source(role).part) for own in modules.values()
+    ]
+
+
+def _fused(layer: Layer, parameters: list[str], source: Checkpoint, role: str) -> Floats:
+    parts = [_values(layer.get_parameter(name)) for name in parameters]
+    if len(parts) == 1:
+        return parts[0]
+    num_heads = layer.spec.attention.num_heads
+    return fused_rows(parts, source.names.source(role), num_heads)
+
+
+def _values(parameter: Tensor) -> Floats:
+    return parameter.detach().float().numpy()

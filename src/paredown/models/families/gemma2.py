@@ -1,0 +1,79 @@
+"""Gemma 2 (arXiv 2408.00118): norms before and after attention and MLP, their weights stored less
+one, caps of scores and logits, and a window in every other layer, the first one too."""
+
+from paredown.models.families import gated_rotary
+from paredown.models.families.family import Family
+from paredown.models.families.fields import Fields
+from paredown.models.families.gated_rotary import full_layers, with_full_layers
+from paredown.models.families.rotary import read_rotary
+from paredown.spec.attention import Attention
+from paredown.spec.layer import LayerSpec
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import Embedding, ModelSpec, Output
+from paredown.spec.norm import Norm, Norms
+
+
+def read_spec(fields: Fields) -> ModelSpec:
+    fields.must_be("use_bidirectional_attention", None)
+    hidden_size = fields.integer("hidden_size")
+    num_layers = fields.num_layers("num_hidden_layers")
+    bias = fields.flag("attention_bias", False)
+    norm = Norm(kind="rms", eps=fields.number("rms_norm_eps", 1e-6), offset=1.0)
+    layer = LayerSpec(
+        attention=Attention(
+            num_heads=fields.integer("num_attention_heads"),
+            num_kv_heads=fields.integer("num_key_value_heads"),
+            head_dim=fields.integer("head_dim", 256),
+            rotary=read_rotary(fields),
+            window=fields.optional_integer("sliding_window", 4096),
+            qkv_bias=bias,
+            out_bias=bias,
+            scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
+            soft_cap=fields.optional_number("attn_logit_softcapping", 50.0),
+        ),
+        mlp=Mlp(
+            size=fields.integer("intermediate_size"),
+            is_gated=True,
+            activation=fields.activation("hidden_activation", "gelu_pytorch_tanh"),
+        ),
+        norms=Norms(attention=norm, mlp=norm, attention_output=norm, mlp_output=norm),
+    )
+    return ModelSpec(
+        family="gemma2",
+        vocab_size=fields.integer("vocab_size"),
+        hidden_size=hidden_size,
+        max_positions=fields.integer("max_position_embeddings", 8192),
+        embedding=Embedding(multiplier=hidden_size**0.5),
+        layers=with_full_layers(layer, num_layers, every_other(fields, num_layers)),
+        final_norm=norm,
+        output=Output(
+            is_tied=fields.flag("tie_word_embeddings", True),
+            soft_cap=fields.optional_number("final_logit_softcapping", 30.0),
+        ),
+    )
+
+
+def every_other(fields: Fields, num_layers: int) -> tuple[int, ...]:
+    """The layers without a window: those that `layer_types` names, else every other one."""
+    types = fields.config.get("layer_types")
+    if isinstance(types, list):
+        return tuple(full_layers(fields, types, num_layers))
+    return tuple(range(1, num_layers, 2))
+
+
+GEMMA2 = Family(
+    model_type="gemma2",
+    read_spec=read_spec,
+    prefixes=gated_rotary.PREFIXES,
+    linears=gated_rotary.LINEARS,
+    norms={
+        **gated_rotary.NORMS,
+        "attention_output_norm": "layers.{layer}.post_attention_layernorm",
+        "mlp_norm": "layers.{layer}.pre_feedforward_layernorm",
+        "mlp_output_norm": "layers.{layer}.post_feedforward_layernorm",
+    },
+    embedding=gated_rotary.EMBEDDING,
+    ignorable=gated_rotary.IGNORABLE,
+    config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
+    not_native="caps of scores and logits",
+)

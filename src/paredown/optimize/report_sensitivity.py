@@ -1,0 +1,76 @@
+"""The sensitivity of a checkpoint's parts, measured and drawn (docs/sensitivity.md)."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paredown.compress.activations import parse_grid
+from paredown.compress.quantize.kv_cache import KVGridDType
+from paredown.compress.quantize.rtn import RTN
+from paredown.evaluate.texts.validation_text import choose_validation_text
+from paredown.jobs.open_source import open_source
+from paredown.models.checkpoint import Checkpoint
+from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
+from paredown.optimize.sensitivity import (
+    WINDOW_TOKENS,
+    SensitivityResult,
+    measure_sensitivity,
+    parse_format,
+    parse_kinds,
+)
+from paredown.optimize.sensitivity_plot import check_report, write_report
+from paredown.progress import OnCount
+
+DEFAULT_FORMAT = "int4-g128"
+DEFAULT_PARTS = "layer,role"
+DEFAULT_TOKENS = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitivityConfig:
+    """`format`      of the weights
+    `parts`       kinds of parts, comma-separated (optimize/model_parts.py)
+    `head`        the output layer too, as a part of its own
+    `activations` a grid for the decoder's points ("int8-tensor"); None leaves them alone
+    `kv`          a format for keys and values, layer by layer; None leaves them alone
+    `text`        a UTF-8 file to predict; None takes the validation split of the classic books
+                  under $PAREDOWN_DATA, else a text that the model samples
+    `num_tokens`  how many tokens of it are predicted
+    `report`      a folder for the picture and the figures; must not exist
+    """
+
+    format: str = DEFAULT_FORMAT
+    parts: str = DEFAULT_PARTS
+    head: bool = False
+    activations: str | None = None
+    kv: KVGridDType | None = None
+    text: Path | None = None
+    num_tokens: int = DEFAULT_TOKENS
+    report: Path | None = None
+
+
+def report_sensitivity(
+    model: Checkpoint | Path | str | None,
+    config: SensitivityConfig,
+    on_progress: OnCount | None = None,
+) -> SensitivityResult:
+    """Measures what quantizing each part costs, and writes the report where one is wanted.
+
+    Raises ConfigError for a format, a grid or a kind of parts that there is not, OutputError and
+    UnsupportedError for a report that cannot be written or drawn, before anything is measured;
+    UnsupportedError for a checkpoint that is compressed already or cannot have the format.
+    """
+    spec, kinds = parse_format(config.format), parse_kinds(config.parts)
+    grid = None if config.activations is None else parse_grid(config.activations)
+    if config.report is not None:
+        check_report(config.report)
+    checkpoint = open_source(model)
+    text = choose_validation_text(checkpoint, config.text, config.num_tokens, WINDOW_TOKENS)
+    result = measure_sensitivity(
+        checkpoint, text, spec, kinds, RTN(), grid, on_progress, head=config.head
+    )
+    if config.kv is not None:
+        keys_and_values = measure_kv_sensitivity(checkpoint, text, config.kv, on_progress)
+        result = replace(result, kv=keys_and_values)
+    if config.report is not None:
+        write_report(result, config.report)
+    return result

@@ -1,0 +1,58 @@
+"""Attention: the heads of one layer, how they know positions, and what they may see."""
+
+from dataclasses import dataclass
+
+from paredown.spec.rotary import Rotary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """Attention with grouped heads (arXiv 2305.13245).
+
+    `rotary`     None where positions are part of the embedding, or unknown
+    `window`     a token sees so many tokens, itself among them; None: all before it
+    `is_causal`  a token sees none behind it
+    `qkv_bias`, `out_bias`   whether these linear layers have biases
+    `scale`      of the scores; None is one over the root of `head_dim`
+    `soft_cap`   scores become `soft_cap * tanh(score / soft_cap)` (Gemma 2)
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rotary: Rotary | None
+    window: int | None = None
+    is_causal: bool = True
+    qkv_bias: bool = False
+    out_bias: bool = False
+    scale: float | None = None
+    soft_cap: float | None = None
+
+    @property
+    def query_size(self) -> int:
+        """Columns of all query heads side by side."""
+        return self.num_heads * self.head_dim
+
+    @property
+    def kv_size(self) -> int:
+        """Columns of all key heads side by side, and of all value heads."""
+        return self.num_kv_heads * self.head_dim
+
+    @property
+    def num_heads_per_group(self) -> int:
+        """Query heads that share a head of keys and values."""
+        return self.num_heads // self.num_kv_heads
+
+    @property
+    def score_scale(self) -> float:
+        """What a product of a query and a key is multiplied with."""
+        return self.head_dim**-0.5 if self.scale is None else self.scale
+
+    def shapes(self, hidden_size: int) -> dict[str, tuple[int, int]]:
+        """(out, in) of q, k, v and o."""
+        return {
+            "q": (self.query_size, hidden_size),
+            "k": (self.kv_size, hidden_size),
+            "v": (self.kv_size, hidden_size),
+            "o": (hidden_size, self.query_size),
+        }

@@ -1,0 +1,65 @@
+"""Context: what a token may see while a model runs."""
+
+from dataclasses import dataclass
+
+from paredown.errors import ConfigError, UnsupportedError
+from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
+from paredown.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A model, and how it is run on texts of any length: with `sinks` they and their window take
+    the place of the layers' own windows. Raises UnsupportedError for positions that are learned,
+    which cannot be turned, and ConfigError where sinks and window are more than the model knows."""
+
+    spec: ModelSpec
+    sinks: AttentionSinks | None = None
+
+    def __post_init__(self) -> None:
+        if self.sinks is None:
+            return
+        if not self.spec.is_rotary:
+            raise UnsupportedError(
+                "attention sinks need rotary positions",
+                seen=f"{self.spec.family}, whose positions are learned",
+                remedy="Run this model without --attention-sinks.",
+            )
+        limit = min((self.spec.max_positions, *self.spec.windows))
+        if self.sinks.num_kept_tokens > limit:
+            num_sinks, window = self.sinks.num_sink_tokens, self.sinks.window
+            raise ConfigError(
+                "attention sinks and their window are longer than what the model was trained on",
+                seen=f"{num_sinks} + {window} tokens, {limit} positions",
+                remedy=f"Use a window of at most {limit - num_sinks} tokens.",
+            )
+
+    def layer_window(self, layer: int) -> int | None:
+        """How many tokens one sees in a layer, sinks apart; None: all before it."""
+        if self.sinks is not None:
+            return self.sinks.window
+        return self.spec.layers[layer].attention.window
+
+    @property
+    def kept_window(self) -> int | None:
+        """Tokens whose keys and values some layer still sees, sinks apart; None: all."""
+        windows = [self.layer_window(layer) for layer in range(self.spec.num_layers)]
+        sizes = [window for window in windows if window is not None]
+        return max(sizes) if len(sizes) == len(windows) else None
+
+    @property
+    def num_sink_tokens(self) -> int:
+        return 0 if self.sinks is None else self.sinks.num_sink_tokens
+
+    @property
+    def max_request_tokens(self) -> int:
+        """What the model takes as one text."""
+        return self.spec.max_positions if self.sinks is None else MAX_STREAMED_TOKENS
+
+    @property
+    def costed_spec(self) -> ModelSpec:
+        """The spec whose windows are what a token sees in this run, sinks among it: a step costs
+        as much with one as with the other."""
+        if self.sinks is None:
+            return self.spec
+        return self.spec.with_window(self.sinks.num_kept_tokens)

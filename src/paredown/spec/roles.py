@@ -1,0 +1,27 @@
+"""The roles of a layer's linear layers, and which of them belong together."""
+
+from collections.abc import Collection, Mapping
+
+QKV_ROLES = ("q", "k", "v")
+MLP_ROLES = ("gate", "up", "down")
+# Linear layers that read the same input and whose rows the native core keeps in one weight.
+ROW_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "qkv": QKV_ROLES,
+    "o": ("o",),
+    "up": ("gate", "up"),
+    "down": ("down",),
+}
+
+
+def row_groups(roles: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The groups of a layer with these linear layers, an expert's under its owner's name:
+    "experts.5.up" is ("experts.5.gate", "experts.5.up")."""
+    owners = dict.fromkeys(role.rpartition(".")[0] for role in roles)
+    groups = {}
+    for owner in owners:
+        prefix = f"{owner}." if owner else ""
+        for group, members in ROW_GROUPS.items():
+            found = tuple(prefix + role for role in members if prefix + role in roles)
+            if found:
+                groups[prefix + group] = found
+    return groups
