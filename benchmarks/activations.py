@@ -25,9 +25,9 @@ from paredown.compress.quantize.kv_cache import (
     StaticTaps,
     dynamic_taps,
 )
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.evaluate.quality.simulated import PointTap, Variant, applied, measure_variants
 from paredown.evaluate.texts.text import DATA_TEXT, EvalText, choose_text
+from paredown.executors.protocol import LoadedExecutor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.points import INPUT_POINTS
@@ -155,7 +155,7 @@ def _show(done: int, total: int) -> None:
     print(f"\r{done} of {total}", end="" if done < total else "\n", file=sys.stderr, flush=True)
 
 
-def _no_executor() -> NativeExecutor:
+def _no_executor() -> LoadedExecutor:
     raise AssertionError("the texts are files")
 
 

@@ -17,11 +17,14 @@ import time
 from collections.abc import Callable
 
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import default_num_threads
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -99,11 +102,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     path = resolve_model(args.model)
-    executor = load_executor(Checkpoint.open(path), num_pages=1, num_threads=args.threads)
+    executor = load_executor(
+        Checkpoint.open(path), RunOptions(num_pages=1, threads=ThreadPlan.resolve(args.threads))
+    )
     tokenizer = Tokenizer.open(path)
 
-    def fresh() -> NativeExecutor:
-        return executor.sharing_weights(KVSpec(num_pages=NUM_PAGES, dtype=executor.kv_dtype))
+    def fresh() -> LoadedExecutor:
+        return executor.sharing_weights(KVSpec(num_pages=NUM_PAGES, dtype=executor.kv.dtype))
 
     def with_budget(budget: int) -> Engine:
         return Engine(fresh(), tokenizer, ScheduleConfig(max_step_tokens=budget))
@@ -114,7 +119,9 @@ def main() -> None:
     if args.json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{path.name}, {executor.isa}, {args.threads} threads, {args.rounds} rounds")
+    print(
+        f"{path.name}, {executor.arithmetic['isa']}, {args.threads} threads, {args.rounds} rounds"
+    )
     for name, row in found.items():
         print(f"  {name:>36}: " + ", ".join(f"{key} {value:.4g}" for key, value in row.items()))
 

@@ -21,8 +21,8 @@ from paredown.compress.calibrate.expert_inputs import SHRINKAGE, shrunk
 from paredown.compress.quantize.gptq import GPTQ
 from paredown.compress.quantize.method import LayerTarget, Moments
 from paredown.compress.quantize.rtn import RTN
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.evaluate.texts.text import DATA_TEXT, choose_text
+from paredown.executors.protocol import LoadedExecutor
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
@@ -113,7 +113,7 @@ def losses(weight_OI: Tensor, x_NI: Tensor, target: LayerTarget) -> dict[str, li
     return found
 
 
-def _no_executor() -> NativeExecutor:
+def _no_executor() -> LoadedExecutor:
     raise AssertionError("the text is a file")
 
 

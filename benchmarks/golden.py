@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from paredown.compress.compress import compress
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.quality.rows import Logits
 from paredown.evaluate.verify.fingerprint import make_fingerprint
 from paredown.evaluate.verify.golden import (
@@ -32,6 +31,9 @@ from paredown.evaluate.verify.golden import (
     make_golden,
     run_golden,
 )
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -48,7 +50,9 @@ def golden_logits(checkpoint: Checkpoint) -> dict[str, Logits]:
     found = {}
     for isa in supported_isas():
         os.environ[ENVIRONMENT_VARIABLE] = isa
-        found[isa] = run_golden(load_executor(checkpoint, num_pages=GOLDEN_KV.num_pages))
+        found[isa] = run_golden(
+            load_executor(checkpoint, RunOptions(num_pages=GOLDEN_KV.num_pages))
+        )
     del os.environ[ENVIRONMENT_VARIABLE]
     return found
 
@@ -75,7 +79,7 @@ def median_ms(run: Callable[[], object]) -> float:
 
 
 def costs(checkpoint: Checkpoint) -> dict[str, float]:
-    executor: NativeExecutor = load_executor(checkpoint)
+    executor: LoadedExecutor = load_executor(checkpoint)
     fingerprint = make_fingerprint(checkpoint, executor)
     return {
         "load_ms": median_ms(lambda: load_executor(checkpoint)),

@@ -23,9 +23,11 @@ def phases(folder: Path, num_threads: int) -> dict[str, float]:
         times[name] = now - start
         start = now
 
-    from paredown.engine.executor import SequenceSlice
-    from paredown.engine.native.native_executor import load_executor
-    from paredown.engine.native.packed_cache import CacheConfig
+    from paredown.executors.cache_config import CacheConfig
+    from paredown.executors.load import load_executor
+    from paredown.executors.protocol import SequenceSlice
+    from paredown.executors.run_options import RunOptions
+    from paredown.kernels.thread_plan import ThreadPlan
     from paredown.models.checkpoint import Checkpoint
     from paredown.models.text.tokenizer import Tokenizer
 
@@ -33,7 +35,9 @@ def phases(folder: Path, num_threads: int) -> dict[str, float]:
     checkpoint = Checkpoint.open(folder)
     lap("open")
     cache = CacheConfig.from_environment()
-    executor = load_executor(checkpoint, num_pages=64, num_threads=num_threads, cache=cache)
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=64, threads=ThreadPlan.resolve(num_threads), cache=cache)
+    )
     lap("load")
     Tokenizer.open(folder)
     lap("tokenizer")

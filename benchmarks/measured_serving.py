@@ -11,11 +11,13 @@ from typing import Literal, Self
 
 from paredown.cost.serving import MAX_STEP_TOKENS
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.quality.quartile import lower_quartile
 from paredown.evaluate.speed.engine_steps import StepTimer
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE
@@ -92,7 +94,8 @@ class Serving:
         self._tokenizer = Tokenizer.open(job.folder)
         self._base_bytes = own_bytes()
         self._executor = load_executor(
-            checkpoint, num_pages=job.num_pages, num_threads=job.num_threads
+            checkpoint,
+            RunOptions(num_pages=job.num_pages, threads=ThreadPlan.resolve(job.num_threads)),
         )
         self._found: dict[Point, list[Seconds]] = {point: [] for point in job.points}
 

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 from paredown.compress.quantize.rtn import RTN
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.evaluate.quality.quality import Quality
 from paredown.evaluate.quality.simulated import Values, Variant, measure_variants
 from paredown.evaluate.texts.text import DATA_TEXT, EvalText, choose_text
+from paredown.executors.protocol import LoadedExecutor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.resolve import resolve_model
@@ -123,7 +123,7 @@ def _show(done: int, total: int) -> None:
     print(f"\r{done} of {total}", end="" if done < total else "\n", file=sys.stderr, flush=True)
 
 
-def _no_executor() -> NativeExecutor:
+def _no_executor() -> LoadedExecutor:
     raise AssertionError("the texts are files")
 
 

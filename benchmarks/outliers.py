@@ -35,11 +35,13 @@ from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.quality.perplexity import Predictions, negative_log_likelihoods, perplexity
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.texts.text import EvalText, choose_text
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
@@ -93,7 +95,7 @@ class Bench:
 
     def native(self, checkpoint: Checkpoint, activations: ActivationDType | None = None) -> float:
         pages = num_pages_for(self._text)
-        executor = load_executor(checkpoint, num_pages=pages, activations=activations)
+        executor = load_executor(checkpoint, RunOptions(num_pages=pages, activations=activations))
         qualities, _ = measure_quality([executor], self._text)
         return qualities[0].perplexity
 
@@ -219,7 +221,7 @@ def measure(channels: int, factor: float, num_tokens: int, num_samples: int) -> 
         yield from bench.rows.values()
 
 
-def _refuse() -> NativeExecutor:
+def _refuse() -> LoadedExecutor:
     raise SystemExit("Set PAREDOWN_DATA: the figures are of the classic books.")
 
 

@@ -24,10 +24,13 @@ from collections.abc import Iterator
 from paredown.engine.engine import Engine
 from paredown.engine.memory.pages import PagePool
 from paredown.engine.memory.prefix_cache import PrefixCache
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import default_num_threads
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -169,10 +172,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     path = resolve_model(args.model)
-    executor = load_executor(Checkpoint.open(path), num_pages=NUM_PAGES, num_threads=args.threads)
+    executor = load_executor(
+        Checkpoint.open(path),
+        RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(args.threads)),
+    )
     tokenizer = Tokenizer.open(path)
 
-    def engine(executor: NativeExecutor, *, with_cache: bool) -> Engine:
+    def engine(executor: LoadedExecutor, *, with_cache: bool) -> Engine:
         return Engine(executor, tokenizer, ScheduleConfig(prefix_cache=with_cache))
 
     found = warm_over_cold(engine(executor, with_cache=True), args.rounds)
@@ -187,7 +193,9 @@ def main() -> None:
     if args.json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{path.name}, {executor.isa}, {args.threads} threads, {args.rounds} rounds")
+    print(
+        f"{path.name}, {executor.arithmetic['isa']}, {args.threads} threads, {args.rounds} rounds"
+    )
     for name, row in found.items():
         print(f"  {name:>28}: " + ", ".join(f"{key} {value:.4g}" for key, value in row.items()))
 

@@ -22,10 +22,12 @@ from rich.table import Table
 
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.calibration_text import CalibrationConfig, choose_calibration
 from paredown.evaluate.texts.text import EvalText, choose_text
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -93,7 +95,7 @@ def measure(source: Checkpoint, lines: list[Line], num_tokens: int) -> dict[str,
     calibration = choose_calibration(
         CalibrationConfig(), tokenizer, _refuse, source.spec.max_positions
     )
-    reference = load_executor(source, num_pages=num_pages_for(text))
+    reference = load_executor(source, RunOptions(num_pages=num_pages_for(text)))
     measured: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
         for name in dict.fromkeys(name for line in lines for name in (line.baseline, line.recipe)):
@@ -114,13 +116,13 @@ def measure(source: Checkpoint, lines: list[Line], num_tokens: int) -> dict[str,
     return measured
 
 
-def _quality(folder: Path, text: EvalText, reference: NativeExecutor) -> dict[str, Any]:
-    executor = load_executor(Checkpoint.open(folder), num_pages=num_pages_for(text))
+def _quality(folder: Path, text: EvalText, reference: LoadedExecutor) -> dict[str, Any]:
+    executor = load_executor(Checkpoint.open(folder), RunOptions(num_pages=num_pages_for(text)))
     qualities, _ = measure_quality([executor], text, reference)
     return asdict(qualities[0])
 
 
-def _refuse() -> NativeExecutor:
+def _refuse() -> LoadedExecutor:
     raise SystemExit("Set PAREDOWN_DATA: the figures are of the classic books.")
 
 

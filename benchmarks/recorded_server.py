@@ -13,13 +13,13 @@ from typing import Any
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.step_plan import StepPlan
 from paredown.engine.worker import Worker
 from paredown.evaluate.load.arrival import Arrival
+from paredown.executors.protocol import LoadedExecutor
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.app import create_app
 from paredown.serve.server import Listen, make_server
@@ -40,7 +40,7 @@ class RecordingEngine(Engine):
     """Notes the load of each step and how long it was until the next."""
 
     def __init__(
-        self, executor: NativeExecutor, tokenizer: Tokenizer, config: ScheduleConfig
+        self, executor: LoadedExecutor, tokenizer: Tokenizer, config: ScheduleConfig
     ) -> None:
         super().__init__(executor, tokenizer, config)
         self.steps: list[RecordedStep] = []
@@ -111,7 +111,7 @@ def load_of(plan: StepPlan) -> StepLoad:
 
 @contextmanager
 def recorded_server(
-    executor: NativeExecutor, tokenizer: Tokenizer, config: ScheduleConfig
+    executor: LoadedExecutor, tokenizer: Tokenizer, config: ScheduleConfig
 ) -> Iterator[tuple[str, RecordingEngine]]:
     """Its address and its engine."""
     prepare_texts(tokenizer, executor.spec.vocab_size)

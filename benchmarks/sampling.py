@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from paredown.engine.sampling.sampler import RowSampler, make_state
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.executors.core_sampler import CoreSampler
+from paredown.executors.sampler import SamplingState
 from paredown.kernels.isa import chosen_isa
-from paredown.kernels.native_sampler import SamplingState, sampler_with_threads
 from paredown.kernels.probe import measure_bandwidth
 from references.sampling import reference_draw, reference_probabilities
 
@@ -57,14 +58,15 @@ class Row:
 
 def states(params: SamplingParams, num_rows: int, vocab_size: int) -> list[SamplingState]:
     prompt = np.random.default_rng(1).integers(0, vocab_size, NUM_PROMPT_TOKENS).tolist()
+    sampler = CoreSampler.with_threads(1)
     return [
-        make_state(params, seed=i, vocab_size=vocab_size, prompt_token_ids=prompt)
+        sampler.make_state(draw_settings(params, seed=i), prompt, vocab_size)
         for i in range(num_rows)
     ]
 
 
 def time_rows(
-    sampler: RowSampler, logits_RV: npt.NDArray[np.float32], batch: list[SamplingState]
+    sampler: CoreSampler, logits_RV: npt.NDArray[np.float32], batch: list[SamplingState]
 ) -> float:
     start_s = time.perf_counter()
     sampler.sample(logits_RV, batch)
@@ -81,7 +83,7 @@ def time_reference(logits_V: npt.NDArray[np.float32], params: SamplingParams) ->
 
 def measure(vocab_size: int, num_rows: int, threads: list[int]) -> list[Row]:
     logits_RV = 3 * np.random.default_rng(0).standard_normal((num_rows, vocab_size), np.float32)
-    samplers = {n: RowSampler(sampler_with_threads(n)) for n in threads}
+    samplers = {n: CoreSampler.with_threads(n) for n in threads}
     batches = {
         (name, n): states(params, num_rows, vocab_size)
         for name, params in SETTINGS.items()

@@ -42,9 +42,11 @@ from benchmarks.recorded_server import (
     recorded_server,
 )
 from benchmarks.step_fit import FittedStep, fit, scaled
-from paredown.engine.native.native_executor import load_executor
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.load.arrival import Arrival
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -238,11 +240,11 @@ class Comparison:
         ):
             for label, share in (("p50", 0.5), ("p95", 0.95)):
                 real = Distribution(measured).quantile(share)
-                guess = Distribution(predicted).quantile(share)
+                simulated = Distribution(predicted).quantile(share)
                 row[f"{what}_{label}"] = {
                     "real_s": real,
-                    "simulated_s": guess,
-                    "error": guess / real - 1,
+                    "simulated_s": simulated,
+                    "error": simulated / real - 1,
                 }
         return row
 
@@ -298,7 +300,9 @@ def main() -> None:
     seconds, rates = (8.0, [6.0]) if args.quick else (args.seconds, args.rates)
     path = resolve_model(args.model)
     checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
-    executor = load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=args.threads)
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(args.threads))
+    )
     spec = checkpoint.spec
     trace = shrunken(open_trace(trace_path), spec.max_positions)
     config = ScheduleConfig()

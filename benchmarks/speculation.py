@@ -11,7 +11,7 @@ lookup   n-gram, reference text and suffix cache: on what the built-in model wri
          all done.
 batch    16 requests together: what must not become slower
 replay   random weights of 1B shape in int4 with a draft model of 80 M in int8: every step in full,
-         each guess accepted with the probability that the built-in pair was measured to have
+         each draft token accepted with the probability that the built-in pair was measured to have
 
 Each row runs the same requests with and without speculation in turn, in one process, 20 ms of one
 after 20 ms of the other, on executors that share weights and change places. `gain` is the
@@ -20,9 +20,9 @@ gain of the same with one K for all, 1 to 4, in runs of their own (--fixed). The
 
     max over K of  (1 + a + ... + a^K) / ((T(K + 1) + D(K)) / T(1))
 
-with the share `a` of tested guesses that came true, a step of n tokens T(n) and K guesses of a
-draft model after a step of the target, D(K), as measured here: without what Python takes no fixed K
-is faster where guesses come true independently.
+with the share `a` of tested draft tokens that were accepted, a step of n tokens T(n) and K draft
+tokens of a draft model after a step of the target, D(K), as measured here: without what Python
+takes no fixed K is faster where draft tokens are accepted independently.
 """
 
 import argparse
@@ -30,7 +30,6 @@ import json
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,37 +39,36 @@ from rich.table import Table
 
 from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.replay import ReplayProposer, scripted
+from benchmarks.speculation_costs import MAX_DRAFT, PASSAGE_TOKENS, Costs, costs_of
 from paredown.compress.compress import compress
-from paredown.engine.executor import Executor, SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.prompt import encode_prompt
-from paredown.engine.sampling.sampler import make_state
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.evaluate.speed.speculation import SpeculationSpeed, Workload, compare_speculation
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import processor_name
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
-from paredown.spec.kv import PAGE_SIZE
 
 SECTIONS = ("draft", "lookup", "batch", "replay")
 NUM_PAGES = 512
 MAX_TOKENS = 200
 PROMPT_TOKENS = 32
-PASSAGE_TOKENS = 300
 # A copy with one token in so many changed, as when a text is corrected.
 CHANGE_EVERY = 25
 BATCH = 16
-MAX_DRAFT = 12
-NUM_TIMED = 25
 DRAFT_RECIPE = "int4-g32-head-int4-g32"
 FIXED = (1, 2, 3, 4)
 REPLAY_TOKENS = 48
-# Greedy guesses of the packaged draft model on text of this kind, where it was not measured.
+# Greedy draft tokens of the packaged draft model on text of this kind, where it was not measured.
 DEFAULT_RATE = 0.7
 TARGET_1B = Variant(model="llama-3.2-1b", format="int4-g32", output_format="int8")
 DRAFT_1B = Variant(model="llama-3.2-draft-80m", format="int8", output_format="int8")
@@ -86,64 +84,6 @@ class Row:
     ceiling: float | None = None
     # The best gain of one K for all, and that K.
     fixed: tuple[float, int] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Costs:
-    """Seconds of a step of n tokens, T(n) at [n - 1], and of k guesses of a draft model, D(k) at
-    [k]; where that is empty guesses take no time."""
-
-    step_s: list[float]
-    draft_s: Sequence[float] = ()
-
-    def ceiling(self, rate: float) -> float:
-        """The highest gain at this acceptance (see the top of this file)."""
-        gains = [1.0]
-        for k in range(1, len(self.step_s)):
-            num_tokens = sum(rate**i for i in range(k + 1))
-            guess_s = self.draft_s[k] if self.draft_s else 0.0
-            gains.append(num_tokens / ((self.step_s[k] + guess_s) / self.step_s[0]))
-        return max(gains)
-
-
-def time_steps(executors: Sequence[Executor], num_tokens: int) -> list[float]:
-    """Median seconds of a step of so many tokens after a prompt, the executors in turn."""
-    seconds: list[list[float]] = [[] for _ in executors]
-    pages = list(range((PASSAGE_TOKENS + num_tokens) // PAGE_SIZE + 1))
-    for executor in executors:
-        prompt = [1 + i % 1000 for i in range(PASSAGE_TOKENS)]
-        executor.step([SequenceSlice(token_ids=prompt, start=0, pages=pages, num_logits=1)])
-    for _ in range(NUM_TIMED):
-        for executor, found in zip(executors, seconds, strict=True):
-            part = SequenceSlice(
-                token_ids=[7] * num_tokens,
-                start=PASSAGE_TOKENS,
-                pages=pages,
-                num_logits=num_tokens,
-            )
-            start_s = time.perf_counter()
-            executor.step([part])
-            found.append(time.perf_counter() - start_s)
-    return [statistics.median(found) for found in seconds]
-
-
-def time_drafts(draft: NativeExecutor, target: Executor, num_guesses: int) -> float:
-    """Median seconds of so many guesses after a step of the target, which leaves nothing of the
-    draft model in the inner caches."""
-    pages = list(range((PASSAGE_TOKENS + num_guesses) // PAGE_SIZE + 1))
-    prompt = [1 + i % 1000 for i in range(PASSAGE_TOKENS)]
-    for executor in (target, draft):
-        executor.step([SequenceSlice(token_ids=prompt, start=0, pages=pages, num_logits=1)])
-    part = SequenceSlice(token_ids=[7], start=PASSAGE_TOKENS, pages=pages, num_logits=1)
-    vocab_size = draft.spec.vocab_size
-    state = make_state(GREEDY, seed=0, vocab_size=vocab_size, prompt_token_ids=prompt)
-    seconds = []
-    for _ in range(NUM_TIMED):
-        target.step([part])
-        start_s = time.perf_counter()
-        draft.write_drafts([part], [state], [num_guesses])
-        seconds.append(time.perf_counter() - start_s)
-    return statistics.median(seconds)
 
 
 class Bench:
@@ -164,8 +104,11 @@ class Bench:
         self.console = Console(stderr=True)
         self.rows: list[Row] = []
 
-    def load(self, checkpoint: Checkpoint) -> NativeExecutor:
-        return load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=self.num_threads)
+    def load(self, checkpoint: Checkpoint) -> LoadedExecutor:
+        return load_executor(
+            checkpoint,
+            RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(self.num_threads)),
+        )
 
     def piece(self, number: int, num_tokens: int) -> list[int]:
         """Tokens of another place of the text for each number."""
@@ -179,7 +122,12 @@ class Bench:
         ]
 
     def make(self, config: SpeculationConfig) -> Speculator:
-        return make_speculator(config, self.executor, self.tokenizer, num_threads=self.num_threads)
+        return make_speculator(
+            config,
+            self.executor,
+            self.tokenizer,
+            RunOptions(threads=ThreadPlan.resolve(self.num_threads)),
+        )
 
     def compare(
         self, section: str, config: SpeculationConfig, workload: Workload, costs: Costs | None
@@ -222,29 +170,21 @@ class Bench:
         self.rows.append(Row(section=section, speed=speed, ceiling=ceiling, fixed=fixed))
         self.console.print(f"{section}: {speed.name}: {speed.gain:.2f}x")
 
-    def costs(self, draft: NativeExecutor | None = None) -> Costs:
+    def costs(self, draft: LoadedExecutor | None = None) -> Costs:
         return costs_of(self.executor, draft)
 
 
 def best_fixed(
     config: SpeculationConfig, speed_with: Callable[[SpeculationConfig], SpeculationSpeed]
 ) -> tuple[float, int]:
-    """The best gain of one number of guesses for all, and that number."""
+    """The best gain of one number of draft tokens for all, and that number."""
     return max(
         (speed_with(replace(config, max_draft_tokens=k, is_adaptive=False)).gain, k) for k in FIXED
     )
 
 
-def costs_of(target: NativeExecutor, draft: NativeExecutor | None) -> Costs:
-    step_s = [time_steps([target], n)[0] for n in range(1, MAX_DRAFT + 2)]
-    if draft is None:
-        return Costs(step_s=step_s)
-    draft_s = [time_drafts(draft, target, k) for k in range(1, MAX_DRAFT + 1)]
-    return Costs(step_s=step_s, draft_s=[0.0, *draft_s])
-
-
 def run_draft(bench: Bench, draft_folder: Path) -> float:
-    """The acceptance rate of greedy guesses."""
+    """The acceptance rate of greedy draft tokens."""
     found = 0.0
     for label, folder in (("int8 draft", resolve_model("draft")), ("int4 draft", draft_folder)):
         config = SpeculationConfig(kind="draft", draft_model=folder)
@@ -388,7 +328,7 @@ def main() -> None:
     if "replay" in args.only:
         run_replay(bench, args.root, rate)
     print_rows(bench.rows)
-    print(f"{processor_name()}, {bench.executor.num_threads} threads, {args.rounds} rounds")
+    print(f"{processor_name()}, {bench.executor.threads.prefill} threads, {args.rounds} rounds")
     if args.json is not None:
         rows = [asdict(row) | {"gain": row.speed.gain} for row in bench.rows]
         args.json.write_text(json.dumps(rows, indent=2) + "\n")

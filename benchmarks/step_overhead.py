@@ -27,10 +27,10 @@ import numpy.typing as npt
 
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor
-from paredown.engine.native.pack_weights import pack_weights
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.native.pack_weights import pack_weights
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.native_sampler import SamplingState
 from paredown.kernels.probe import default_num_threads, processor_name

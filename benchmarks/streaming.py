@@ -28,18 +28,20 @@ from pathlib import Path
 from statistics import fmean
 
 from paredown.engine.engine import Engine
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.texts.text import DATA_TEXT, DATA_VARIABLE, read_text
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor, SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import default_num_threads
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
 from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
 NUM_PARTS = 10
@@ -94,8 +96,12 @@ def bounded_engine(
     """With no more pages than one request of so many tokens can hold."""
     config = ScheduleConfig()
     kept = KeptPages.of(Context(spec=checkpoint.spec, sinks=sinks))
-    num_pages = kept.pages_of(num_tokens, config.max_step_tokens)
-    executor = load_executor(checkpoint, num_pages=num_pages, num_threads=num_threads, sinks=sinks)
+    options = RunOptions(
+        num_pages=kept.pages_of(num_tokens, config.max_step_tokens),
+        threads=ThreadPlan.resolve(num_threads),
+        sinks=sinks,
+    )
+    executor = load_executor(checkpoint, options)
     return Engine(executor, tokenizer, config)
 
 
@@ -111,7 +117,7 @@ def score_as_one_request(name: str, engine: Engine, token_ids: list[int]) -> Sco
     return Scores(name=name, nll_T=nll, num_pages=engine.executor.num_pages, seconds=seconds)
 
 
-def score_recomputed(executor: NativeExecutor, token_ids: list[int], size: int) -> Scores:
+def score_recomputed(executor: LoadedExecutor, token_ids: list[int], size: int) -> Scores:
     """Of windows of `size` tokens, each from nothing, the last ones (all of the first)."""
     started, nll = time.perf_counter(), []
     pages = list(range(-(-size // PAGE_SIZE)))
@@ -144,7 +150,10 @@ def score_all(
     ):
         engine = bounded_engine(made, tokenizer, len(ids) + 1, num_threads, own)
         yield score_as_one_request(name, engine, ids)
-    executor = load_executor(checkpoint, num_pages=-(-size // PAGE_SIZE), num_threads=num_threads)
+    executor = load_executor(
+        checkpoint,
+        RunOptions(num_pages=-(-size // PAGE_SIZE), threads=ThreadPlan.resolve(num_threads)),
+    )
     yield score_recomputed(executor, token_ids, size)
 
 

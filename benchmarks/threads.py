@@ -24,11 +24,13 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor, SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels import _core
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, num_cores
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 
@@ -77,7 +79,7 @@ def place(pinned: bool) -> None:
         os.sched_setaffinity(task, {cores[number % len(cores)]} if pinned else cores)
 
 
-def decode_us(executor: NativeExecutor) -> float:
+def decode_us(executor: LoadedExecutor) -> float:
     """Mean microseconds of a step at a middling context."""
     pages = list(range(16))
     start = time.perf_counter()
@@ -94,7 +96,7 @@ def neighbours(stack: ExitStack) -> None:
         stack.callback(process.kill)
 
 
-def step_us(executor: NativeExecutor) -> Found:
+def step_us(executor: LoadedExecutor) -> Found:
     times: dict[str, list[float]] = {}
     for beside in ("alone", "beside neighbours"):
         with ExitStack() as stack:
@@ -109,7 +111,7 @@ def step_us(executor: NativeExecutor) -> Found:
     return {name: summary(values) for name, values in times.items()}
 
 
-def idle_cpu(executor: NativeExecutor) -> dict[str, float]:
+def idle_cpu(executor: LoadedExecutor) -> dict[str, float]:
     """Seconds of processor time per second after the last step."""
     found = []
     for _ in range(3):
@@ -120,7 +122,7 @@ def idle_cpu(executor: NativeExecutor) -> dict[str, float]:
     return summary(found)
 
 
-def late_ms(executor: NativeExecutor) -> dict[str, float]:
+def late_ms(executor: LoadedExecutor) -> dict[str, float]:
     """How late this thread wakes while another computes."""
     stopping = threading.Event()
 
@@ -155,7 +157,9 @@ def main() -> None:
     args = parser.parse_args()
     found = {"region_us": region_us(args.threads)}
     checkpoint = Checkpoint.open(resolve_model(None))
-    executor = load_executor(checkpoint, num_pages=16, num_threads=args.threads)
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=16, threads=ThreadPlan.resolve(args.threads))
+    )
     found["step_us"] = step_us(executor)
     found["idle"] = {"idle_cpu": idle_cpu(executor), "late_ms": late_ms(executor)}
     if args.json:

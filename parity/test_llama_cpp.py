@@ -9,8 +9,11 @@ import pytest
 
 from fakes.gguf_tokenizers import TEXTS, write_byte_level, write_sentence_piece
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.file import write_gguf_file
 from paredown.models.gguf.tokenizer import JSON, PRE
@@ -117,10 +120,12 @@ def our_logits(executor: NativeExecutor, ids: list[int]) -> np.ndarray:
 def executor_of(path: Path, activations: ActivationDType | None) -> NativeExecutor:
     return load_executor(
         Checkpoint.open(path),
-        num_pages=CONTEXT // 16,
-        num_threads=1,
-        kv_dtype="fp32",
-        activations=activations,
+        RunOptions(
+            num_pages=CONTEXT // 16,
+            threads=ThreadPlan.resolve(1),
+            kv_dtype="fp32",
+            activations=activations,
+        ),
     )
 
 

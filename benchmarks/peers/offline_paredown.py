@@ -7,9 +7,11 @@ from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.peers.offline import Job
 from benchmarks.peers.peer import LoadOptions
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE
@@ -30,13 +32,15 @@ class OfflineParedown:
         num_pages = num_sequences * -(-options.num_tokens // PAGE_SIZE)
         executor = load_executor(
             Checkpoint.open(folder),
-            num_pages=num_pages,
-            num_threads=options.num_threads,
-            kv_dtype=options.kv_dtype,
+            RunOptions(
+                num_pages=num_pages,
+                threads=ThreadPlan.resolve(options.num_threads),
+                kv_dtype=options.kv_dtype,
+            ),
         )
         self._engine = Engine(executor, Tokenizer.open(folder), config)
         self._settings = {
-            "isa": executor.isa,
+            "isa": executor.arithmetic["isa"],
             "requests at once": str(config.max_running),
             "tokens in a step": str(config.max_step_tokens),
             "KV pages": str(num_pages),

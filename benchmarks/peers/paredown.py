@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from benchmarks.checkpoints.cache import Variant, paredown_folder
 from benchmarks.peers.peer import LoadOptions, PeerInfo
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor, SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import chosen_isa
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import PAGE_SIZE
 
@@ -24,7 +26,7 @@ class ParedownPeer:
     """Implements Peer."""
 
     def __init__(self) -> None:
-        self._executor: NativeExecutor | None = None
+        self._executor: LoadedExecutor | None = None
         self._pages_per_sequence = 0
         self._filled: Sequence[Sequence[int]] = ()
 
@@ -36,9 +38,11 @@ class ParedownPeer:
         self._pages_per_sequence = -(-options.num_tokens // PAGE_SIZE)
         self._executor = load_executor(
             Checkpoint.open(paredown_folder(root, variant)),
-            num_pages=self._pages_per_sequence * options.num_sequences,
-            num_threads=options.num_threads,
-            kv_dtype=options.kv_dtype,
+            RunOptions(
+                num_pages=self._pages_per_sequence * options.num_sequences,
+                threads=ThreadPlan.resolve(options.num_threads),
+                kv_dtype=options.kv_dtype,
+            ),
         )
 
     def prefill(self, token_ids: Sequence[int]) -> float:
@@ -64,7 +68,7 @@ class ParedownPeer:
         return time.perf_counter() - started
 
     def settings(self) -> dict[str, str]:
-        return {"isa": self._loaded().isa}
+        return {"isa": self._loaded().arithmetic["isa"]}
 
     def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
         self._filled = ()
@@ -83,7 +87,7 @@ class ParedownPeer:
         self._executor = None
         self._filled = ()
 
-    def _loaded(self) -> NativeExecutor:
+    def _loaded(self) -> LoadedExecutor:
         assert self._executor is not None, "no model is loaded"
         return self._executor
 

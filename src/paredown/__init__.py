@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from paredown.compress.recipe import QuantizeStep, Recipe, TransformStep
     from paredown.engine.async_llm import AsyncLLM
     from paredown.engine.llm import LLM, BeamCompletion, Completion
-    from paredown.engine.native.native_executor import load_executor
     from paredown.engine.request_output import RequestOutput
     from paredown.engine.sampling.beam_search import BeamSearchParams
     from paredown.engine.sampling.sampling_params import SamplingParams
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from paredown.evaluate.texts.calibration_text import CalibrationConfig
+    from paredown.executors.load import load_executor
     from paredown.formats.table import FORMATS
     from paredown.jobs.compress import CompressedCheckpoint
     from paredown.jobs.compress import compress_and_verify as compress_checkpoint
@@ -103,7 +103,7 @@ _MODULES = {
     "VerifyConfig": "paredown.jobs.verify_config",
     "compress_checkpoint": "paredown.jobs.compress",
     "convert_checkpoint": "paredown.jobs.convert",
-    "load_executor": "paredown.engine.native.native_executor",
+    "load_executor": "paredown.executors.load",
     "optimize_checkpoint": "paredown.optimize.optimize",
 }
 # The rooms `compress` and `optimize` have the short names.

@@ -10,8 +10,9 @@ from benchmarks.checkpoints.outliers import write_outliers
 from benchmarks.outliers import W8A8, Bench, Row
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.texts.text import prepare_text, sample_text, sampling_pages
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.resolve import resolve_model
@@ -45,7 +46,7 @@ def test_no_logit_moves(variant: str, tmp_path: Path) -> None:
 def test_naive_rounding_breaks_and_the_methods_recover(tmp_path: Path) -> None:
     source = Checkpoint.open(resolve_model(None))
     tokenizer = Tokenizer.open(source.path)
-    executor = load_executor(source, num_pages=sampling_pages(source.spec))
+    executor = load_executor(source, RunOptions(num_pages=sampling_pages(source.spec)))
     ids = np.array(sample_text(executor, tokenizer, 8 * NUM_TOKENS)).reshape(8, NUM_TOKENS)
     calibration = Calibration(windows_NT=ids[:4], source="sampled")
     text = prepare_text(ids[4:].flatten().tolist(), tokenizer, NUM_TOKENS, "sampled")

@@ -20,11 +20,13 @@ from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.compress.recipe_file import parse_recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.schemes import resolve_schemes, scheme_rows
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, ConfigError, UnsupportedError
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.formats.stored.aqlm import NOTE, decode
 from paredown.formats.table import FORMATS
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.weight import WeightSpec
@@ -91,7 +93,9 @@ def test_the_folder_reads_back_as_it_was_written(source: Checkpoint, written: Ch
 
 
 def test_it_runs_on_the_native_core_as_in_pytorch(written: Checkpoint) -> None:
-    executor = load_executor(written, num_pages=4, num_threads=1, kv_dtype="fp32")
+    executor = load_executor(
+        written, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1), kv_dtype="fp32")
+    )
     ids = list(range(2, 34))
     inputs = SequenceSlice(token_ids=ids, start=0, pages=[0, 1], num_logits=len(ids))
     logits = executor.step([inputs])

@@ -14,8 +14,8 @@ from paredown.compress.compress import MadeLayers, compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.compress.size import weight_bytes
-from paredown.engine.memory.memory_plan import plan_memory
 from paredown.errors import UnsupportedError
+from paredown.executors.native.memory_plan import plan_memory
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint

@@ -16,10 +16,11 @@ from paredown.compress.quantize.kv_cache import (
     round_dynamic,
     round_static,
 )
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError
 from paredown.evaluate.quality.simulated import Variant, applied
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from references.attention import stored
@@ -80,7 +81,9 @@ def test_a_decoder_with_rounded_heads_agrees_with_native_pages(name, dtype, tmp_
     checkpoint = Checkpoint.open(tmp_path)
     decoder = Decoder.from_checkpoint(checkpoint)
     ids = np.random.default_rng(1).integers(2, VOCAB_SIZE, 60).tolist()
-    executor = load_executor(checkpoint, num_pages=4, activations="fp32", kv_dtype=dtype)
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=4, activations="fp32", kv_dtype=dtype)
+    )
     inputs = SequenceSlice(token_ids=ids, start=0, pages=[0, 1, 2, 3], num_logits=60)
     native_TV = executor.step([inputs])
     if dtype == LAYERS_DIFFER:

@@ -23,9 +23,10 @@ from paredown.compress.quantize.kv_cache import (
     StaticTaps,
     round_static,
 )
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.quality.simulated import Variant, applied
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.files.safetensors_file import read_safetensors
@@ -152,8 +153,12 @@ def test_stored_scales_are_what_native_pages_use(
     ids = calibration.windows_NT[0].tolist()
     pages = list(range(-(-len(ids) // PAGE_SIZE)))
     inputs = SequenceSlice(token_ids=ids, start=0, pages=pages, num_logits=len(ids))
-    native_TV = load_executor(written, num_pages=len(pages), activations="fp32").step([inputs])
-    exact = load_executor(written, num_pages=len(pages), activations="fp32", kv_dtype="fp32")
+    native_TV = load_executor(written, RunOptions(num_pages=len(pages), activations="fp32")).step(
+        [inputs]
+    )
+    exact = load_executor(
+        written, RunOptions(num_pages=len(pages), activations="fp32", kv_dtype="fp32")
+    )
     exact_TV = exact.step([inputs])
     decoder = Decoder.from_checkpoint(written)
     scales = used_kv_scales(written, KVSpec(num_pages=1, dtype=form))

@@ -26,10 +26,12 @@ from paredown.cost.operation import load_letters
 from paredown.cost.operations import operations
 from paredown.cost.serving import Workload
 from paredown.cost.step_cost import StepLoad, chunk_pairs
-from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.quality.measurement import linear_format
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import planned_step_bytes
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.run_forms import model_formats
@@ -102,7 +104,7 @@ def test_weights_are_those_of_the_files_and_of_the_core(
     memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
     stored = sum(tensor.array.nbytes for tensor in checkpoint.tensors.values())
     assert memory.weights + memory.vectors + memory.embedding == stored
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=1e-3)
 
 
@@ -113,7 +115,7 @@ def test_short_exponents_are_counted(isa: str, monkeypatch: pytest.MonkeyPatch) 
     checkpoint = Checkpoint.open(resolve_model("default"))
     formats = replace(model_formats(checkpoint), short_bf16=True)
     memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     assert executor.weight_bytes == pytest.approx(memory.weights, rel=0.01)
 
 
@@ -137,7 +139,7 @@ def test_integer_steps_are_seen_and_take_what_the_core_reads(
     assert formats.linear.name == linear
     assert formats.output.name == (head or "bf16")
     memory = model_memory(checkpoint.spec, formats, batch=1, context=16, step_tokens=1)
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     assert executor.weight_bytes == memory.weights
 
 

@@ -17,10 +17,8 @@ from fakes.random_executor import random_executor
 from fakes.unequal_layers import unequal_spec
 from paredown.compress.compress import compress
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.engine.prompt import encode_prompt
 from paredown.engine.request import Request
-from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.step_plan import StepPlan
@@ -32,6 +30,11 @@ from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.engine.speculate.stats import SpeculationStats
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.run_options import RunOptions
+from paredown.executors.sampler import Logprobs
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -89,7 +92,7 @@ RUNNING = {
     "preemption": ("none", "pages", "random"),
     "threads": (1, 2),
     "speculation": ("off", "ngram", "reference", "suffix", "draft", "knowing"),
-    # So many guesses each time, or as many as pay, which depends on the time that steps take.
+    # So many draft tokens each time, or as many as pay, which depends on the time that steps take.
     "drafts": ("fixed", "adaptive"),
 }
 AXES: Mapping[str, Sequence[Hashable]] = QUESTION | RUNNING
@@ -228,7 +231,8 @@ class Matrix:
                 if not source.exists():
                     compress(Checkpoint.open(original), source, weights)
             self._executors[key] = load_executor(
-                Checkpoint.open(source), num_pages=1, num_threads=num_threads
+                Checkpoint.open(source),
+                RunOptions(num_pages=1, threads=ThreadPlan.resolve(num_threads)),
             )
         return self._executors[key]
 

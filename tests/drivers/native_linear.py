@@ -1,10 +1,26 @@
-"""A linear layer on the native core from the arrays of the reference."""
+"""A linear layer on the native core from the arrays of the reference, and the forms it takes."""
+
+from itertools import product
 
 import numpy as np
 
 from paredown.kernels import _core
+from paredown.kernels.isa import supported_isas
 from paredown.kernels.linear_source import LinearSource, named_arrays
-from references.linear import LinearCase
+from references.linear import INTEGER_BITS, LinearCase
+
+ISAS = supported_isas()
+INTEGER_ACTIVATIONS = ("int8_group", "int8_row", "int8_static", "fp32")
+# Every weight kind with every reading of the input that it takes.
+FORMS = [
+    ("fp32", "fp32"),
+    ("fp16", "fp32"),
+    ("bf16", "fp32"),
+    ("bf16", "bf16"),
+    ("fp8", "fp32"),
+    ("fp8", "bf16"),
+    *product(INTEGER_BITS, INTEGER_ACTIVATIONS),
+]
 
 
 def source_of(case: LinearCase) -> LinearSource:

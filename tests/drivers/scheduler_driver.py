@@ -5,15 +5,15 @@ import numpy as np
 
 from fakes.specs import context_of
 from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.engine.schedule.step_plan import StepPlan
+from paredown.executors.protocol import SequenceSlice
 from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 

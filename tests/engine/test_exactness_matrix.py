@@ -25,8 +25,8 @@ from drivers.exactness_matrix import (
     Point,
 )
 from drivers.pairwise import pairwise
-from paredown.engine.executor import Executor, SequenceSlice
-from paredown.engine.wrapped_executor import WrappedExecutor
+from paredown.executors.protocol import Executor, SequenceSlice
+from paredown.executors.wrapped_executor import WrappedExecutor
 
 ALONE = BASE
 TOGETHER = {**BASE, "batch": 9, "step": 64}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paredown.engine.native.native_form import to_native
+from paredown.executors.native.native_form import to_native
 from paredown.formats.quantize import quantize
 from paredown.formats.table import FORMATS
 from paredown.spec.run_form import run_form

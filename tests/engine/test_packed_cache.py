@@ -17,16 +17,20 @@ import torch
 
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 from paredown.compress.compress import compress
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.memory_plan import plan_memory
-from paredown.engine.native import native_executor, packed_cache
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import FOLDER_NAME, CacheConfig, drop_oldest
-from paredown.engine.native.partial_file import remove_leftovers
 from paredown.errors import CapacityError, ConfigError
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.load import load_executor
+from paredown.executors.native import loading, packed_cache
+from paredown.executors.native.memory_plan import plan_memory
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.native.packed_cache import FOLDER_NAME, drop_oldest
+from paredown.executors.native.partial_file import remove_leftovers
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.formats.table import FORMATS
 from paredown.kernels import _core
 from paredown.kernels.packed_file import PackedFile
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVSpec
 
@@ -58,7 +62,8 @@ def blocked(folder: Path) -> Iterator[Path]:
 
 def load(folder: Path, cache: CacheConfig | None = ALWAYS, **options: object) -> NativeExecutor:
     executor = load_executor(
-        Checkpoint.open(folder), num_pages=8, num_threads=2, cache=cache, **options
+        Checkpoint.open(folder),
+        RunOptions(num_pages=8, threads=ThreadPlan.resolve(2), cache=cache, **options),
     )
     executor.wait_for_cache()
     return executor
@@ -345,7 +350,7 @@ def test_mapped_weights_need_no_room_for_packing(
 ) -> None:
     load(folder)
     plan = plan_memory(Checkpoint.open(folder), KVSpec(num_pages=8), 2)
-    monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: plan.total_bytes - 1)
+    monkeypatch.setattr(loading, "available_memory_bytes", lambda: plan.total_bytes - 1)
     assert load(folder).weights_from == "cache"
     (path,) = packed_files(folder / FOLDER_NAME)
     path.write_bytes(path.read_bytes()[:-1] + b"?")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paredown.engine.native import partial_file as module
-from paredown.engine.native.partial_file import partial_file, remove_leftovers
+from paredown.executors.native import partial_file as module
+from paredown.executors.native.partial_file import partial_file, remove_leftovers
 
 
 def partials(folder: Path) -> list[Path]:

@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paredown.engine.sampling.sampler import (
-    FAILURES,
-    Logprobs,
-    RowError,
-    RowSampler,
-    make_state,
-)
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.kernels.native_sampler import RowStatus, sampler_with_threads
+from paredown.executors.core_sampler import CoreSampler
+from paredown.executors.sampler import NOT_FINITE, NOTHING_ALLOWED, Logprobs, RowError
 from references.sampling import (
     reference_draw,
     reference_logprobs,
@@ -22,8 +17,8 @@ from references.sampling import (
     reference_probabilities,
 )
 
-SAMPLER = RowSampler(sampler_with_threads(1))
-THREADED = RowSampler(sampler_with_threads(2))
+SAMPLER = CoreSampler.with_threads(1)
+THREADED = CoreSampler.with_threads(2)
 # Quarters, so that ties are common and every value is exact in float32.
 LOGIT = st.integers(-40, 40).map(lambda n: n / 4)
 LOGITS = st.lists(LOGIT, min_size=1, max_size=60)
@@ -65,9 +60,8 @@ def rows(draw):
 
 
 def state_of(logits, params, *, prompt=(0,), generated=(), eos=(), seed=0):
-    state = make_state(
-        params, seed=seed, vocab_size=len(logits), prompt_token_ids=prompt, eos_token_ids=eos
-    )
+    settings = draw_settings(params, seed=seed, eos_token_ids=eos)
+    state = SAMPLER.make_state(settings, prompt, len(logits))
     for token in generated:
         state.push(token)
     return state
@@ -108,7 +102,7 @@ def test_distribution_and_draw_equal_the_reference(case, seed):
     expected = reference_or_none(logits, params, **history)
     sampled = sample(logits, params, seed=seed, **history)
     if expected is None:
-        assert sampled.failure == FAILURES[RowStatus.NOTHING_ALLOWED]
+        assert sampled.failure == NOTHING_ALLOWED
         with pytest.raises(RowError, match="allow no token"):
             distribution(logits, params, **history)
         return
@@ -250,7 +244,7 @@ def test_a_row_alone_and_in_33_has_the_same_bits_on_any_number_of_threads():
     ]
     assert sample_rows(SAMPLER, logits, states()) == alone
     assert sample_rows(THREADED, logits, states()) == alone
-    assert sample_rows(RowSampler(sampler_with_threads(5)), logits, states()) == alone
+    assert sample_rows(CoreSampler.with_threads(5), logits, states()) == alone
     back = sample_rows(THREADED, logits[::-1].copy(), states()[::-1])
     assert back[::-1] == alone
 
@@ -284,7 +278,7 @@ def test_a_row_that_is_not_finite_fails_alone(bad, temperature):
     states = [state_of(rows[0], params) for _ in range(3)]
     good, *failed = sample_rows(SAMPLER, rows, states)
     assert good.failure is None
-    assert [one.failure for one in failed] == [FAILURES[RowStatus.NOT_FINITE]] * 2
+    assert [one.failure for one in failed] == [NOT_FINITE] * 2
     assert [one.num_tokens for one in states] == [2, 1, 1]
     with pytest.raises(RowError, match="not finite"):
         SAMPLER.logprobs(rows, [0, 0, 0], 2)
@@ -349,24 +343,24 @@ def test_a_run_is_what_rows_one_after_the_other_give(sampler):
     rng = np.random.default_rng(0)
     params = SamplingParams(temperature=1.0, top_k=3, repetition_penalty=1.3, logprobs=1)
     rows = rng.normal(0, 3, (24, 6000)).astype(np.float32)
-    lengths = {0: 5, 6: 0, 7: 3, 11: 8, 20: 2}  # guesses by first row
+    lengths = {0: 5, 6: 0, 7: 3, 11: 8, 20: 2}  # draft tokens by first row
 
     def states():
         return [state_of(rows[0], params, seed=first) for first in lengths]
 
-    expected, guesses = [], []
+    expected, drafts = [], []
     for number, (state, (first, length)) in enumerate(zip(states(), lengths.items(), strict=True)):
         row_after_row = [
             sample_rows(sampler, rows[[first + i]], [state])[0] for i in range(1 + length)
         ]
-        guess = [one.token_id for one in row_after_row[:length]]
+        draft = [one.token_id for one in row_after_row[:length]]
         num_right = length
-        if number in (2, 3):  # the third guess is wrong: the token in its place is the last
-            guess[2] = (guess[2] + 1) % 6000
+        if number in (2, 3):  # the third draft token is wrong: the token in its place is the last
+            draft[2] = (draft[2] + 1) % 6000
             num_right = 2
-        guesses.append(guess)
+        drafts.append(draft)
         expected.append(row_after_row[: num_right + 1])
-    runs = sampler.sample_runs(rows, list(lengths), guesses, states())
+    runs = sampler.sample_runs(rows, list(lengths), drafts, states())
     assert [[Row(*one) for one in run] for run in runs] == expected
 
 
@@ -377,14 +371,14 @@ def test_a_run_ends_with_the_row_that_fails():
     state = state_of(rows[0], SamplingParams(temperature=0))
     (run,) = SAMPLER.sample_runs(rows, [0], [[3, 3, 3]], [state])
     assert [one.token_id for one in run][:1] == [3]
-    assert [one.failure for one in run] == [None, FAILURES[RowStatus.NOT_FINITE]]
+    assert [one.failure for one in run] == [None, NOT_FINITE]
     assert state.num_tokens == 2, "the failing row leaves it as it was"
 
 
 def test_runs_that_do_not_fit_are_refused():
     rows = np.zeros((3, 9), np.float32)
     state, other = state_of(rows[0], SamplingParams()), state_of([0.0] * 8, SamplingParams())
-    for first_rows, guesses, states, message in (
+    for first_rows, drafts, states, message in (
         ([0, 1], [[], []], [state, state], "same state"),
         ([0], [[]], [other], "another vocabulary"),
         ([0], [[], []], [state], "for each state"),
@@ -394,6 +388,6 @@ def test_runs_that_do_not_fit_are_refused():
         ([1], [[4, 4]], [state], "not all there"),
     ):
         with pytest.raises(ValueError, match=message):
-            SAMPLER.sample_runs(rows, first_rows, guesses, states)
+            SAMPLER.sample_runs(rows, first_rows, drafts, states)
     assert state.num_tokens == 1
     assert SAMPLER.sample_runs(rows, [], [], []) == []

@@ -6,13 +6,13 @@ import pytest
 import torch
 from transformers.generation import logits_process as peers
 
-from paredown.engine.sampling.sampler import RowSampler, make_state
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.kernels.native_sampler import sampler_with_threads
+from paredown.executors.core_sampler import CoreSampler
 
 VOCAB_SIZE = 200
 PROMPT = [3, 5, 5, 7, 199, 0]
-SAMPLER = RowSampler(sampler_with_threads(1))
+SAMPLER = CoreSampler.with_threads(1)
 
 CASES = {
     "temperature": ({"temperature": 0.6}, [peers.TemperatureLogitsWarper(0.6)]),
@@ -63,9 +63,8 @@ CASES = {
 def test_the_distribution_is_that_of_transformers(name, seed):
     options, processors = CASES[name]
     logits = np.random.default_rng(seed).normal(0, 3, (1, VOCAB_SIZE)).astype(np.float32)
-    state = make_state(
-        SamplingParams(**options), seed=0, vocab_size=VOCAB_SIZE, prompt_token_ids=PROMPT
-    )
+    settings = draw_settings(SamplingParams(**options), seed=0)
+    state = SAMPLER.make_state(settings, PROMPT, VOCAB_SIZE)
     scores = peers.LogitsProcessorList(processors)(
         torch.tensor([PROMPT]), torch.tensor(logits, dtype=torch.float64)
     )

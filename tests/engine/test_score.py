@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fakes.byte_tokenizer import write_byte_tokenizer
 from paredown import LLM, SamplingParams
-from paredown.engine.executor import SequenceSlice
 from paredown.engine.score import encode_pair, fit_window, rolling_windows
 from paredown.errors import RequestError
+from paredown.executors.protocol import SequenceSlice
 from paredown.models.text.tokenizer import Tokenizer
 
 NUM_PAGES = 6

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.toy_executor import ToyExecutor, toy_spec
-from paredown.engine.memory.memory_plan import PLANNED_STEP_TOKENS
 from paredown.engine.step_budget import NUM_DECODING, choose_step_budget
 from paredown.errors import ConfigError
+from paredown.executors.page_memory import PLANNED_STEP_TOKENS
 
 
 class Timed(ToyExecutor):

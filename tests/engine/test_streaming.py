@@ -13,16 +13,18 @@ from benchmarks.streaming import (
     without_end,
 )
 from paredown.engine.llm import LLM
-from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.native.native_executor import load_executor
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, RequestError
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 
 SINKS = AttentionSinks(num_sink_tokens=4, window=252)
 TEXT = Path(__file__).parents[2] / "LICENSE"
@@ -51,7 +53,7 @@ def sinks(checkpoint, tokenizer, token_ids):
 
 def test_a_text_beyond_the_context_is_as_probable_as_its_parts(checkpoint, token_ids, sinks):
     assert len(token_ids) > 1.7 * checkpoint.spec.max_positions
-    executor = load_executor(checkpoint, num_pages=16, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=16, threads=ThreadPlan.resolve(1)))
     reference = score_recomputed(executor, token_ids, SINKS.num_kept_tokens)
     assert len(sinks.nll_T) == len(reference.nll_T) == len(token_ids) - 1
     assert sinks.num_pages == 50

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from drivers.scheduler_driver import SPEC, SchedulerDriver
 from drivers.scheduler_machine import SchedulerMachine
 from fakes.specs import changed, context_of
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import CapacityError, RequestError
 from paredown.spec.attention_sinks import MAX_STREAMED_TOKENS, AttentionSinks
 from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from drivers.native_linear import source_of
 from fakes.specs import context_of, flat_spec
-from paredown.engine.native.native_executor import NativeExecutor
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan

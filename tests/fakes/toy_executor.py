@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fakes.specs import context_of, flat_spec
-from paredown.engine.executor import SequenceSlice, moved_on
-from paredown.engine.sampling.sampler import FAILURES, RowSampler
-from paredown.kernels.native_sampler import RowStatus, SamplingState, sampler_with_threads
+from paredown.executors.core_sampler import CoreSampler
+from paredown.executors.protocol import SequenceSlice, moved_on
+from paredown.executors.sampler import NOT_FINITE, SamplingState
 from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
@@ -100,7 +100,8 @@ class ToyExecutor:
         self.num_steps = 0
         self.delay_s = delay_s
         self.failing_steps = failing_steps
-        self.sampler = RowSampler(sampler_with_threads(1))
+        self.sampler = CoreSampler.with_threads(1)
+        self._slices = list[SequenceSlice]()
         self._states = np.zeros((num_pages, PAGE_SIZE), np.uint64)
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
@@ -109,6 +110,7 @@ class ToyExecutor:
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
         self.num_steps += 1
+        self._slices = slices
         if self.delay_s:
             time.sleep(self.delay_s)
         if self.num_steps in self.failing_steps:
@@ -116,23 +118,21 @@ class ToyExecutor:
         rows = [row for one in slices for row in self._run(one)]
         return np.array(rows, np.float32).reshape(len(rows), self.spec.vocab_size)
 
-    def step_again(
-        self, slices: list[SequenceSlice], token_ids: list[int]
-    ) -> npt.NDArray[np.float32]:
-        assert all(len(one.token_ids) == one.num_logits == 1 for one in slices)
-        return self.step(moved_on(slices, token_ids))
+    def step_again(self, token_ids: list[int]) -> npt.NDArray[np.float32]:
+        assert all(len(one.token_ids) == one.num_logits == 1 for one in self._slices)
+        return self.step(moved_on(self._slices, token_ids))
 
     def write_drafts(
-        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]
     ) -> list[list[int]]:
         """A step for each token of each draft."""
         drafts = []
-        for one, state, count in zip(slices, states, num_guesses, strict=True):
+        for one, state, count in zip(slices, states, num_draft_tokens, strict=True):
             num_computed, draft = one.start + len(one.token_ids), list[int]()
             logits = self.step([replace(one, num_logits=int(count > 0))])
             while len(draft) < count:
                 (token_id,), _, (failure,) = self.sampler.sample(logits, [state])
-                assert failure != FAILURES[RowStatus.NOT_FINITE]
+                assert failure != NOT_FINITE
                 if failure is not None:
                     break
                 draft.append(token_id)

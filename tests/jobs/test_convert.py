@@ -10,7 +10,6 @@ import torch
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import make_model
 from paredown.cli import main as cli
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CapacityError, CheckpointError, ConfigError
 from paredown.evaluate.verify.verification_file import (
     NAME,
@@ -18,8 +17,11 @@ from paredown.evaluate.verify.verification_file import (
     read_verification,
     verification_path,
 )
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.jobs import convert as job
 from paredown.jobs.convert import convert_and_carry
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. " * 3
@@ -65,7 +67,7 @@ def check(path: Path) -> str:
     fingerprint = read_fingerprint(path)
     assert fingerprint is not None
     checkpoint = Checkpoint.open(path)
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     fingerprint.check_files(checkpoint, executor)
     return fingerprint.check_logits(checkpoint, executor)
 

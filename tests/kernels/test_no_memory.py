@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CapacityError
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels import _core
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -80,13 +81,16 @@ assert np.array_equal(y, expected)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_model_without_room_for_a_step_takes_the_next_one() -> None:
     run_limited("""
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 
 executor = load_executor(
-    Checkpoint.open(resolve_model(None)), num_pages=512, num_threads=1, cache=None
+    Checkpoint.open(resolve_model(None)),
+    RunOptions(num_pages=512, threads=ThreadPlan.resolve(1), cache=None),
 )
 
 
@@ -138,4 +142,4 @@ def test_a_model_whose_threads_do_not_start_is_refused_with_a_remedy(
 
     monkeypatch.setattr(_core, "Model", refuse)
     with pytest.raises(CapacityError, match=r"3 of 8 threads.*--threads"):
-        load_executor(Checkpoint.open(resolve_model(None)), num_pages=8, cache=None)
+        load_executor(Checkpoint.open(resolve_model(None)), RunOptions(num_pages=8, cache=None))

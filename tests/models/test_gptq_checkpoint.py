@@ -21,11 +21,13 @@ from fakes.quantized_folders import (
     write_gptq,
 )
 from fakes.tiny_models import VOCAB_SIZE
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.formats.stored.column_order import NOTE
 from paredown.formats.tensor import StoredTensor
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.read import read_state
@@ -48,7 +50,10 @@ def stored(checkpoint: Checkpoint, module: str, *suffixes: str) -> dict[str, np.
 
 
 def native_logits(checkpoint: Checkpoint, ids: list[int], **options: object) -> np.ndarray:
-    executor = load_executor(checkpoint, num_pages=8, kv_dtype="fp32", num_threads=1, **options)
+    executor = load_executor(
+        checkpoint,
+        RunOptions(num_pages=8, kv_dtype="fp32", threads=ThreadPlan.resolve(1), **options),
+    )
     pages = list(range(executor.num_pages))
     return executor.step([SequenceSlice(token_ids=ids, start=0, pages=pages, num_logits=len(ids))])
 

@@ -17,13 +17,15 @@ from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 from drivers.scale_layouts import extremes
 from fakes.packed_folders import edit_config, write_packed
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.compressed_tensors.form import encode
 from paredown.formats.stored.compressed_tensors.write_section import quantization_config
 from paredown.formats.tensor import StoredTensor
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.weight import WeightSpec
@@ -200,7 +202,10 @@ def test_layouts_that_only_others_write(name: str, tmp_path: Path) -> None:
     weight = ours.linear("down", 1)
     stored = theirs.get_submodule(MODULE).weight.detach().numpy()
     np.testing.assert_array_equal(weight.dequantize(), stored)
-    executor = load_executor(ours, num_pages=8, kv_dtype="fp32", num_threads=1, activations="fp32")
+    executor = load_executor(
+        ours,
+        RunOptions(num_pages=8, kv_dtype="fp32", threads=ThreadPlan.resolve(1), activations="fp32"),
+    )
     part = SequenceSlice(token_ids=ids[0].tolist(), start=0, pages=[0, 1], num_logits=20)
     difference = executor.step([part]) - expected
     assert np.sqrt(np.mean(difference**2) / np.mean(expected**2)) <= 1e-4

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fakes.packed_folders import edit_config, write_packed
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, ConfigError
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.formats.stored.compressed_tensors.write_section import quantization_config
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
@@ -33,13 +34,15 @@ def test_keys_and_values_are_kept_as_the_checkpoint_asks(kind: str, tmp_path: Pa
     checkpoint = Checkpoint.open(tmp_path)
     assert not checkpoint.notes
     assert checkpoint.kv_dtype == {"int": "int8-static", "float": "fp8-static"}[kind]
-    assert load_executor(checkpoint, num_pages=8).kv_dtype == checkpoint.kv_dtype
-    assert load_executor(checkpoint, num_pages=8, kv_dtype="fp32").kv_dtype == "fp32"
-    mixed = load_executor(checkpoint, num_pages=8, kv_dtype=f"bf16,last1={checkpoint.kv_dtype}")
+    assert load_executor(checkpoint, RunOptions(num_pages=8)).kv_dtype == checkpoint.kv_dtype
+    assert load_executor(checkpoint, RunOptions(num_pages=8, kv_dtype="fp32")).kv_dtype == "fp32"
+    mixed = load_executor(
+        checkpoint, RunOptions(num_pages=8, kv_dtype=f"bf16,last1={checkpoint.kv_dtype}")
+    )
     assert mixed.kv_dtype == ("bf16", checkpoint.kv_dtype)
     other = {"int": "fp8-static", "float": "int8-static"}[kind]
     with pytest.raises(ConfigError, match=f"{other} keys and values need scales"):
-        load_executor(checkpoint, num_pages=8, kv_dtype=other)
+        load_executor(checkpoint, RunOptions(num_pages=8, kv_dtype=other))
 
 
 def test_int4_scales_that_are_stored_are_not_used(tmp_path: Path) -> None:
@@ -50,7 +53,7 @@ def test_int4_scales_that_are_stored_are_not_used(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(tmp_path)
     (note,) = checkpoint.notes
     assert "int4 pages find a scale for each token" in note
-    assert load_executor(checkpoint, num_pages=8).kv_dtype == "int4"
+    assert load_executor(checkpoint, RunOptions(num_pages=8)).kv_dtype == "int4"
 
 
 @pytest.mark.parametrize(
@@ -80,8 +83,8 @@ def test_damaged_scales_of_keys_and_values_are_named(
     edit_config(tmp_path, quantization_config=section)
     checkpoint = Checkpoint.open(tmp_path)
     with pytest.raises(CheckpointError, match=message):
-        load_executor(checkpoint, num_pages=8)
-    assert load_executor(checkpoint, num_pages=8, kv_dtype="fp8").kv_dtype == "fp8"
+        load_executor(checkpoint, RunOptions(num_pages=8))
+    assert load_executor(checkpoint, RunOptions(num_pages=8, kv_dtype="fp8")).kv_dtype == "fp8"
 
 
 def test_a_scale_for_each_head(tmp_path: Path) -> None:
@@ -96,4 +99,4 @@ def test_a_scale_for_each_head(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(tmp_path)
     found = used_kv_scales(checkpoint, KVSpec(num_pages=1, dtype=("fp8-static", "bf16")))
     assert found == {0: KVScales(keys=(0.5, 2.0), values=(0.5, 2.0))}
-    assert load_executor(checkpoint, num_pages=8).kv_dtype == "fp8-static"
+    assert load_executor(checkpoint, RunOptions(num_pages=8)).kv_dtype == "fp8-static"

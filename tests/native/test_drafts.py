@@ -5,10 +5,13 @@ import math
 
 import pytest
 
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
-from paredown.engine.sampling.sampler import make_state
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
+from paredown.executors.core_sampler import CoreSampler
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.spec.kv import PAGE_SIZE
@@ -24,6 +27,9 @@ PARAMS = [
 ]
 
 
+SAMPLER = CoreSampler.with_threads(1)
+
+
 @pytest.fixture(scope="module")
 def checkpoint():
     return Checkpoint.open(resolve_model("draft"))
@@ -31,16 +37,17 @@ def checkpoint():
 
 @pytest.fixture(scope="module")
 def executor(checkpoint):
-    return load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=1)
+    return load_executor(checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(1)))
 
 
 def state_of(prompt, params, vocab_size=VOCAB_SIZE):
-    return make_state(params, seed=params.seed or 0, vocab_size=vocab_size, prompt_token_ids=prompt)
+    settings = draw_settings(params, seed=params.seed or 0)
+    return SAMPLER.make_state(settings, prompt, vocab_size)
 
 
-def slices_of(prompts, num_guesses):
+def slices_of(prompts, num_draft_tokens):
     slices, first_page = [], 0
-    for prompt, count in zip(prompts, num_guesses, strict=True):
+    for prompt, count in zip(prompts, num_draft_tokens, strict=True):
         last_page = first_page + -(-(len(prompt) + max(count - 1, 0)) // PAGE_SIZE)
         slices.append(SequenceSlice(prompt, 0, list(range(first_page, last_page)), int(count > 0)))
         first_page = last_page
@@ -61,13 +68,15 @@ def one_by_one(executor, part, params, count):
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_drafts_are_those_of_a_step_for_each_token(checkpoint, num_threads):
-    executor = load_executor(checkpoint, num_pages=NUM_PAGES, num_threads=num_threads)
-    for num_guesses in ([4, 4, 4, 4], [1, 6, 0, 3], [0, 0, 0, 0]):
-        slices = slices_of(PROMPTS, num_guesses)
-        work = list(zip(slices, PARAMS, num_guesses, strict=True))
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(num_threads))
+    )
+    for num_draft_tokens in ([4, 4, 4, 4], [1, 6, 0, 3], [0, 0, 0, 0]):
+        slices = slices_of(PROMPTS, num_draft_tokens)
+        work = list(zip(slices, PARAMS, num_draft_tokens, strict=True))
         expected = [one_by_one(executor, *one) for one in work]
         states = [state_of(part.token_ids, params) for part, params, _ in work]
-        assert executor.write_drafts(slices, states, num_guesses) == expected
+        assert executor.write_drafts(slices, states, num_draft_tokens) == expected
         for (part, params, count), state, draft in zip(work, states, expected, strict=True):
             assert state.num_tokens == len(part.token_ids), "the state is left as it was"
             if count:
@@ -78,7 +87,7 @@ def test_drafts_are_those_of_a_step_for_each_token(checkpoint, num_threads):
 
 
 def test_a_draft_goes_on_where_the_last_one_ended(executor):
-    """All of its guesses but the last one are computed."""
+    """All of its draft tokens but the last one are computed."""
     params, prompt = PARAMS[1], PROMPTS[2]
     part = SequenceSlice(prompt, 0, [0, 1, 2], 1)
     whole = executor.write_drafts([part], [state_of(prompt, params)], [8])[0]
@@ -93,7 +102,7 @@ def test_paddings_of_the_vocabulary_may_differ(executor, vocab_size):
     params = SamplingParams(temperature=5.0, seed=4)
     drafts = []
     for seed, width in itertools.product(range(3), (vocab_size, VOCAB_SIZE)):
-        state = make_state(params, seed=seed, vocab_size=width, prompt_token_ids=[5])
+        state = SAMPLER.make_state(draw_settings(params, seed=seed), [5], width)
         part = SequenceSlice([5], 0, [0, 1, 2], 1)
         drafts.append(executor.write_drafts([part], [state], [32])[0])
         assert max(drafts[-1]) < min(vocab_size, VOCAB_SIZE) or width == VOCAB_SIZE
@@ -111,7 +120,7 @@ def test_a_draft_ends_where_the_settings_allow_nothing(executor):
 
 
 def test_logits_that_are_no_numbers_are_an_error_and_leave_the_states(checkpoint):
-    executor = load_executor(checkpoint, num_pages=4, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
     executor._model._core.set_norm("final_norm", 0, [math.nan] * 128, [])
     state = state_of([1], PARAMS[1])
     with pytest.raises(RuntimeError, match="not finite"):
@@ -126,7 +135,7 @@ def test_what_cannot_be_written_is_refused(executor):
         part = SequenceSlice([1] * num_tokens, 0, list(pages), 1)
         executor.write_drafts([part] * num_slices, states, counts)
 
-    with pytest.raises(ValueError, match="num_guesses"):
+    with pytest.raises(ValueError, match="num_draft_tokens"):
         write([state], [-1])
     with pytest.raises(ValueError, match="pages"):
         write([state], [PAGE_SIZE + 1])

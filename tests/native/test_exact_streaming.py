@@ -1,5 +1,5 @@
 """Promise 1, Exact, for texts longer than their window: through the engine, from a cold or a warm
-prefix, in any chunks, on any threads, preempted or not, with guesses or without."""
+prefix, in any chunks, on any threads, preempted or not, with draft tokens or without."""
 
 from dataclasses import replace
 
@@ -9,12 +9,12 @@ from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 from fakes.specs import changed
 from fakes.toy_executor import ToyTokenizer
 from paredown.engine.engine import Engine
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
 
@@ -127,7 +127,7 @@ def test_preempted_again_and_again_the_bits_are_the_same(
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_guesses_change_nothing(name: str, alone: dict[str, list[Answer]]) -> None:
+def test_draft_tokens_change_nothing(name: str, alone: dict[str, list[Answer]]) -> None:
     executor = make_executor(name, num_pages=64, num_threads=1)
     tokenizer = ToyTokenizer(97)
     config = SpeculationConfig(kind="ngram", max_draft_tokens=4, is_adaptive=False, min_match=1)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor, random_linear
 from fakes.specs import changed, silu_experts
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_model import NativeModel
@@ -373,7 +373,7 @@ def test_the_same_slices_again_are_those_of_the_next_tokens() -> None:
     ]
     rows = [executor.step(slices)]
     pages[1].append(7)  # its third token there begins a page
-    rows += [executor.step_again(slices, token_ids) for token_ids in following[1:]]
+    rows += [executor.step_again(token_ids) for token_ids in following[1:]]
     assert np.array_equal(np.stack(rows, axis=1), np.stack(expected))
 
 
@@ -383,4 +383,4 @@ def test_a_token_out_of_range_is_refused_again() -> None:
     executor.step([part])
     for token_ids, message in (([97], "outside the vocabulary"), ([1, 1], "do not add up")):
         with pytest.raises(ValueError, match=message):
-            executor.step_again([part], token_ids)
+            executor.step_again(token_ids)

@@ -12,10 +12,12 @@ from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe_file import read_recipe
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import UnsupportedError
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 
@@ -29,7 +31,9 @@ def native_logits(executor: NativeExecutor) -> npt.NDArray[np.float32]:
 
 
 def check_agrees_with_decoder(checkpoint: Checkpoint) -> None:
-    executor = load_executor(checkpoint, num_pages=4, kv_dtype="fp32", activations="fp32")
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=4, kv_dtype="fp32", activations="fp32")
+    )
     with torch.no_grad():
         expected = Decoder.from_checkpoint(checkpoint)(torch.tensor([IDS]))[0].numpy()
     difference = np.abs(native_logits(executor) - expected).max()
@@ -81,9 +85,9 @@ def test_packed_experts_are_mapped_again(tmp_path: Path) -> None:
     VARIANTS["qwen2-moe-every-second"](tmp_path / "in", torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path / "in")
     cache = CacheConfig(folder=tmp_path / "cache", min_bytes=0)
-    first = load_executor(checkpoint, num_pages=4, cache=cache)
+    first = load_executor(checkpoint, RunOptions(num_pages=4, cache=cache))
     first.wait_for_cache()
-    second = load_executor(checkpoint, num_pages=4, cache=cache)
+    second = load_executor(checkpoint, RunOptions(num_pages=4, cache=cache))
     assert (first.weights_from, second.weights_from) == ("checkpoint", "cache")
     assert np.array_equal(native_logits(first), native_logits(second))
     assert second.weight_bytes == first.weight_bytes
@@ -94,4 +98,4 @@ def test_packed_experts_are_mapped_again(tmp_path: Path) -> None:
 def test_experts_whose_size_does_not_fit_the_lanes_are_refused(tmp_path: Path) -> None:
     make_model("qwen3_moe", torch.float32, 0, moe_intermediate_size=40).save_pretrained(tmp_path)
     with pytest.raises(UnsupportedError, match=r"experts.intermediate_size to be a multiple of 16"):
-        load_executor(Checkpoint.open(tmp_path), num_pages=4)
+        load_executor(Checkpoint.open(tmp_path), RunOptions(num_pages=4))

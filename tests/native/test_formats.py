@@ -9,15 +9,17 @@ import torch
 
 from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.compress import compress
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.memory_plan import plan_memory
-from paredown.engine.native import pack_weights
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import ConfigError
+from paredown.executors.load import load_executor
+from paredown.executors.native import pack_weights
+from paredown.executors.native.memory_plan import plan_memory
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.formats.table import FORMATS
 from paredown.formats.tensor import StoredTensor
 from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_model import NativeModel
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
@@ -45,7 +47,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 
 def native_logits(checkpoint: Checkpoint, ids: list[int], **options: object) -> np.ndarray:
-    executor = load_executor(checkpoint, num_pages=8, kv_dtype="fp32", num_threads=1, **options)
+    executor = load_executor(
+        checkpoint,
+        RunOptions(num_pages=8, kv_dtype="fp32", threads=ThreadPlan.resolve(1), **options),
+    )
     pages = list(range(executor.num_pages))
     return executor.step([SequenceSlice(token_ids=ids, start=0, pages=pages, num_logits=len(ids))])
 
@@ -110,7 +115,9 @@ def test_integer_steps_give_the_same_bits_in_any_chunks(
     recipe: str, source: Checkpoint, tmp_path: Path
 ) -> None:
     compress(source, tmp_path / "out", f"{recipe}-head-{recipe}")
-    executor = load_executor(Checkpoint.open(tmp_path / "out"), num_pages=8, num_threads=2)
+    executor = load_executor(
+        Checkpoint.open(tmp_path / "out"), RunOptions(num_pages=8, threads=ThreadPlan.resolve(2))
+    )
     ids, pages = random_ids(), list(range(8))
 
     def rows(sizes: list[int]) -> np.ndarray:
@@ -141,9 +148,9 @@ def test_activations_can_be_chosen_where_a_weight_takes_them(
     assert not np.array_equal(rows, groups)
     for wrong in ("bf16", "int8_static"):
         with pytest.raises(ConfigError, match=f"{wrong}.*Possible: int8_group, int8_row, fp32"):
-            load_executor(checkpoint, num_pages=8, activations=wrong)
+            load_executor(checkpoint, RunOptions(num_pages=8, activations=wrong))
     with pytest.raises(ConfigError, match="fp32 weights"):
-        load_executor(source, num_pages=8, activations="int8_row")
+        load_executor(source, RunOptions(num_pages=8, activations="int8_row"))
 
 
 def test_static_input_scales_are_used(source: Checkpoint, tmp_path: Path) -> None:
@@ -180,6 +187,6 @@ def test_the_plan_counts_what_the_core_packs(
     compress(source, tmp_path / "out", recipe)
     checkpoint = Checkpoint.open(tmp_path / "out")
     plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
-    packed = load_executor(checkpoint, num_pages=8).weight_bytes
+    packed = load_executor(checkpoint, RunOptions(num_pages=8)).weight_bytes
     # Scales are planned as bf16 and are fp32 here; panels and buffers are padded.
     assert 0.97 * plan.weight_bytes <= packed <= 1.1 * plan.weight_bytes

@@ -8,10 +8,12 @@ import torch
 
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.memory_plan import plan_memory
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.load import load_executor
+from paredown.executors.native.memory_plan import plan_memory
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
@@ -62,10 +64,10 @@ def test_the_core_runs_a_file_as_the_decoder_does(
 def check_logits(checkpoint: Checkpoint, atol: float) -> None:
     with torch.no_grad():
         expected = Decoder.from_checkpoint(checkpoint)(torch.tensor([IDS]))[0].numpy()
-    exact = load_executor(checkpoint, num_pages=8, kv_dtype="fp32", activations="fp32")
+    exact = load_executor(checkpoint, RunOptions(num_pages=8, kv_dtype="fp32", activations="fp32"))
     spread = expected.std()
     np.testing.assert_allclose(native_logits(exact) / spread, expected / spread, atol=atol)
-    rounded = load_executor(checkpoint, num_pages=8, kv_dtype="fp32")
+    rounded = load_executor(checkpoint, RunOptions(num_pages=8, kv_dtype="fp32"))
     np.testing.assert_allclose(native_logits(rounded) / spread, expected / spread, atol=0.3)
 
 
@@ -73,7 +75,7 @@ def check_logits(checkpoint: Checkpoint, atol: float) -> None:
 def test_the_plan_is_what_the_core_holds(variant: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(write(tmp_path, variant, "gguf-q8_0"))
     plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
-    executor = load_executor(checkpoint, num_pages=8)
+    executor = load_executor(checkpoint, RunOptions(num_pages=8))
     assert plan.weight_bytes == pytest.approx(executor.weight_bytes, rel=0.15)
     assert plan.embedding_bytes == 2 * VOCAB_SIZE * checkpoint.spec.hidden_size
 
@@ -84,9 +86,13 @@ def test_packed_weights_are_kept_in_the_users_folder_alone(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = write(tmp_path, variant, "gguf-q4_0")
-    first = load_executor(Checkpoint.open(path), num_pages=8, cache=CacheConfig(min_bytes=0))
+    first = load_executor(
+        Checkpoint.open(path), RunOptions(num_pages=8, cache=CacheConfig(min_bytes=0))
+    )
     first.wait_for_cache()
-    second = load_executor(Checkpoint.open(path), num_pages=8, cache=CacheConfig(min_bytes=0))
+    second = load_executor(
+        Checkpoint.open(path), RunOptions(num_pages=8, cache=CacheConfig(min_bytes=0))
+    )
     assert (first.weights_from, second.weights_from) == ("checkpoint", "cache")
     np.testing.assert_array_equal(native_logits(first), native_logits(second))
     assert list((tmp_path / "cache" / "paredown").glob("*.packed"))

@@ -14,20 +14,23 @@ from hypothesis import strategies as st
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 from fakes.specs import changed, kv_layers, silu_experts
 from fakes.tiny_models import VARIANTS
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.memory_plan import (
+from paredown.errors import CapacityError, ConfigError
+from paredown.executors.load import load_executor
+from paredown.executors.memory_plan import MemoryPlan
+from paredown.executors.native.memory_plan import plan_memory
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.page_memory import (
     PLANNED_STEP_TOKENS,
-    MemoryPlan,
     default_num_pages,
     page_arithmetic,
     pages_in,
-    plan_memory,
 )
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.errors import CapacityError, ConfigError
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.kernels.packed_file import Blob
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
@@ -99,7 +102,7 @@ def test_a_model_larger_than_memory_is_refused_with_the_arithmetic(tmp_path: Pat
 def test_too_many_pages_are_refused(tmp_path: Path) -> None:
     VARIANTS["llama-gqa"](tmp_path, torch.bfloat16, 0)
     with pytest.raises(CapacityError, match="KV pages"):
-        load_executor(Checkpoint.open(tmp_path), num_pages=10**10)
+        load_executor(Checkpoint.open(tmp_path), RunOptions(num_pages=10**10))
 
 
 def test_the_plan_counts_what_the_core_packs(
@@ -108,9 +111,11 @@ def test_the_plan_counts_what_the_core_packs(
     VARIANTS["llama-wide"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
-    assert load_executor(checkpoint, num_pages=8).weight_bytes <= 1.05 * plan.weight_bytes
+    assert (
+        load_executor(checkpoint, RunOptions(num_pages=8)).weight_bytes <= 1.05 * plan.weight_bytes
+    )
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "generic")  # which packs bf16 as it is
-    packed = load_executor(checkpoint, num_pages=8).weight_bytes
+    packed = load_executor(checkpoint, RunOptions(num_pages=8)).weight_bytes
     # The output layer's rows are padded to whole panels of 16, buffers to whole cache lines.
     assert plan.weight_bytes <= packed <= 1.05 * plan.weight_bytes
     spec = checkpoint.spec
@@ -229,7 +234,7 @@ def test_the_plan_counts_every_expert(tmp_path: Path, monkeypatch: pytest.Monkey
     VARIANTS["qwen2-moe"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     plan = plan_memory(checkpoint, KVSpec(num_pages=8), 1)
-    executor = load_executor(checkpoint, num_pages=8)
+    executor = load_executor(checkpoint, RunOptions(num_pages=8))
     packed = sum(blob.data.nbytes for blob in executor._model.packed() if is_linear(blob))
     assert executor.weight_bytes < 0.7 * packed
     # Routers and gates of few rows are filled up to whole panels of 16.
@@ -268,7 +273,7 @@ def test_the_plan_counts_working_memory_and_logits(tmp_path: Path) -> None:
     VARIANTS["llama-wide"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     plan = plan_memory(checkpoint, KVSpec(num_pages=64), 1)
-    executor = load_executor(checkpoint, num_pages=64, num_threads=1)
+    executor = load_executor(checkpoint, RunOptions(num_pages=64, threads=ThreadPlan.resolve(1)))
     pages = list(range(64))
     num_slices = -(-PLANNED_STEP_TOKENS // checkpoint.spec.max_positions)
     length = PLANNED_STEP_TOKENS // num_slices

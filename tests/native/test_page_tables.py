@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fakes.random_executor import TINY, random_executor
-from paredown.engine.executor import SequenceSlice
+from paredown.executors.protocol import SequenceSlice
 from paredown.spec.weight import WeightSpec
 
 

@@ -8,8 +8,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 
@@ -61,7 +63,7 @@ def random_ids() -> list[int]:
 def check_parity(folder: Path, tolerance: float) -> None:
     theirs = load_theirs(folder)
     executor = load_executor(
-        Checkpoint.open(folder), num_pages=8, kv_dtype="fp32", activations="fp32"
+        Checkpoint.open(folder), RunOptions(num_pages=8, kv_dtype="fp32", activations="fp32")
     )
     ids = random_ids()
     with torch.no_grad():
@@ -102,8 +104,10 @@ def test_bf16_pages_stay_close_to_fp32_pages(tmp_path: Path) -> None:
     VARIANTS["llama-gqa"](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
     ids = random_ids()
-    exact = native_logits(load_executor(checkpoint, num_pages=8, kv_dtype="fp32"), ids)
-    rounded = native_logits(load_executor(checkpoint, num_pages=8, kv_dtype="bf16"), ids)
+    exact = native_logits(load_executor(checkpoint, RunOptions(num_pages=8, kv_dtype="fp32")), ids)
+    rounded = native_logits(
+        load_executor(checkpoint, RunOptions(num_pages=8, kv_dtype="bf16")), ids
+    )
     # bf16 keeps 8 bits of mantissa: keys and values move by up to 0.2 %.
     assert 0 < np.abs(exact - rounded).max() <= 0.02 * np.abs(exact).max()
 
@@ -114,7 +118,7 @@ def test_bf16_activations_cost_no_more_than_bf16_in_transformers(name: str, tmp_
     VARIANTS[name](tmp_path, torch.bfloat16, 0)
     ids = random_ids()
     theirs = load_theirs(tmp_path)
-    executor = load_executor(Checkpoint.open(tmp_path), num_pages=8, kv_dtype="fp32")
+    executor = load_executor(Checkpoint.open(tmp_path), RunOptions(num_pages=8, kv_dtype="fp32"))
     with torch.no_grad():
         exact = theirs(torch.tensor([ids])).logits[0].float().numpy()
         rounded = theirs.to(torch.bfloat16)(torch.tensor([ids])).logits[0].float().numpy()

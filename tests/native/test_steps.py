@@ -9,7 +9,7 @@ import pytest
 from drivers.native_linear import source_of
 from fakes.random_executor import TINY, random_executor
 from fakes.specs import changed, silu_experts
-from paredown.engine.executor import SequenceSlice
+from paredown.executors.protocol import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.linear_source import LinearSource
 from paredown.kernels.native_model import NativeModel

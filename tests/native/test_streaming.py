@@ -12,15 +12,17 @@ import torch
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 from fakes.specs import changed, context_of
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType, KVSpec
 from paredown.spec.model import ModelSpec
 
@@ -83,7 +85,7 @@ def test_sinks_agree_with_the_decoder_beyond_the_context(
     token_ids = tokens(2 * checkpoint.spec.max_positions, VOCAB_SIZE)
     expected = Decoder.from_checkpoint(checkpoint, sinks)(torch.tensor([token_ids]))[0].numpy()
     executor = load_executor(
-        checkpoint, num_pages=8, kv_dtype="fp32", activations="fp32", sinks=sinks
+        checkpoint, RunOptions(num_pages=8, kv_dtype="fp32", activations="fp32", sinks=sinks)
     )
     found = run(executor, token_ids, [33])
     assert np.abs(found - expected).max() <= 2e-4 * np.abs(expected).max()
@@ -96,7 +98,9 @@ def test_windows_agree_with_the_decoder(name: str, tmp_path: Path) -> None:
     token_ids = tokens(checkpoint.spec.max_positions, VOCAB_SIZE)
     expected = Decoder.from_checkpoint(checkpoint)(torch.tensor([token_ids]))[0].numpy()
     num_pages = 8 if Context(spec=checkpoint.spec).kept_window is None else 4
-    executor = load_executor(checkpoint, num_pages=num_pages, kv_dtype="fp32", activations="fp32")
+    executor = load_executor(
+        checkpoint, RunOptions(num_pages=num_pages, kv_dtype="fp32", activations="fp32")
+    )
     found = run(executor, token_ids, [16])
     assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
 

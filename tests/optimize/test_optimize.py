@@ -1,25 +1,17 @@
 """The main job from end to end, on a tiny model, through the native executor."""
 
-import argparse
 import json
-import shutil
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import make_model
-from paredown.cli.verbs import bench as bench_verb
-from paredown.cli.verbs import compress as compress_verb
-from paredown.cli.verbs import eval as eval_verb
-from paredown.cli.verbs import optimize as optimize_verb
+from optimize.test_verbs import NAMES
 from paredown.compress.calibrate.walk import walk
 from paredown.compress.compress import compress
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.memory.memory_plan import plan_memory
-from paredown.engine.native import native_executor
 from paredown.errors import (
     CapacityError,
     CheckpointError,
@@ -30,43 +22,15 @@ from paredown.errors import (
 from paredown.evaluate.quality.measurement import linear_format
 from paredown.evaluate.quality.quality import measure_quality
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.executors.native import loading
+from paredown.executors.native.memory_plan import plan_memory
 from paredown.jobs import verifier
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.candidates import _batches
 from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats
 from paredown.spec.kv import KVSpec
 
-NAMES = {
-    "name",
-    "bits_per_weight",
-    "file_bytes",
-    "perplexity",
-    "bits_per_byte",
-    "kl_divergence",
-    "top1_agreement",
-    "decode_tokens_per_s",
-    "prefill_tokens_per_s",
-    "mbu",
-    "mfu",
-    "on_front",
-}
 FORMATS = ("fp32", "bf16", "int8", "int4-g32-asym", "int4-g128")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Groups of 128 do not divide its 96 columns."""
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    make_model("llama", torch.bfloat16, 0, initializer_range=0.08).save_pretrained(folder)
-    write_byte_tokenizer(folder)
-    return folder
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text("All happy families are alike; every unhappy family is unhappy. " * 20)
-    return path
 
 
 def config(tmp_path: Path, text: Path | None, **changes) -> OptimizeConfig:
@@ -93,7 +57,7 @@ def test_a_candidate_that_does_not_fit_in_memory_is_skipped_with_the_arithmetic(
         compress(source, tmp_path / name, name)
         plans[name] = plan_memory(Checkpoint.open(tmp_path / name), pages, 1).total_bytes
     between = (plans["fp32"] + max(plans["int8"], plan_memory(source, pages, 1).total_bytes)) // 2
-    monkeypatch.setattr(native_executor, "available_memory_bytes", lambda: between)
+    monkeypatch.setattr(loading, "available_memory_bytes", lambda: between)
     options = config(tmp_path, text, formats=("fp32", "int8"), report=None)
     result = optimize(model, options, lambda what, share: None)
     assert [one.name for one in result.candidates] == ["int8"]
@@ -209,97 +173,6 @@ def test_layers_that_two_recipes_share_are_calibrated_once(
     result = optimize(model, options, lambda what, share: None)
     assert walks == [True]
     assert tuple(one.name for one in result.candidates) == names
-
-
-def run_verb(verb, *arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
-    return verb.run(parser.parse_args(list(arguments)))
-
-
-def test_verbs_print_json_with_the_same_names(
-    model: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def json_of(verb, *arguments: str) -> dict:
-        assert run_verb(verb, *arguments, "--json") == 0
-        return json.loads(capsys.readouterr().out)
-
-    small = str(tmp_path / "int8")
-    made = json_of(compress_verb, str(model), "-o", small, "--recipe", "int8")
-    assert made["bits_per_weight"] > 8
-    common = ["--text", str(text), "--tokens", "200", "--threads", "1"]
-    quality = json_of(eval_verb, small, "--reference", str(model), *common)
-    assert set(quality) >= NAMES
-    assert quality["kl_divergence"] > 0
-    assert quality["decode_tokens_per_s"] is None
-    speed = json_of(bench_verb, small, "--rounds", "2", "--threads", "1")
-    assert set(speed) >= NAMES
-    assert speed["decode_tokens_per_s"] > 0
-    assert speed["file_bytes"] == made["file_bytes"] == quality["file_bytes"]
-    out = ["-o", str(tmp_path / "best"), "--formats", "int8", "--rounds", "1", "--no-report"]
-    best = json_of(optimize_verb, str(model), *out, *common, "--max-quality-loss", "50%")
-    assert set(best["candidates"][0]) >= NAMES
-    assert best["chosen"] == "int8"
-    assert best["candidates"][0]["perplexity"] == pytest.approx(quality["perplexity"])
-    assert best["serve"] == f"paredown serve {tmp_path / 'best'}"
-
-
-def test_the_exit_code_tells_that_nothing_was_written(
-    model: Path,
-    text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("paredown.optimize.optimize.choose", lambda *args: None)
-    arguments = [str(model), "-o", str(tmp_path / "out"), "--text", str(text), "--tokens", "200"]
-    arguments += ["--rounds", "1", "--no-report", "--formats", "int4-g32"]
-    assert run_verb(optimize_verb, *arguments) == 1
-    assert not (tmp_path / "out").exists()
-    assert "none was written" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize("columns", [80, 104])
-def test_the_table_fits_the_terminal(
-    model: Path,
-    text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    columns: int,
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    arguments = [str(model), "-o", str(tmp_path / "out"), "--text", str(text), "--tokens", "200"]
-    arguments += ["--rounds", "1", "--threads", "1", "--no-report", "--max-quality-loss", "50%"]
-    names = "int8,int4-g32-asym,int4-g128,gptq-int4-g32-head-int8"
-    assert run_verb(optimize_verb, *arguments, "--formats", names) == 0
-    out = capsys.readouterr().out
-    assert "…" not in out
-    assert "skipped int4-g128" in out
-    assert "serve it: paredown serve" in out
-    assert run_verb(eval_verb, str(tmp_path / "out"), "--text", str(text), "--threads", "1") == 0
-    assert run_verb(bench_verb, str(tmp_path / "out"), "--rounds", "1", "--threads", "1") == 0
-    assert "perplexity" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("broken", ["model", "reference"])
-def test_eval_refuses_a_model_or_a_reference_that_predicts_no_numbers(
-    broken: str, model: Path, text: Path, tmp_path: Path
-) -> None:
-    damaged = tmp_path / "damaged"
-    shutil.copytree(model, damaged)
-    tensors = safetensors.torch.load_file(damaged / "model.safetensors")
-    tensors["model.norm.weight"][3] = torch.nan
-    safetensors.torch.save_file(tensors, damaged / "model.safetensors")
-    names = [str(damaged), str(model)] if broken == "model" else [str(model), str(damaged)]
-    words = [names[0], "--reference", names[1], "--text", str(text), "--threads", "1"]
-    with pytest.raises(CheckpointError, match=r"predictions of .*damaged are not numbers"):
-        run_verb(eval_verb, *words, "--tokens", "50")
-
-
-def test_bench_refuses_no_rounds(model: Path) -> None:
-    with pytest.raises(ConfigError, match="--rounds must be at least one"):
-        run_verb(bench_verb, str(model), "--rounds", "0")
 
 
 @pytest.mark.parametrize(

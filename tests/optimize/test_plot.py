@@ -1,7 +1,6 @@
 """The picture and the page: labels apart, nothing fetched, nothing injected."""
 
 import io
-import itertools
 import math
 import re
 import sys
@@ -14,7 +13,6 @@ from matplotlib.image import imread
 
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import UnsupportedError
-from paredown.evaluate.pictures.labels import Box, around, place_labels
 from paredown.evaluate.pictures.picture import require_matplotlib
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.optimize.candidates import Skipped
@@ -98,30 +96,6 @@ def result(**changes) -> OptimizeResult:
         "report": Path("rep"),
     }
     return OptimizeResult(**(options | changes))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_labels_do_not_overlap(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    centres = rng.uniform((100, 100), (900, 500), (4, 2))
-    points = [(float(x), float(y)) for x, y in np.repeat(centres, 3, axis=0)]
-    points = [(x + rng.normal(0, 9), y + rng.normal(0, 9)) for x, y in points]
-    frame = Box(left=0, bottom=0, right=1000, top=600)
-    line = Box(left=0, bottom=299, right=1000, top=301)
-    boxes = place_labels(points, [(90.0, 14.0)] * 12, frame, [line], marker_radius=6)
-    for a, b in itertools.combinations(boxes, 2):
-        assert a.overlap(b) == 0
-    for box in boxes:
-        assert box.overlap(frame) == pytest.approx(box.area)
-        assert box.overlap(line) == 0
-        assert all(box.overlap(around(x, y, 6)) == 0 for x, y in points)
-
-
-def test_a_lone_label_stands_to_the_right() -> None:
-    frame = Box(left=0, bottom=0, right=1000, top=600)
-    (box,) = place_labels([(500.0, 300.0)], [(80.0, 14.0)], frame, marker_radius=5)
-    assert box.left == pytest.approx(512)
-    assert box.bottom == pytest.approx(293)
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -10,7 +10,6 @@ import pytest
 
 from drivers.shared_data import data_folder, needs_data
 from paredown.cost.step_cost import StepLoad
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.plan.lengths import parse_lengths
@@ -20,6 +19,7 @@ from paredown.plan.simulate import Fleet, simulate
 from paredown.plan.simulation import LatencyLimits
 from paredown.plan.trace import Trace, open_trace
 from paredown.plan.workload import DrawnLengths, RandomWorkload, TraceWorkload
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from references.plain_simulation import LinearCost
 

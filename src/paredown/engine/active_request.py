@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.detokenize import Detokenizer, StopMatcher, make_detokenizer
-from paredown.engine.executor import SequenceSlice
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.sampling.sampler import Logprobs, RowSampler, make_state
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import TokenFilter
-from paredown.kernels.native_sampler import SamplingState
+from paredown.executors.protocol import Executor, SequenceSlice
+from paredown.executors.sampler import Logprobs, Sampler, SamplingState
 
 
 class EngineTokenizer(Protocol):
@@ -45,7 +45,8 @@ class ActiveRequest:
     # Whether there is one of the last two.
     is_watched: bool
 
-    # The row of logits to draw from next, the guesses that were computed, and how many came true.
+    # The row of logits to draw from next, the draft tokens that were computed, and how many came
+    # true.
     row: int = 0
     drafts: Sequence[int] = ()
     num_accepted: int = 0
@@ -53,18 +54,15 @@ class ActiveRequest:
     output: RequestOutput | None = None
 
     @classmethod
-    def to(cls, request: Request, tokenizer: EngineTokenizer, vocab_size: int) -> "ActiveRequest":
+    def of(
+        cls, request: Request, tokenizer: EngineTokenizer, executor: Executor
+    ) -> "ActiveRequest":
         """Before its first step."""
         params = request.params
+        settings = draw_settings(params, seed=request.seed, eos_token_ids=tokenizer.eos_token_ids)
         return cls(
             request,
-            make_state(
-                params,
-                seed=request.seed,
-                vocab_size=vocab_size,
-                prompt_token_ids=request.token_ids,
-                eos_token_ids=tokenizer.eos_token_ids,
-            ),
+            executor.sampler.make_state(settings, request.token_ids, executor.spec.vocab_size),
             make_detokenizer(tokenizer, request.token_ids),
             params.ending_token_ids(tokenizer.eos_token_ids),
             SequenceSlice([], 0, request.pages, 0),
@@ -98,7 +96,7 @@ class ActiveRequest:
         self.row = num_rows + part.num_logits - 1 - len(self.drafts)
         return part
 
-    def score_prompt(self, sampler: RowSampler, logits_RV: npt.NDArray[np.float32]) -> None:
+    def score_prompt(self, sampler: Sampler, logits_RV: npt.NDArray[np.float32]) -> None:
         """Scores the prompt tokens that stand after the rows just computed, of those of all in the
         step. Raises RowError."""
         known, num_top = self.prompt_logprobs, self.request.params.prompt_logprobs
@@ -151,7 +149,7 @@ class ActiveRequest:
         return reason
 
     def accept(self, token_id: int) -> bool:
-        """Whether the token just added is the next of the guesses."""
+        """Whether the token just added is the next of the draft tokens."""
         index = self.num_accepted
         if index == len(self.drafts) or self.drafts[index] != token_id:
             return False

@@ -13,12 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.engine.active_request import ActiveRequest, EngineTokenizer
-from paredown.engine.executor import Executor, SequenceSlice
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.prompt import as_token_ids
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.sampling.sampler import FAILURES, RowError, SampledToken
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.sampling.token_filter import TokenFilterError, allowed_tokens
 from paredown.engine.schedule.schedule_config import ScheduleConfig
@@ -26,7 +23,9 @@ from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.service import Service
 from paredown.engine.schedule.step_plan import Chunk
 from paredown.engine.speculate.speculator import Speculator
-from paredown.kernels.native_sampler import RowStatus, SamplingState
+from paredown.executors.protocol import Executor, SequenceSlice
+from paredown.executors.sampler import NOTHING_ALLOWED, RowError, SampledToken, SamplingState
+from paredown.spec.kept_pages import KeptPages
 
 
 @dataclass(slots=True)
@@ -90,7 +89,7 @@ class Engine:
         """Queues a request. Raises RequestError, CapacityError or QueueFullError; then nothing
         was queued and no output will come."""
         token_ids = self.check(prompt_token_ids, params)
-        return self._queue([self._reply(token_ids, params, service)])[0]
+        return self._queue([self._activate(token_ids, params, service)])[0]
 
     def submit_many(
         self,
@@ -103,18 +102,18 @@ class Engine:
         queued."""
         token_ids = self.check(prompt_token_ids, params)
         choices = [params.choice(i) for i in range(params.n)]
-        return self._queue([self._reply(token_ids, one, service) for one in choices])
+        return self._queue([self._activate(token_ids, one, service) for one in choices])
 
     def fork(self, parent: Request, token_id: int) -> Request:
         """A request that asks what `parent` asked, after its computed tokens and this one. The
         parent has come to its own end and `keeps_pages`, which this one then does, too; call
         `scheduler.drop` when it is to have no more children."""
         token_ids = [*parent.token_ids[: parent.num_computed_tokens], token_id]
-        reply = self._reply(token_ids, parent.params, parent.service)
-        request = reply.request
+        live = self._activate(token_ids, parent.params, parent.service)
+        request = live.request
         request.keeps_pages = True
         self.scheduler.fork(parent, request)
-        self._active[request.id] = reply
+        self._active[request.id] = live
         return request
 
     def check(self, prompt_token_ids: Iterable[int], params: SamplingParams) -> list[int]:
@@ -129,11 +128,11 @@ class Engine:
     def cancel(self, request_id: int) -> bool:
         """Ends a live request and frees its pages at once; its last output comes with the next
         step. False when there is no such live request."""
-        reply = self._active.get(request_id)
-        if reply is None:
+        live = self._active.get(request_id)
+        if live is None:
             return False
-        reply.output = None
-        self._ended.append(self._end(reply, "cancelled"))
+        live.output = None
+        self._ended.append(self._end(live, "cancelled"))
         return True
 
     def step(self) -> list[RequestOutput]:
@@ -155,7 +154,7 @@ class Engine:
             if plan.page_copies:
                 self.executor.copy_pages(plan.page_copies)
             if is_repeated:
-                logits = self.executor.step_again(step.slices, step.token_ids)
+                logits = self.executor.step_again(step.token_ids)
             else:
                 logits = self.executor.step(step.slices)
             num_rows = step.num_rows
@@ -193,10 +192,10 @@ class Engine:
         alive = {one.id for leader in leaders for one in (leader, *leader.followers)}
         assert alive == set(self._active)
 
-    def _reply(
+    def _activate(
         self, prompt_token_ids: list[int], params: SamplingParams, service: Service | None
     ) -> ActiveRequest:
-        """To a request that nobody knows of yet."""
+        """A request that nobody knows of yet."""
         num_prompt_tokens = len(prompt_token_ids)
         max_tokens = (
             self.scheduler.max_positions if params.max_tokens is None else params.max_tokens
@@ -212,7 +211,7 @@ class Engine:
             arrival_s=time.monotonic(),
         )
         self._num_submitted += 1
-        return ActiveRequest.to(request, self.tokenizer, self.executor.spec.vocab_size)
+        return ActiveRequest.of(request, self.tokenizer, self.executor)
 
     def _queue(self, active: list[ActiveRequest]) -> list[Request]:
         """The first leads, the others follow it."""
@@ -223,9 +222,9 @@ class Engine:
 
     def _begin_again(self) -> "_Step":
         """The same requests as before, each with the token that it drew."""
-        for reply in self._last.active:
-            reply.request.num_computed_tokens += 1
-            reply.output = None
+        for live in self._last.active:
+            live.request.num_computed_tokens += 1
+            live.output = None
         return self._last
 
     def _begin(self, chunks: list[Chunk]) -> "_Step":
@@ -234,16 +233,16 @@ class Engine:
         step, active, advance = _Step(), self._active, self.scheduler.advance
         num_rows = 0
         for request, num_tokens in chunks:
-            reply = active[request.id]
-            part = reply.begin(num_tokens, num_rows)
+            live = active[request.id]
+            part = live.begin(num_tokens, num_rows)
             num_rows += part.num_logits
-            step.active.append(reply)
+            step.active.append(live)
             step.slices.append(part)
-            advance(request, num_tokens - len(reply.drafts))
+            advance(request, num_tokens - len(live.drafts))
             if request.num_computed_tokens == len(request.token_ids):
-                step.turns.append(reply)
-                step.states.append(reply.sampling)
-            if reply.drafts or request.followers or reply.is_watched:
+                step.turns.append(live)
+                step.states.append(live.sampling)
+            if live.drafts or request.followers or live.is_watched:
                 step.is_plain = False
         step.num_rows = num_rows
         return step
@@ -251,8 +250,8 @@ class Engine:
     def _fail(
         self, chunks: list[Chunk], active: list[ActiveRequest], message: str
     ) -> list[RequestOutput]:
-        for reply, (request, num_tokens) in zip(active, chunks, strict=True):
-            self.scheduler.take_back(request, num_tokens - len(reply.drafts))
+        for live, (request, num_tokens) in zip(active, chunks, strict=True):
+            self.scheduler.take_back(request, num_tokens - len(live.drafts))
         return [self._end(one, "error", message) for one in active]
 
     def _score_and_fork(
@@ -264,40 +263,40 @@ class Engine:
         """Scores prompts, of those who asked for that; returns those that may have their next
         token, also those who were forked for it now."""
         turns = list[ActiveRequest]()
-        for reply in active:
-            request = reply.request
-            if reply.prompt_logprobs is not None and not request.is_scored:
+        for live in active:
+            request = live.request
+            if live.prompt_logprobs is not None and not request.is_scored:
                 try:
-                    reply.score_prompt(self.executor.sampler, logits)
+                    live.score_prompt(self.executor.sampler, logits)
                 except RowError as error:
-                    outputs.append(self._end(reply, "error", str(error)))
+                    outputs.append(self._end(live, "error", str(error)))
                     continue
             if request.num_computed_tokens == len(request.token_ids):
-                turns.append(reply)
+                turns.append(live)
                 if request.followers:
-                    turns += self._fork_followers(reply)
+                    turns += self._fork_followers(live)
         return turns
 
-    def _fork_followers(self, reply: ActiveRequest) -> list[ActiveRequest]:
-        followers = self.scheduler.fork_followers(reply.request)
+    def _fork_followers(self, live: ActiveRequest) -> list[ActiveRequest]:
+        followers = self.scheduler.fork_followers(live.request)
         active = [self._active[one.id] for one in followers]
         for one in active:
-            one.follow(reply)
+            one.follow(live)
         return active
 
     def _take_tokens(self, step: "_Step", logits: npt.NDArray[np.float32]) -> list[RequestOutput]:
-        """Draws the next token of every request; where that was guessed another, and so on, as if
-        there had been a step for each."""
+        """Draws the next token of every request; where that was a draft token another, and so on,
+        as if there had been a step for each."""
         turns, num_failed = step.turns, 0
         if step.is_plain:
             drawn = self.executor.sampler.sample(logits, step.states)
             step.token_ids = drawn.token_ids
-            for reply, token_id, logprobs, failure in zip(turns, *drawn, strict=True):
+            for live, token_id, logprobs, failure in zip(turns, *drawn, strict=True):
                 if failure is not None:
-                    self._end_without_token(reply, failure)
+                    self._end_without_token(live, failure)
                     num_failed += 1
-                elif (reason := reply.add_token(token_id, logprobs)) is not None:
-                    self._end(reply, reason)
+                elif (reason := live.add_token(token_id, logprobs)) is not None:
+                    self._end(live, reason)
         else:
             self._take_runs(turns, logits)
         outputs = [one.output for one in turns if one.output is not None]
@@ -305,16 +304,16 @@ class Engine:
             num_tokens = len(turns) - num_failed
             if not step.is_plain:
                 num_tokens = sum(len(one.token_ids) for one in outputs)
-                for reply in turns:
-                    if reply.drafts:
-                        num_drafts = len(reply.drafts)
-                        self.speculator.observe(reply.request, num_drafts, reply.num_accepted)
+                for live in turns:
+                    if live.drafts:
+                        num_drafts = len(live.drafts)
+                        self.speculator.observe(live.request, num_drafts, live.num_accepted)
             self.speculator.stats.add_tokens(num_tokens, num_requests=len(turns))
         return outputs
 
     def _take_runs(self, turns: list[ActiveRequest], logits: npt.NDArray[np.float32]) -> None:
-        """Whose function says what may come next is asked for each token, and so draws one at a
-        time."""
+        """Draws every request's run of tokens. A request with a token filter draws one token in
+        each pass, because the filter runs before each draw."""
         going = turns
         while going:
             going = [one for one in going if one.token_filter is None or self._filter_tokens(one)]
@@ -325,53 +324,53 @@ class Engine:
                 [one.sampling for one in going],
             )
             drawn = zip(going, runs, strict=True)
-            going = [reply for reply, run in drawn if self._add_run(reply, run)]
+            going = [live for live, run in drawn if self._add_run(live, run)]
 
-    def _add_run(self, reply: ActiveRequest, run: list[SampledToken]) -> bool:
+    def _add_run(self, live: ActiveRequest, run: list[SampledToken]) -> bool:
         """Whether a row is left that the request may draw from."""
         is_computed = False
         for token_id, logprobs, failure in run:
             if failure is not None:
-                self._end_without_token(reply, failure)
+                self._end_without_token(live, failure)
                 return False
-            reason = reply.add_token(token_id, logprobs)
-            is_computed = bool(reply.drafts) and reply.accept(token_id)
+            reason = live.add_token(token_id, logprobs)
+            is_computed = bool(live.drafts) and live.accept(token_id)
             if is_computed:
-                self.scheduler.advance(reply.request, 1)
+                self.scheduler.advance(live.request, 1)
             if reason is not None:
-                self._end(reply, reason)
+                self._end(live, reason)
                 return False
         return is_computed
 
     def _state_of(self, request: Request) -> SamplingState:
         return self._active[request.id].sampling
 
-    def _filter_tokens(self, reply: ActiveRequest) -> bool:
+    def _filter_tokens(self, live: ActiveRequest) -> bool:
         """Asks the request's own function what may come next. False when that ended it."""
-        request = reply.request
-        assert reply.token_filter is not None
+        request = live.request
+        assert live.token_filter is not None
         generated = request.token_ids[request.num_prompt_tokens :]
         try:
-            allowed = allowed_tokens(reply.token_filter, generated, self.executor.spec.vocab_size)
+            allowed = allowed_tokens(live.token_filter, generated, self.executor.spec.vocab_size)
         except TokenFilterError as error:
-            self._end(reply, "error", str(error)).is_request_fault = True
+            self._end(live, "error", str(error)).is_request_fault = True
             return False
         if allowed is not None:
-            reply.sampling.allow_next(allowed)
+            live.sampling.allow_next(allowed)
         return True
 
-    def _end_without_token(self, reply: ActiveRequest, failure: str) -> None:
-        output = self._end(reply, "error", failure)
-        output.is_request_fault = failure == FAILURES[RowStatus.NOTHING_ALLOWED]
+    def _end_without_token(self, live: ActiveRequest, failure: str) -> None:
+        output = self._end(live, "error", failure)
+        output.is_request_fault = failure == NOTHING_ALLOWED
 
     def _end(
-        self, reply: ActiveRequest, reason: FinishReason, error: str | None = None
+        self, live: ActiveRequest, reason: FinishReason, error: str | None = None
     ) -> RequestOutput:
         """Takes a live request out; returns its last output."""
-        request = reply.request
+        request = live.request
         self.scheduler.finish(request, reason)
         request.finish_s = time.monotonic()
         if self.speculator is not None:
             self.speculator.forget(request)
         del self._active[request.id]
-        return reply.end(reason, error)
+        return live.end(reason, error)

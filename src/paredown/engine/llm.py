@@ -5,17 +5,15 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Unpack
 
+from paredown.engine.build import build
 from paredown.engine.detokenize import make_detokenizer
 from paredown.engine.engine import Engine
-from paredown.engine.memory.memory_plan import page_arithmetic, pages_in
-from paredown.engine.native.native_executor import start_loading
-from paredown.engine.native.packed_cache import CacheConfig
 from paredown.engine.prompt import encode_chat, encode_prompt, no_prompt
 from paredown.engine.request import FinishReason
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.beam_search import Beam, BeamSearchParams, beam_search
-from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -28,13 +26,14 @@ from paredown.engine.score import (
     scoring_params,
 )
 from paredown.engine.speculate.speculation_config import SpeculationConfig
-from paredown.errors import ConfigError, RequestError
+from paredown.errors import RequestError
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.page_memory import page_arithmetic
+from paredown.executors.run_options import RunKeywords, RunOptions
+from paredown.executors.sampler import Logprobs
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.text.tokenizer import Tokenizer
-from paredown.spec.attention_sinks import AttentionSinks
-from paredown.spec.kv_choice import KVChoice, resolve_kv_choice
 
 Prompt = str | list[int]
 
@@ -76,13 +75,16 @@ class BeamCompletion:
 
 class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
-    built-in one; `notes` says what of it runs otherwise than its files ask. `kv_dtype` is how keys
-    and values are kept ("int8", "int4,first2=bf16", or a list with one for each layer:
-    docs/kv_cache.md). A `ThreadPlan` as `num_threads` has other threads for steps of few tokens.
-    `speculation` guesses tokens ahead, which changes no answer (docs/speculation.md). Keys and
-    values get `num_pages` pages, or those that `kv_cache_bytes` hold; with neither a share of the
-    free memory. `page_arithmetic` says in a line how many that are, and what they hold. `sinks`
-    lets texts be of any length (docs/streaming.md).
+    built-in one; `notes` says what of it runs otherwise than its files ask. `num_threads` None
+    takes all cores, and a `ThreadPlan` has other threads for steps of few tokens. `speculation`
+    proposes draft tokens, which changes no answer (docs/speculation.md).
+
+    The other keywords are those of RunOptions. `kv_dtype` is how keys and values are kept ("int8",
+    "int4,first2=bf16", or a list with one for each layer: docs/kv_cache.md). Keys and values get
+    `num_pages` pages, or those that `kv_cache_bytes` hold; with neither a share of the free memory.
+    `page_arithmetic` says in a line how many that are, and what they hold. `sinks` lets texts be of
+    any length (docs/streaming.md). `executor` and `device` say who runs the model, and where
+    (docs/executors.md). `cache` is by default as PAREDOWN_CACHE says (docs/loading.md).
 
     Raises CheckpointError, UnsupportedError or CapacityError when it cannot be loaded, and
     ConfigError for a speculation or sinks that do not go with it, or pages given in both ways.
@@ -92,57 +94,23 @@ class LLM:
         self,
         model: str | Path | None = None,
         *,
-        num_pages: int | None = None,
-        kv_cache_bytes: int | None = None,
         num_threads: int | ThreadPlan | None = None,
-        kv_dtype: KVChoice | None = None,
         config: ScheduleConfig | None = None,
         speculation: SpeculationConfig | None = None,
-        sinks: AttentionSinks | None = None,
+        **options: Unpack[RunKeywords],
     ) -> None:
         path = resolve_model(None if model is None else str(model))
         checkpoint = Checkpoint.open(path)
         self.notes = checkpoint.notes
-        if kv_cache_bytes is not None:
-            if num_pages is not None:
-                raise ConfigError(
-                    "the memory for keys and values was given twice",
-                    seen=f"num_pages {num_pages}, kv_cache_bytes {kv_cache_bytes}",
-                    remedy="Leave one of them out.",
-                )
-            if not isinstance(kv_cache_bytes, int) or isinstance(kv_cache_bytes, bool):
-                raise ConfigError(
-                    "kv_cache_bytes must be an integer",
-                    seen=kv_cache_bytes,
-                    remedy="Give whole bytes, as in 2 << 30.",
-                )
-            choice = checkpoint.kv_dtype if kv_dtype is None else kv_dtype
-            dtypes = resolve_kv_choice(choice, checkpoint.spec.num_layers)
-            num_pages = pages_in(kv_cache_bytes, checkpoint.spec, dtypes)
-        threads = num_threads
-        if not isinstance(threads, ThreadPlan):
-            threads = ThreadPlan.resolve(threads)
-        loading = start_loading(
-            checkpoint,
-            num_pages=num_pages,
-            num_threads=threads.prefill,
-            decode_threads=threads.decode,
-            kv_dtype=kv_dtype,
-            cache=CacheConfig.from_environment(),
-            sinks=sinks,
-        )
-        self.tokenizer = Tokenizer.open(path)
-        executor = loading.finish()
-        self.page_arithmetic = page_arithmetic(executor.context, executor.kv)
-        speculator = None
-        if speculation is not None:
-            # Here, because it takes 30 ms of every start, and few starts guess ahead.
-            from paredown.engine.speculate.make_speculator import make_speculator
-
-            speculator = make_speculator(
-                speculation, executor, self.tokenizer, num_threads=threads.prefill
-            )
-        self.engine = Engine(executor, self.tokenizer, config, speculator)
+        if num_threads is not None:
+            if not isinstance(num_threads, ThreadPlan):
+                num_threads = ThreadPlan.resolve(num_threads)
+            options["threads"] = num_threads
+        if "cache" not in options:
+            options["cache"] = CacheConfig.from_environment()
+        built = build(checkpoint, RunOptions(**options), schedule=config, speculation=speculation)
+        self.engine, self.tokenizer = built.engine, built.tokenizer
+        self.page_arithmetic = page_arithmetic(built.executor.context, built.executor.kv)
         self._is_lent = False
 
     def generate(

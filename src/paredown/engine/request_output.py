@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paredown.engine.request import FinishReason, Request
-from paredown.engine.sampling.sampler import Logprobs
+from paredown.executors.sampler import Logprobs
 
 
 @dataclass(slots=True)

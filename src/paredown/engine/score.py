@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paredown.engine.prompt import encode_prompt
-from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import RequestError
+from paredown.executors.sampler import Logprobs
 
 Text = str | list[int]
 

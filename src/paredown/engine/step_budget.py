@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paredown.engine.executor import Executor, SequenceSlice
-from paredown.engine.memory.memory_plan import PLANNED_STEP_TOKENS
 from paredown.errors import ConfigError
+from paredown.executors.page_memory import PLANNED_STEP_TOKENS
+from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.spec.kv import PAGE_SIZE
 
 NUM_DECODING = 8

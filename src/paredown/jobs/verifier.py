@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.texts.text import EvalText
 from paredown.evaluate.verify.verification import Verification, verify
+from paredown.executors.protocol import LoadedExecutor
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
 
@@ -25,7 +25,7 @@ class Verifier:
         recipe: str,
         text: EvalText,
         *,
-        reference: NativeExecutor | None = None,
+        reference: LoadedExecutor | None = None,
         num_threads: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from paredown.errors import CheckpointError, naming
 from paredown.formats.gguf.block_format import BlockFormat
-from paredown.formats.grid_weight import GridWeight
+from paredown.formats.stored import floats
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.stored_form import Quantization, StoredForm
 from paredown.formats.stored.table import STORED_FORMATS, read_quantization
-from paredown.formats.tensor import STORED_DTYPES, StoredTensor
+from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import (
     check_contents,
@@ -198,14 +198,13 @@ class Checkpoint:
         if name in self.blocks:
             with naming(f"{self.path}: module {module}"):
                 return self.blocks[name].decode(stored.array.view(np.uint8))
-        values = np.ascontiguousarray(stored.array.T) if transposed else stored.array
-        return GridWeight(spec=WeightSpec(dtype=STORED_DTYPES[stored.dtype]), values_OI=values)
+        return floats.decode(stored, transposed=transposed)
 
     def _plain_spec(self, module: str) -> WeightSpec:
         name = f"{module}.weight"
         if name in self.blocks:
             return self.blocks[name].spec
-        return WeightSpec(dtype=STORED_DTYPES[self.tensors[name].dtype])
+        return floats.spec_of(self.tensors[name])
 
 
 def _check_folder(path: Path) -> None:

@@ -9,13 +9,16 @@ from pathlib import Path
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import MadeLayers, compress
 from paredown.compress.recipe import Recipe
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.quality.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality.quality import Quality, measure_quality, num_pages_for
 from paredown.evaluate.speed.speed import Trial, run_rounds, speed_pages
 from paredown.evaluate.texts.text import EvalText
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import available_memory_bytes
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
 from paredown.spec.machine import Machine
@@ -52,7 +55,7 @@ class Plan:
     `calibration` is None where no recipe needs one."""
 
     source: Checkpoint
-    executor: NativeExecutor
+    executor: LoadedExecutor
     text: EvalText
     machine: Machine
     folder: Path
@@ -103,7 +106,7 @@ def _measure_batch(
     plan: Plan, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
 ) -> None:
     """Compressing, predicting and timing take about 35, 50 and 15 of 100 parts of the time."""
-    found: dict[str, tuple[Checkpoint, NativeExecutor]] = {}
+    found: dict[str, tuple[Checkpoint, LoadedExecutor]] = {}
     # Those with an output layer of their own first: the others may take their layers.
     for done, recipe in enumerate(sorted(recipes, key=lambda recipe: recipe.head is None)):
         on_progress(f"compressing {recipe.name}", 0.35 * done / len(recipes))
@@ -140,7 +143,7 @@ def _measure_batch(
 @contextmanager
 def _built(
     plan: Plan, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
-) -> Iterator[tuple[Checkpoint, NativeExecutor] | None]:
+) -> Iterator[tuple[Checkpoint, LoadedExecutor] | None]:
     """The source compressed and loaded; None, and a line in `skipped`, when it cannot have the
     format or does not fit. What is made quickly is gone afterwards; what is mapped stays readable.
     """
@@ -180,9 +183,11 @@ def _made_layers(
     return None
 
 
-def _load(plan: Plan, checkpoint: Checkpoint) -> NativeExecutor:
+def _load(plan: Plan, checkpoint: Checkpoint) -> LoadedExecutor:
     pages = max(num_pages_for(plan.text), speed_pages(checkpoint.spec))
-    return load_executor(checkpoint, num_pages=pages, num_threads=plan.num_threads)
+    return load_executor(
+        checkpoint, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(plan.num_threads))
+    )
 
 
 def _measured(

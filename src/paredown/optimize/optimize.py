@@ -10,7 +10,6 @@ from pathlib import Path
 from paredown.compress.compress import compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.pictures.picture import require_matplotlib
 from paredown.evaluate.quality.measurement import Measurement
@@ -18,11 +17,14 @@ from paredown.evaluate.quality.quality import num_pages_for
 from paredown.evaluate.speed.speed import speed_pages
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.verify.verification import Verification
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.jobs.calibration_windows import calibration_windows
 from paredown.jobs.open_source import open_source
 from paredown.jobs.verifier import Verifier
 from paredown.jobs.verify_config import VerifyConfig
 from paredown.kernels.probe import measure_machine
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.output_folder import check_output_folder, output_folder
 from paredown.optimize.candidates import Candidates, Plan, Skipped, measure_candidates
@@ -156,7 +158,9 @@ def optimize(
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
         plan = Plan(
             source=source,
-            executor=load_executor(source, num_pages=pages, num_threads=config.num_threads),
+            executor=load_executor(
+                source, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(config.num_threads))
+            ),
             text=text,
             machine=machine,
             folder=Path(kept),

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, prefill_load
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.plan.demand import Demand
 from paredown.plan.planned_machine import PlannedMachine
@@ -12,6 +11,7 @@ from paredown.plan.simulate import MAX_REPLICAS, Fleet, simulate
 from paredown.plan.simulation import Simulation
 from paredown.plan.workload import MIN_REQUESTS_PER_S
 from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
@@ -142,9 +142,9 @@ def capacity(setup: Setup, demand: Demand, at_least: float = 0.0) -> float:
 def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int, Simulation] | None:
     """The fewest machines behind the router that keep the latencies, and how they do, from what one
     of them takes alone. None where even `MAX_REPLICAS` of them do not."""
-    guess = max(round(demand.computed_per_s / per_machine), 1)
+    estimate = max(round(demand.computed_per_s / per_machine), 1)
     too_few, enough = 0, None
-    number = guess
+    number = estimate
     while enough is None:
         if number > MAX_REPLICAS:
             return None

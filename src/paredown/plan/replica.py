@@ -4,12 +4,12 @@ model says."""
 import math
 from collections.abc import Callable
 
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.coasting import CoastingScheduler
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.step_plan import StepPlan
 from paredown.plan.step_times import StepTimes
+from paredown.spec.kept_pages import KeptPages
 
 OnFinish = Callable[[CountedRequest], None]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from paredown.cost.step_cost import StepCost
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
@@ -20,6 +19,7 @@ from paredown.plan.routers import RouterName, make_router
 from paredown.plan.simulation import LatencyLimits, Lateness, Moment, Simulation
 from paredown.plan.step_times import StepTimes
 from paredown.plan.workload import SimulatedRequest, Workload
+from paredown.spec.kept_pages import KeptPages
 
 MAX_REPLICAS = 10_000
 _NUM_MOMENTS = 400

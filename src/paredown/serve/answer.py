@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.sampling.sampler import Logprobs
 from paredown.engine.worker import Job, Session
+from paredown.executors.sampler import Logprobs
 from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
 from paredown.serve.sse import EventStream

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from paredown.engine.prompt import encode_chat
-from paredown.engine.sampling.sampler import TokenLogprob
+from paredown.executors.sampler import TokenLogprob
 from paredown.serve.answer import Answer, Body, Piece
 from paredown.serve.body import read_json
 from paredown.serve.errors import HttpError

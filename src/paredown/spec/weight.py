@@ -108,6 +108,11 @@ class WeightSpec:
         return self.traits.is_coded
 
     @property
+    def is_grid(self) -> bool:
+        """Stored as codes on a grid, with their scales beside them."""
+        return self.is_integer or self.dtype == "fp8"
+
+    @property
     def bits(self) -> int:
         return self.traits.bits
 

@@ -5,14 +5,15 @@ from hypothesis import strategies as st
 
 from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
 from paredown.engine.request import Request
-from paredown.engine.sampling.sampler import RowSampler, make_state
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.draft_model import MAX_PREFILL_TOKENS, DraftModelProposer
 from paredown.engine.speculate.proposer import Ask
-from paredown.kernels.native_sampler import sampler_with_threads
+from paredown.executors.core_sampler import CoreSampler
 from paredown.spec.kv import PAGE_SIZE
 
 VOCAB_SIZE = 512
+SAMPLER = CoreSampler.with_threads(1)
 
 
 def make_proposer(*, num_pages=64, max_positions=256):
@@ -32,12 +33,8 @@ def make_request(token_ids, request_id=0, **params):
 
 
 def state_of(request, vocab_size=VOCAB_SIZE):
-    return make_state(
-        request.params,
-        seed=request.seed,
-        vocab_size=vocab_size,
-        prompt_token_ids=request.token_ids,
-    )
+    settings = draw_settings(request.params, seed=request.seed)
+    return SAMPLER.make_state(settings, request.token_ids, vocab_size)
 
 
 def asking(request, max_tokens, vocab_size=VOCAB_SIZE):
@@ -46,11 +43,11 @@ def asking(request, max_tokens, vocab_size=VOCAB_SIZE):
 
 def plain_draft(request, max_tokens):
     """Each token from the whole sequence computed anew."""
-    sampler, state = RowSampler(sampler_with_threads(1)), state_of(request)
+    state = state_of(request)
     token_ids = list(request.token_ids)
     for _ in range(max_tokens):
         logits = reference_logits(token_ids, VOCAB_SIZE)
-        token_ids += sampler.sample(logits[None], [state]).token_ids
+        token_ids += SAMPLER.sample(logits[None], [state]).token_ids
     return token_ids[len(request.token_ids) :]
 
 
@@ -101,7 +98,7 @@ def test_what_came_true_is_not_computed_again():
     computed.clear()
     request.token_ids += [*draft, 9]
     proposer.propose([asking(request, 1)])
-    # Its own last guess and the token after it.
+    # Its own last draft token and the token after it.
     assert computed == [[(5, 2)]]
     computed.clear()
     request.token_ids += [8]

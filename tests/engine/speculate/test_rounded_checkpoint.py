@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from paredown.compress.compress import compress
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.engine.speculate.rounded_checkpoint import RoundedCheckpoint
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 
@@ -18,7 +20,7 @@ def stored():
 
 
 def load(checkpoint):
-    return load_executor(checkpoint, num_pages=4, num_threads=1)
+    return load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
 
 
 def logits(executor):

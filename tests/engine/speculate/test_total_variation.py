@@ -4,13 +4,15 @@ it is, and much nearer than the draft model's."""
 import numpy as np
 
 from paredown.engine.engine import Engine
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
-from paredown.engine.sampling.sampler import make_state
+from paredown.engine.sampling.draw_settings import draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -22,7 +24,7 @@ TEXT = "He looked at the sea for a long time before he"
 def probabilities(executor, token_ids, params):
     part = SequenceSlice(token_ids=token_ids, start=0, pages=[0, 1], num_logits=1)
     vocab_size = executor.spec.vocab_size
-    state = make_state(params, seed=0, vocab_size=vocab_size, prompt_token_ids=token_ids)
+    state = executor.sampler.make_state(draw_settings(params, seed=0), token_ids, vocab_size)
     return executor.sampler.distribution(executor.step([part]), state)[0]
 
 
@@ -32,10 +34,14 @@ def total_variation(p, q):
 
 def test_total_variation_on_the_built_in_pair():
     path = resolve_model(None)
-    executor = load_executor(Checkpoint.open(path), num_pages=512, num_threads=1)
+    executor = load_executor(
+        Checkpoint.open(path), RunOptions(num_pages=512, threads=ThreadPlan.resolve(1))
+    )
     tokenizer = Tokenizer.open(path)
     config = SpeculationConfig(kind="draft", max_draft_tokens=2, is_adaptive=False)
-    speculator = make_speculator(config, executor, tokenizer, num_threads=1)
+    speculator = make_speculator(
+        config, executor, tokenizer, RunOptions(threads=ThreadPlan.resolve(1))
+    )
     schedule = ScheduleConfig(max_waiting=NUM_REQUESTS)
     engine = Engine(executor, tokenizer, schedule, speculator)
     prompt = tokenizer.encode(TEXT)

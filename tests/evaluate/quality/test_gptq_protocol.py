@@ -9,10 +9,11 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import MAX_POSITIONS, make_model
 from fakes.toy_executor import ToyTokenizer
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.quality.gptq_protocol import gptq_text, join_ptb, join_wikitext
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 
@@ -62,7 +63,7 @@ def test_the_perplexity_is_that_of_the_papers_procedure(
     text = gptq_text(dataset, Tokenizer.open(folder), checkpoint.spec.max_positions)
     assert text.window_tokens == MAX_POSITIONS
     executor = load_executor(
-        checkpoint, num_pages=num_pages_for(text), kv_dtype="fp32", activations="fp32"
+        checkpoint, RunOptions(num_pages=num_pages_for(text), kv_dtype="fp32", activations="fp32")
     )
     (quality,), _ = measure_quality([executor], text)
 

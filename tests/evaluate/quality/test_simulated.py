@@ -11,9 +11,10 @@ from paredown.compress.activations import round_input
 from paredown.compress.compress import compress
 from paredown.compress.fit_grid import fit_grid
 from paredown.compress.grid import grouped
-from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.quality.simulated import OUTPUT, Variant, applied, measure_variants
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
@@ -45,7 +46,7 @@ def test_a_plain_decoder_has_the_figures_of_the_native_executor(name: str, tmp_p
     checkpoint, decoder = open_model(name, tmp_path)
     text = random_text(150, 64)
     executor = load_executor(
-        checkpoint, num_pages=num_pages_for(text), activations="fp32", kv_dtype="fp32"
+        checkpoint, RunOptions(num_pages=num_pages_for(text), activations="fp32", kv_dtype="fp32")
     )
     (native,), _ = measure_quality([executor], text)
     (same,), plain = measure_variants(decoder, [Variant()], text)
@@ -66,9 +67,9 @@ def test_rounded_inputs_have_the_figures_of_the_native_executor(
     checkpoint = Checkpoint.open(tmp_path / recipe)
     decoder = Decoder.from_checkpoint(checkpoint)
     text = random_text(150, 64)
-    executor = load_executor(checkpoint, num_pages=num_pages_for(text), kv_dtype="fp32")
+    executor = load_executor(checkpoint, RunOptions(num_pages=num_pages_for(text), kv_dtype="fp32"))
     whole = load_executor(
-        checkpoint, num_pages=num_pages_for(text), activations="fp32", kv_dtype="fp32"
+        checkpoint, RunOptions(num_pages=num_pages_for(text), activations="fp32", kv_dtype="fp32")
     )
     (native,), _ = measure_quality([executor], text, whole)
     taps = {

@@ -8,7 +8,7 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.step_cost import decode_load, prefill_load
 from paredown.errors import ConfigError
-from paredown.evaluate.speed.hidden_sweep import fit_group, sweep_hidden
+from paredown.evaluate.speed.hidden_sweep import sweep_hidden
 from paredown.evaluate.speed.random_model import random_linear, random_model
 from paredown.evaluate.speed.step_sweep import SweepConfig, never_rising, sweep_machine
 from paredown.evaluate.speed.swept_model import Load
@@ -83,14 +83,6 @@ def test_the_sweep_has_integer_steps() -> None:
     assert "w4a8-g32-qoq" in SweepConfig().formats
 
 
-def test_loads_as_the_executor_and_as_the_model_take_them() -> None:
-    load = Load(3, 20, 1)
-    assert load.num_pages == 6
-    assert [one.pages for one in load.slices()] == [[0, 1], [2, 3], [4, 5]]
-    assert load.step_load() == decode_load(3, 21)
-    assert Load(1, 20, 7).step_load() == prefill_load(7, 20)
-
-
 def test_a_small_buffer_is_read_as_fast_as_a_large_one() -> None:
     found = never_rising({8: 5.0, 2: 20.0, 32: 4.0, 64: 7.0, 128: 3.0})
     assert found == [(2.0, 20.0), (8.0, 7.0), (32.0, 7.0), (64.0, 7.0), (128.0, 3.0)]
@@ -101,23 +93,3 @@ def test_hidden_sizes_are_swept_and_fitted() -> None:
     assert [fit.group for fit in sweep.fits] == ["qkv", "out", "ff1", "ff2"]
     assert all(seconds > 0 for fit in sweep.fits for _, seconds in fit.points)
     assert sweep.as_json()["num_tokens"] == 1
-
-
-def test_a_quadratic_is_found() -> None:
-    points = [(d, 2e-6 + 1e-9 * d + 3e-12 * d * d) for d in (256, 512, 1024, 2048)]
-    fit = fit_group("qkv", points)
-    assert fit.coefficients == pytest.approx((2e-6, 1e-9, 3e-12), rel=1e-3)
-    assert fit.mean_error < 1e-4
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"format_name": "int9"},
-        {"num_tokens": 0},
-        {"hidden_sizes": (128, 256)},
-    ],
-)
-def test_bad_sweeps_are_refused(options: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        sweep_hidden(num_threads=1, **options)  # type: ignore[arg-type]

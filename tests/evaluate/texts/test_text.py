@@ -3,10 +3,18 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
+from fakes.toy_executor import ToyExecutor, ToyTokenizer, reference_logits, toy_spec
 from paredown.errors import CheckpointError, ConfigError
-from paredown.evaluate.texts.text import choose_text, sample_text, window_tokens
+from paredown.evaluate.texts.text import (
+    choose_text,
+    read_text,
+    sample_text,
+    sampling_pages,
+    window_tokens,
+)
 
 
 def never() -> ToyExecutor:
@@ -96,3 +104,45 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_windows_are_the_context_up_to_a_limit() -> None:
     assert window_tokens(toy_spec().max_positions) == 256
     assert window_tokens(131072) == 2048
+
+
+@given(st.integers(1, 400), st.integers(2, 30), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_a_sample_has_so_many_tokens_each_likely_after_the_ones_before(
+    num_tokens: int, num_pages: int, has_bos: bool
+) -> None:
+    """Several texts, one after another: each token is one that the model gives after its own."""
+
+    class Tokenizer(ToyTokenizer):
+        bos_token_id = 300 if has_bos else None
+
+    spec = toy_spec(max_positions=32)
+    executor = ToyExecutor(spec=spec, num_pages=num_pages)
+    ids = sample_text(executor, Tokenizer(), num_tokens)
+    assert len(ids) == num_tokens
+    num_texts = max(1, min(num_pages // 2, 8))
+    length = min(-(-num_tokens // num_texts), 31)
+    unlikely = 0
+    for at, token in enumerate(ids):
+        before = [300 if has_bos else 0, *ids[at - at % length : at]]
+        unlikely += reference_logits(before, 512)[token] <= -4
+    assert unlikely <= 0.2 * num_tokens + 8, "one of 16 is none of the likely eight"
+
+
+@pytest.mark.parametrize(("max_positions", "pages"), [(16, 8), (17, 16), (100_000, 8 * 128)])
+def test_pages_hold_all_texts_that_are_sampled_side_by_side(max_positions: int, pages: int) -> None:
+    assert sampling_pages(toy_spec(max_positions=max_positions)) == pages
+
+
+@given(st.text(max_size=40), st.integers(0, 200))
+def test_a_text_is_cut_after_whole_characters(
+    tmp_path_factory: pytest.TempPathFactory, text: str, max_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("texts") / "text.txt"
+    path.write_bytes(text.encode())
+    assert read_text(path) == text
+    cut = read_text(path, max_bytes)
+    assert text.startswith(cut)
+    assert len(cut.encode()) <= max_bytes
+    rest = text[len(cut) :]
+    assert not rest or len((cut + rest[0]).encode()) > max_bytes

@@ -15,8 +15,6 @@ from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import VARIANTS, make_model
 from fakes.toy_executor import toy_spec
 from paredown.compress.compress import compress
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import CheckpointError
 from paredown.evaluate.verify import fingerprint as fingerprint_module
 from paredown.evaluate.verify.fingerprint import Fingerprint, make_fingerprint
@@ -28,7 +26,12 @@ from paredown.evaluate.verify.golden import (
     run_golden,
 )
 from paredown.evaluate.verify.verification_file import NAME, read_fingerprint, write_verification
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.load import load_executor
+from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors
 from paredown.models.fingerprints import file_digests
@@ -45,7 +48,8 @@ def verified(folder: Path) -> Path:
 
 
 def load(checkpoint: Checkpoint, **options) -> NativeExecutor:
-    return load_executor(checkpoint, **({"num_pages": 4, "num_threads": 1} | options))
+    defaults = {"num_pages": 4, "threads": ThreadPlan.resolve(1)}
+    return load_executor(checkpoint, RunOptions(**(defaults | options)))
 
 
 def check(folder: Path, **options) -> str:
@@ -107,7 +111,10 @@ def test_the_default_model_passes_on_every_instruction_set(
 def test_how_keys_and_values_are_kept_and_how_many_pages_there_are_is_no_matter(
     models, kv_dtype
 ) -> None:
-    assert check(models["w8a8"], kv_dtype=kv_dtype, num_pages=1, num_threads=2) == "bit for bit"
+    assert (
+        check(models["w8a8"], kv_dtype=kv_dtype, num_pages=1, threads=ThreadPlan.resolve(2))
+        == "bit for bit"
+    )
 
 
 def test_a_flipped_bit_of_any_file_that_counts_is_refused(copy: Path) -> None:

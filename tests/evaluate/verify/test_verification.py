@@ -11,13 +11,14 @@ from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import MAX_POSITIONS, make_model
 from fakes.toy_executor import ToyExecutor
 from paredown.compress.compress import compress
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError
 from paredown.evaluate.quality.layer_error import layer_errors
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.text import EvalText, choose_text
 from paredown.evaluate.verify.verification import LAYER_TOKENS, verify
 from paredown.evaluate.verify.verification_file import NAME, read_fingerprint
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors
 from paredown.models.text.tokenizer import Tokenizer
@@ -54,7 +55,7 @@ def test_the_figures_are_those_measured_one_by_one(source, text, tmp_path: Path)
     assert shares[-1] == 1
 
     pages = num_pages_for(text)
-    models = [load_executor(one, num_pages=pages) for one in (compressed, source)]
+    models = [load_executor(one, RunOptions(num_pages=pages)) for one in (compressed, source)]
     (quality,), own = measure_quality(models[:1], text, models[1])
     assert found.compressed.perplexity == quality.perplexity
     assert found.compressed.kl_divergence == quality.kl_divergence > 0
@@ -82,7 +83,7 @@ def test_the_figures_are_those_measured_one_by_one(source, text, tmp_path: Path)
 def test_a_reference_that_is_loaded_already_changes_nothing(source, text, tmp_path: Path) -> None:
     compress(source, tmp_path / "out", "int8")
     compressed = Checkpoint.open(tmp_path / "out")
-    reference = load_executor(source, num_pages=num_pages_for(text))
+    reference = load_executor(source, RunOptions(num_pages=num_pages_for(text)))
     once = verify(source, compressed, text, recipe="int8")
     again = verify(source, compressed, text, recipe="int8", reference=reference)
     assert once.figures() == again.figures()

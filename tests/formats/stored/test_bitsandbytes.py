@@ -13,9 +13,10 @@ from transformers import BitsAndBytesConfig
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import LayerTarget
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import load_executor
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
 from paredown.formats.grid_weight import GridWeight
 from paredown.formats.quantize import quantize
 from paredown.formats.stored.bitsandbytes import (
@@ -190,6 +191,6 @@ def test_a_folder_runs_as_the_library_dequantizes_it(tmp_path: Path) -> None:
             module.get_submodule(role).weight.data = codes * maxima[:, None] * (1 / 127)
     logits_TV = expected(ids)[0].numpy()
     np.testing.assert_allclose(Decoder.from_checkpoint(read)(ids)[0], logits_TV, atol=1e-4)
-    executor = load_executor(read, num_pages=2, kv_dtype="fp32")
+    executor = load_executor(read, RunOptions(num_pages=2, kv_dtype="fp32"))
     part = SequenceSlice(token_ids=ids[0].tolist(), start=0, pages=[0, 1], num_logits=20)
     np.testing.assert_allclose(executor.step([part]), logits_TV, atol=1e-4)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from paredown.engine.memory.memory_plan import pages_in
+from paredown.executors.page_memory import pages_in
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv_choice import resolve_kv_choice
 from paredown.units import parse_bytes

@@ -24,14 +24,6 @@ DEFAULT_INPUT, DEFAULT_OUTPUT = "~512", "~128"
 _UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
 
 
-def add_model_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        nargs="?",
-        help="folder, .gguf file, or a config.json alone (default: the packaged model)",
-    )
-
-
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what comes")
     group.add_argument(

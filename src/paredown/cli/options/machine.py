@@ -18,9 +18,6 @@ def add_machine_argument(parser: argparse.ArgumentParser) -> None:
         help=f"{THIS}, as `paredown doctor` measured it, or one of the table: "
         f"{', '.join(MACHINES)} (default {THIS})",
     )
-    parser.add_argument(
-        "--threads", type=int, default=None, help="threads of this machine (default: all cores)"
-    )
 
 
 def find_target(args: argparse.Namespace) -> Target:

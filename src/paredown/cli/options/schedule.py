@@ -4,10 +4,10 @@ import argparse
 import dataclasses
 import sys
 
-from paredown.engine.executor import Executor
 from paredown.engine.schedule.policies.table import POLICY_NAMES
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.step_budget import choose_step_budget
+from paredown.executors.protocol import Executor
 
 
 def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:

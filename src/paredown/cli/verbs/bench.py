@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
+from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import step_budget_line
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
 from paredown.cli.options.threads import add_threads_arguments
@@ -32,9 +33,8 @@ from paredown.cli.verbs.bench_load import (
     parse_load,
 )
 from paredown.cli.verbs.bench_predicted import Predictor, compared_json, print_compared
-from paredown.engine.memory.memory_plan import page_arithmetic
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
+from paredown.engine.build import assemble
+from paredown.engine.engine import Engine
 from paredown.engine.prompt import encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
@@ -47,6 +47,10 @@ from paredown.evaluate.pictures.load_plot import write_plot
 from paredown.evaluate.quality.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.speed.speculation import SpeculationSpeed, Workload, compare_speculation
 from paredown.evaluate.speed.speed import Trial, arithmetic_peak, run_rounds, speed_pages
+from paredown.executors.load import load_executor
+from paredown.executors.page_memory import page_arithmetic
+from paredown.executors.protocol import Executor, LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import measure_machine
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -86,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_threads_arguments(parser)
     add_load_arguments(parser)
+    add_executor_arguments(parser)
     add_kv_dtype_argument(parser)
     add_kv_pages_arguments(parser)
     add_speculation_arguments(parser)
@@ -103,18 +108,14 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = Checkpoint.open(resolve_model(args.model))
     tell_notes(checkpoint.notes)
     load = fit_defaults(args, load, checkpoint.spec.max_positions)
-    executor = load_executor(
-        checkpoint,
-        num_pages=_num_pages(args, checkpoint, load, speculation),
-        num_threads=args.threads,
-        decode_threads=args.decode_threads,
-        kv_dtype=args.kv_dtype,
-        cache=CacheConfig.from_environment(),
-    )
+    keywords = run_keywords(args)
+    keywords["num_pages"] = _num_pages(args, checkpoint, load, speculation)
+    options = RunOptions(**keywords)
+    executor = load_executor(checkpoint, options)
     if not load.is_trace:
         check_lengths(load.arrivals or load.cells, executor)
     executor.wait_for_cache()
-    bench = _Bench(checkpoint, executor, config, speculation, load)
+    bench = _Bench(checkpoint, executor, options, config, speculation, load)
     return (bench.over_time if load.arrivals else bench.batches)(args)
 
 
@@ -124,13 +125,14 @@ class _Bench:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        executor: NativeExecutor,
+        executor: LoadedExecutor,
+        options: RunOptions,
         config: ScheduleConfig,
         speculation: SpeculationConfig | None,
         load: Load,
     ) -> None:
         self._checkpoint, self._executor, self._load = checkpoint, executor, load
-        self._config, self._speculation = config, speculation
+        self._options, self._config, self._speculation = options, config, speculation
         self._tokenizer = Tokenizer.open(checkpoint.path)
         self._weights = linear_format(checkpoint)
 
@@ -140,7 +142,7 @@ class _Bench:
         trial = Trial(executor=self._executor, weights=self._weights)
         with _progress() as progress:
             task = progress.add_task("measuring", total=None)
-            machine = measure_machine(self._executor.num_threads)
+            machine = measure_machine(self._executor.threads.prefill)
             run_rounds(
                 [trial],
                 num_rounds,
@@ -189,7 +191,7 @@ class _Bench:
         load = self._load
         with _progress() as progress:
             task = progress.add_task("measuring the machine", total=None)
-            machine = measure_machine(self._executor.num_threads)
+            machine = measure_machine(self._executor.threads.prefill)
             benchmark = self._benchmark(machine)
             arrivals, num_cut = load.arrivals, 0
             if load.is_trace:
@@ -211,28 +213,42 @@ class _Bench:
         return 0
 
     def _benchmark(self, machine: Machine) -> LoadBenchmark:
-        speculator = None
-        if self._speculation is not None:
-            speculator = make_speculator(
-                self._speculation,
-                self._executor,
+        def make_engine(metered: Executor) -> Engine:
+            return assemble(
+                metered,
                 self._tokenizer,
-                num_threads=self._executor.num_threads,
+                self._options,
+                schedule=self._config,
+                speculation=self._speculation,
             )
+
         return LoadBenchmark(
             self._executor,
-            self._tokenizer,
-            self._config,
-            speculator=speculator,
+            make_engine,
             peak_per_s=arithmetic_peak(machine, self._weights),
             slo=self._load.slo,
             seed=self._load.seed,
         )
 
     def _speculation_gains(self, num_rounds: int) -> list[SpeculationSpeed]:
+        """One sequence at a time, each way of drawing in turn."""
         if self._speculation is None:
             return []
-        return _measure_speculation(self._executor, self._tokenizer, self._speculation, num_rounds)
+        kv = KVSpec(num_pages=_NUM_PAGES, dtype=self._executor.kv.dtype)
+        answering = self._executor.sharing_weights(kv), self._executor.sharing_weights(kv)
+        prompts = [encode_prompt(self._tokenizer, text) for text in PROMPTS]
+        gains = []
+        for name, temperature in DRAWS.items():
+            speculator = make_speculator(
+                self._speculation, self._executor, self._tokenizer, self._options
+            )
+            params = SamplingParams(
+                temperature=temperature, seed=1, max_tokens=MAX_TOKENS, ignore_eos=True
+            )
+            rounds = [[prompts[i % len(prompts)]] for i in range(num_rounds + 1)]
+            workload = Workload(name=name, rounds=rounds, params=params)
+            gains.append(compare_speculation(answering, self._tokenizer, speculator, workload))
+        return gains
 
     def _print_rest(self, console: Console, machine: Machine) -> None:
         console.print(page_arithmetic(self._executor.context, self._executor.kv), style="dim")
@@ -271,22 +287,3 @@ def _progress() -> Progress:
 
 def _print_json(result: Measurement, machine: Machine, extra: Mapping[str, object]) -> None:
     print(json.dumps(result.as_json() | {"machine": asdict(machine), **extra}, indent=2))
-
-
-def _measure_speculation(
-    executor: NativeExecutor, tokenizer: Tokenizer, config: SpeculationConfig, num_rounds: int
-) -> list[SpeculationSpeed]:
-    """One sequence at a time, each way of drawing in turn."""
-    prompts = [encode_prompt(tokenizer, text) for text in PROMPTS]
-    kv = KVSpec(num_pages=_NUM_PAGES, dtype=executor.kv_dtype)
-    answering = executor.sharing_weights(kv), executor.sharing_weights(kv)
-    gains = []
-    for name, temperature in DRAWS.items():
-        speculator = make_speculator(config, executor, tokenizer, num_threads=executor.num_threads)
-        params = SamplingParams(
-            temperature=temperature, seed=1, max_tokens=MAX_TOKENS, ignore_eos=True
-        )
-        rounds = [[prompts[i % len(prompts)]] for i in range(num_rounds + 1)]
-        workload = Workload(name=name, rounds=rounds, params=params)
-        gains.append(compare_speculation(answering, tokenizer, speculator, workload))
-    return gains

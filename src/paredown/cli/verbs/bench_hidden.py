@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.options.picture_path import check_picture_path
+from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
 from paredown.evaluate.pictures.hidden_plot import write_hidden_sweep
 from paredown.evaluate.speed.hidden_sweep import HiddenSweep, sweep_hidden
@@ -31,13 +31,12 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
 def run_sweep(args: argparse.Namespace) -> int:
     path: Path | None = args.sweep_plot
     check_picture_path(path, "--sweep-plot")
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=None)
+    with progress_bar("measuring") as bar:
         sweep = sweep_hidden(
             format_name=args.sweep_weights,
             num_tokens=args.sweep_tokens,
             num_threads=resolve_num_threads(args.threads),
-            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+            on_progress=bar.show_count,
         )
     if path is not None:
         write_hidden_sweep(sweep, path)

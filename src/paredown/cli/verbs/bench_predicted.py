@@ -11,17 +11,17 @@ from paredown.cli.tables.columns import add_columns
 from paredown.cli.tables.simulation import format_seconds
 from paredown.cost.machine_file import find_calibration
 from paredown.cost.predicted_step import PredictedStep
-from paredown.engine.memory.kept_pages import KeptPages
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.load.benchmark import Cell, LoadResult
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.speed.speed import Trial
+from paredown.executors.protocol import LoadedExecutor
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.run_forms import model_formats
 from paredown.plan.predicted_load import Compared, compare_alone, compare_cell
 from paredown.plan.simulate import Fleet
+from paredown.spec.kept_pages import KeptPages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Predictor:
     def of(
         cls,
         checkpoint: Checkpoint,
-        executor: NativeExecutor,
+        executor: LoadedExecutor,
         config: ScheduleConfig,
         *,
         speculates: bool,
@@ -50,17 +50,19 @@ class Predictor:
             schedule=config,
         )
         if speculates:
-            missing = "steps with guesses are not simulated; leave --speculate out"
+            missing = "steps with draft tokens are not simulated; leave --speculate out"
             return cls(cost=None, fleet=fleet, missing=missing)
-        threads = executor.num_threads
-        calibration = find_calibration(processor_name(), executor.isa, threads)
+        threads = executor.threads.prefill
+        calibration = find_calibration(
+            processor_name(), executor.arithmetic.get("isa", ""), threads
+        )
         if calibration is None:
             missing = (
                 f"this machine's kernels were not measured with --threads {threads}: "
                 f"`paredown doctor --sweep --threads {threads}` does"
             )
             return cls(cost=None, fleet=fleet, missing=missing)
-        formats = replace(model_formats(checkpoint), kv_dtype=executor.kv_dtype)
+        formats = replace(model_formats(checkpoint), kv_dtype=executor.kv.dtype)
         if not calibration.knows(formats):
             missing = f"`paredown doctor --sweep` measured no {formats.name}"
             return cls(cost=None, fleet=fleet, missing=missing)

@@ -4,13 +4,13 @@ import argparse
 import json
 import sys
 
-from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
+from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
+from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError, RequestError, UnsupportedError
-from paredown.kernels.thread_plan import ThreadPlan
 
 EXAMPLES = """examples:
   paredown chat
@@ -34,18 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_sampling_arguments(parser, max_tokens=256)
     add_attention_sinks_arguments(parser)
+    add_executor_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
-    sinks = attention_sinks(args)
-    llm = LLM(
-        args.model,
-        num_threads=ThreadPlan.resolve(args.threads, args.decode_threads),
-        kv_dtype=args.kv_dtype,
-        sinks=sinks,
-    )
-    if sinks is not None:
+    keywords = run_keywords(args)
+    llm = LLM(args.model, **keywords)
+    if (sinks := keywords.get("sinks")) is not None:
         print(sinks.arithmetic(), file=sys.stderr)
     tell_notes(llm.notes)
     if not llm.tokenizer.has_chat_template:

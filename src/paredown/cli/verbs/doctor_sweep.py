@@ -2,10 +2,9 @@
 
 import sys
 
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
+from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
 from paredown.cost.machine_file import save_calibration
 from paredown.cost.step_fit import Calibration, interpolate
@@ -15,12 +14,8 @@ from paredown.spec.machine import Machine
 
 def keep_sweep(machine: Machine) -> Calibration:
     """Measures, fits and keeps."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=None)
-        found = sweep_machine(
-            machine,
-            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+    with progress_bar("measuring") as bar:
+        found = sweep_machine(machine, on_progress=bar.show_count)
     path = save_calibration(found)
     print(f"kept in {path}", file=sys.stderr)
     return found

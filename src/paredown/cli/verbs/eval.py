@@ -12,13 +12,16 @@ from rich.table import Table
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.tables.notes import tell_notes
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.gptq_protocol import DATASETS, gptq_text
 from paredown.evaluate.quality.measurement import Measurement, linear_format_name, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.text import EvalText, choose_text, sampling_pages
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -78,13 +81,15 @@ def run(args: argparse.Namespace) -> int:
     if reference is not None:
         tell_notes(reference.notes)
 
-    def sampler() -> NativeExecutor:
+    def sampler() -> LoadedExecutor:
         source = checkpoint if reference is None else reference
         return load_executor(
             source,
-            num_pages=sampling_pages(source.spec),
-            num_threads=args.threads,
-            cache=CacheConfig.from_environment(),
+            RunOptions(
+                num_pages=sampling_pages(source.spec),
+                threads=ThreadPlan.resolve(args.threads),
+                cache=CacheConfig.from_environment(),
+            ),
         )
 
     text = _choose_text(args, tokenizer, sampler, checkpoint.spec.max_positions)
@@ -104,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 def _choose_text(
     args: argparse.Namespace,
     tokenizer: Tokenizer,
-    sampler: Callable[[], NativeExecutor],
+    sampler: Callable[[], LoadedExecutor],
     max_positions: int,
 ) -> EvalText:
     if args.protocol == "gptq":
@@ -128,17 +133,25 @@ def _measure(
     cache = CacheConfig.from_environment()
     model = load_executor(
         checkpoint,
-        num_pages=pages,
-        num_threads=args.threads,
-        kv_dtype=args.kv_dtype,
-        activations=args.activations,
-        # There is room for one file next to a checkpoint: the one that others will use.
-        cache=cache if args.activations is None else None,
+        RunOptions(
+            num_pages=pages,
+            threads=ThreadPlan.resolve(args.threads),
+            kv_dtype=args.kv_dtype,
+            activations=args.activations,
+            # There is room for one file next to a checkpoint: the one that others will use.
+            cache=cache if args.activations is None else None,
+        ),
     )
     other = None
     if reference is not None:
         other = load_executor(
-            reference, num_pages=pages, num_threads=args.threads, kv_dtype="bf16", cache=cache
+            reference,
+            RunOptions(
+                num_pages=pages,
+                threads=ThreadPlan.resolve(args.threads),
+                kv_dtype="bf16",
+                cache=cache,
+            ),
         )
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=text.num_tokens)

@@ -6,7 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
+from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
+from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
 from paredown.cli.options.speculation import (
     add_speculation_arguments,
@@ -17,7 +18,6 @@ from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM, Completion
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError
-from paredown.kernels.thread_plan import ThreadPlan
 
 EXAMPLES = """examples:
   paredown generate "Once upon a time"
@@ -49,19 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sampling_arguments(parser, max_tokens=128)
     add_speculation_arguments(parser)
     add_attention_sinks_arguments(parser)
+    add_executor_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
-    prompts, sinks = _read_prompts(args), attention_sinks(args)
-    llm = LLM(
-        args.model,
-        num_threads=ThreadPlan.resolve(args.threads, args.decode_threads),
-        kv_dtype=args.kv_dtype,
-        speculation=speculation_config(args),
-        sinks=sinks,
-    )
-    if sinks is not None:
+    prompts, keywords = _read_prompts(args), run_keywords(args)
+    llm = LLM(args.model, speculation=speculation_config(args), **keywords)
+    if (sinks := keywords.get("sinks")) is not None:
         _tell(sinks.arithmetic())
     tell_notes(llm.notes)
     start_s = time.monotonic()

@@ -10,6 +10,7 @@ from rich.console import Console
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.machine import add_machine_argument, find_target
 from paredown.cli.options.picture_path import check_picture_path
+from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
 from paredown.cli.tables.inspect import print_inspection
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.inspect_formulas import print_formulas
@@ -51,11 +52,6 @@ _NUMBERS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "model",
-        nargs="?",
-        help="folder, .gguf file, or a config.json alone (default: the packaged model)",
-    )
     parser.add_argument("--batch", type=int, default=1, help="sequences that decode at once")
     parser.add_argument(
         "--prompt-tokens", type=int, default=None, help="tokens of a prompt (default 512)"
@@ -75,11 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--acceptance",
         type=float,
         default=0.7,
-        help="share of a speculator's guesses that are right, for what it gains (default 0.7)",
+        help="share of a speculator's draft tokens that are right, for what it gains (default 0.7)",
     )
     parser.add_argument("--symbolic", action="store_true", help="formulas in place of numbers")
     parser.add_argument("--plot", type=Path, default=None, help="roofline picture: .png or .html")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser, model=MODEL_OR_CONFIG)
 
 
 def run(args: argparse.Namespace) -> int:

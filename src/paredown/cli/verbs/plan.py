@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.options.load import (
     LoadedModel,
     add_limit_arguments,
     add_load_arguments,
-    add_model_argument,
     read_lengths,
     read_limits,
     read_model,
@@ -24,6 +22,8 @@ from paredown.cli.options.load import (
 )
 from paredown.cli.options.machine import add_machine_argument, find_target
 from paredown.cli.options.picture_path import check_picture_path
+from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
+from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
 from paredown.cli.tables.simulation import format_rate_of, print_simulation
 from paredown.cost.inspection import Target
@@ -58,7 +58,6 @@ _DEFAULT_P95_S = 3.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    add_model_argument(parser)
     add_machine_argument(parser)
     add_load_arguments(parser)
     add_limit_arguments(parser)
@@ -88,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--price-per-hour", type=float, default=None, metavar="P", help="of one machine"
     )
     parser.add_argument("--plot", type=Path, default=None, help="latencies and queue, as a PNG")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser, model=MODEL_OR_CONFIG)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -110,8 +109,7 @@ def run(args: argparse.Namespace) -> int:
         router=args.router or ("prefix-affinity" if shares else "least-loaded"),
     )
     target = find_target(args)
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("simulating", total=None)
+    with progress_bar("simulating") as bar:
         found = make_plan(
             spec,
             PlannedMachine(target=target),
@@ -119,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
             formats=_formats(args, target, model),
             price_per_hour=args.price_per_hour,
             asked_machines=args.machines,
-            on_note=lambda note: progress.update(task, description=f"simulating {note}"),
+            on_note=lambda note: bar.show_note(f"simulating {note}"),
         )
     if args.plot is not None:
         title = f"{name} on {found.num_machines} x {target.roofs.name}"

@@ -5,23 +5,25 @@ import json
 import signal
 import sys
 
-from paredown.cli.options.attention_sinks import add_attention_sinks_arguments, attention_sinks
+from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
-from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
+from paredown.cli.options.kv_pages import add_kv_pages_arguments
+from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import add_schedule_arguments, keeping_target, schedule_config
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
 from paredown.cli.options.threads import add_threads_arguments
 from paredown.cli.tables.notes import tell_notes
+from paredown.engine.build import build
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
-from paredown.engine.memory.memory_plan import page_arithmetic
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
-from paredown.engine.speculate.make_speculator import make_speculator
+from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.worker import Worker
 from paredown.errors import ParedownError
 from paredown.evaluate.verify.fingerprint import Fingerprint
 from paredown.evaluate.verify.verification_file import read_fingerprint, verification_path
+from paredown.executors.page_memory import page_arithmetic
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -68,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
     )
     add_threads_arguments(parser)
+    add_executor_arguments(parser)
     add_kv_pages_arguments(parser)
     add_kv_dtype_argument(parser)
     add_attention_sinks_arguments(parser)
@@ -86,30 +89,26 @@ def run(args: argparse.Namespace) -> int:
     speculation = speculation_config(args)
     listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
     path = resolve_model(args.model)
-    checkpoint, tokenizer = Checkpoint.open(path), Tokenizer.open(path)
-    context = Context(spec=checkpoint.spec, sinks=attention_sinks(args))
+    keywords = run_keywords(args)
+    keywords["num_pages"], keywords["kv_cache_bytes"] = args.pages, args.kv_memory
+    options = RunOptions(**keywords)
+    checkpoint = Checkpoint.open(path)
+    context = Context(spec=checkpoint.spec, sinks=options.sinks)
+    tokenizer = Tokenizer.open(path)
     fingerprint = None if args.no_verify else read_fingerprint(path)
     tell_notes(checkpoint.notes)
-    cache = CacheConfig.from_environment()
 
-    def load() -> Engine:
-        executor = load_executor(
-            checkpoint,
-            num_pages=num_pages(args, checkpoint),
-            num_threads=args.threads,
-            decode_threads=args.decode_threads,
-            kv_dtype=args.kv_dtype,
-            cache=cache,
-            sinks=context.sinks,
-        )
+    def ready(executor: LoadedExecutor) -> ScheduleConfig:
         if not args.no_verify:
             _check(checkpoint, executor, fingerprint)
         _tell(executor)
-        speculator = None
-        if speculation is not None:
-            speculator = make_speculator(speculation, executor, tokenizer, num_threads=args.threads)
         prepare_texts(tokenizer, executor.spec.vocab_size)
-        return Engine(executor, tokenizer, keeping_target(args, config, executor), speculator)
+        return keeping_target(args, config, executor)
+
+    def load() -> Engine:
+        return build(
+            checkpoint, options, tokenizer=tokenizer, speculation=speculation, on_loaded=ready
+        ).engine
 
     worker = Worker(load)
     state = ServerState(
@@ -143,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
 
 
-def _tell(executor: NativeExecutor) -> None:
+def _tell(executor: LoadedExecutor) -> None:
     if executor.context.sinks is not None:
         print(executor.context.sinks.arithmetic(), file=sys.stderr)
     print(page_arithmetic(executor.context, executor.kv), file=sys.stderr)
@@ -151,7 +150,7 @@ def _tell(executor: NativeExecutor) -> None:
 
 
 def _check(
-    checkpoint: Checkpoint, executor: NativeExecutor, fingerprint: Fingerprint | None
+    checkpoint: Checkpoint, executor: LoadedExecutor, fingerprint: Fingerprint | None
 ) -> None:
     """One line about it. Raises CheckpointError."""
     name = verification_path(checkpoint.path).name

@@ -11,7 +11,6 @@ from paredown.cli.options.load import (
     LoadedModel,
     add_limit_arguments,
     add_load_arguments,
-    add_model_argument,
     read_lengths,
     read_limits,
     read_model,
@@ -21,9 +20,9 @@ from paredown.cli.options.load import (
 from paredown.cli.options.machine import add_machine_argument, find_target
 from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.schedule import add_schedule_arguments, schedule_config
+from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
 from paredown.cli.tables.simulation import print_simulation
 from paredown.cost.model_formats import ModelFormats
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.errors import ConfigError
 from paredown.formats.table import COSTED_FORMATS
 from paredown.plan.planned_machine import PlannedMachine
@@ -33,6 +32,7 @@ from paredown.plan.simulation_plot import write_simulation_plot
 from paredown.plan.trace import Trace
 from paredown.plan.workload import RandomWorkload, TraceWorkload, Workload, check_rate
 from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE
 from paredown.spec.model import ModelSpec
 
@@ -50,7 +50,6 @@ _DEFAULT_REQUESTS = 2000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    add_model_argument(parser)
     add_machine_argument(parser)
     parser.add_argument(
         "--machines", type=int, default=1, metavar="N", help="how many of them (default 1)"
@@ -91,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit_arguments(parser)
     add_schedule_arguments(parser)
     parser.add_argument("--plot", type=Path, default=None, help="latencies and queue, as a PNG")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser, model=MODEL_OR_CONFIG)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -63,7 +63,7 @@ def _section(target: Target, source: Checkpoint, modules: PackedModules) -> dict
     specs = {module: known[module] for module in modules.shapes}
     for module, spec in specs.items():
         with naming(module):
-            if not spec.is_quantized:
+            if not spec.is_grid:
                 raise UnsupportedError(
                     "its codes are stored in a way that only the tools of that format write",
                     seen="; ".join(source.forms[module].notes),

@@ -93,7 +93,7 @@ class Quantizer(Protocol):
 
 def check_grid(method: str, spec: WeightSpec) -> None:
     """For methods that make codes on a grid. Raises ConfigError for a float format."""
-    if not spec.is_quantized:
+    if not spec.is_grid:
         raise ConfigError(
             f"{method} cannot make {spec.name}: a step of a recipe makes codes",
             seen=f"method {method} with format {spec.name}",

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.memory.pages import PagePool
 from paredown.engine.memory.prefix_cache import PageContents, PageKey, PrefixCache
 from paredown.engine.request import Request
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
 

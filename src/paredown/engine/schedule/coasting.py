@@ -14,11 +14,11 @@ cache learns of a request's own pages when it lands: before it gives one back.
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.schedule.counted_request import CountedRequest
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import Scheduler
 from paredown.engine.schedule.step_plan import StepPlan
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
 

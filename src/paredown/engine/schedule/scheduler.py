@@ -20,7 +20,6 @@ prompt are one request until the prompt is computed: then the others, its follow
 
 from collections.abc import Sequence
 
-from paredown.engine.memory.kept_pages import KeptPages
 from paredown.engine.memory.request_pages import RequestPages
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.schedule.followers import Followers
@@ -31,6 +30,7 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.step_plan import Chunk, StepPlan
 from paredown.engine.schedule.waiting_queue import WaitingQueue
 from paredown.errors import CapacityError, RequestError
+from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
 
 

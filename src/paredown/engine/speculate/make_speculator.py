@@ -1,7 +1,5 @@
 """From a configuration to a speculator: what its proposer needs is loaded and checked here."""
 
-from paredown.engine.executor import Executor
-from paredown.engine.native.native_executor import load_executor
 from paredown.engine.prompt import encode_prompt
 from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.ngram import NgramProposer
@@ -12,6 +10,9 @@ from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.errors import ConfigError
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import Executor
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -23,24 +24,25 @@ def make_speculator(
     config: SpeculationConfig,
     executor: Executor,
     tokenizer: Tokenizer,
-    *,
-    num_threads: int | None = None,
+    options: RunOptions | None = None,
 ) -> Speculator:
-    """For an engine over `executor`. A draft model gets as many pages as the model has; weights
-    that it has in floats are rounded to int8.
+    """A speculator for an engine over `executor`. A draft model runs on the executor, the device
+    and the threads of `options`, with as many pages as the model has; weights that it has in floats
+    are rounded to int8.
 
     Raises ConfigError for drafts that do not fit in the context, references that hold other
     tokens and a draft model with another vocabulary, and what loading a draft model raises.
     """
     config.check_context(executor.spec.max_positions)
-    return Speculator(_make_proposer(config, executor, tokenizer, num_threads), config)
+    options = RunOptions() if options is None else options
+    return Speculator(_make_proposer(config, executor, tokenizer, options), config)
 
 
 def _make_proposer(
     config: SpeculationConfig,
     executor: Executor,
     tokenizer: Tokenizer,
-    num_threads: int | None,
+    options: RunOptions,
 ) -> Proposer:
     match config.kind:
         case "ngram":
@@ -54,7 +56,7 @@ def _make_proposer(
                 min_match=config.min_match, max_cached_tokens=config.max_cached_tokens
             )
         case "draft":
-            return _load_draft(config, executor, tokenizer, num_threads)
+            return _load_draft(config, executor, tokenizer, options)
 
 
 def _tokens(reference: str | tuple[int, ...], tokenizer: Tokenizer, vocab_size: int) -> list[int]:
@@ -73,7 +75,7 @@ def _load_draft(
     config: SpeculationConfig,
     executor: Executor,
     tokenizer: Tokenizer,
-    num_threads: int | None,
+    options: RunOptions,
 ) -> DraftModelProposer:
     path = resolve_model(str(config.draft_model or DEFAULT_DRAFT_MODEL))
     checkpoint = Checkpoint.open(path)
@@ -83,6 +85,10 @@ def _load_draft(
             seen=path,
             remedy="Use a draft model with the model's tokenizer (--draft-model).",
         )
-    rounded = RoundedCheckpoint.of(checkpoint)
-    draft = load_executor(rounded, num_pages=executor.num_pages, num_threads=num_threads)
-    return DraftModelProposer(draft)
+    draft_options = RunOptions(
+        executor=options.executor,
+        device=options.device,
+        threads=options.threads,
+        num_pages=executor.num_pages,
+    )
+    return DraftModelProposer(load_executor(RoundedCheckpoint.of(checkpoint), draft_options))

@@ -3,12 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.detokenize import prepare_texts
 from paredown.engine.engine import Engine
-from paredown.engine.executor import Executor
-from paredown.engine.schedule.schedule_config import ScheduleConfig
-from paredown.engine.speculate.speculator import Speculator
 from paredown.errors import CapacityError, RequestError
 from paredown.evaluate.load.arrival import Arrival, together
 from paredown.evaluate.load.meter import Meter
@@ -16,6 +12,7 @@ from paredown.evaluate.load.run_load import LoadRun, run_load
 from paredown.evaluate.load.slo import SLO
 from paredown.evaluate.load.summary import LoadSummary, step_bytes, summarize
 from paredown.evaluate.speed.speed import MeasuredExecutor
+from paredown.executors.protocol import Executor
 from paredown.kernels.probe import measure_bandwidth
 from paredown.progress import OnCount
 from paredown.spec.kv import PAGE_SIZE
@@ -69,16 +66,15 @@ def check_lengths(requests: Sequence[Cell | Arrival], executor: Executor) -> Non
 
 
 class LoadBenchmark:
-    """`peak_per_s` is that of the arithmetic in use (evaluate/speed/speed.py). The prefix cache is
-    warm with nothing but what the runs before have left, whose prompts are others."""
+    """`make_engine` puts an engine over the metered executor. `peak_per_s` is that of the
+    arithmetic in use (evaluate/speed/speed.py). The prefix cache is warm with nothing but what the
+    runs before have left, whose prompts are others."""
 
     def __init__(
         self,
         executor: MeasuredExecutor,
-        tokenizer: EngineTokenizer,
-        config: ScheduleConfig,
+        make_engine: Callable[[Executor], Engine],
         *,
-        speculator: Speculator | None = None,
         peak_per_s: float,
         slo: SLO | None = None,
         seed: int = 0,
@@ -86,8 +82,8 @@ class LoadBenchmark:
     ) -> None:
         self._executor = executor
         self._meter = Meter(executor)
-        prepare_texts(tokenizer, executor.spec.vocab_size)
-        self.engine = Engine(self._meter.executor, tokenizer, config, speculator)
+        self.engine = make_engine(self._meter.executor)
+        prepare_texts(self.engine.tokenizer, executor.spec.vocab_size)
         self._peak_per_s = peak_per_s
         self._slo = slo
         self._seed = seed
@@ -127,7 +123,7 @@ class LoadBenchmark:
             raise RequestError(
                 "every request failed", seen=failures[0], remedy="See whether `generate` works."
             )
-        bandwidth = self._measure(self._executor.num_threads, step_bytes(runs))
+        bandwidth = self._measure(self._executor.threads.prefill, step_bytes(runs))
         summary = summarize(
             runs, bandwidth_bytes_per_s=bandwidth, peak_per_s=self._peak_per_s, slo=self._slo
         )

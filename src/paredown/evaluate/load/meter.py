@@ -5,9 +5,9 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.wrapped_executor import WrappedExecutor
 from paredown.evaluate.speed.speed import MeasuredExecutor, slice_flops
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.wrapped_executor import WrappedExecutor
 
 
 class Meter:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paredown.engine.executor import Executor, SequenceSlice
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.quality.divergence import kl_divergences, num_agreeing
 from paredown.evaluate.quality.perplexity import (
@@ -16,6 +15,7 @@ from paredown.evaluate.quality.perplexity import (
     perplexity,
 )
 from paredown.evaluate.texts.text import EvalText, Window
+from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.progress import OnCount
 from paredown.spec.kv import PAGE_SIZE
 

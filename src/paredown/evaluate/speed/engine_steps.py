@@ -16,11 +16,11 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, decode_load, prompts_load
 from paredown.engine.active_request import EngineTokenizer
 from paredown.engine.engine import Engine
-from paredown.engine.executor import Executor, SequenceSlice
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
-from paredown.engine.wrapped_executor import WrappedExecutor
 from paredown.evaluate.quality.quartile import lower_quartile
+from paredown.executors.protocol import Executor, SequenceSlice
+from paredown.executors.wrapped_executor import WrappedExecutor
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 

@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.native.native_executor import NativeExecutor
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.formats.integer_steps import MOST_STEPS
 from paredown.formats.tensor import float32_to_bf16
 from paredown.kernels.linear_source import LinearSource, named_arrays

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from paredown.engine.executor import Executor, SequenceSlice
+from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.kernels.probe import measure_bandwidth
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.progress import OnCount
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.machine import Machine
@@ -44,9 +45,7 @@ class MeasuredExecutor(Executor, Protocol):
     @property
     def kv_token_bytes(self) -> int: ...
     @property
-    def num_threads(self) -> int: ...
-    @property
-    def isa(self) -> str: ...
+    def threads(self) -> ThreadPlan: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +87,7 @@ class Trial:
                 break
         self.decode.append(done / elapsed)
         if len(self.bandwidth) < _BANDWIDTH_ROUNDS:
-            self.bandwidth.append(measure_bandwidth(self.executor.num_threads, self.step_bytes))
+            self.bandwidth.append(measure_bandwidth(self.executor.threads.prefill, self.step_bytes))
 
     @property
     def step_bytes(self) -> int:

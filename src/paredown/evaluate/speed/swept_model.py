@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from paredown.cost.calibrate import MeasuredStep
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
-from paredown.engine.executor import SequenceSlice
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.evaluate.quality.quartile import lower_quartile
 from paredown.evaluate.speed.random_model import random_model
+from paredown.executors.protocol import LoadedExecutor, SequenceSlice
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 
@@ -66,7 +65,7 @@ class SweptModel:
     formats: ModelFormats
     loads: Sequence[Load]
     num_threads: int
-    _executor: NativeExecutor = field(init=False)
+    _executor: LoadedExecutor = field(init=False)
     _seconds: dict[Load, list[float]] = field(init=False)
     _is_warm: bool = field(default=False, init=False)
 

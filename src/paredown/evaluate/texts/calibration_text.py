@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from paredown.compress.calibrate.calibration import Calibration
-from paredown.engine.executor import Executor
 from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.texts.text import DATA_VARIABLE, TextTokenizer, first_token, sample_text
+from paredown.executors.protocol import Executor
 from paredown.units import MEBI
 
 DEFAULT_SAMPLES = 128

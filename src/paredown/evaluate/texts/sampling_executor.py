@@ -1,14 +1,20 @@
 """The executor that writes a text where none was given."""
 
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
 from paredown.evaluate.texts.text import sampling_pages
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 
 
 def load_sampling_executor(
     checkpoint: Checkpoint, num_threads: int | None = None, cache: CacheConfig | None = None
-) -> NativeExecutor:
+) -> LoadedExecutor:
     """Loads `checkpoint` with room for what `sample_text` runs side by side, and no more."""
     pages = sampling_pages(checkpoint.spec)
-    return load_executor(checkpoint, num_pages=pages, num_threads=num_threads, cache=cache)
+    return load_executor(
+        checkpoint,
+        RunOptions(num_pages=pages, threads=ThreadPlan.resolve(num_threads), cache=cache),
+    )

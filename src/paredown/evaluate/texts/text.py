@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from paredown.engine.executor import Executor, SequenceSlice
 from paredown.errors import CheckpointError, ConfigError
+from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.model import ModelSpec
 from paredown.units import MEBI

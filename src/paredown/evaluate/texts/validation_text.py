@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
-from paredown.engine.native.packed_cache import CacheConfig
 from paredown.evaluate.texts.text import (
     DATA_TEXT,
     DATA_VARIABLE,
@@ -12,6 +10,10 @@ from paredown.evaluate.texts.text import (
     choose_text,
     sampling_pages,
 )
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 
@@ -25,11 +27,12 @@ def choose_validation_text(
     classic books' validation split where $PAREDOWN_DATA has it; else what `choose_text` finds
     without a path. Raises as it does."""
 
-    def sampler() -> NativeExecutor:
+    def sampler() -> LoadedExecutor:
         return load_executor(
             checkpoint,
-            num_pages=sampling_pages(checkpoint.spec),
-            cache=CacheConfig.from_environment(),
+            RunOptions(
+                num_pages=sampling_pages(checkpoint.spec), cache=CacheConfig.from_environment()
+            ),
         )
 
     if path is None and DATA_VARIABLE in os.environ:

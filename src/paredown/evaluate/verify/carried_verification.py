@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paredown.engine.native.native_executor import load_executor
 from paredown.evaluate.verify.fingerprint import golden_logits, make_fingerprint
 from paredown.evaluate.verify.golden import (
     GoldenLogits,
@@ -18,7 +17,9 @@ from paredown.evaluate.verify.golden import (
     make_golden,
 )
 from paredown.evaluate.verify.verification_file import read_verification, write_verification
-from paredown.kernels.arithmetic import arithmetic
+from paredown.executors.load import load_executor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 
 
@@ -65,10 +66,12 @@ def check_verified(source: Checkpoint, num_threads: int | None = None) -> Verifi
     if found is None:
         return None
     figures, fingerprint = found
-    executor = load_executor(source, num_pages=1, num_threads=num_threads)
+    executor = load_executor(
+        source, RunOptions(num_pages=1, threads=ThreadPlan.resolve(num_threads))
+    )
     fingerprint.check_files(source, executor)
     fingerprint.check_logits(source, executor)
-    golden = make_golden(golden_logits(executor), arithmetic(executor.isa))
+    golden = make_golden(golden_logits(executor), executor.arithmetic)
     return VerifiedSource(name=source.path.resolve().name, figures=figures, golden=golden)
 
 
@@ -78,7 +81,9 @@ def carry_verification(
     """Writes the verification of a checkpoint that has the codes of `verified`. Raises
     CheckpointError for logits that are not numbers, CapacityError or UnsupportedError where it
     cannot be run here, OutputError where it cannot be written."""
-    executor = load_executor(written, num_pages=1, num_threads=num_threads)
+    executor = load_executor(
+        written, RunOptions(num_pages=1, threads=ThreadPlan.resolve(num_threads))
+    )
     fingerprint = make_fingerprint(written, executor)
     logits_TV = golden_logits(executor)
     sampled_TK = np.array(verified.golden.sampled_TK)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paredown.engine.native.native_executor import NativeExecutor
 from paredown.errors import CheckpointError
 from paredown.evaluate.quality.rows import Logits
 from paredown.evaluate.verify.golden import (
@@ -21,7 +20,7 @@ from paredown.evaluate.verify.golden import (
     make_golden,
     run_golden,
 )
-from paredown.kernels.arithmetic import arithmetic
+from paredown.executors.protocol import LoadedExecutor
 from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.fingerprints import file_digests, joint_digest
@@ -61,7 +60,7 @@ class Fingerprint:
             golden=GoldenLogits.from_json(golden),
         )
 
-    def check_files(self, checkpoint: Checkpoint, executor: NativeExecutor) -> None:
+    def check_files(self, checkpoint: Checkpoint, executor: LoadedExecutor) -> None:
         """Raises CheckpointError for a file that is not the one that was verified. The weights are
         read only where loading did not have to know their digest."""
         _compare(checkpoint, self.small_files, _digest_small_files(checkpoint))
@@ -70,15 +69,15 @@ class Fingerprint:
             # One file, whatever it is called by now.
             verified = dict(zip([checkpoint.path.name], verified.values(), strict=False))
         if executor.known_content != joint_digest(verified):
-            _compare(checkpoint, verified, file_digests(checkpoint, executor.num_threads))
+            _compare(checkpoint, verified, file_digests(checkpoint, executor.threads.prefill))
 
-    def check_logits(self, checkpoint: Checkpoint, executor: NativeExecutor) -> str:
+    def check_logits(self, checkpoint: Checkpoint, executor: LoadedExecutor) -> str:
         """How they agree, in a few words. Raises CheckpointError with the difference."""
         logits_TV = golden_logits(executor)
         if hash_logits(logits_TV) == self.golden.sha256:
             return "bit for bit"
         difference = self._difference(logits_TV)
-        there, here = self.golden.arithmetic, arithmetic(executor.isa)
+        there, here = self.golden.arithmetic, executor.arithmetic
         others = ", ".join(name for name in here if here[name] != there.get(name))
         if others and difference <= TOLERANCE:
             return f"within {difference:.1g} of their size (verified with another {others})"
@@ -97,7 +96,7 @@ class Fingerprint:
         return self.golden.difference(log_probabilities(logits_TV, sampled_TK))
 
 
-def make_fingerprint(checkpoint: Checkpoint, executor: NativeExecutor) -> Fingerprint:
+def make_fingerprint(checkpoint: Checkpoint, executor: LoadedExecutor) -> Fingerprint:
     """Of a checkpoint, loaded with the defaults that it will be served with. Raises CheckpointError
     for logits that are not numbers."""
     logits_TV = golden_logits(executor)
@@ -109,12 +108,12 @@ def make_fingerprint(checkpoint: Checkpoint, executor: NativeExecutor) -> Finger
         )
     return Fingerprint(
         small_files=_digest_small_files(checkpoint),
-        weight_files=file_digests(checkpoint, executor.num_threads),
-        golden=make_golden(logits_TV, arithmetic(executor.isa)),
+        weight_files=file_digests(checkpoint, executor.threads.prefill),
+        golden=make_golden(logits_TV, executor.arithmetic),
     )
 
 
-def golden_logits(executor: NativeExecutor) -> Logits:
+def golden_logits(executor: LoadedExecutor) -> Logits:
     """[T, V], with pages of their own: whatever the executor keeps keys and values in, and however
     few."""
     return run_golden(executor.sharing_weights(GOLDEN_KV, keeps_sinks=False))

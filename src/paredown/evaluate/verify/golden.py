@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import Executor, SequenceSlice
 from paredown.evaluate.quality.perplexity import log_normalizers
 from paredown.evaluate.quality.rows import Logits
+from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.model import ModelSpec
 

@@ -14,13 +14,16 @@ import numpy
 import tokenizers
 import torch
 
-from paredown.engine.native.native_executor import NativeExecutor, load_executor
 from paredown.evaluate.quality.layer_error import LayerError, layer_errors
 from paredown.evaluate.quality.measurement import Measurement, make_measurement
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
 from paredown.evaluate.texts.text import EvalText
 from paredown.evaluate.verify.fingerprint import Fingerprint, make_fingerprint
 from paredown.evaluate.verify.verification_file import write_verification
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
 
@@ -73,7 +76,7 @@ def verify(
     text: EvalText,
     *,
     recipe: str,
-    reference: NativeExecutor | None = None,
+    reference: LoadedExecutor | None = None,
     num_threads: int | None = None,
     notes: tuple[str, ...] = (),
     on_progress: OnProgress | None = None,
@@ -84,8 +87,12 @@ def verify(
     progress = on_progress or (lambda what, share: None)
     pages = num_pages_for(text)
     if reference is None:
-        reference = load_executor(original, num_pages=pages, num_threads=num_threads)
-    executor = load_executor(compressed, num_pages=pages, num_threads=num_threads)
+        reference = load_executor(
+            original, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(num_threads))
+        )
+    executor = load_executor(
+        compressed, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(num_threads))
+    )
     (quality,), own = measure_quality(
         [executor],
         text,

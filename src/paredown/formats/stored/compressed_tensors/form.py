@@ -190,7 +190,7 @@ def form_of(spec: WeightSpec) -> Form:
     """What the library calls the form of such weights: int-quantized where the inputs have a scheme
     of their own. Those of integer steps have one too and stay packed all the same: tools that round
     no inputs then load them as the int4 groups that they are."""
-    assert spec.is_quantized, spec.name
+    assert spec.is_grid, spec.name
     if spec.dtype == "fp8":
         return "float-quantized"
     return "int-quantized" if spec.has_input_scheme and not spec.integer_steps else "pack-quantized"

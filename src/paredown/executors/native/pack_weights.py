@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.native.native_form import to_native
 from paredown.errors import ConfigError
+from paredown.executors.native.native_form import to_native
 from paredown.formats.grid_weight import GridWeight, float_weight
 from paredown.formats.integer_steps import integer_steps
 from paredown.formats.tensor import STORED_DTYPES

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from paredown.engine.executor import Executor, SequenceSlice, moved_on
-from paredown.engine.sampling.sampler import RowSampler
+from paredown.executors.protocol import Executor, SequenceSlice, moved_on
+from paredown.executors.sampler import Sampler
 from paredown.spec.context import Context
 from paredown.spec.model import ModelSpec
 
@@ -22,6 +22,7 @@ class WrappedExecutor:
     ) -> None:
         self._executor = executor
         self._step = step
+        self._slices = list[SequenceSlice]()
 
     @property
     def spec(self) -> ModelSpec:
@@ -36,16 +37,15 @@ class WrappedExecutor:
         return self._executor.num_pages
 
     @property
-    def sampler(self) -> RowSampler:
+    def sampler(self) -> Sampler:
         return self._executor.sampler
 
     def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
         self._executor.copy_pages(pairs)
 
     def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        self._slices = slices
         return self._step(slices)
 
-    def step_again(
-        self, slices: list[SequenceSlice], token_ids: list[int]
-    ) -> npt.NDArray[np.float32]:
-        return self._step(moved_on(slices, token_ids))
+    def step_again(self, token_ids: list[int]) -> npt.NDArray[np.float32]:
+        return self._step(moved_on(self._slices, token_ids))

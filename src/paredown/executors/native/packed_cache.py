@@ -2,8 +2,8 @@
 
 A file lies in `.paredown/` next to the checkpoint, else in the user's cache folder. It is named by
 what it was made of (models/fingerprints.py), written once under another name and renamed, so that
-it is
-whole or not there and a process that maps it keeps what it has when another puts a new one there.
+it is whole or not there and a process that maps it keeps what it has when another puts a new one
+there.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.engine.native.partial_file import partial_file, remove_leftovers
-from paredown.errors import ConfigError
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.native.partial_file import partial_file, remove_leftovers
 from paredown.kernels import _core
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import (
@@ -38,44 +38,12 @@ from paredown.models.fingerprints import (
     mapped_states,
     packing_key,
 )
-from paredown.units import GIBI, MEBI
 
 LOGGER = logging.getLogger(__name__)
 
-VARIABLE = "PAREDOWN_CACHE"
 FOLDER_NAME = ".paredown"
 # How long a process that is at its end still writes.
 _EXIT_GRACE_S = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheConfig:
-    """`folder`            the only place; None: next to the checkpoint, else the user's cache
-    `min_bytes`         packed weights below this are packed in less time than they are worth
-    `max_folder_bytes`  the user's cache folder, or `folder`, drops its oldest files beyond this
-    """
-
-    folder: Path | None = None
-    min_bytes: int = 64 * MEBI
-    max_folder_bytes: int = 32 * GIBI
-
-    @classmethod
-    def from_environment(cls) -> "CacheConfig | None":
-        """PAREDOWN_CACHE: "off" (None is returned), a folder, or nothing for the default places.
-        Raises ConfigError for what is not a folder."""
-        value = os.environ.get(VARIABLE, "")
-        if value == "off":
-            return None
-        if not value:
-            return cls()
-        folder = Path(value)
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(
-                f"{VARIABLE} does not name a folder",
-                seen=value,
-                remedy=f"Set {VARIABLE} to a folder, to off, or not at all.",
-            )
-        return cls(folder=folder)
 
 
 @dataclass(frozen=True)

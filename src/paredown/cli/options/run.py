@@ -1,0 +1,39 @@
+"""The options that say how a model is run, for the verbs that answer."""
+
+import argparse
+from typing import get_args
+
+from paredown.cli.options.attention_sinks import attention_sinks
+from paredown.executors.cache_config import CacheConfig
+from paredown.executors.run_options import Device, ExecutorChoice, RunKeywords, RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
+
+
+def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("executor (docs/executors.md)")
+    group.add_argument(
+        "--executor",
+        choices=get_args(ExecutorChoice),
+        default=RunOptions.executor,
+        help="who computes; auto: native on a CPU, torch on a GPU (default: %(default)s)",
+    )
+    group.add_argument(
+        "--device",
+        choices=get_args(Device),
+        default=RunOptions.device,
+        help="where (default: %(default)s)",
+    )
+
+
+def run_keywords(args: argparse.Namespace) -> RunKeywords:
+    """The fields of RunOptions that the arguments of a verb give. Raises ConfigError."""
+    keywords = RunKeywords(
+        executor=args.executor,
+        device=args.device,
+        threads=ThreadPlan.resolve(args.threads, args.decode_threads),
+        kv_dtype=args.kv_dtype,
+        cache=CacheConfig.from_environment(),
+    )
+    if hasattr(args, "attention_sinks"):
+        keywords["sinks"] = attention_sinks(args)
+    return keywords

@@ -1,0 +1,55 @@
+"""From a checkpoint to an executor: the one door to whatever runs models.
+
+An executor's own modules are imported when it is first asked for, so that a process that serves on
+the native core never imports torch.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from paredown.errors import ConfigError
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import ExecutorName, RunOptions
+from paredown.models.checkpoint import Checkpoint
+
+
+class Loading(Protocol):
+    """A checkpoint on its way into an executor."""
+
+    def finish(self) -> LoadedExecutor:
+        """Returns the executor when it is ready for steps. To be called once."""
+        ...
+
+
+def load_executor(checkpoint: Checkpoint, options: RunOptions | None = None) -> LoadedExecutor:
+    """Loads the weights of a checkpoint; `options` None is RunOptions().
+
+    Raises CapacityError, with the arithmetic, before loading when it does not fit, UnsupportedError
+    for shapes or formats that the executor does not take, and ConfigError for a number of threads
+    or pages out of range, activations that a weight cannot be multiplied with, or a format of keys
+    and values that is unknown or whose scales the checkpoint does not have.
+    """
+    return start_loading(checkpoint, options).finish()
+
+
+def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> Loading:
+    """Begins what `load_executor` does, for a caller with other work before `finish`: mapped
+    weights are verified meanwhile. Raises as it does."""
+    options = RunOptions() if options is None else options
+    name = options.executor_name
+    if name not in _STARTERS:
+        raise ConfigError(
+            "there is no such executor", seen=name, remedy=f"Use {', '.join(_STARTERS)}, or auto."
+        )
+    return _STARTERS[name](checkpoint, options)
+
+
+def _start_native(checkpoint: Checkpoint, options: RunOptions) -> Loading:
+    from paredown.executors.native.loading import NativeLoading
+
+    return NativeLoading.start(checkpoint, options)
+
+
+_STARTERS: dict[ExecutorName, Callable[[Checkpoint, RunOptions], Loading]] = {
+    "native": _start_native,
+}

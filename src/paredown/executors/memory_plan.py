@@ -1,0 +1,54 @@
+"""MemoryPlan: what running a checkpoint will take, added up before anything is loaded."""
+
+from dataclasses import dataclass, replace
+
+from paredown.errors import CapacityError
+from paredown.units import format_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """Bytes by use. `load_bytes` is the transient copy of the largest weight while it is packed.
+
+    Packed weights that are mapped from a file count like others: a step reads them all, so the
+    pages of the file must stay in memory, though the system may share and drop them.
+    """
+
+    weight_bytes: int
+    embedding_bytes: int
+    kv_bytes: int
+    step_bytes: int
+    load_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return (
+            self.weight_bytes
+            + self.embedding_bytes
+            + self.kv_bytes
+            + self.step_bytes
+            + self.load_bytes
+        )
+
+    def without_packing(self) -> "MemoryPlan":
+        """The plan where the weights are packed already."""
+        return replace(self, load_bytes=0)
+
+    def arithmetic(self) -> str:
+        """One line: the terms and their sum."""
+        return (
+            f"weights {format_bytes(self.weight_bytes)} + embedding "
+            f"{format_bytes(self.embedding_bytes)} + KV pages {format_bytes(self.kv_bytes)} + "
+            f"working memory {format_bytes(self.step_bytes)} + loading "
+            f"{format_bytes(self.load_bytes)} = {format_bytes(self.total_bytes)}"
+        )
+
+    def check(self, available_bytes: int) -> None:
+        """Raises CapacityError, with the arithmetic, when the plan exceeds `available_bytes`."""
+        if self.total_bytes > available_bytes:
+            raise CapacityError(
+                "The model does not fit in memory",
+                seen=f"{self.arithmetic()}; available {format_bytes(available_bytes)}",
+                remedy="Compress it further (`paredown compress --recipe int4-g128`) or give "
+                "less memory for KV pages (`paredown serve --kv-memory`).",
+            )

@@ -1,0 +1,88 @@
+"""From a checkpoint to a native executor: its weights packed now, or mapped as they were kept."""
+
+from paredown.executors.memory_plan import MemoryPlan
+from paredown.executors.native.memory_plan import plan_memory
+from paredown.executors.native.native_executor import NativeExecutor, WeightSource
+from paredown.executors.native.pack_weights import pack_weights
+from paredown.executors.native.packed_cache import PackedCache
+from paredown.executors.page_memory import planned_kv
+from paredown.executors.run_options import RunOptions
+from paredown.kernels._core import ThreadError
+from paredown.kernels.isa import chosen_isa
+from paredown.kernels.native_model import NativeModel
+from paredown.kernels.packed_file import PackedFileError
+from paredown.kernels.probe import available_memory_bytes
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.kv_scales import used_kv_scales
+from paredown.spec.context import Context
+from paredown.spec.kv import KVSpec
+from paredown.spec.weight import SHORT_BF16_ISAS, ActivationDType
+
+
+class NativeLoading:
+    """A checkpoint on its way into a native executor."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        context: Context,
+        kv: KVSpec,
+        plan: MemoryPlan,
+        threads: ThreadPlan,
+        activations: ActivationDType | None,
+        cache: PackedCache | None,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._kv = kv
+        self._plan = plan
+        self._activations = activations
+        self._cache = cache
+        self._file = None if cache is None else cache.find()
+        mapped_plan = plan.without_packing()
+        (plan if self._file is None else mapped_plan).check(available_memory_bytes())
+        scales = used_kv_scales(checkpoint, kv)
+        self._model = NativeModel(context, kv, threads, scales)
+
+    @classmethod
+    def start(cls, checkpoint: Checkpoint, options: RunOptions) -> "NativeLoading":
+        """Checks that it fits, and has packed weights verified where `options.cache` keeps them.
+        Raises what `load_executor` raises."""
+        context = Context(spec=checkpoint.spec, sinks=options.sinks)
+        threads, activations = options.thread_plan, options.activations
+        kv = planned_kv(checkpoint, options, available_memory_bytes())
+        plan = plan_memory(checkpoint, kv, threads.most, options.sinks)
+        cache = options.cache
+        packed_cache = None
+        if cache is not None and plan.weight_bytes >= cache.min_bytes:
+            varied: dict[str, str] = {} if activations is None else {"activations": activations}
+            if chosen_isa() in SHORT_BF16_ISAS:
+                varied["bf16"] = "short"
+            packed_cache = PackedCache(checkpoint, cache, num_threads=threads.most, options=varied)
+        return cls(checkpoint, context, kv, plan, threads, activations, packed_cache)
+
+    def finish(self) -> NativeExecutor:
+        """See Loading.finish. Waits for the verification, or packs the weights."""
+        source: WeightSource = "cache" if self._is_mapped() else "checkpoint"
+        if source == "checkpoint":
+            pack_weights(self._checkpoint, self._model, self._activations)
+            if self._cache is not None:
+                self._cache.store(self._model)
+        return NativeExecutor(self._model, self._kv, weights_from=source, cache=self._cache)
+
+    def _is_mapped(self) -> bool:
+        if self._file is None:
+            return False
+        assert self._cache is not None
+        try:
+            self._file.verify()
+        except PackedFileError as error:
+            self._cache.reject(self._file.path, error)
+        except (MemoryError, ThreadError) as error:
+            self._cache.pass_over(self._file.path, error)
+        else:
+            self._model.borrow(self._file.blobs())
+            return True
+        self._file = None
+        self._plan.check(available_memory_bytes())
+        return False

@@ -1,0 +1,68 @@
+"""What running a checkpoint on the native executor will take, from shapes and formats alone."""
+
+from itertools import chain
+
+from paredown.executors.memory_plan import MemoryPlan
+from paredown.executors.page_memory import PLANNED_STEP_TOKENS
+from paredown.kernels.native_model import planned_step_bytes
+from paredown.models.checkpoint import Checkpoint
+from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
+from paredown.spec.kv import KVSpec
+from paredown.spec.run_form import run_form, table_dtype
+from paredown.spec.weight import DTYPES
+
+
+def plan_memory(
+    checkpoint: Checkpoint, kv: KVSpec, num_threads: int, sinks: AttentionSinks | None = None
+) -> MemoryPlan:
+    """The plan with pages as in `kv`, for steps on so many threads."""
+    spec, context = checkpoint.spec, Context(spec=checkpoint.spec, sinks=sinks)
+    linear_bytes = sum(_linear_bytes(checkpoint).values())
+    by_layer = [spec.linear_shapes(layer).values() for layer in range(spec.num_layers)]
+    shapes = [*chain(*by_layer), (spec.vocab_size, spec.hidden_size)]
+    return MemoryPlan(
+        weight_bytes=linear_bytes + _output_bytes(checkpoint),
+        embedding_bytes=_embedding_bytes(checkpoint),
+        kv_bytes=kv.num_pages * kv.page_bytes(spec),
+        step_bytes=_step_bytes(context, kv, num_threads),
+        load_bytes=4 * max(rows * columns for rows, columns in shapes),
+    )
+
+
+def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
+    specs = checkpoint.weight_specs()
+    sizes = {}
+    for layer in range(checkpoint.spec.num_layers):
+        for role, (rows, columns) in checkpoint.spec.linear_shapes(layer).items():
+            name = checkpoint.linear_name(role, layer)
+            bits = run_form(specs[name], columns).bits_per_weight(columns)
+            sizes[f"{layer}.{role}"] = int(rows * columns * bits / 8)
+        for role, (rows, columns) in checkpoint.spec.router_shapes(layer).items():
+            sizes[f"{layer}.{role}"] = rows * columns * 4
+    return sizes
+
+
+def _output_bytes(checkpoint: Checkpoint) -> int:
+    spec = checkpoint.spec
+    names = checkpoint.names
+    own = names.embedding if spec.output.is_tied else names.output
+    form = run_form(checkpoint.weight_specs()[own], spec.hidden_size)
+    bits = form.bits_per_weight(spec.hidden_size)
+    return int(spec.vocab_size * spec.hidden_size * bits / 8)
+
+
+def _embedding_bytes(checkpoint: Checkpoint) -> int:
+    """Nothing where it is tied to an output layer of floats: its rows are read from there. One that
+    is quantized is held in fp16 (pack_weights)."""
+    spec = checkpoint.spec
+    stored = checkpoint.weight_specs()[checkpoint.names.embedding]
+    if spec.output.is_tied and not stored.is_quantized:
+        return 0
+    return spec.vocab_size * spec.hidden_size * DTYPES[table_dtype(stored)].bits // 8
+
+
+def _step_bytes(context: Context, kv: KVSpec, num_threads: int) -> int:
+    """The core's buffers, as it adds them up itself, and the logits."""
+    buffers = planned_step_bytes(context, kv, num_threads, PLANNED_STEP_TOKENS)
+    return buffers + PLANNED_STEP_TOKENS * context.spec.vocab_size * 4
