@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
-from paredown.engine.native.native_executor import NativeExecutor
 
+from paredown.executors.native.native_executor import NativeExecutor
 from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.thread_plan import ThreadPlan

@@ -8,7 +8,7 @@ import torch
 
 from fakes.native_twin import native_twin, random_decoder
 from fakes.unequal_layers import MIXED, NARROW, UNTURNED, WIDE, unequal_spec
-from paredown.engine.executor import SequenceSlice
+from paredown.executors.protocol import SequenceSlice
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.spec.kv import KVSpec
 from paredown.spec.model import ModelSpec
