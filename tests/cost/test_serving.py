@@ -14,8 +14,9 @@ from paredown.cost.break_even import (
     verify_load,
 )
 from paredown.cost.efficiency import EFFICIENCIES
-from paredown.cost.inspection import Target, inspect_model
-from paredown.cost.machine_file import find_calibration, need_calibration, save_calibration
+from paredown.cost.inspection import inspect_model
+from paredown.cost.machine_file import find_step_fit, need_step_fit, save_step_fit
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES, find_machine
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import load_letters
@@ -23,7 +24,7 @@ from paredown.cost.operations import operations
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.roofline import best_step_s, best_time
 from paredown.cost.roofline_step import RooflineStep
-from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
+from paredown.cost.serving import BatchLoad, prompt_steps, serving_times, ttft_s
 from paredown.cost.step_cost import StepLoad, chunk_pairs, decode_load, prefill_load
 from paredown.cost.step_fit import AttentionRates, EngineRates, LinearRates, StepRates
 from paredown.errors import ConfigError, OutputError
@@ -63,7 +64,7 @@ def test_a_prompt_is_cut_as_the_engine_cuts_it(length: int, window: int | None) 
 
 
 def test_rates_are_tokens_over_seconds() -> None:
-    times = serving_times(PerToken(2.0), Workload(batch=6, prompt_tokens=8, context=9), SPEC)
+    times = serving_times(PerToken(2.0), BatchLoad(batch=6, prompt_tokens=8, context=9), SPEC)
     assert times.ttft_s == 10
     assert times.tpot_s == 8
     assert times.decode_tokens_per_s == 6 / 8
@@ -74,12 +75,12 @@ def test_rates_are_tokens_over_seconds() -> None:
 @pytest.mark.parametrize("value", [0, -3, 10**10])
 def test_an_absurd_workload_is_refused(field: str, value: int) -> None:
     with pytest.raises(ConfigError, match=field.replace("_", "-")):
-        Workload(**{field: value})
+        BatchLoad(**{field: value})
 
 
 def test_a_workload_beyond_the_context_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"5,000 tokens, 4,096 positions"):
-        Workload(context=5000).check(SPEC)
+        BatchLoad(context=5000).check(SPEC)
 
 
 def roofline(weights: WeightSpec, machine: str = "xeon-emr") -> RooflineStep:
@@ -183,19 +184,19 @@ def test_a_calibration_is_kept_for_its_machine_alone(
 
     monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path))
     name = TRUTH.roofs.name
-    assert find_calibration(name, "amx", 2) is None
-    path = save_calibration(TRUTH)
-    assert find_calibration(name, "amx", 2) == TRUTH
-    assert find_calibration(name, "amx", 4) is None
+    assert find_step_fit(name, "amx", 2) is None
+    path = save_step_fit(TRUTH)
+    assert find_step_fit(name, "amx", 2) == TRUTH
+    assert find_step_fit(name, "amx", 4) is None
     with pytest.raises(ConfigError, match=r"doctor --sweep"):
-        need_calibration(name, "avx2", 2)
+        need_step_fit(name, "avx2", 2)
     path.write_text("{}")
-    assert find_calibration(name, "amx", 2) is None
+    assert find_step_fit(name, "amx", 2) is None
     path.write_text("no JSON")
-    assert find_calibration(name, "amx", 2) is None
+    assert find_step_fit(name, "amx", 2) is None
     monkeypatch.setenv("PAREDOWN_CACHE", str(path))
     with pytest.raises(OutputError, match="could not be written"):
-        save_calibration(TRUTH)
+        save_step_fit(TRUTH)
 
 
 def test_experts_are_predicted_by_the_tokens_each_has() -> None:
@@ -208,11 +209,11 @@ def test_experts_are_predicted_by_the_tokens_each_has() -> None:
     formats = ModelFormats(linear=INT4, output=INT4)
 
     def linear_s(spec: ModelSpec) -> float:
-        cost = PredictedStep(spec=spec, formats=formats, calibration=TRUTH)
+        cost = PredictedStep(spec=spec, formats=formats, fit=TRUTH)
         return cost.linear_s(load.num_tokens, load.num_logits)
 
     assert linear_s(changed(SPEC, intermediate_size=192)) < linear_s(moe) < linear_s(SPEC)
-    cost = PredictedStep(spec=moe, formats=formats, calibration=TRUTH)
+    cost = PredictedStep(spec=moe, formats=formats, fit=TRUTH)
     costs = [one.at(load_letters(load, moe)) for one in operations(moe, formats)]
     linear = [one for one in costs if one.operation.kind != "attention" and one.flops]
     parts = [cost.operation_s(one, load) for one in linear if one.operation.name != "router"]
@@ -233,7 +234,7 @@ def test_layers_of_several_kinds_attend_together() -> None:
     )
     load = decode_load(3, 500, spec.windows)
     mixed = ModelFormats(kv_dtype=dtypes)
-    cost = PredictedStep(spec=spec, formats=mixed, calibration=truth)
+    cost = PredictedStep(spec=spec, formats=mixed, fit=truth)
     letters = load_letters(load, spec)
     found = [one.at(letters) for one in operations(spec, mixed) if one.kind == "attention"]
     names = [one.operation.name for one in found if one.operation.name.startswith("scores")]
@@ -241,7 +242,7 @@ def test_layers_of_several_kinds_attend_together() -> None:
     total = sum(cost.operation_s(one, load) or 0.0 for one in found)
     assert total == pytest.approx(cost.attention_s(load))
     alike = {
-        name: PredictedStep(spec=spec, formats=ModelFormats(kv_dtype=name), calibration=truth)
+        name: PredictedStep(spec=spec, formats=ModelFormats(kv_dtype=name), fit=truth)
         for name in ("bf16", "int8")
     }
     ends = sorted(one.attention_s(load) for one in alike.values())
@@ -256,13 +257,13 @@ def test_a_model_in_the_caches_has_their_roof() -> None:
 
     roofs = replace(TRUTH.roofs, bandwidth_bytes_per_s=1e10)
     truth = replace(TRUTH, roofs=roofs)
-    target = Target(key="this", roofs=roofs, calibration=truth)
+    profile = MachineProfile(key="this", roofs=roofs, fit=truth)
     small, large = gated(), changed(SPEC, hidden_size=8192, intermediate_size=65536)
     for linear in (INT4, WeightSpec(dtype="int2")):  # this was measured, that was not
         formats = ModelFormats(linear=linear, output=INT4)
-        assert target.step_cost(small, formats).roofs.bandwidth_bytes_per_s == 2e11
-        assert target.step_cost(large, formats).roofs.bandwidth_bytes_per_s == 2.5e10
-        alone = replace(target, calibration=None)
+        assert profile.step_cost(small, formats).roofs.bandwidth_bytes_per_s == 2e11
+        assert profile.step_cost(large, formats).roofs.bandwidth_bytes_per_s == 2.5e10
+        alone = replace(profile, fit=None)
         assert alone.step_cost(small, formats).roofs == roofs
 
 
@@ -282,9 +283,12 @@ def test_no_prediction_is_above_its_roof(bandwidth: float) -> None:
         engine=((2e6, EngineRates()), (2e7, EngineRates())),
     )
     formats = ModelFormats(linear=INT4, output=INT4)
-    target = Target(key="this", roofs=roofs, calibration=truth)
-    for workload in (Workload(batch=9, context=900), Workload(prompt_tokens=2000, context=4000)):
-        found = inspect_model(SPEC, formats, workload, target)
+    profile = MachineProfile(key="this", roofs=roofs, fit=truth)
+    for batch_load in (
+        BatchLoad(batch=9, context=900),
+        BatchLoad(prompt_tokens=2000, context=4000),
+    ):
+        found = inspect_model(SPEC, formats, batch_load, profile)
         assert found.times.ttft_s >= found.best_s["prefill"] * (1 - 1e-9)
         assert found.times.tpot_s >= found.best_s["decode"] * (1 - 1e-9)
         for phase, costs in found.operations.items():
@@ -294,11 +298,11 @@ def test_no_prediction_is_above_its_roof(bandwidth: float) -> None:
 
 def test_an_inspection_counts_on_the_memory_that_a_plan_does() -> None:
     """Sequences of one page: as many as there are pages."""
-    target = Target(key="l4", roofs=MACHINES["l4"])
-    workload = Workload(batch=8192, prompt_tokens=512, context=PAGE_SIZE)
-    found = inspect_model(SPEC, ModelFormats(), workload, target)
+    profile = MachineProfile(key="l4", roofs=MACHINES["l4"])
+    batch_load = BatchLoad(batch=8192, prompt_tokens=512, context=PAGE_SIZE)
+    found = inspect_model(SPEC, ModelFormats(), batch_load, profile)
     sizes = {"max_running": 8192, "max_step_tokens": 8192}
-    pages = PlannedMachine(target=target).num_pages(SPEC, found.formats, **sizes)
+    pages = PlannedMachine(profile=profile).num_pages(SPEC, found.formats, **sizes)
     assert found.max_sequences == pages
 
 
@@ -306,9 +310,9 @@ def test_an_inspection_names_what_its_times_rest_on() -> None:
     from cost.test_calibrate import TRUTH
 
     formats = ModelFormats(linear=INT4, output=INT4)
-    workload = Workload(batch=2, prompt_tokens=64, context=128)
-    measured = Target(key="this", roofs=TRUTH.roofs, calibration=TRUTH)
-    known = inspect_model(SPEC, formats, workload, measured)
+    batch_load = BatchLoad(batch=2, prompt_tokens=64, context=128)
+    measured = MachineProfile(key="this", roofs=TRUTH.roofs, fit=TRUTH)
+    known = inspect_model(SPEC, formats, batch_load, measured)
     assert "doctor --sweep" in measured.basis(formats)
     assert all(
         one is not None
@@ -317,9 +321,9 @@ def test_an_inspection_names_what_its_times_rest_on() -> None:
     )
     other = ModelFormats(linear=WeightSpec(dtype="int2"), output=INT4)
     assert "by the roofs alone" in measured.basis(other)
-    unknown = inspect_model(SPEC, other, workload, measured)
+    unknown = inspect_model(SPEC, other, batch_load, measured)
     assert set(unknown.operation_s["decode"]) == {None}
-    gpu = Target(key="h100", roofs=MACHINES["h100"])
+    gpu = MachineProfile(key="h100", roofs=MACHINES["h100"])
     for weights in ("bf16", "fp16"):
         fitted = gpu.basis(ModelFormats(linear=FORMATS[weights]))
         assert fitted.endswith("fitted to fp16 products (microsoft/vidur, MLP profiles, H100)")
