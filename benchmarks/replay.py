@@ -39,8 +39,8 @@ def script_of(scripts: Sequence[list[int]], token_ids: list[int]) -> list[int]:
 
 
 class ReplayProposer:
-    """Asks a draft model for the time it takes, and guesses what a script says: each guess comes
-    true with probability `rate`."""
+    """Asks a draft model for the time it takes, and proposes what a script says: each draft token
+    comes true with probability `rate`."""
 
     def __init__(self, draft: Proposer, scripts: Sequence[list[int]], rate: float) -> None:
         self._draft = draft

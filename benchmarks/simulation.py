@@ -240,11 +240,11 @@ class Comparison:
         ):
             for label, share in (("p50", 0.5), ("p95", 0.95)):
                 real = Distribution(measured).quantile(share)
-                guess = Distribution(predicted).quantile(share)
+                simulated = Distribution(predicted).quantile(share)
                 row[f"{what}_{label}"] = {
                     "real_s": real,
-                    "simulated_s": guess,
-                    "error": guess / real - 1,
+                    "simulated_s": simulated,
+                    "error": simulated / real - 1,
                 }
         return row
 

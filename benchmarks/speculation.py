@@ -11,7 +11,7 @@ lookup   n-gram, reference text and suffix cache: on what the built-in model wri
          all done.
 batch    16 requests together: what must not become slower
 replay   random weights of 1B shape in int4 with a draft model of 80 M in int8: every step in full,
-         each guess accepted with the probability that the built-in pair was measured to have
+         each draft token accepted with the probability that the built-in pair was measured to have
 
 Each row runs the same requests with and without speculation in turn, in one process, 20 ms of one
 after 20 ms of the other, on executors that share weights and change places. `gain` is the
@@ -20,9 +20,9 @@ gain of the same with one K for all, 1 to 4, in runs of their own (--fixed). The
 
     max over K of  (1 + a + ... + a^K) / ((T(K + 1) + D(K)) / T(1))
 
-with the share `a` of tested guesses that came true, a step of n tokens T(n) and K guesses of a
-draft model after a step of the target, D(K), as measured here: without what Python takes no fixed K
-is faster where guesses come true independently.
+with the share `a` of tested draft tokens that were accepted, a step of n tokens T(n) and K draft
+tokens of a draft model after a step of the target, D(K), as measured here: without what Python
+takes no fixed K is faster where draft tokens are accepted independently.
 """
 
 import argparse
@@ -68,7 +68,7 @@ BATCH = 16
 DRAFT_RECIPE = "int4-g32-head-int4-g32"
 FIXED = (1, 2, 3, 4)
 REPLAY_TOKENS = 48
-# Greedy guesses of the packaged draft model on text of this kind, where it was not measured.
+# Greedy draft tokens of the packaged draft model on text of this kind, where it was not measured.
 DEFAULT_RATE = 0.7
 TARGET_1B = Variant(model="llama-3.2-1b", format="int4-g32", output_format="int8")
 DRAFT_1B = Variant(model="llama-3.2-draft-80m", format="int8", output_format="int8")
@@ -177,14 +177,14 @@ class Bench:
 def best_fixed(
     config: SpeculationConfig, speed_with: Callable[[SpeculationConfig], SpeculationSpeed]
 ) -> tuple[float, int]:
-    """The best gain of one number of guesses for all, and that number."""
+    """The best gain of one number of draft tokens for all, and that number."""
     return max(
         (speed_with(replace(config, max_draft_tokens=k, is_adaptive=False)).gain, k) for k in FIXED
     )
 
 
 def run_draft(bench: Bench, draft_folder: Path) -> float:
-    """The acceptance rate of greedy guesses."""
+    """The acceptance rate of greedy draft tokens."""
     found = 0.0
     for label, folder in (("int8 draft", resolve_model("draft")), ("int4 draft", draft_folder)):
         config = SpeculationConfig(kind="draft", draft_model=folder)

@@ -17,8 +17,8 @@ NUM_TIMED = 25
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds of a step of n tokens, T(n) at [n - 1], and of k guesses of a draft model, D(k) at
-    [k]; where that is empty guesses take no time."""
+    """Seconds of a step of n tokens, T(n) at [n - 1], and of k draft tokens of a draft model, D(k)
+    at [k]; where that is empty draft tokens take no time."""
 
     step_s: list[float]
     draft_s: Sequence[float] = ()
@@ -28,8 +28,8 @@ class Costs:
         gains = [1.0]
         for k in range(1, len(self.step_s)):
             num_tokens = sum(rate**i for i in range(k + 1))
-            guess_s = self.draft_s[k] if self.draft_s else 0.0
-            gains.append(num_tokens / ((self.step_s[k] + guess_s) / self.step_s[0]))
+            drafting_s = self.draft_s[k] if self.draft_s else 0.0
+            gains.append(num_tokens / ((self.step_s[k] + drafting_s) / self.step_s[0]))
         return max(gains)
 
 
@@ -54,10 +54,10 @@ def time_steps(executors: Sequence[Executor], num_tokens: int) -> list[float]:
     return [statistics.median(found) for found in seconds]
 
 
-def time_drafts(draft: LoadedExecutor, target: Executor, num_guesses: int) -> float:
-    """Median seconds of so many guesses after a step of the target, which leaves nothing of the
-    draft model in the inner caches."""
-    pages = list(range((PASSAGE_TOKENS + num_guesses) // PAGE_SIZE + 1))
+def time_drafts(draft: LoadedExecutor, target: Executor, num_draft_tokens: int) -> float:
+    """Median seconds of so many draft tokens after a step of the target, which leaves nothing of
+    the draft model in the inner caches."""
+    pages = list(range((PASSAGE_TOKENS + num_draft_tokens) // PAGE_SIZE + 1))
     prompt = [1 + i % 1000 for i in range(PASSAGE_TOKENS)]
     for executor in (target, draft):
         executor.step([SequenceSlice(token_ids=prompt, start=0, pages=pages, num_logits=1)])
@@ -70,7 +70,7 @@ def time_drafts(draft: LoadedExecutor, target: Executor, num_guesses: int) -> fl
     for _ in range(NUM_TIMED):
         target.step([part])
         start_s = time.perf_counter()
-        draft.write_drafts([part], [state], [num_guesses])
+        draft.write_drafts([part], [state], [num_draft_tokens])
         seconds.append(time.perf_counter() - start_s)
     return statistics.median(seconds)
 

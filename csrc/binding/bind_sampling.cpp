@@ -112,19 +112,19 @@ std::pair<nb::list, nb::dict> sample(Sampler& sampler, Logits logits,
 
 // For each state its tokens: (token, status, None or log-probabilities).
 nb::list sample_runs(Sampler& sampler, Logits logits, const std::vector<int64_t>& first_rows,
-                     const std::vector<std::vector<int32_t>>& guesses,
+                     const std::vector<std::vector<int32_t>>& drafts,
                      const std::vector<SamplingState*>& states) {
   check_states(states, static_cast<int64_t>(logits.shape(1)));
-  if (first_rows.size() != states.size() || guesses.size() != states.size()) {
-    throw std::invalid_argument("there must be rows and guesses for each state");
+  if (first_rows.size() != states.size() || drafts.size() != states.size()) {
+    throw std::invalid_argument("there must be rows and draft tokens for each state");
   }
   const auto num_rows = static_cast<int64_t>(logits.shape(0));
-  std::vector<GuessedRows> rows;
+  std::vector<DraftedRows> rows;
   for (size_t i = 0; i < states.size(); ++i) {
-    if (first_rows[i] < 0 || first_rows[i] + std::ssize(guesses[i]) >= num_rows) {
+    if (first_rows[i] < 0 || first_rows[i] + std::ssize(drafts[i]) >= num_rows) {
       throw std::invalid_argument("the rows of a state are not all there");
     }
-    rows.push_back({first_rows[i], guesses[i]});
+    rows.push_back({first_rows[i], drafts[i]});
   }
   std::vector<std::vector<SampledRow>> runs(states.size());
   {
@@ -187,7 +187,7 @@ void bind_sampling(nb::module_& m) {
 
   nb::class_<Sampler>(m, "Sampler")
       .def("sample", sample, nb::arg("logits"), nb::arg("states"))
-      .def("sample_runs", sample_runs, nb::arg("logits"), nb::arg("first_rows"), nb::arg("guesses"),
+      .def("sample_runs", sample_runs, nb::arg("logits"), nb::arg("first_rows"), nb::arg("drafts"),
            nb::arg("states"))
       .def("distribution", distribution, nb::arg("logits"), nb::arg("state"), nb::arg("probs"))
       .def("logprobs", logprobs, nb::arg("logits"), nb::arg("tokens"), nb::arg("num_top"));

@@ -55,8 +55,8 @@ bool is_found_as_by_a_scan(Random& random) {
     }
     if (!match || match->length != expected) return false;
     const std::size_t max_tokens = static_cast<std::size_t>(1 + below(random, 20));
-    const auto guess = index.continue_from(*match, static_cast<int64_t>(max_tokens), number);
-    if (guess.empty() || guess.size() > max_tokens) return false;
+    const auto draft = index.continue_from(*match, static_cast<int64_t>(max_tokens), number);
+    if (draft.empty() || draft.size() > max_tokens) return false;
     // What came after the text that is gone is not known.
     index.remove(number);
     texts.erase(number);

@@ -11,11 +11,11 @@
 namespace paredown {
 namespace {
 
-// A sequence of which the first tokens are known, and go on with at most num_guesses others.
+// A sequence of which the first tokens are known, and go on with at most num_draft_tokens others.
 struct Unwritten {
   Sequence sequence;
   int64_t num_known;
-  int32_t num_guesses;
+  int32_t num_draft_tokens;
   std::unique_ptr<SamplingState> state;
 };
 
@@ -36,12 +36,12 @@ std::vector<Unwritten> random_drafts(Random& random, int64_t vocab_size) {
   std::vector<Unwritten> drafts;
   for (Sequence& sequence : random_sequences(random)) {
     const auto length = static_cast<int64_t>(sequence.tokens.size());
-    const auto num_guesses = static_cast<int32_t>(below(random, std::min<int64_t>(length, 8)));
-    const int64_t num_known = length - num_guesses;
+    const auto num_draft_tokens = static_cast<int32_t>(below(random, std::min<int64_t>(length, 8)));
+    const int64_t num_known = length - num_draft_tokens;
     std::vector<int32_t> prompt(sequence.tokens.begin(), sequence.tokens.begin() + num_known);
     for (int32_t& token : prompt) token %= static_cast<int32_t>(vocab_size);
     drafts.push_back(
-        {std::move(sequence), num_known, num_guesses,
+        {std::move(sequence), num_known, num_draft_tokens,
          std::make_unique<SamplingState>(random_config(random, vocab_size), vocab_size, prompt)});
   }
   return drafts;
@@ -72,10 +72,10 @@ std::vector<int32_t> write_alone(Model& model, const Unwritten& draft) {
   std::vector<int32_t> written;
   std::vector<int32_t> next = known_tokens(draft, 0);
   int64_t start = 0;
-  const auto num_guesses = static_cast<size_t>(draft.num_guesses);
+  const auto num_draft_tokens = static_cast<size_t>(draft.num_draft_tokens);
   do {
     std::vector<float> logits = run(model, draft.sequence, start, next);
-    if (written.size() == num_guesses) break;
+    if (written.size() == num_draft_tokens) break;
     logits.resize(static_cast<size_t>(draft.state->vocab_size()),
                   -std::numeric_limits<float>::infinity());
     SamplingState* states[] = {draft.state.get()};
@@ -85,7 +85,7 @@ std::vector<int32_t> write_alone(Model& model, const Unwritten& draft) {
     start += static_cast<int64_t>(next.size());
     next = {rows[0].token};
     written.push_back(rows[0].token);
-  } while (written.size() < num_guesses);
+  } while (written.size() < num_draft_tokens);
   for (size_t i = 0; i < written.size(); ++i) draft.state->pop();
   return written;
 }
@@ -93,7 +93,7 @@ std::vector<int32_t> write_alone(Model& model, const Unwritten& draft) {
 // All in one call, each from a place of its own on: what is before that was computed earlier.
 std::vector<std::vector<int32_t>> write_together(Model& model, Random& random,
                                                  const std::vector<Unwritten>& drafts) {
-  std::vector<int32_t> tokens, starts, lengths, num_logits, offsets{0}, pages, num_guesses;
+  std::vector<int32_t> tokens, starts, lengths, num_logits, offsets{0}, pages, num_draft_tokens;
   std::vector<SamplingState*> states;
   for (const Unwritten& draft : drafts) {
     const int64_t start = below(random, draft.num_known);
@@ -102,15 +102,15 @@ std::vector<std::vector<int32_t>> write_together(Model& model, Random& random,
     tokens.insert(tokens.end(), begin + start, begin + draft.num_known);
     starts.push_back(static_cast<int32_t>(start));
     lengths.push_back(static_cast<int32_t>(draft.num_known - start));
-    num_logits.push_back(draft.num_guesses > 0);
+    num_logits.push_back(draft.num_draft_tokens > 0);
     pages.insert(pages.end(), draft.sequence.pages.begin(), draft.sequence.pages.end());
     offsets.push_back(static_cast<int32_t>(pages.size()));
-    num_guesses.push_back(draft.num_guesses);
+    num_draft_tokens.push_back(draft.num_draft_tokens);
     states.push_back(draft.state.get());
   }
   const std::vector<int32_t> zeros(drafts.size());
   const DraftInput input{
-      {tokens, starts, lengths, num_logits, offsets, pages, zeros}, states, num_guesses};
+      {tokens, starts, lengths, num_logits, offsets, pages, zeros}, states, num_draft_tokens};
   check_drafts(model, input);
   return write_drafts(model, input);
 }

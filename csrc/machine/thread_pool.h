@@ -36,7 +36,7 @@ class ThreadPool {
  public:
   static constexpr int kMaxThreads = 255;
   // So many others are looked at by a thread that is done: each look may fetch a cache line of
-  // another core. A guess: with shared items no more than two threads have been measured.
+  // another core. An estimate: with shared items no more than two threads have been measured.
   static constexpr int kMaxHelped = 8;
 
   // Throws std::invalid_argument outside [1, kMaxThreads], and ThreadError.

@@ -46,7 +46,7 @@ class Writer {
         drafts_(input.states.size()),
         vocab_size_(input.states.empty() ? 0 : input.states.front()->vocab_size()) {
     for (size_t slice = 0; slice < input.states.size(); ++slice) {
-      if (input.num_guesses[slice] > 0) writing_.push_back(slice);
+      if (input.num_draft_tokens[slice] > 0) writing_.push_back(slice);
     }
     const auto num_rows = static_cast<int64_t>(writing_.size());
     logits_ = buffer(num_rows * model.config().vocab_size);
@@ -87,7 +87,7 @@ class Writer {
     for (size_t i = 0; i < rows_.size(); ++i) {
       const size_t slice = writing_[i];
       if (rows_[i].status == RowStatus::kOk) drafts_[slice].push_back(rows_[i].token);
-      const auto wanted = static_cast<size_t>(input_.num_guesses[slice]);
+      const auto wanted = static_cast<size_t>(input_.num_draft_tokens[slice]);
       const bool goes_on = rows_[i].status == RowStatus::kOk && drafts_[slice].size() < wanted;
       if (goes_on) writing_[num_left++] = slice;
     }
@@ -129,12 +129,12 @@ void check_drafts(const Model& model, const DraftInput& input) {
   model.check(input.first);
   const StepInput& first = input.first;
   const size_t num_slices = first.starts.size();
-  if (input.states.size() != num_slices || input.num_guesses.size() != num_slices) {
-    fail("there must be a state and a number of guesses for each slice");
+  if (input.states.size() != num_slices || input.num_draft_tokens.size() != num_slices) {
+    fail("there must be a state and a number of draft tokens for each slice");
   }
   for (size_t slice = 0; slice < num_slices; ++slice) {
-    const int64_t count = input.num_guesses[slice];
-    if (count < 0 || first.num_logits[slice] != (count > 0)) fail("num_guesses out of range");
+    const int64_t count = input.num_draft_tokens[slice];
+    if (count < 0 || first.num_logits[slice] != (count > 0)) fail("num_draft_tokens out of range");
     if (count == 0) continue;
     const int64_t end = int64_t{first.starts[slice]} + first.lengths[slice] + count - 1;
     const int64_t num_pages = first.page_offsets[slice + 1] - first.page_offsets[slice];

@@ -56,19 +56,19 @@ void Sampler::sample(const float* logits, std::span<SamplingState* const> states
   });
 }
 
-void Sampler::sample_runs(const float* logits, std::span<const GuessedRows> rows,
+void Sampler::sample_runs(const float* logits, std::span<const DraftedRows> rows,
                           std::span<SamplingState* const> states,
                           std::span<std::vector<SampledRow>> runs) {
   if (states.empty()) return;
   const int64_t size = states.front()->vocab_size();
   for_rows(states.size(), size, [&](size_t i, Scratch& scratch) {
-    const std::span<const int32_t> guesses = rows[i].guesses;
+    const std::span<const int32_t> draft = rows[i].draft;
     const float* row = logits + rows[i].first * size;
-    for (size_t j = 0; j <= guesses.size(); ++j, row += size) {
+    for (size_t j = 0; j <= draft.size(); ++j, row += size) {
       SampledRow& sampled = runs[i].emplace_back();
       sample_row(row, *states[i], scratch, sampled);
       if (sampled.status != RowStatus::kOk) return;
-      if (j < guesses.size() && sampled.token != guesses[j]) return;
+      if (j < draft.size() && sampled.token != draft[j]) return;
     }
   });
 }

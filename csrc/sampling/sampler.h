@@ -33,11 +33,11 @@ struct SampledRow {
   RowLogprobs logprobs;
 };
 
-// Rows of a request: `first` is that of its next token, and behind it lies one for each of the
-// guesses what that token and those after it are.
-struct GuessedRows {
+// Rows of a request: `first` is that of its next token. Behind it lies one for each token of
+// `draft`, which proposes that token and those after it.
+struct DraftedRows {
   int64_t first = 0;
-  std::span<const int32_t> guesses;
+  std::span<const int32_t> draft;
 };
 
 class Sampler {
@@ -50,9 +50,9 @@ class Sampler {
   void sample(const float* logits, std::span<SamplingState* const> states,
               std::span<SampledRow> rows);
 
-  // As `sample`, for the first row of each; and as long as the token is the one guessed, for the
+  // As `sample`, for the first row of each; and as long as the token is the draft token, for the
   // next row, too. Into runs[i] go the tokens of state i; the last of them may have failed.
-  void sample_runs(const float* logits, std::span<const GuessedRows> rows,
+  void sample_runs(const float* logits, std::span<const DraftedRows> rows,
                    std::span<SamplingState* const> states, std::span<std::vector<SampledRow>> runs);
 
   // The probabilities [vocab_size] that `sample` draws a token of one row from.

@@ -82,18 +82,18 @@ std::optional<SuffixIndex::Match> SuffixIndex::find(std::span<const int32_t> tai
 
 std::vector<int32_t> SuffixIndex::continue_from(const Match& match, int64_t max_tokens,
                                                 std::optional<int64_t> own) const {
-  std::vector<int32_t> guess;
+  std::vector<int32_t> draft;
   std::vector<Place> places = match.places;
-  while (static_cast<int64_t>(guess.size()) < max_tokens) {
-    const int64_t num_guessed = static_cast<int64_t>(guess.size());
+  while (static_cast<int64_t>(draft.size()) < max_tokens) {
+    const int64_t num_drafted = static_cast<int64_t>(draft.size());
     std::vector<Vote> votes;
     for (const Place& place : places) {
       const auto sequence = sequences_.find(place.first);
       if (sequence == sequences_.end()) continue;
       const int64_t size = static_cast<int64_t>(sequence->second.size());
-      const int64_t index = place.second + num_guessed;
-      if (index >= size && (place.first != own || index - size >= num_guessed)) continue;
-      const int32_t token_id = index < size ? sequence->second[index] : guess[index - size];
+      const int64_t index = place.second + num_drafted;
+      if (index >= size && (place.first != own || index - size >= num_drafted)) continue;
+      const int32_t token_id = index < size ? sequence->second[index] : draft[index - size];
       const auto vote = std::find_if(votes.begin(), votes.end(),
                                      [&](const Vote& one) { return one.first == token_id; });
       if (vote == votes.end()) {
@@ -107,10 +107,10 @@ std::vector<int32_t> SuffixIndex::continue_from(const Match& match, int64_t max_
     Vote& most = *std::max_element(votes.begin(), votes.end(), [](const Vote& a, const Vote& b) {
       return a.second.size() < b.second.size();
     });
-    guess.push_back(most.first);
+    draft.push_back(most.first);
     places = std::move(most.second);
   }
-  return guess;
+  return draft;
 }
 
 uint64_t SuffixIndex::hash(const int32_t* run) const {

@@ -56,8 +56,8 @@ class SuffixIndex {
   // What came next: at each step the token that most of the places agree on, of equally many the
   // latest; places that went another way are left behind. Of a sequence that is gone nothing came.
   //
-  // A place in the sequence `own`, whose end is being guessed, goes on into the guess itself, as an
-  // overlapping copy of LZ77 does: a loop is guessed for as long as one likes.
+  // A place in the sequence `own`, whose end is being drafted, goes on into the draft itself, as an
+  // overlapping copy of LZ77 does: a loop is drafted for as long as one likes.
   std::vector<int32_t> continue_from(const Match& match, int64_t max_tokens,
                                      std::optional<int64_t> own) const;
 

@@ -24,7 +24,7 @@ def test_every_kind_gives_the_answer_of_none(capsys, temperature):
     for kind in ("ngram", "suffix", "draft"):
         code, out, err = run(capsys, *words, "--speculate", kind)
         assert (code, out) == (0, expected)
-        assert "guesses accepted" in err
+        assert "draft tokens accepted" in err
 
 
 def test_json_holds_the_counts(capsys):

@@ -87,7 +87,7 @@ RUNNING = {
     "preemption": ("none", "pages", "random"),
     "threads": (1, 2),
     "speculation": ("off", "ngram", "reference", "suffix", "draft", "knowing"),
-    # So many guesses each time, or as many as pay, which depends on the time that steps take.
+    # So many draft tokens each time, or as many as pay, which depends on the time that steps take.
     "drafts": ("fixed", "adaptive"),
 }
 AXES: Mapping[str, Sequence[Hashable]] = QUESTION | RUNNING

@@ -99,8 +99,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scheduler.expect_drafts()
         one.draft_token_ids, tokens = [], list(one.token_ids)
         for _ in range(min(length, one.max_total_tokens - one.num_tokens - 1)):
-            guess = int(np.argmax(self.driver.expected(tokens)) + one.id) % VOCAB_SIZE
-            tokens.append(guess if is_right else 0)
+            draft = int(np.argmax(self.driver.expected(tokens)) + one.id) % VOCAB_SIZE
+            tokens.append(draft if is_right else 0)
             one.draft_token_ids.append(tokens[-1])
 
     @property

@@ -343,24 +343,24 @@ def test_a_run_is_what_rows_one_after_the_other_give(sampler):
     rng = np.random.default_rng(0)
     params = SamplingParams(temperature=1.0, top_k=3, repetition_penalty=1.3, logprobs=1)
     rows = rng.normal(0, 3, (24, 6000)).astype(np.float32)
-    lengths = {0: 5, 6: 0, 7: 3, 11: 8, 20: 2}  # guesses by first row
+    lengths = {0: 5, 6: 0, 7: 3, 11: 8, 20: 2}  # draft tokens by first row
 
     def states():
         return [state_of(rows[0], params, seed=first) for first in lengths]
 
-    expected, guesses = [], []
+    expected, drafts = [], []
     for number, (state, (first, length)) in enumerate(zip(states(), lengths.items(), strict=True)):
         row_after_row = [
             sample_rows(sampler, rows[[first + i]], [state])[0] for i in range(1 + length)
         ]
-        guess = [one.token_id for one in row_after_row[:length]]
+        draft = [one.token_id for one in row_after_row[:length]]
         num_right = length
-        if number in (2, 3):  # the third guess is wrong: the token in its place is the last
-            guess[2] = (guess[2] + 1) % 6000
+        if number in (2, 3):  # the third draft token is wrong: the token in its place is the last
+            draft[2] = (draft[2] + 1) % 6000
             num_right = 2
-        guesses.append(guess)
+        drafts.append(draft)
         expected.append(row_after_row[: num_right + 1])
-    runs = sampler.sample_runs(rows, list(lengths), guesses, states())
+    runs = sampler.sample_runs(rows, list(lengths), drafts, states())
     assert [[Row(*one) for one in run] for run in runs] == expected
 
 
@@ -378,7 +378,7 @@ def test_a_run_ends_with_the_row_that_fails():
 def test_runs_that_do_not_fit_are_refused():
     rows = np.zeros((3, 9), np.float32)
     state, other = state_of(rows[0], SamplingParams()), state_of([0.0] * 8, SamplingParams())
-    for first_rows, guesses, states, message in (
+    for first_rows, drafts, states, message in (
         ([0, 1], [[], []], [state, state], "same state"),
         ([0], [[]], [other], "another vocabulary"),
         ([0], [[], []], [state], "for each state"),
@@ -388,6 +388,6 @@ def test_runs_that_do_not_fit_are_refused():
         ([1], [[4, 4]], [state], "not all there"),
     ):
         with pytest.raises(ValueError, match=message):
-            SAMPLER.sample_runs(rows, first_rows, guesses, states)
+            SAMPLER.sample_runs(rows, first_rows, drafts, states)
     assert state.num_tokens == 1
     assert SAMPLER.sample_runs(rows, [], [], []) == []

@@ -23,5 +23,5 @@ class KnowingProposer:
     def _propose(self, ask: Ask) -> list[int]:
         known = ask.request.token_ids
         whole = next((one for one in self._answers if one[: len(known)] == known), known)
-        guess = whole[len(known) : len(known) + ask.max_tokens]
-        return [self._random.choice([one] * 5 + [1]) for one in guess]
+        draft = whole[len(known) : len(known) + ask.max_tokens]
+        return [self._random.choice([one] * 5 + [1]) for one in draft]

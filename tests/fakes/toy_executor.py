@@ -123,11 +123,11 @@ class ToyExecutor:
         return self.step(moved_on(self._slices, token_ids))
 
     def write_drafts(
-        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]
     ) -> list[list[int]]:
         """A step for each token of each draft."""
         drafts = []
-        for one, state, count in zip(slices, states, num_guesses, strict=True):
+        for one, state, count in zip(slices, states, num_draft_tokens, strict=True):
             num_computed, draft = one.start + len(one.token_ids), list[int]()
             logits = self.step([replace(one, num_logits=int(count > 0))])
             while len(draft) < count:

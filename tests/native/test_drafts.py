@@ -45,9 +45,9 @@ def state_of(prompt, params, vocab_size=VOCAB_SIZE):
     return SAMPLER.make_state(settings, prompt, vocab_size)
 
 
-def slices_of(prompts, num_guesses):
+def slices_of(prompts, num_draft_tokens):
     slices, first_page = [], 0
-    for prompt, count in zip(prompts, num_guesses, strict=True):
+    for prompt, count in zip(prompts, num_draft_tokens, strict=True):
         last_page = first_page + -(-(len(prompt) + max(count - 1, 0)) // PAGE_SIZE)
         slices.append(SequenceSlice(prompt, 0, list(range(first_page, last_page)), int(count > 0)))
         first_page = last_page
@@ -71,12 +71,12 @@ def test_drafts_are_those_of_a_step_for_each_token(checkpoint, num_threads):
     executor = load_executor(
         checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(num_threads))
     )
-    for num_guesses in ([4, 4, 4, 4], [1, 6, 0, 3], [0, 0, 0, 0]):
-        slices = slices_of(PROMPTS, num_guesses)
-        work = list(zip(slices, PARAMS, num_guesses, strict=True))
+    for num_draft_tokens in ([4, 4, 4, 4], [1, 6, 0, 3], [0, 0, 0, 0]):
+        slices = slices_of(PROMPTS, num_draft_tokens)
+        work = list(zip(slices, PARAMS, num_draft_tokens, strict=True))
         expected = [one_by_one(executor, *one) for one in work]
         states = [state_of(part.token_ids, params) for part, params, _ in work]
-        assert executor.write_drafts(slices, states, num_guesses) == expected
+        assert executor.write_drafts(slices, states, num_draft_tokens) == expected
         for (part, params, count), state, draft in zip(work, states, expected, strict=True):
             assert state.num_tokens == len(part.token_ids), "the state is left as it was"
             if count:
@@ -87,7 +87,7 @@ def test_drafts_are_those_of_a_step_for_each_token(checkpoint, num_threads):
 
 
 def test_a_draft_goes_on_where_the_last_one_ended(executor):
-    """All of its guesses but the last one are computed."""
+    """All of its draft tokens but the last one are computed."""
     params, prompt = PARAMS[1], PROMPTS[2]
     part = SequenceSlice(prompt, 0, [0, 1, 2], 1)
     whole = executor.write_drafts([part], [state_of(prompt, params)], [8])[0]
@@ -135,7 +135,7 @@ def test_what_cannot_be_written_is_refused(executor):
         part = SequenceSlice([1] * num_tokens, 0, list(pages), 1)
         executor.write_drafts([part] * num_slices, states, counts)
 
-    with pytest.raises(ValueError, match="num_guesses"):
+    with pytest.raises(ValueError, match="num_draft_tokens"):
         write([state], [-1])
     with pytest.raises(ValueError, match="pages"):
         write([state], [PAGE_SIZE + 1])

@@ -1,6 +1,6 @@
 """Promise 1, Exact, with speculation, for every format and architecture: tokens and
-log-probabilities have the bits of no speculation. Who guesses, and how the requests are run, varies
-in tests/engine/test_exactness_matrix.py."""
+log-probabilities have the bits of no speculation. Which proposer there is, and how the requests are
+run, varies in tests/engine/test_exactness_matrix.py."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from paredown.spec.kv import KV_DTYPES
 
 EOS = 0
 GREEDY = SamplingParams(max_tokens=40, temperature=0, logprobs=2)
-# Cold, so that a random model's tokens repeat and guesses come true.
+# Cold, so that a random model's tokens repeat and draft tokens are accepted.
 SAMPLED = SamplingParams(max_tokens=40, temperature=0.3, top_k=5, seed=10, logprobs=1)
 PROMPTS = [[5, 6, 7] * 9, [11], [20, 21] * 30, list(range(1, 60)), [3, 3, 3]]
 WORK = [(prompt, params) for params in (GREEDY, SAMPLED) for prompt in PROMPTS]
@@ -73,5 +73,5 @@ def test_no_bit_changes_in_any_format_and_architecture(shape_name, format_name) 
 
 @pytest.mark.parametrize("kv_dtype", KV_DTYPES)
 def test_no_bit_changes_in_any_format_of_keys_and_values(kv_dtype) -> None:
-    """Rejected guesses leave keys and values behind, scales of a page among them."""
+    """Rejected draft tokens leave keys and values behind, scales of a page among them."""
     check(random_executor(TINY, WEIGHT_SPECS["fp32"], kv_dtype=kv_dtype))

@@ -1,5 +1,5 @@
 """Promise 1, Exact, for texts longer than their window: through the engine, from a cold or a warm
-prefix, in any chunks, on any threads, preempted or not, with guesses or without."""
+prefix, in any chunks, on any threads, preempted or not, with draft tokens or without."""
 
 from dataclasses import replace
 
@@ -127,7 +127,7 @@ def test_preempted_again_and_again_the_bits_are_the_same(
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_guesses_change_nothing(name: str, alone: dict[str, list[Answer]]) -> None:
+def test_draft_tokens_change_nothing(name: str, alone: dict[str, list[Answer]]) -> None:
     executor = make_executor(name, num_pages=64, num_threads=1)
     tokenizer = ToyTokenizer(97)
     config = SpeculationConfig(kind="ngram", max_draft_tokens=4, is_adaptive=False, min_match=1)

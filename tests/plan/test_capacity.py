@@ -165,7 +165,7 @@ def test_the_fewest_machines_keep_the_limits() -> None:
         assert rate / each / 1.3 <= number <= rate / each + 1
 
 
-def test_a_guess_of_the_capacity_need_not_be_right() -> None:
+def test_a_first_estimate_of_the_capacity_need_not_be_right() -> None:
     setup, load = made_up(), replace(demand(1, 10, e2e_s=13.0), requests_per_s=3.0)
     found = {found[0] for each in (0.1, 0.5, 5.0) if (found := num_machines(setup, load, each))}
     assert len(found) == 1

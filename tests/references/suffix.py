@@ -50,18 +50,18 @@ def reference_exact(texts, tail, *, min_match, max_match, max_places, changed=No
 
 def reference_continuation(texts, places, max_tokens, *, own):
     """The most frequent next token again and again, of equally frequent ones the latest."""
-    guess = []
+    draft = []
     for _ in range(max_tokens):
         nexts = []
         for place in places:
             number, position = place
-            text = texts[number] + (guess if number == own else [])
-            if position + len(guess) < len(text):
-                nexts.append((place, text[position + len(guess)]))
+            text = texts[number] + (draft if number == own else [])
+            if position + len(draft) < len(text):
+                nexts.append((place, text[position + len(draft)]))
         if not nexts:
             break
         counts = Counter(token for _, token in nexts)
         token = next(one for _, one in nexts if counts[one] == max(counts.values()))
         places = [place for place, one in nexts if one == token]
-        guess.append(token)
-    return guess
+        draft.append(token)
+    return draft

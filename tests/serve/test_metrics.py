@@ -17,7 +17,7 @@ BODY = {
     "prompt": "say it again, " * 8,
     "max_tokens": 40,
     "ignore_eos": True,
-    "seed": 4,  # repeats tokens, which can be guessed
+    "seed": 4,  # repeats tokens, which can be drafted
 }
 
 
@@ -72,7 +72,7 @@ def test_who_runs_and_who_waits():
         assert found["paredown_pages_used"] > 0
 
 
-def test_guesses_by_position():
+def test_draft_tokens_by_position():
     config = SpeculationConfig(kind="ngram", max_draft_tokens=3, is_adaptive=False, min_match=1)
     speculator = Speculator(NgramProposer(min_match=1), config)
 

@@ -33,7 +33,7 @@ def break_even_batch(narrow: StepCost, wide: StepCost, context: int, spec: Model
 
 @dataclass(frozen=True, kw_only=True)
 class SpeculationGain:
-    """What guessing `num_draft_tokens` for each sequence gains; 0 where nothing does."""
+    """What drafting `num_draft_tokens` for each sequence gains; 0 where nothing does."""
 
     batch: int
     num_draft_tokens: int
@@ -43,8 +43,8 @@ class SpeculationGain:
 def best_speculation(
     cost: StepCost, spec: ModelSpec, *, batch: int, context: int, acceptance: float
 ) -> SpeculationGain:
-    """The number of guesses with the most tokens per second, when each guess is right with
-    probability `acceptance` and guessing costs nothing (n-grams, suffixes): a step then gives
+    """The number of draft tokens with the most tokens per second, when each draft token is right
+    with probability `acceptance` and drafting costs nothing (n-grams, suffixes): a step then gives
     (1 - a^(k+1)) / (1 - a) tokens (Leviathan et al., arXiv 2211.17192, equation 1)."""
     plain_s = cost.step_s(decode_load(batch, context, spec.windows))
     best = SpeculationGain(batch=batch, num_draft_tokens=0, gain=1.0)
@@ -58,7 +58,8 @@ def best_speculation(
 
 
 def verify_load(batch: int, context: int, num_draft: int, windows: tuple[int, ...]) -> StepLoad:
-    """A step that verifies `num_draft` guesses of each sequence: a row of logits after each."""
+    """A step that verifies `num_draft` draft tokens of each sequence: a row of logits after
+    each."""
     length, start = num_draft + 1, context - 1
     return StepLoad(
         num_tokens=batch * length,

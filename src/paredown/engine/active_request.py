@@ -45,7 +45,8 @@ class ActiveRequest:
     # Whether there is one of the last two.
     is_watched: bool
 
-    # The row of logits to draw from next, the guesses that were computed, and how many came true.
+    # The row of logits to draw from next, the draft tokens that were computed, and how many came
+    # true.
     row: int = 0
     drafts: Sequence[int] = ()
     num_accepted: int = 0
@@ -148,7 +149,7 @@ class ActiveRequest:
         return reason
 
     def accept(self, token_id: int) -> bool:
-        """Whether the token just added is the next of the guesses."""
+        """Whether the token just added is the next of the draft tokens."""
         index = self.num_accepted
         if index == len(self.drafts) or self.drafts[index] != token_id:
             return False

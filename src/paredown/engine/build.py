@@ -61,7 +61,7 @@ def assemble(
     """An engine over an executor that is loaded. A draft model is run as `options` say, too."""
     speculator = None
     if speculation is not None:
-        # Imported here, because it takes 30 ms of every start, and few starts guess ahead.
+        # Imported here, because it takes 30 ms of every start, and few starts speculate.
         from paredown.engine.speculate.make_speculator import make_speculator
 
         speculator = make_speculator(speculation, executor, tokenizer, options)

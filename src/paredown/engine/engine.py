@@ -285,8 +285,8 @@ class Engine:
         return active
 
     def _take_tokens(self, step: "_Step", logits: npt.NDArray[np.float32]) -> list[RequestOutput]:
-        """Draws the next token of every request; where that was guessed another, and so on, as if
-        there had been a step for each."""
+        """Draws the next token of every request; where that was a draft token another, and so on,
+        as if there had been a step for each."""
         turns, num_failed = step.turns, 0
         if step.is_plain:
             drawn = self.executor.sampler.sample(logits, step.states)

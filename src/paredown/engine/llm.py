@@ -77,7 +77,7 @@ class LLM:
     """`model` is a checkpoint folder, a GGUF file, the name of a packaged model, or None for the
     built-in one; `notes` says what of it runs otherwise than its files ask. `num_threads` None
     takes all cores, and a `ThreadPlan` has other threads for steps of few tokens. `speculation`
-    guesses tokens ahead, which changes no answer (docs/speculation.md).
+    proposes draft tokens, which changes no answer (docs/speculation.md).
 
     The other keywords are those of RunOptions. `kv_dtype` is how keys and values are kept ("int8",
     "int4,first2=bf16", or a list with one for each layer: docs/kv_cache.md). Keys and values get

@@ -80,11 +80,11 @@ class CoreSampler:
         self,
         logits_RV: Logits,
         first_rows: list[int],
-        guesses: list[Sequence[int]],
+        drafts: list[Sequence[int]],
         states: list[SamplingState],
     ) -> list[list[SampledToken]]:
         """See Sampler.sample_runs."""
-        runs = self._core.sample_runs(logits_RV, first_rows, guesses, own_states(states))
+        runs = self._core.sample_runs(logits_RV, first_rows, drafts, own_states(states))
         return [[_as_token(*one) for one in run] for run in runs]
 
     def distribution(self, logits_1V: Logits, state: SamplingState) -> Probs:

@@ -75,10 +75,10 @@ class DraftingExecutor(Executor, Protocol):
     """An executor that can run a draft model."""
 
     def write_drafts(
-        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]
     ) -> list[list[int]]:
-        """Computes all slices, and goes on with slice i for `num_guesses[i]` tokens, of which all
-        but the last are computed, too: its pages must have room for them. A token is drawn as
+        """Computes all slices, and goes on with slice i for `num_draft_tokens[i]` tokens, of which
+        all but the last are computed, too: its pages must have room for them. A token is drawn as
         `states[i]` draws it; where that allows none the draft ends. The states, of different
         requests, stay as they were. `num_logits` of a slice is ignored."""
         ...

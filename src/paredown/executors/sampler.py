@@ -96,12 +96,12 @@ class Sampler(Protocol):
         self,
         logits_RV: Logits,
         first_rows: list[int],
-        guesses: list[Sequence[int]],
+        drafts: list[Sequence[int]],
         states: list[SamplingState],
     ) -> list[list[SampledToken]]:
         """Draws a run of tokens for each state. The first is drawn from the row `first_rows[i]`; as
-        long as the token drawn is the next of `guesses[i]`, another is drawn from the row behind.
-        A state with n guesses has n + 1 rows."""
+        long as the token drawn is the next of `drafts[i]`, another is drawn from the row behind.
+        A state with n draft tokens has n + 1 rows."""
         ...
 
     def distribution(self, logits_1V: Logits, state: SamplingState) -> Probs:

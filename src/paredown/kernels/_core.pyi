@@ -63,7 +63,7 @@ class Model:
         lengths: list[int],
         pages: list[Sequence[int]],
         states: list[SamplingState],
-        num_guesses: list[int],
+        num_draft_tokens: list[int],
     ) -> list[list[int]]: ...
 
 class Linear:
@@ -126,7 +126,7 @@ class Sampler:
         self,
         logits: npt.NDArray[np.float32],
         first_rows: list[int],
-        guesses: list[Sequence[int]],
+        drafts: list[Sequence[int]],
         states: list[SamplingState],
     ) -> list[list[tuple[int, int, tuple[float, list[tuple[int, float]]] | None]]]: ...
     def distribution(

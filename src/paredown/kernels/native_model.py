@@ -194,11 +194,11 @@ class NativeModel:
         lengths: list[int],
         pages: list[Sequence[int]],
         states: list[SamplingState],
-        num_guesses: list[int],
+        num_draft_tokens: list[int],
     ) -> list[list[int]]:
-        """Runs one step, and goes on with each slice for `num_guesses` tokens, drawn by its state;
-        lists as DraftInput in csrc/model/draft.h."""
-        return self._core.write_drafts(tokens, starts, lengths, pages, states, num_guesses)
+        """Runs one step, and goes on with each slice for `num_draft_tokens` tokens, drawn by its
+        state; lists as DraftInput in csrc/model/draft.h."""
+        return self._core.write_drafts(tokens, starts, lengths, pages, states, num_draft_tokens)
 
 
 def planned_step_bytes(context: Context, kv: KVSpec, num_threads: int, num_tokens: int) -> int:

@@ -142,9 +142,9 @@ def capacity(setup: Setup, demand: Demand, at_least: float = 0.0) -> float:
 def num_machines(setup: Setup, demand: Demand, per_machine: float) -> tuple[int, Simulation] | None:
     """The fewest machines behind the router that keep the latencies, and how they do, from what one
     of them takes alone. None where even `MAX_REPLICAS` of them do not."""
-    guess = max(round(demand.computed_per_s / per_machine), 1)
+    estimate = max(round(demand.computed_per_s / per_machine), 1)
     too_few, enough = 0, None
-    number = guess
+    number = estimate
     while enough is None:
         if number > MAX_REPLICAS:
             return None

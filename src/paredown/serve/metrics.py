@@ -69,27 +69,27 @@ def engine_metrics(engine: Engine) -> list[Metric]:
 
 
 def speculation_metrics(stats: SpeculationStats) -> list[Metric]:
-    """The first guess of a draft stands at position 1."""
+    """The first draft token of a draft stands at position 1."""
     return [
         counter("speculation_steps", "Steps of a request that gave it tokens.", stats.num_steps),
         counter("speculation_tokens", "Tokens that they gave.", stats.num_tokens),
         Metric(
             name="speculation_proposed_total",
-            help="Guesses by their position in a draft.",
+            help="Draft tokens by their position in a draft.",
             kind="counter",
             values=_by_position(stats.num_proposed),
             label="position",
         ),
         Metric(
             name="speculation_accepted_total",
-            help="Guesses that came true, by their position in a draft.",
+            help="Draft tokens that were accepted, by their position in a draft.",
             kind="counter",
             values=_by_position(stats.num_accepted),
             label="position",
         ),
-        counter("speculation_seconds", "Time that guessing took.", stats.proposal_s),
+        counter("speculation_seconds", "Time that drafting took.", stats.drafting_s),
         gauge(
-            "speculation_failed", "1 when guessing failed and is off.", stats.failure is not None
+            "speculation_failed", "1 when drafting failed and is off.", stats.failure is not None
         ),
     ]
 

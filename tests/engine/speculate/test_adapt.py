@@ -57,7 +57,7 @@ def test_no_other_choice_is_much_faster(requests, seconds_of, round_s, num_other
     assert all(0 <= count <= limit for count, limit in zip(counts, limits, strict=True))
     found = tokens_per_s(rates, counts, num_tokens, cost, round_s)
     everything = itertools.product(*(range(limit + 1) for limit in limits))
-    # Guessing for one request makes a round of guessing free for the others, which the order of
+    # Drafting for one request makes a round of drafting free for the others, which the order of
     # probabilities does not see: with rounds to pay for, near is near enough.
     slack = 1.04 if round_s == 0 else 1.25
     for other in everything:
@@ -75,19 +75,19 @@ def test_a_dear_draft_model_is_not_asked():
     assert best_counts([0.8], [8], 1, make_cost(flat), rounds(1.0)) == [0]
 
 
-def test_the_better_guesser_gets_the_longer_draft():
+def test_the_better_drafter_gets_the_longer_draft():
     low, high = best_counts([0.3, 0.9], [8, 8], 2, make_cost(roofline), [])
     assert low < high
 
 
-def test_bad_guesses_are_given_up_and_tried_again():
+def test_bad_draft_tokens_are_given_up_and_tried_again():
     adapter = Adapter(cost=make_cost(roofline))
     chosen = []
     for _ in range(6 * PROBE_STEPS):
         count = adapter.choose({7: 8}, 1).get(7, 0)
         chosen.append(count)
-        adapter.observe_step(1 + count, count, roofline(1 + count), proposal_s=0.3 * (count > 0))
-        adapter.observe_proposal(max(count, 1), 0.3)
+        adapter.observe_step(1 + count, count, roofline(1 + count), drafting_s=0.3 * (count > 0))
+        adapter.observe_drafting(max(count, 1), 0.3)
         if count:
             adapter.observe_acceptance(7, count, 0)
     assert chosen[0] > 0
@@ -96,7 +96,7 @@ def test_bad_guesses_are_given_up_and_tried_again():
     assert max(later) <= 1
 
 
-def test_good_guesses_are_left_out_now_and_then_to_measure_what_a_step_takes_without():
+def test_good_draft_tokens_are_left_out_now_and_then_to_measure_what_a_step_takes_without():
     adapter = Adapter(cost=make_cost(flat))
     chosen = []
     for _ in range(4 * PROBE_STEPS):
@@ -109,8 +109,8 @@ def test_good_guesses_are_left_out_now_and_then_to_measure_what_a_step_takes_wit
     assert max(chosen) == 4
 
 
-# Microseconds of the built-in model's steps of 1 to 7 tokens, and of 0 to 6 guesses of its draft
-# model in int8, on an idle Xeon.
+# Microseconds of the built-in model's steps of 1 to 7 tokens, and of 0 to 6 draft tokens of its
+# draft model in int8, on an idle Xeon.
 STEP_US = (954, 985, 1003, 1030, 1190, 1250, 1300)
 DRAFT_US = (0, 99, 125, 152, 190, 225, 260)
 
@@ -130,17 +130,17 @@ def simulate(rate, fixed=None, *, share_interrupted, num_steps=2000):
         step_us = STEP_US[count] * chance.uniform(1, 1.03)
         if chance.random() < share_interrupted:
             step_us += chance.uniform(0, 4000)
-        guess_us = DRAFT_US[count] * chance.uniform(1, 1.03)
-        num_tokens, time_us = num_tokens + accepted + 1, time_us + step_us + guess_us
+        drafting_us = DRAFT_US[count] * chance.uniform(1, 1.03)
+        num_tokens, time_us = num_tokens + accepted + 1, time_us + step_us + drafting_us
         adapter.observe_step(
             1 + count,
             count,
             step_us / 1e6,
             num_accepted=accepted,
-            proposal_s=guess_us / 1e6,
+            drafting_s=drafting_us / 1e6,
         )
         if count:
-            adapter.observe_proposal(count, guess_us / 1e6)
+            adapter.observe_drafting(count, drafting_us / 1e6)
             adapter.observe_acceptance(request_id, count, accepted)
     return num_tokens / time_us
 
@@ -206,13 +206,13 @@ def test_looking_in_vain_makes_a_rest_longer_for_one_less_than_for_several():
         adapter = Adapter(cost=make_cost(proportional))
         limits = dict.fromkeys(range(num_requests), 8)
         assert not any(adapter.choose(limits, num_requests).values())
-        adapter.observe_step(num_requests, 0, 1.0, proposal_s=0.2)
+        adapter.observe_step(num_requests, 0, 1.0, drafting_s=0.2)
         found.append(adapter.take_rest())
     assert found == [40, 80]
 
 
-def test_what_a_step_takes_without_guesses_is_told_by_rests_and_not_by_the_first_after_guesses():
-    """The first ones after guesses take twice as long."""
+def test_what_a_step_takes_without_drafts_is_told_by_rests_and_not_by_the_first_after_drafts():
+    """The first ones after draft tokens take twice as long."""
     adapter = Adapter(cost=make_cost(lambda _: 3e-4))
     for _ in range(5):
         adapter.observe_step(2, 1, 3e-4)
@@ -227,7 +227,7 @@ def test_what_a_step_takes_without_guesses_is_told_by_rests_and_not_by_the_first
     assert next(adapter.cost.estimates(1, 0)) == 5e-5
 
 
-def test_prompts_between_guesses_do_not_put_off_measuring_what_a_step_takes_without():
+def test_prompts_between_drafts_do_not_put_off_measuring_what_a_step_takes_without():
     adapter = Adapter(cost=make_cost(flat))
     num_plain = 0
     for number in range(4 * PROBE_STEPS):
@@ -258,7 +258,7 @@ def test_a_request_without_room_gets_nothing():
     assert adapter.choose({}, 2) == {}
 
 
-def test_guesses_after_a_rejected_one_were_not_tested():
+def test_draft_tokens_after_a_rejected_one_were_not_tested():
     acceptance = Acceptance()
     acceptance.observe(8, 2)
     assert (acceptance.accepted, acceptance.tested) == (2, 3)
@@ -339,7 +339,7 @@ def test_drafts_that_were_not_found_are_left_out_and_the_rest_may_not_pay():
     assert adapter.trim({1: 8, 2: 0, 3: 0}, 8, is_queued=True)[1] > 0, "others wait"
 
 
-def test_with_rounds_to_pay_for_all_get_their_first_guess_before_one_its_fifth():
+def test_with_rounds_to_pay_for_all_get_their_first_draft_token_before_one_its_fifth():
     rates = [0.98, 0.9, 0.9, 0.9]
     cost = make_cost(lambda size: 1 + 0.01 * size)
     counts = best_counts(rates, [8] * 4, 4, cost, rounds(0.3))

@@ -1,4 +1,4 @@
-"""Guessing in vain costs a small share of the time, whatever made it so."""
+"""Drafting in vain costs a small share of the time, whatever made it so."""
 
 import random
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ STEPS = {
 
 
 @dataclass(frozen=True)
-class Guesser:
-    """Guesses come true with probability `rate`. A step finds something to guess for a request with
-    a probability of `found_by`, of which each request has the next one. A call takes `call_us` for
-    each request, and `round_us` for each token of the longest draft; a draft model first computes
-    what it has missed, 512 tokens at a time."""
+class Drafter:
+    """Draft tokens come true with probability `rate`. A step finds something to propose for a
+    request with a probability of `found_by`, of which each request has the next one. A call takes
+    `call_us` for each request, and `round_us` for each token of the longest draft; a draft model
+    first computes what it has missed, 512 tokens at a time."""
 
     rate: float
     found_by: tuple[float, ...] = (1.0,)
@@ -37,28 +37,28 @@ class Guesser:
 
 
 def lookup(rate):
-    return Guesser(rate, found_by=(0.9, 0.0, 0.3, 0.0), call_us=10)
+    return Drafter(rate, found_by=(0.9, 0.0, 0.3, 0.0), call_us=10)
 
 
 def draft_model(rate):
-    return Guesser(rate, round_us=150, catch_up_us=8)
+    return Drafter(rate, round_us=150, catch_up_us=8)
 
 
 class Batches:
     """Batches of 16 answers, one after the other, each until the last one has ended."""
 
-    def __init__(self, step_us, guesser, *, noise):
-        self.step_us, self.guesser, self.noise = step_us, guesser, noise
+    def __init__(self, step_us, drafter, *, noise):
+        self.step_us, self.drafter, self.noise = step_us, drafter, noise
         self.chance, self.adapter = random.Random(0), Adapter()
         self.num_rest_steps, self.rested = 0, []
 
     def run(self, num_batches):
-        """How many times faster than without guesses."""
-        plain_us = guessing_us = 0.0
+        """How many times faster than without draft tokens."""
+        plain_us = speculating_us = 0.0
         for number in range(num_batches):
             plain_us += sum(self.noisy(self.step_us(BATCH)) for _ in range(ANSWER_TOKENS))
-            guessing_us += self.run_one(range(number * BATCH, (number + 1) * BATCH))
-        return plain_us / guessing_us
+            speculating_us += self.run_one(range(number * BATCH, (number + 1) * BATCH))
+        return plain_us / speculating_us
 
     def noisy(self, us):
         return us * self.chance.uniform(1, 1 + self.noise)
@@ -66,7 +66,7 @@ class Batches:
     def run_one(self, requests):
         left, missed, time_us = dict.fromkeys(requests, ANSWER_TOKENS), 32, 0.0
         while left:
-            asked, proposal_us = {}, 0.0
+            asked, drafting_us = {}, 0.0
             is_resting = self.num_rest_steps > 0
             if not is_resting:
                 self.adapter.observe_rest(self.rested)
@@ -76,12 +76,12 @@ class Batches:
                 asked = {one: count for one, count in chosen.items() if count}
             missed += not asked
             if asked:
-                proposal_us = self.guess_us(asked, missed)
+                drafting_us = self.drafting_us(asked, missed)
                 missed = max(missed - 512 // len(asked), 0)
             drafts = self.find(asked, len(left))
             num_tokens = len(left) + sum(drafts.values())
             step_us = self.noisy(self.step_us(num_tokens))
-            time_us += proposal_us + step_us
+            time_us += drafting_us + step_us
             num_right = self.take(left, drafts)
             if is_resting:
                 self.rested.append((len(left), step_us / 1e6))
@@ -92,20 +92,20 @@ class Batches:
                 sum(drafts.values()),
                 step_us / 1e6,
                 num_accepted=num_right,
-                proposal_s=proposal_us / 1e6,
+                drafting_s=drafting_us / 1e6,
             )
             self.num_rest_steps = self.adapter.take_rest()
         return time_us
 
-    def guess_us(self, asked, missed):
-        longest, guesser = max(asked.values()), self.guesser
-        us = guesser.round_us * longest + guesser.call_us * len(asked)
-        us += min(missed * len(asked), 512) * guesser.catch_up_us
-        self.adapter.observe_proposal(longest, us / 1e6)
+    def drafting_us(self, asked, missed):
+        longest, drafter = max(asked.values()), self.drafter
+        us = drafter.round_us * longest + drafter.call_us * len(asked)
+        us += min(missed * len(asked), 512) * drafter.catch_up_us
+        self.adapter.observe_drafting(longest, us / 1e6)
         return us
 
     def find(self, asked, num_tokens):
-        shares = self.guesser.found_by
+        shares = self.drafter.found_by
         found = {
             one: count if self.chance.random() < shares[one % len(shares)] else 0
             for one, count in asked.items()
@@ -113,11 +113,11 @@ class Batches:
         return self.adapter.trim(found, num_tokens) if found else found
 
     def take(self, left, drafts):
-        """How many guesses were right."""
+        """How many draft tokens were right."""
         num_right = 0
         for one in list(left):
             accepted, count = 0, drafts.get(one, 0)
-            while accepted < count and self.chance.random() < self.guesser.rate:
+            while accepted < count and self.chance.random() < self.drafter.rate:
                 accepted += 1
             if count:
                 self.adapter.observe_acceptance(one, count, accepted)
@@ -137,34 +137,34 @@ def test_a_batch_of_sixteen_never_loses_three_percent(kind, shape, rate, noise):
     assert Batches(STEPS[shape], kind(rate), noise=noise).run(8) > 0.97
 
 
-@pytest.mark.parametrize("kind", [draft_model, lambda rate: Guesser(rate, call_us=10)])
+@pytest.mark.parametrize("kind", [draft_model, lambda rate: Drafter(rate, call_us=10)])
 def test_what_pays_for_all_is_kept(kind):
     assert Batches(STEPS["flat"], kind(0.9), noise=0.5).run(8) > 2
 
 
-def guess_while_it_gets_slower(debt, *, factor, num_steps):
-    """Guesses that give a token in two steps more for a tenth of the time of one, on a machine that
-    gets slower by `factor`. Returns the steps that were left out."""
+def draft_while_it_gets_slower(debt, *, factor, num_steps):
+    """Draft tokens that give a token in two steps more for a tenth of the time of one, on a machine
+    that gets slower by `factor`. Returns the steps that were left out."""
     num_left_out = 0
     for step in range(num_steps):
         if debt.is_due:
             debt.pay(factor, 0.0)
             num_left_out += 1
         else:
-            debt.guess(1.1 * factor, 1.0 if num_left_out < 4 else factor, 1, step % 2)
+            debt.owe(1.1 * factor, 1.0 if num_left_out < 4 else factor, 1, step % 2)
     return num_left_out
 
 
 def test_a_machine_that_became_slower_is_no_debt():
-    assert guess_while_it_gets_slower(Debt(), factor=2.0, num_steps=400) == 4
-    assert guess_while_it_gets_slower(Debt(), factor=1.0, num_steps=400) == 0
+    assert draft_while_it_gets_slower(Debt(), factor=2.0, num_steps=400) == 4
+    assert draft_while_it_gets_slower(Debt(), factor=1.0, num_steps=400) == 0
 
 
 @given(st.lists(st.tuples(st.floats(0.5, 3), st.integers(0, 4)), max_size=60))
 def test_a_debt_is_due_beyond_some_steps_and_is_paid_off(steps):
     debt = Debt()
     for seconds, num_accepted in steps:
-        debt.guess(seconds, 1.0, 1, num_accepted)
+        debt.owe(seconds, 1.0, 1, num_accepted)
         assert debt.seconds >= 0
     owed = debt.seconds
     assert owed <= 12 or debt.is_due
@@ -174,7 +174,7 @@ def test_a_debt_is_due_beyond_some_steps_and_is_paid_off(steps):
     assert not debt.is_due
 
 
-def test_looking_for_guesses_in_vain_is_owed_too():
+def test_drafting_in_vain_is_owed_too():
     debt = Debt()
     debt.pay(1.0, 0.5)
     assert debt.seconds == 0.5 - SHARE

@@ -98,7 +98,7 @@ def test_what_came_true_is_not_computed_again():
     computed.clear()
     request.token_ids += [*draft, 9]
     proposer.propose([asking(request, 1)])
-    # Its own last guess and the token after it.
+    # Its own last draft token and the token after it.
     assert computed == [[(5, 2)]]
     computed.clear()
     request.token_ids += [8]

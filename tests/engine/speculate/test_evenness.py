@@ -1,4 +1,4 @@
-"""What a batch as a whole gains by guesses that only some of its requests have."""
+"""What a batch as a whole gains by draft tokens that only some of its requests have."""
 
 import pytest
 

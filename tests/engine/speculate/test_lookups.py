@@ -144,7 +144,7 @@ def test_copies_with_a_changed_token_are_found_as_by_a_scan(text, between, data)
             )
 
 
-def test_a_loop_is_guessed_beyond_its_end():
+def test_a_loop_is_drafted_beyond_its_end():
     proposer = NgramProposer(min_match=2)
     draft = proposer.propose([Ask(make_request([9, 1, 2, 3, 1, 2, 3]), 8)])[0]
     assert draft == [1, 2, 3, 1, 2, 3, 1, 2]
@@ -204,7 +204,7 @@ def test_the_suffix_cache_is_bounded_whatever_is_put_in(answers, max_cached_toke
         proposer.check_integrity()
 
 
-def test_the_suffix_cache_guesses_from_earlier_answers_and_not_from_their_prompts():
+def test_the_suffix_cache_drafts_from_earlier_answers_and_not_from_their_prompts():
     proposer = SuffixCacheProposer(min_match=2, max_cached_tokens=100)
     proposer.forget(make_request([50, 51, 52, 1, 2, 3, 4], num_prompt_tokens=3))
     ask = Ask(make_request([8, 1, 2], request_id=1), 5)
@@ -212,7 +212,7 @@ def test_the_suffix_cache_guesses_from_earlier_answers_and_not_from_their_prompt
     assert not proposer.propose([Ask(make_request([8, 50, 51], request_id=2), 5)])[0]
 
 
-def test_answers_to_another_salt_are_not_guessed_from():
+def test_answers_to_another_salt_are_not_drafted_from():
     proposer = SuffixCacheProposer(min_match=2, max_cached_tokens=100)
     proposer.forget(make_request([0, 1, 2, 3, 4], salt="one tenant"))
     other = make_request([8, 1, 2], request_id=1, salt="another")

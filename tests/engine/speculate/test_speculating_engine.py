@@ -1,4 +1,4 @@
-"""An engine that speculates gives the answers of the plain loop, whoever guesses whatever."""
+"""An engine that speculates gives the answers of the plain loop, whoever proposes whatever."""
 
 import random
 from collections import Counter
@@ -197,7 +197,7 @@ def test_a_perfect_draft_model_gives_all_its_tokens_and_one_more():
     assert (stats.num_tested, stats.tokens_per_step) == (24, 31 / 7)
 
 
-def test_no_guess_stands_at_or_beyond_the_last_token():
+def test_no_draft_token_stands_at_or_beyond_the_last_token():
     engine = make_engine(OracleProposer(share_wrong=0))
     seen = []
     step = engine.executor.step
@@ -263,7 +263,7 @@ def test_a_proposer_that_fails_costs_no_request(caplog):
     assert len([one for one in caplog.records if one.levelname == "ERROR"]) == 1
 
 
-def test_nan_after_a_rejected_guess_harms_nobody_and_after_an_accepted_one_ends_the_request():
+def test_nan_after_a_rejected_draft_token_harms_nobody_and_after_an_accepted_one_ends_the_request():
     for share_wrong, reason in ((1.0, "length"), (0.0, "error")):
         engine = make_engine(OracleProposer(share_wrong))
         healthy_step = engine.executor.step
@@ -280,11 +280,12 @@ def test_nan_after_a_rejected_guess_harms_nobody_and_after_an_accepted_one_ends_
         assert outputs[-1].finish_reason == reason
         expected = plain_loop([5], GREEDY, vocab_size=512, max_total_tokens=MAX_POSITIONS)[0]
         found = answer(outputs)[0]
-        # What came true before the failure is told: the first token and the first accepted guess.
+        # What came true before the failure is told: the first token and the first accepted draft
+        # token.
         assert found == (expected if reason == "length" else expected[:2])
 
 
-def test_cancelled_inside_a_run_of_guesses():
+def test_cancelled_inside_a_run_of_draft_tokens():
     engine = make_engine(draft_proposer())
     request, other = engine.submit([5] * 20, GREEDY), engine.submit([6] * 20, GREEDY)
     for _ in range(3):
@@ -312,8 +313,8 @@ class HotProposer(OracleProposer):
 
 
 @pytest.mark.parametrize("proposer", [OracleProposer(share_wrong=0.5), HotProposer()])
-def test_guesses_keep_the_distribution(proposer):
-    """Chi-square of the second guessed token, over seeds, given the same token before it."""
+def test_draft_tokens_keep_the_distribution(proposer):
+    """Chi-square of the second draft token, over seeds, given the same token before it."""
     speculation = SpeculationConfig(kind="draft", max_draft_tokens=2, is_adaptive=False)
     engine = make_engine(proposer, speculation=speculation)
     first_counts, counts, num_requests = Counter(), Counter(), 3000

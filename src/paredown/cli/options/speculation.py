@@ -1,4 +1,4 @@
-"""Options of the verbs that guess tokens ahead."""
+"""Options of the verbs that speculate."""
 
 import argparse
 
@@ -12,7 +12,7 @@ CHOICES = ("ngram", "suffix", "draft")
 
 def add_speculation_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "speculation", "guess tokens ahead and verify them together; no answer changes"
+        "speculation", "propose draft tokens and verify them together; no answer changes"
     )
     group.add_argument(
         "--speculate",
@@ -57,5 +57,5 @@ def describe_speculation(stats: SpeculationStats) -> str:
         return f"speculation failed and was off from then on: {stats.failure}"
     return (
         f"speculation: {stats.tokens_per_step:.2f} tokens per step, "
-        f"{sum(stats.num_accepted)} of {sum(stats.num_proposed)} guesses accepted"
+        f"{sum(stats.num_accepted)} of {sum(stats.num_proposed)} draft tokens accepted"
     )

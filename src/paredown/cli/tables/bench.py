@@ -91,7 +91,7 @@ def print_cells(
         "MBU",
         "MFU",
         "in the\nmodel",
-        *(("guesses\ntaken",) if _speculates(results) else ()),
+        *(("drafts\ntaken",) if _speculates(results) else ()),
         *(("goodput\nper s", "SLO\nmet") if slo is not None else ()),
     )
     add_columns(rate, headings)
@@ -154,7 +154,9 @@ def _facts(one: LoadSummary, slo: SLO | None, num_cut: int) -> list[tuple[str, s
         ),
     ]
     if one.num_proposed:
-        facts.append(("speculation", f"{_accepted(one)} of {one.num_proposed:,} guesses accepted"))
+        facts.append(
+            ("speculation", f"{_accepted(one)} of {one.num_proposed:,} draft tokens accepted")
+        )
     if slo is not None:
         facts.append(
             (

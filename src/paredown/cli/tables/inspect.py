@@ -175,10 +175,10 @@ def _what_pays(found: Inspection) -> Table:
 
 def _speculation(found: Inspection) -> Table:
     table = Table(
-        title=f"guesses that pay, {found.acceptance:.0%} of them right, at no cost, by batch"
+        title=f"draft tokens that pay, {found.acceptance:.0%} of them right, at no cost, by batch"
     )
     add_columns(table, ("", *(f"{one.batch:,}" for one in found.speculation)))
-    table.add_row("guesses", *(str(one.num_draft_tokens) for one in found.speculation))
+    table.add_row("draft tokens", *(str(one.num_draft_tokens) for one in found.speculation))
     table.add_row("gain", *(f"{one.gain:.2f}x" for one in found.speculation))
     return table
 

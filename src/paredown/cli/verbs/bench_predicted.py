@@ -50,7 +50,7 @@ class Predictor:
             schedule=config,
         )
         if speculates:
-            missing = "steps with guesses are not simulated; leave --speculate out"
+            missing = "steps with draft tokens are not simulated; leave --speculate out"
             return cls(cost=None, fleet=fleet, missing=missing)
         threads = executor.threads.prefill
         calibration = find_calibration(

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--acceptance",
         type=float,
         default=0.7,
-        help="share of a speculator's guesses that are right, for what it gains (default 0.7)",
+        help="share of a speculator's draft tokens that are right, for what it gains (default 0.7)",
     )
     parser.add_argument("--symbolic", action="store_true", help="formulas in place of numbers")
     parser.add_argument("--plot", type=Path, default=None, help="roofline picture: .png or .html")

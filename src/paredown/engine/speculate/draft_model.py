@@ -1,9 +1,9 @@
 """Speculative decoding with a draft model (Leviathan et al. 2023, arXiv 2211.17192): a small model
-of the same vocabulary writes the guess, a token at a time, for all requests together.
+of the same vocabulary writes the draft, a token at a time, for all requests together.
 
 The draft model is a second Executor with pages of its own. What it has computed of a request and
 came true stays; the rest is computed over. A call of `propose` is one call of the executor: what
-was missing and the first guess are one step, and between two guesses nobody is asked.
+was missing and the first draft token are one step, and between two draft tokens nobody is asked.
 """
 
 from collections.abc import Sequence
@@ -22,25 +22,25 @@ MAX_PREFILL_TOKENS = 512
 
 @dataclass(slots=True)
 class _Sequence:
-    """The first `num_certain` tokens of a request are computed, then the guesses `guessed`."""
+    """The first `num_certain` tokens of a request are computed, then the draft tokens `drafted`."""
 
     pages: list[int] = field(default_factory=list)
     num_certain: int = 0
-    guessed: list[int] = field(default_factory=list)
+    drafted: list[int] = field(default_factory=list)
 
     def keep_what_came_true(self, token_ids: list[int]) -> None:
         """The last token is computed again in any case: its logits are wanted."""
-        for token_id in self.guessed:
+        for token_id in self.drafted:
             if self.num_certain >= len(token_ids) or token_ids[self.num_certain] != token_id:
                 break
             self.num_certain += 1
         self.num_certain = min(self.num_certain, len(token_ids) - 1)
-        self.guessed = []
+        self.drafted = []
 
 
 class DraftModelProposer:
-    """Guesses are drawn with the request's own parameters and noise, so that they tend to be what
-    the target draws.
+    """Draft tokens are drawn with the request's own parameters and noise, so that they tend to be
+    what the target draws.
 
     A request that is too long for the draft model's context or pages, or holds a token that it does
     not have, gets no draft. (Checkpoints of one tokenizer may pad it to different sizes.)
@@ -57,7 +57,7 @@ class DraftModelProposer:
         self._asked = {ask.request.id for ask in asks}
         drafts: list[list[int]] = [[] for _ in asks]
         places, slices = list[int](), list[SequenceSlice]()
-        states, num_guesses = list[SamplingState](), list[int]()
+        states, num_draft_tokens = list[SamplingState](), list[int]()
         budget = MAX_PREFILL_TOKENS
         for place, ask in enumerate(asks):
             sequence = self._ready(ask)
@@ -65,7 +65,7 @@ class DraftModelProposer:
                 continue
             token_ids, start = ask.request.token_ids, sequence.num_certain
             num_missing = len(token_ids) - start - 1
-            # Behind a piece of a prompt there is nothing to guess yet.
+            # Behind a piece of a prompt there is nothing to propose yet.
             is_whole = num_missing <= budget
             end = len(token_ids) if is_whole else start + budget
             budget -= min(num_missing, budget)
@@ -75,15 +75,15 @@ class DraftModelProposer:
             places.append(place)
             slices.append(SequenceSlice(token_ids[start:end], start, sequence.pages, int(is_whole)))
             states.append(ask.state)
-            num_guesses.append(self._room(ask) if is_whole else 0)
+            num_draft_tokens.append(self._room(ask) if is_whole else 0)
         if not slices:
             return drafts
-        written = self.executor.write_drafts(slices, states, num_guesses)
+        written = self.executor.write_drafts(slices, states, num_draft_tokens)
         for place, one, draft in zip(places, slices, written, strict=True):
             sequence = self._sequences[asks[place].request.id]
             sequence.num_certain = one.start + len(one.token_ids)
-            # The last guess is not computed.
-            sequence.guessed = draft[:-1]
+            # The last draft token is not computed.
+            sequence.drafted = draft[:-1]
             drafts[place] = draft
         return drafts
 
@@ -99,19 +99,19 @@ class DraftModelProposer:
         assert len(set(owned)) == len(owned) == self._pool.num_pages - self._pool.num_free
 
     def _room(self, ask: Ask) -> int:
-        """How much the draft model's context lets it guess."""
+        """How much the draft model's context lets it propose."""
         left = self.executor.spec.max_positions - len(ask.request.token_ids)
         return min(ask.max_tokens, left + 1)
 
     def _ready(self, ask: Ask) -> _Sequence | None:
         """The request's sequence, with pages for its draft; None where there can be none."""
-        request, num_guesses = ask.request, self._room(ask)
-        if num_guesses < 1:
+        request, num_draft_tokens = ask.request, self._room(ask)
+        if num_draft_tokens < 1:
             return None
         sequence = self._sequences.get(request.id)
         if sequence is None:
             sequence = self._sequences[request.id] = _Sequence()
-        if not self._grow(sequence, len(request.token_ids) + num_guesses - 1):
+        if not self._grow(sequence, len(request.token_ids) + num_draft_tokens - 1):
             return None
         sequence.keep_what_came_true(request.token_ids)
         if max(request.token_ids[sequence.num_certain :]) >= self.executor.spec.vocab_size:

@@ -1,4 +1,4 @@
-"""Evenness: whether guessing helps all requests of a batch alike, or some of them not at all.
+"""Evenness: whether drafting helps all requests of a batch alike, or some of them not at all.
 
 Where nobody waits for a place, a request that ends sooner than the others only leaves a smaller
 batch; all have ended when the slowest has. What counts in full is what all gain.
@@ -14,7 +14,7 @@ _FADING = 0.995
 
 @dataclass(slots=True)
 class _Calls:
-    """Of a proposer: how many found something to guess."""
+    """Of a proposer: how many found something to propose."""
 
     num_found: float = 0.0
     num_calls: float = 0.0
@@ -30,7 +30,7 @@ class Evenness:
     _requests: dict[int, _Calls] = field(default_factory=dict)
 
     def observe(self, request_id: int, is_found: bool) -> None:
-        """Guesses were asked for, and found or not."""
+        """Draft tokens were asked for, and found or not."""
         self._overall.add(is_found, _FADING)
         self._requests.setdefault(request_id, _Calls()).add(is_found)
 
@@ -38,9 +38,9 @@ class Evenness:
         self._requests.pop(request_id, None)
 
     def value(self, rates: Mapping[int, float]) -> float:
-        """From 0 to 1: the probability that the next token of a request is found and guessed right,
-        of the request where it is least beside the mean. `rates` are those of guesses that were
-        found, by request id."""
+        """From 0 to 1: the probability that the next token of a request is found and drafted right,
+        of the request where it is least beside the mean. `rates` are those of draft tokens that
+        were found, by request id."""
         overall = self._overall
         if len(rates) < 2 or not overall.num_found:
             return 1.0

@@ -1,5 +1,5 @@
 """Prompt lookup decoding (Saxena, 2023): the last tokens of a request stood in its own prompt or
-answer before; what came next then is guessed to come next now."""
+answer before; what came next then is proposed to come next now."""
 
 from collections.abc import Sequence
 

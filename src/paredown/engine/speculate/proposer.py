@@ -1,4 +1,4 @@
-"""Proposer: guesses the next tokens of requests, before the model is asked for them."""
+"""Proposer: proposes the next tokens of requests, before the model is asked for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from paredown.executors.sampler import SamplingState
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request whose next `max_tokens` tokens, 1 or more, are to be guessed. A proposer changes
+    """A request whose next `max_tokens` tokens, 1 or more, are to be proposed. A proposer changes
     nothing of it, and leaves the `state` of its sampling, which lookups do without, as it was."""
 
     request: Request
@@ -19,11 +19,11 @@ class Ask:
 
 
 class Proposer(Protocol):
-    """`token_ids` of a request only ever grows between two calls: guesses that came true, and a
-    token of the model's own after them. Not thread-safe."""
+    """`token_ids` of a request only ever grows between two calls: draft tokens that were accepted,
+    and a token of the model's own after them. Not thread-safe."""
 
     def propose(self, asks: Sequence[Ask]) -> list[list[int]]:
-        """A draft for each ask, in their order: at most `max_tokens` guesses, or none."""
+        """A draft for each ask, in their order: at most `max_tokens` draft tokens, or none."""
         ...
 
     def forget(self, request: Request) -> None:

@@ -9,7 +9,7 @@ from paredown.kernels.suffix_index import SuffixIndex
 
 
 class ReferenceTextProposer:
-    """Guesses what follows in a reference text where the request's last tokens stand in it.
+    """Proposes what follows in a reference text where the request's last tokens stand in it.
 
     `min_match` is the paper's trigger n. The paper goes on copying from where it last copied; the
     longest match finds that place again. `texts` are token ids.

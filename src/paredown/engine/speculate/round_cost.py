@@ -1,4 +1,4 @@
-"""RoundCost: seconds of guessing k tokens one after the other, from the calls themselves."""
+"""RoundCost: seconds of drafting k tokens one after the other, from the calls themselves."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""SpeculationConfig: who guesses, and how much."""
+"""SpeculationConfig: who proposes draft tokens, and how many."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from paredown.errors import ConfigError
 SpeculationKind = Literal["ngram", "reference", "suffix", "draft"]
 KINDS: tuple[SpeculationKind, ...] = get_args(SpeculationKind)
 MAX_DRAFT_TOKENS = 64
-# Looking up is cheap, a draft model takes a step for each guess.
+# Looking up is cheap, a draft model takes a step for each draft token.
 _DEFAULT_DRAFT_TOKENS: dict[SpeculationKind, int] = {
     "ngram": 16,
     "reference": 16,

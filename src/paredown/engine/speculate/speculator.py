@@ -1,7 +1,8 @@
-"""Speculator: asks the proposer before a step, and learns from what the step made of the guesses.
+"""Speculator: asks the proposer before a step, and learns from what the step made of the draft
+tokens.
 
-The engine computes a request's guesses beside its last certain token, takes the next token at each
-of those places in turn, and goes on while it is the one that was guessed (Engine._take_tokens).
+The engine computes a request's draft tokens beside its last certain token, takes the next token at
+each of those places in turn, and goes on while it is the draft token (Engine._take_tokens).
 """
 
 import logging
@@ -19,8 +20,8 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Speculator:
-    """Guesses for the requests of one engine. A proposer that fails ends no answer: it is not asked
-    again, and `stats.failure` says why."""
+    """Proposes draft tokens for the requests of one engine. A proposer that fails ends no answer:
+    it is not asked again, and `stats.failure` says why."""
 
     def __init__(self, proposer: Proposer, config: SpeculationConfig) -> None:
         self.proposer = proposer
@@ -28,8 +29,8 @@ class Speculator:
         self.stats = SpeculationStats()
         self.adapter = Adapter()
         # Of the step under way.
-        self._num_guesses = self._num_accepted = 0
-        self._proposal_s = 0.0
+        self._num_draft_tokens = self._num_accepted = 0
+        self._drafting_s = 0.0
         # What it took to learn from the step before.
         self._learning_s = 0.0
 
@@ -48,8 +49,8 @@ class Speculator:
             return False
         start_s = time.perf_counter() - self._learning_s
         self._learning_s = 0.0
-        self._num_guesses = self._num_accepted = 0
-        self._proposal_s = 0.0
+        self._num_draft_tokens = self._num_accepted = 0
+        self._drafting_s = 0.0
         wanted, limits, longest = 0, {}, self.config.num_draft_tokens
         for one in running:
             if one.draft_token_ids:  # it had no place in the last step
@@ -57,7 +58,8 @@ class Speculator:
             num_tokens = len(one.token_ids)
             num_uncomputed = num_tokens - one.num_computed_tokens
             wanted += num_uncomputed
-            # No guess may stand where the request ends, whose last token is the model's, or beyond.
+            # No draft token may stand where the request ends, whose last token is the model's, or
+            # beyond.
             room = one.max_total_tokens - num_tokens - 1
             if num_uncomputed == 1 and room > 0:
                 limits[one.id] = min(longest, room)
@@ -66,14 +68,14 @@ class Speculator:
             limits = self.adapter.choose(limits, wanted, is_queued=is_queued)
         asks = [Ask(one, limits[one.id], state_of(one)) for one in running if limits.get(one.id)]
         if not asks:
-            self._proposal_s = time.perf_counter() - start_s
+            self._drafting_s = time.perf_counter() - start_s
             return False
         drafts = self._drafts(asks)
-        self._proposal_s = time.perf_counter() - start_s
-        self.stats.proposal_s += self._proposal_s
+        self._drafting_s = time.perf_counter() - start_s
+        self.stats.drafting_s += self._drafting_s
         if drafts is None:
             return False
-        self.adapter.observe_proposal(max(ask.max_tokens for ask in asks), self._proposal_s)
+        self.adapter.observe_drafting(max(ask.max_tokens for ask in asks), self._drafting_s)
         if self.config.is_adaptive:
             self._trim(asks, drafts, wanted, is_queued)
         for ask, draft in zip(asks, drafts, strict=True):
@@ -81,7 +83,7 @@ class Speculator:
         return any(drafts)
 
     def _drafts(self, asks: Sequence[Ask]) -> list[list[int]] | None:
-        """None when that failed: guessing must not end an answer."""
+        """None when that failed: drafting must not end an answer."""
         try:
             drafts = self.proposer.propose(asks)
         except Exception as error:
@@ -102,8 +104,8 @@ class Speculator:
             del draft[counts[ask.request.id] :]
 
     def observe(self, request: Request, num_proposed: int, num_accepted: int) -> None:
-        """The step under way computed `num_proposed` guesses for the request, 1 or more."""
-        self._num_guesses += num_proposed
+        """The step under way computed `num_proposed` draft tokens for the request, 1 or more."""
+        self._num_draft_tokens += num_proposed
         self._num_accepted += num_accepted
         self.stats.observe(num_proposed, num_accepted)
         if request.finish_reason is None:
@@ -114,17 +116,17 @@ class Speculator:
         self.adapter.observe_rest(steps)
 
     def observe_step(self, num_tokens: int, seconds: float) -> int:
-        """The step computed `num_tokens` tokens, guesses among them, in `seconds`. Returns how many
-        steps to come are to be left alone: there is nothing to `propose`."""
+        """The step computed `num_tokens` tokens, draft tokens among them, in `seconds`. Returns how
+        many steps to come are to be left alone: there is nothing to `propose`."""
         if self.stats.failure is not None:
             return 0
         start_s = time.perf_counter()
         self.adapter.observe_step(
             num_tokens,
-            self._num_guesses,
+            self._num_draft_tokens,
             seconds,
             num_accepted=self._num_accepted,
-            proposal_s=self._proposal_s,
+            drafting_s=self._drafting_s,
         )
         self._learning_s = time.perf_counter() - start_s
         return self.adapter.take_rest()

@@ -1,14 +1,14 @@
-"""SpeculationStats: what guessing brought."""
+"""SpeculationStats: what drafting brought."""
 
 from dataclasses import asdict, dataclass, field
 
 
 @dataclass(kw_only=True)
 class SpeculationStats:
-    """Counts since the engine began. `num_proposed[k]` guesses stood at place k of a draft, and
-    `num_accepted[k]` of them came true; `num_tested` guesses stood behind no rejected one.
-    `num_steps` counts a request's steps that gave it tokens, with or without a guess, and
-    `num_tokens` those tokens. `failure` is what the proposer failed with; nothing is guessed after
+    """Counts since the engine began. `num_proposed[k]` draft tokens stood at place k of a draft,
+    and `num_accepted[k]` of them came true; `num_tested` draft tokens stood behind no rejected one.
+    `num_steps` counts a request's steps that gave it tokens, with or without a draft token, and
+    `num_tokens` those tokens. `failure` is what the proposer failed with; nothing is drafted after
     that."""
 
     num_steps: int = 0
@@ -16,7 +16,7 @@ class SpeculationStats:
     num_proposed: list[int] = field(default_factory=list)
     num_accepted: list[int] = field(default_factory=list)
     num_tested: int = 0
-    proposal_s: float = 0.0
+    drafting_s: float = 0.0
     failure: str | None = None
 
     def add_tokens(self, num_tokens: int, *, num_requests: int) -> None:
@@ -25,7 +25,7 @@ class SpeculationStats:
         self.num_tokens += num_tokens
 
     def observe(self, num_proposed: int, num_accepted: int) -> None:
-        """Of `num_proposed` guesses for a request the first `num_accepted` came true."""
+        """Of `num_proposed` draft tokens for a request the first `num_accepted` came true."""
         self.num_tested += min(num_accepted + 1, num_proposed)
         missing = num_proposed - len(self.num_proposed)
         self.num_proposed += [0] * missing
@@ -43,16 +43,16 @@ class SpeculationStats:
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens that a step of a request gave on average; 1 without any guess."""
+        """Tokens that a step of a request gave on average; 1 without any draft token."""
         return self.num_tokens / self.num_steps if self.num_steps else 0.0
 
     @property
     def acceptance(self) -> float:
-        """The share of all guesses that came true."""
+        """The share of all draft tokens that were accepted."""
         num_proposed = sum(self.num_proposed)
         return sum(self.num_accepted) / num_proposed if num_proposed else 0.0
 
     @property
     def acceptance_rate(self) -> float:
-        """The share of the tested guesses that came true: the alpha of Leviathan et al."""
+        """The share of the tested draft tokens that were accepted: the alpha of Leviathan et al."""
         return sum(self.num_accepted) / self.num_tested if self.num_tested else 0.0

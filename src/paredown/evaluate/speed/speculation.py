@@ -79,12 +79,14 @@ def compare_speculation(
     """Answers without and with speculation, from executors of the same weights that have pages of
     their own. Round 0 does not count."""
     plain = [Engine(executor, tokenizer, _CONFIG) for executor in executors]
-    guessing = [Engine(executor, tokenizer, _CONFIG, speculator) for executor in executors]
+    speculating_engines = [
+        Engine(executor, tokenizer, _CONFIG, speculator) for executor in executors
+    ]
     speed = SpeculationSpeed(name=workload.name)
     for number, prompts in enumerate(workload.rounds):
         place = number % 2
         (expected, without), (found, speculating) = _answer_in_turn(
-            (plain[place], guessing[1 - place]), prompts, workload.params
+            (plain[place], speculating_engines[1 - place]), prompts, workload.params
         )
         if number:
             speed.without.append(without)

@@ -137,7 +137,7 @@ class NativeExecutor:
         return self._model.step(token_ids, self._starts, *self._columns)
 
     def write_drafts(
-        self, slices: list[SequenceSlice], states: list[SamplingState], num_guesses: list[int]
+        self, slices: list[SequenceSlice], states: list[SamplingState], num_draft_tokens: list[int]
     ) -> list[list[int]]:
         """See DraftingExecutor.write_drafts, one call into the core. Raises ValueError as `step`
         does, RuntimeError when the model's logits are not finite."""
@@ -146,5 +146,5 @@ class NativeExecutor:
         tokens = [token_id for part in slices for token_id in part.token_ids]
         pages = [part.pages for part in slices]
         return self._model.write_drafts(
-            tokens, starts, lengths, pages, own_states(states), num_guesses
+            tokens, starts, lengths, pages, own_states(states), num_draft_tokens
         )
