@@ -52,7 +52,6 @@ void read_arrays(const nb::dict& fields, GivenLinear& given) {
   const auto values = given.source.arrays.find("values");
   if (values == given.source.arrays.end()) throw std::invalid_argument("a weight has no values");
   given.source.num_rows = values->second.num_rows;
-  given.source.num_columns = values->second.num_columns;
 }
 
 }  // namespace
@@ -91,6 +90,7 @@ GivenLinear read_linear(const nb::dict& fields) {
   }
   if (fields.size() != readers.size())
     throw std::invalid_argument("a field of a weight is missing");
+  source.num_columns = columns_of(source.kind, source.arrays.at("values"));
   return given;
 }
 
@@ -109,6 +109,11 @@ class Linear {
   }
 
   size_t num_bytes() const { return group_.parts[0].bytes().size(); }
+
+  std::string form(int64_t num_tokens) const {
+    if (num_tokens < 1) throw std::invalid_argument("there must be tokens");
+    return runner_.kernels().linear_form(group_.parts[0].view(), num_tokens).name;
+  }
 
   void run(Array<float, 2> input,
            nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> output) {
@@ -149,6 +154,7 @@ void bind_linear(nb::module_& m) {
       .def(nb::init<const std::string&, int, const nb::dict&>(), nb::arg("isa"),
            nb::arg("num_threads"), nb::arg("weight"))
       .def_prop_ro("num_bytes", &Linear::num_bytes)
+      .def("form", &Linear::form, nb::arg("num_tokens"))
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 }
 

@@ -9,6 +9,7 @@
 
 #include "binding/arrays.h"
 #include "binding/bind_attention.h"
+#include "binding/bind_forms.h"
 #include "binding/bind_linear.h"
 #include "binding/bind_lookup.h"
 #include "binding/bind_model.h"
@@ -72,6 +73,7 @@ NB_MODULE(_core, m) {
   bind_lookup(m);
   bind_sampling(m);
   bind_attention(m);
+  bind_forms(m);
   bind_linear(m);
   bind_model(m);
 }

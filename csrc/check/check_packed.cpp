@@ -17,7 +17,7 @@ constexpr int64_t kColumns = 70;
 
 bool is_refused(const PackedShape& shape) {
   try {
-    PackedLinear::check(shape);
+    check_shape(shape);
   } catch (const std::invalid_argument&) {
     return true;
   }
@@ -36,7 +36,7 @@ bool rows_come_back(WeightKind kind, Random& random, ThreadPool& pool) {
   source.arrays["values"] = {
       values.data(), kind == WeightKind::kFp32 ? Element::kFloat : Element::kWord, kRows, kColumns};
   const PackedLinear packed(source, pool);
-  PackedLinear::check(packed.shape());
+  check_shape(packed.shape());
   const PackedLinear borrowed(packed.shape(), packed.bytes().data());
   std::vector<uint8_t> row(static_cast<size_t>(borrowed.view().num_columns) * sizeof(float));
   for (int64_t i = 0; i < kRows; ++i) {
@@ -77,7 +77,7 @@ bool short_rows_come_back(Random& random, ThreadPool& pool) {
   source.short_exponents = true;
   const PackedLinear packed(source, pool);
   const PackedShape shape = packed.shape();
-  PackedLinear::check(shape);
+  check_shape(shape);
   if (shape.view.kind != WeightKind::kBf16Short || shape.num_wide_blocks == 0) return false;
   const PackedLinear borrowed(shape, packed.bytes().data());
   std::vector<uint16_t> row(static_cast<size_t>(shape.view.num_columns));

@@ -18,7 +18,7 @@
 #include PAREDOWN_JOIN(PAREDOWN_SIMD_, PAREDOWN_ISA)
 
 #include "kernels/attention/attention.h"
-#include "kernels/linear/linear.h"
+#include "kernels/linear/dispatch.h"
 #include "kernels/peak.h"
 #include "kernels/weigh.h"
 
@@ -29,14 +29,17 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     PAREDOWN_QUOTE(PAREDOWN_ISA),
     kPrefersShortBf16,
     kHasBf16Dot ? 2 : 4,
-    prepare,
-    input_layout,
+    kLinearForms,
+    kNumLinearForms,
+    linear_form,
     makes_input,
     linear,
     norm,
     prepare_heads,
     write_kv,
     write_page,
+    kAttentionForms,
+    kNumAttentionForms,
     attend,
     merge,
     activate,

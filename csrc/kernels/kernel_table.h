@@ -7,68 +7,19 @@
 
 #include <cstdint>
 
+#include "kernels/weight_kinds.h"
 #include "machine/isa.h"
 
 namespace paredown {
 
-inline constexpr int kLanes = 16;     // output rows of a panel, keys of a page
 inline constexpr int kPageSize = 16;  // tokens of a KV page
 
-enum class WeightKind {
-  kFp32,
-  kFp16,
-  kBf16,
-  kBf16Short,
-  kFp8,
-  kInt2,
-  kInt3,
-  kInt4,
-  kInt5,
-  kInt6,
-  kInt8
-};
 enum class ScaleKind { kFp32, kBf16, kFp16 };
 // The form in which a weight takes its input: as it is, rounded to bf16, or quantized to int8.
 enum class InputKind { kFp32, kBf16, kInt8 };
 enum class NormKind { kRms, kLayer };
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
 enum class KvKind { kBf16, kFp32, kInt8, kInt4, kFp8 };
-
-constexpr int weight_bits(WeightKind kind) {
-  switch (kind) {
-    case WeightKind::kFp32:
-      return 32;
-    case WeightKind::kFp16:
-    case WeightKind::kBf16:
-      return 16;
-    case WeightKind::kBf16Short:
-      return 12;
-    case WeightKind::kFp8:
-    case WeightKind::kInt8:
-      return 8;
-    case WeightKind::kInt6:
-      return 6;
-    case WeightKind::kInt5:
-      return 5;
-    case WeightKind::kInt4:
-      return 4;
-    case WeightKind::kInt3:
-      return 3;
-    case WeightKind::kInt2:
-      return 2;
-  }
-  return 0;
-}
-
-constexpr bool is_integer(WeightKind kind) {
-  return kind == WeightKind::kInt8 || weight_bits(kind) < 8;
-}
-
-// Columns of a block: every format fills whole blocks, so a panel is a run of equal blocks.
-inline constexpr int64_t kBlockColumns = 32;
-constexpr int64_t block_bytes(WeightKind kind) {
-  return kBlockColumns * kLanes / 8 * weight_bits(kind);
-}
 
 // bf16 in 12 bits, without loss: most of a panel's numbers share few exponents. A block in which
 // another exponent occurs is wide: it lies as bf16 has it, its last quarter in a place of its own.
@@ -81,32 +32,22 @@ struct ShortBf16 {
   const uint8_t* wide_rests;   // [wide blocks][kWideRestBytes]
 };
 
-// A packed weight: panels of 16 output rows, in a panel blocks of 32 columns, ascending. A block is
-//   fp32, fp16  [32 columns][16 rows]
-//   bf16        [16 pairs][16 rows][2 columns]
-//   bf16 short  [4 quads of pairs]{[4 pairs][16 rows][2 columns] sign and mantissa in a byte,
-//               [16 rows][2 columns][4 pairs] four bits: which of ShortBf16 the exponent is}
-//   fp8         [8 quads][16 rows][4 columns in the order 0, 2, 1, 3]    e4m3
-//   int8        [8 quads][16 rows][4 columns]                            unsigned codes
-//   int2..int6  planes of 4, 2 and 1 bits, the low bits of a code first (6 = 4 + 2, 5 = 4 + 1,
-//               3 = 2 + 1); a plane of b bits is [b][16 rows][4 bytes], the byte of quad q at
-//               [q / (8 / b)] and bit b * (q % (8 / b))
+// A packed weight: panels of blocks (kernels/weight_kinds.h), and beside them
 // scales [N/16][weight groups][16], zero points the same (null: 2^(bits-1)).
 // Steps make int8 codes with one scale per row of int4 codes: (code - zero point) * step, from -128
 // to 127, for stretches of step_size columns. steps [N/16][num_steps][16], 1 to 16; step offsets
 // the same, 128 - zero point * step (null: the zero point is 8); there are no other zero
 // points then.
-// The bf16 pairs and the int8 quads are B tiles of AMX as they lie.
 struct LinearView {
   WeightKind kind;
   ScaleKind scale_kind;
   InputKind input;
   int64_t num_rows;
-  int64_t num_columns;    // padded to whole blocks
+  int64_t num_columns;    // padded to blocks of 32
   int64_t group_size;     // columns summed before a scale is applied: a multiple of 32
   int64_t num_groups;     // num_columns / group_size
   int64_t weight_groups;  // groups with their own weight scale: num_groups, or 1
-  int64_t input_groups;   // groups with their own input scale: num_groups, or 1 (int8 input)
+  int64_t input_groups;   // scales of an int8 input: num_groups, 1, or one for each super-block
   int64_t step_size;      // columns with one step: a multiple of 32
   int64_t num_steps;      // num_columns / step_size, or 0: the codes are multiplied as they are
   float input_scale;      // int8 input: the scale of every row, or 0 for its own per row and group
@@ -125,19 +66,21 @@ inline constexpr int kLayoutVersion = 3;
 
 // How the codes of input rows lie, and what lies beside them.
 enum class InputLayout {
-  kRows,   // [T][code_stride bytes]
-  kTiles,  // [T / 16][code_stride / 64][16 rows][64 bytes]
-  kPairs,  // as tiles, for sums of pairs of products (kernels/linear/int_pairs.h)
+  kRows,         // [T][code_stride bytes]
+  kInterleaved,  // [T / 16][code_stride / 64][16 rows][64 bytes]: tiles of AMX, and others
+  kPairs,        // interleaved, for sums of pairs of products (kernels/linear/int_pairs.h)
 };
 
-// The input rows of a linear layer in the form its kernel reads; `prepare` writes them. Rows are
+struct LinearForm;
+
+// The input rows of a linear layer in the form its kernel reads; that form writes them. Rows are
 // allocated up to a multiple of 16.
 struct InputRows {
   float* values;  // fp32 input: [T][row_stride]
   int64_t row_stride;
   void* codes;  // int8, bf16, or floats rounded to bf16 where the set has no bf16 products
   int64_t code_stride;
-  InputLayout layout;
+  const LinearForm* form;  // that reads them
   // int8: [T / 16][input_groups][16]; 1.5 * 2^23 times as large where sums are read as bits
   // (kernels/linear/prepare.h)
   float* scales;
@@ -171,6 +114,20 @@ struct OutputRows {
   Activation activation;
   // Gated outputs go nowhere but into the input of the weight that reads them; null: to `values`.
   const NextInput* next = nullptr;
+};
+
+// A way to multiply a weight with its input: a row of an instruction set's table, which is ordered.
+// A layer takes the first form that takes it.
+struct LinearForm {
+  const char* name;
+  bool (*takes)(const LinearView&, int64_t num_tokens);
+  InputLayout layout;
+  bool makes_next_input;  // of gated outputs, for the weight that reads them
+  // Puts one row (num_columns floats, zero beyond the weight's own columns) in the form that `run`
+  // reads.
+  void (*prepare)(const LinearView&, const InputRows&, const float* row, int64_t token);
+  void (*run)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
+              int64_t panel_begin, int64_t panel_end, void* scratch);
 };
 
 // Working memory of one thread in `linear`: decoded columns of two panels in two bytes each or
@@ -305,6 +262,13 @@ inline constexpr int64_t attention_scratch_floats(int64_t head_dim) {
   return (queries + blocks + tiles + state + 15) / 16 * 16;
 }
 
+// The way in which an instruction set meets queries with the pages of a kind.
+struct AttentionForm {
+  KvKind kind;
+  const char* name;
+  void (*run)(const KvView&, const AttentionRows&, const AttentionTask&, float* scratch);
+};
+
 // Tokens of a block, whose least or largest number bounds those of all.
 inline constexpr int64_t kTokenBlock = 64;
 
@@ -312,15 +276,14 @@ struct KernelTable {
   const char* name;
   bool prefers_short_bf16;   // over bf16, where memory bounds a product
   int64_t bf16_input_bytes;  // of one number in InputRows::codes for a weight with bf16 input
-  // Puts one row (num_columns floats, zero beyond the weight's own columns) in the form of its
-  // kernel.
-  void (*prepare)(const LinearView&, const InputRows&, const float* row, int64_t token);
-  // How `linear` wants the codes of this many tokens.
-  InputLayout (*input_layout)(const LinearView&, int64_t num_tokens);
+  const LinearForm* linear_forms;
+  int64_t num_linear_forms;
+  // The form that takes this many tokens, on whatever parts of the weight and the tokens it runs.
+  const LinearForm& (*linear_form)(const LinearView&, int64_t num_tokens);
   // Whether `linear` can make the input of `next` of its gated outputs.
   bool (*makes_input)(const LinearView&, const LinearView& next, int64_t num_tokens);
-  // scratch: linear_scratch_bytes(num_tokens), 64-byte aligned. Begins and ends at even panels, at
-  // those of whole groups where it makes the next input.
+  // Runs the form of the input rows. scratch: linear_scratch_bytes(num_tokens), 64-byte aligned.
+  // Begins and ends at even panels, at those of whole groups where it makes the next input.
   void (*linear)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
                  int64_t panel_begin, int64_t panel_end, void* scratch);
   void (*norm)(const NormView&, const float* input, float* output, int64_t size);
@@ -329,6 +292,8 @@ struct KernelTable {
   // All slots of a page, to the same bits; rows lie row_stride floats apart.
   void (*write_page)(const KvView&, int32_t page, const float* keys, const float* values,
                      int64_t row_stride);
+  const AttentionForm* attention_forms;
+  int64_t num_attention_forms;
   void (*attend)(const KvView&, const AttentionRows&, const AttentionTask&, float* scratch);
   // Merges the partial results of all chunks of a task and writes its output rows.
   void (*merge)(const KvView&, const AttentionRows&, const AttentionTask&);

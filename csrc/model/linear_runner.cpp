@@ -15,10 +15,10 @@ constexpr int64_t kStreamedBytes = int64_t{2} << 20;
 // rows that it made itself.
 constexpr int64_t kMaxSharedWeightBytes = int64_t{1} << 20;
 constexpr int64_t kSharedTokens = 64;
-// Tiled rows longer than this are multiplied in parts, and then every 16 of them lie a share of the
-// second cache's sets further on than a power of two: parts fill all sets and not a few.
+// Interleaved rows longer than this are multiplied in parts, and then every 16 of them lie a share
+// of the second cache's sets further on than a power of two: parts fill all sets and not a few.
 constexpr int64_t kMaxWholeRowBytes = 4096;
-constexpr int64_t kTiledGapBytes = 1024;
+constexpr int64_t kInterleavedGapBytes = 1024;
 constexpr int64_t kMinPanelsForFours = 16;  // of each thread; not measured
 
 // The rows from `token` on, a multiple of kSharedTokens: tiles of 16 tokens begin there.
@@ -83,15 +83,16 @@ InputRows LinearRunner::next_rows(const LinearView& view, int64_t num_tokens) co
 InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) const {
   const int64_t element_bytes = view.input == InputKind::kInt8 ? 1 : kernels_.bf16_input_bytes;
   const int64_t code_bytes = round_up(view.num_columns * element_bytes, kCacheLine);
-  const InputLayout layout = kernels_.input_layout(view, num_tokens);
+  const LinearForm& form = kernels_.linear_form(view, num_tokens);
   // A cache line more than a power of two: rows side by side do not share their cache sets.
   int64_t gap_bytes = kCacheLine;
-  if (layout != InputLayout::kRows) gap_bytes = code_bytes > kMaxWholeRowBytes ? kTiledGapBytes : 0;
+  if (form.layout != InputLayout::kRows)
+    gap_bytes = code_bytes > kMaxWholeRowBytes ? kInterleavedGapBytes : 0;
   return {values_.as<float>(),
           view.num_columns + kCacheLine / 4,
           codes_.get(),
           code_bytes + gap_bytes,
-          layout,
+          &form,
           scales_.as<float>(),
           corrections_.as<int32_t>()};
 }

@@ -116,7 +116,7 @@ class LinearRunner {
     for_ranges(pool_, num_tokens, [&](int share, const Range& tokens) {
       float* buffer = buffers_.as<float>() + share * max_columns_;
       for (int64_t token = tokens.begin; token < tokens.end; ++token) {
-        kernels_.prepare(part.view(), rows, make_row(token, buffer), token);
+        rows.form->prepare(part.view(), rows, make_row(token, buffer), token);
       }
     });
   }

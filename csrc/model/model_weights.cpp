@@ -153,8 +153,8 @@ const void* Model::embedding_row(int32_t token, void* scratch) const {
 
 void Model::borrow_linear(const std::string& role, int64_t layer, const PackedShape& shape,
                           std::span<const uint8_t> bytes) {
-  PackedLinear::check(shape);
-  if (static_cast<int64_t>(bytes.size()) != PackedLinear::num_bytes(shape) ||
+  check_shape(shape);
+  if (static_cast<int64_t>(bytes.size()) != sections(shape).end ||
       reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment != 0) {
     fail("the bytes of a packed weight do not fit its shape");
   }

@@ -292,7 +292,7 @@ inline __m256i dot4_half(__m256i acc, __m256i w, __m256i x) {
 }
 
 // Products of codes below 8 bits: a number is the sum of two, and more of them while 16 bits hold
-// it (kernels/linear/int_few.h).
+// it (kernels/linear/int_products.h).
 #define PAREDOWN_HAS_SHORT_SUMS 1
 struct I16x32 {
   __m256i lo, hi;

@@ -27,11 +27,13 @@ const std::string& name_of(const std::map<std::string, Value>& table, Value valu
       ->first;
 }
 
-inline const std::map<std::string, WeightKind> kWeightKinds = {
-    {"fp32", WeightKind::kFp32}, {"fp16", WeightKind::kFp16},           {"bf16", WeightKind::kBf16},
-    {"fp8", WeightKind::kFp8},   {"int2", WeightKind::kInt2},           {"int3", WeightKind::kInt3},
-    {"int4", WeightKind::kInt4}, {"int5", WeightKind::kInt5},           {"int6", WeightKind::kInt6},
-    {"int8", WeightKind::kInt8}, {"bf16_short", WeightKind::kBf16Short}};
+inline std::map<std::string, WeightKind> names_of_kinds() {
+  std::map<std::string, WeightKind> names;
+  for (const WeightTraits& traits : kWeightTraits) names[traits.name] = traits.kind;
+  return names;
+}
+
+inline const std::map<std::string, WeightKind> kWeightKinds = names_of_kinds();
 inline const std::map<std::string, Activations> kActivationForms = {
     {"fp32", Activations::kFp32},
     {"bf16", Activations::kBf16},

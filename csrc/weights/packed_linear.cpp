@@ -12,12 +12,8 @@
 namespace paredown {
 namespace {
 
-constexpr int64_t kCacheLine = 64;
-// 65,536 products of an unsigned and a signed byte still fit in 32 bits.
-constexpr int64_t kMaxGroup = 65536;
 // Activations of weights with one scale per row are quantized in groups of at most this many.
 constexpr int64_t kMaxActivationGroup = 128;
-constexpr int64_t kMaxSize = int64_t{1} << 28;  // of rows and columns: products stay in 64 bits
 
 uint32_t bits_of(float value) {
   uint32_t bits;
@@ -46,21 +42,18 @@ int64_t activation_group(int64_t num_columns) {
   return kBlockColumns;
 }
 
-bool is_coded(WeightKind kind) { return is_integer(kind) || kind == WeightKind::kFp8; }
-
-bool takes_bf16(WeightKind kind) {
-  return kind == WeightKind::kBf16 || kind == WeightKind::kBf16Short || kind == WeightKind::kFp8;
-}
-
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
 InputKind input_kind(const LinearSource& source) {
   if (source.kind == WeightKind::kBf16Short) fail("bf16 with short exponents is packed of bf16");
+  if (traits_of(source.kind).is_super() && source.activations != Activations::kInt8Group) {
+    fail("weights in super-blocks take int8 activations with a scale for each");
+  }
   switch (source.activations) {
     case Activations::kFp32:
       return InputKind::kFp32;
     case Activations::kBf16:
-      if (!takes_bf16(source.kind)) {
+      if (!traits_of(source.kind).takes_bf16) {
         fail("only bf16 and fp8 weights take bf16 activations");
       }
       return InputKind::kBf16;
@@ -69,7 +62,9 @@ InputKind input_kind(const LinearSource& source) {
     case Activations::kInt8Static:
       break;
   }
-  if (!is_integer(source.kind)) fail("only integer weights take int8 activations");
+  if (!is_integer(source.kind) && !traits_of(source.kind).is_super()) {
+    fail("only integer weights take int8 activations");
+  }
   return InputKind::kInt8;
 }
 
@@ -113,12 +108,26 @@ void set_steps(const LinearSource& source, const SourceNumbers& numbers, LinearV
   }
 }
 
+// Super-blocks are summed in blocks, whose scales they have in them.
+void set_super_groups(LinearView& view) {
+  const int64_t columns = traits_of(view.kind).block_columns;
+  if (view.num_columns % columns != 0) {
+    fail("super-blocks of " + std::to_string(columns) + " columns do not fill a row of " +
+         std::to_string(view.num_columns));
+  }
+  view.group_size = kBlockColumns;
+  view.num_groups = view.num_columns / kBlockColumns;
+  view.weight_groups = 1;
+  view.input_groups = view.num_columns / columns;
+}
+
 // Fills in the groups: columns summed before a scale is applied.
 void set_groups(const LinearSource& source, const SourceNumbers& numbers, LinearView& view) {
+  if (traits_of(source.kind).is_super()) return set_super_groups(view);
   if (numbers.steps != nullptr) set_steps(source, numbers, view);
   const int64_t group = source.group_size;
-  const bool per_row =
-      !is_coded(source.kind) || group >= source.num_columns || numbers.steps != nullptr;
+  const bool per_row = !traits_of(source.kind).has_scales() || group >= source.num_columns ||
+                       numbers.steps != nullptr;
   if (!per_row && (group % kBlockColumns != 0 || source.num_columns % group != 0)) {
     fail("a group of " + std::to_string(group) + " columns must be a multiple of 32 that divides " +
          std::to_string(source.num_columns));
@@ -149,41 +158,6 @@ ScaleKind scale_kind(const float* scales, int64_t num_scales) {
   return ScaleKind::kFp32;
 }
 
-struct Sections {
-  int64_t exponents;
-  int64_t wide_ranks;
-  int64_t wide_rests;
-  int64_t scales;
-  int64_t zero_points;
-  int64_t steps;
-  int64_t bias;
-  int64_t end;
-};
-
-Sections sections(const PackedShape& shape) {
-  const LinearView& view = shape.view;
-  const int64_t rows = round_up(view.num_rows, kLanes);
-  const int64_t num_scales = rows * view.weight_groups;
-  const int64_t num_steps = rows * view.num_steps;
-  const int64_t num_zero_points = num_steps > 0 ? num_steps : num_scales;
-  const int64_t scale_bytes = view.scale_kind == ScaleKind::kFp32 ? 4 : 2;
-  const int64_t num_blocks = rows / kLanes * (view.num_columns / kBlockColumns);
-  const bool is_short = view.kind == WeightKind::kBf16Short;
-  Sections found{};
-  found.exponents = num_blocks * block_bytes(view.kind);
-  found.wide_ranks =
-      found.exponents + (is_short ? round_up(rows / kLanes * kShortExponents, kCacheLine) : 0);
-  found.wide_rests = found.wide_ranks + (is_short ? round_up(num_blocks * 4, kCacheLine) : 0);
-  found.scales = found.wide_rests + shape.num_wide_blocks * kWideRestBytes;
-  found.zero_points =
-      found.scales + (shape.has_scales ? round_up(num_scales * scale_bytes, kCacheLine) : 0);
-  found.steps =
-      found.zero_points + (shape.has_zero_points ? round_up(num_zero_points, kCacheLine) : 0);
-  found.bias = found.steps + round_up(num_steps, kCacheLine);
-  found.end = found.bias + (shape.has_bias ? round_up(rows * 4, kCacheLine) : 0);
-  return found;
-}
-
 }  // namespace
 
 PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
@@ -202,7 +176,7 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
   if (numbers.zero_points != nullptr && is_integer(source.kind) && numbers.steps == nullptr) {
     check_zero_points(source.kind, numbers.zero_points, num_scales);
   }
-  shape_.has_scales = is_coded(source.kind);
+  shape_.has_scales = traits_of(source.kind).has_scales();
   shape_.has_zero_points = numbers.zero_points != nullptr;
   shape_.has_bias = numbers.bias != nullptr;
   shape_.gated = source.gated;
@@ -228,41 +202,7 @@ PackedLinear::PackedLinear(const PackedShape& shape, const uint8_t* data) : shap
   point_into(data);
 }
 
-int64_t PackedLinear::num_bytes(const PackedShape& shape) { return sections(shape).end; }
-
 PackedShape PackedLinear::shape() const { return shape_; }
-
-void PackedLinear::check(const PackedShape& shape) {
-  const LinearView& view = shape.view;
-  auto is_size = [](int64_t size) { return size > 0 && size <= kMaxSize; };
-  auto is_groups = [&view](int64_t groups) { return groups == 1 || groups == view.num_groups; };
-  const bool sizes_fit = is_size(view.num_rows) && is_size(view.num_columns) &&
-                         is_size(view.group_size) && is_size(view.num_groups) &&
-                         view.num_columns % kBlockColumns == 0 &&
-                         view.group_size % kBlockColumns == 0 &&
-                         view.group_size * view.num_groups == view.num_columns &&
-                         is_groups(view.weight_groups) && is_groups(view.input_groups);
-  const bool input_fits =
-      view.input == InputKind::kFp32 || (view.input == InputKind::kBf16 && takes_bf16(view.kind)) ||
-      (view.input == InputKind::kInt8 && is_integer(view.kind) && view.group_size <= kMaxGroup);
-  const bool has_steps = view.step_size != 0 || view.num_steps != 0;
-  const bool steps_fit =
-      !has_steps ||
-      (view.kind == WeightKind::kInt4 && view.input == InputKind::kInt8 && view.num_groups == 1 &&
-       is_size(view.step_size) && is_size(view.num_steps) && view.step_size % kBlockColumns == 0 &&
-       view.step_size * view.num_steps == view.num_columns);
-  const bool is_short = view.kind == WeightKind::kBf16Short;
-  const int64_t num_blocks =
-      round_up(view.num_rows, kLanes) / kLanes * (view.num_columns / kBlockColumns);
-  const bool parts_fit = shape.has_scales == is_coded(view.kind) &&
-                         (!shape.gated || view.num_rows % (2 * kLanes) == 0) &&
-                         shape.num_wide_blocks >= 0 &&
-                         shape.num_wide_blocks <= (is_short ? num_blocks : 0) &&
-                         (!is_short || view.input == InputKind::kBf16);
-  if (!sizes_fit || !input_fits || !steps_fit || !parts_fit) {
-    fail("a packed weight has an impossible shape");
-  }
-}
 
 void PackedLinear::copy_row(int64_t row, void* values) const {
   if (view_.kind == WeightKind::kBf16Short) {
@@ -314,16 +254,16 @@ void PackedLinear::pack_panel(const LinearSource& source, const SourceNumbers& n
   const int64_t half = view_.num_rows / 2;
   const int64_t first = shape_.gated ? panel / 2 * kLanes + panel % 2 * half : panel * kLanes;
   const int64_t num_lanes = std::min<int64_t>(kLanes, source.num_rows - first);
-  const int64_t num_blocks = view_.num_columns / kBlockColumns;
-  const int64_t bytes = block_bytes(source.kind);
-  const int64_t element = is_coded(source.kind) ? 1 : weight_bits(source.kind) / 8;
-  uint8_t* blocks = memory_.as<uint8_t>() + panel * num_blocks * bytes;
+  const WeightTraits& traits = traits_of(source.kind);
+  const int64_t num_blocks = view_.num_columns / traits.block_columns;
+  const int64_t row_bytes = source_row_bytes(source.kind, source.num_columns);
+  uint8_t* blocks = memory_.as<uint8_t>() + panel * num_blocks * traits.block_bytes;
   for (int64_t lane = 0; lane < num_lanes; ++lane) {
-    const uint8_t* row = numbers.values + (first + lane) * source.num_columns * element;
-    for (int64_t block = 0; block < num_blocks; ++block) {
-      const int64_t column = block * kBlockColumns;
-      const int64_t count = std::min(kBlockColumns, source.num_columns - column);
-      pack_block(source.kind, row + column * element, count, lane, blocks + block * bytes);
+    const uint8_t* from = numbers.values + (first + lane) * row_bytes;
+    int64_t left = source.num_columns;
+    for (int64_t block = 0; block < num_blocks; ++block, left -= traits.block_columns) {
+      pack_block(source.kind, from + block * traits.source_bytes,
+                 std::min(traits.block_columns, left), lane, blocks + block * traits.block_bytes);
     }
   }
 }

@@ -11,15 +11,9 @@ constexpr const char* kGroupsMisfit =
     "are [rows, 1]";
 
 Element value_element(WeightKind kind) {
-  switch (kind) {
-    case WeightKind::kFp32:
-      return Element::kFloat;
-    case WeightKind::kFp16:
-    case WeightKind::kBf16:
-      return Element::kWord;
-    default:
-      return Element::kByte;
-  }
+  const WeightTraits& traits = traits_of(kind);
+  if (traits.source_bytes == 4 * traits.block_columns) return Element::kFloat;
+  return traits.source_bytes == 2 * traits.block_columns ? Element::kWord : Element::kByte;
 }
 
 // Null where there is none.
@@ -50,20 +44,28 @@ void refuse_others(const LinearSource& source, const std::set<std::string>& know
 
 }  // namespace
 
+int64_t columns_of(WeightKind kind, const SourceArray& values) {
+  const WeightTraits& traits = traits_of(kind);
+  if (!traits.is_super()) return values.num_columns;
+  if (values.num_columns % traits.source_bytes != 0) {
+    throw std::invalid_argument("rows of values must be whole super-blocks");
+  }
+  return values.num_columns / traits.source_bytes * traits.block_columns;
+}
+
 SourceNumbers numbers_of(const LinearSource& source) {
   SourceNumbers numbers{};
   const SourceArray* values = find(source, "values");
   if (values == nullptr || values->num_rows != source.num_rows ||
-      values->num_columns != source.num_columns) {
+      columns_of(source.kind, *values) != source.num_columns) {
     throw std::invalid_argument("values must be [rows, columns]");
   }
-  const Element element = value_element(source.kind);
-  if (values->element != element) {
+  if (values->element != value_element(source.kind)) {
     throw std::invalid_argument("the weight's elements do not have the size of its kind");
   }
   numbers.values = static_cast<const uint8_t*>(values->data);
   numbers.bias = take<float>(source, "bias", 1, "the bias must have one entry per row");
-  if (element != Element::kByte) {
+  if (!traits_of(source.kind).has_scales()) {
     refuse_others(source, {"values", "bias"});
     return numbers;
   }

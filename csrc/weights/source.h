@@ -37,7 +37,8 @@ SourceArray source_array(const std::vector<Number>& numbers, int64_t num_rows) {
 }
 
 // N output rows of K columns. Its arrays, by name:
-//   values       [N][K]  floats, 16-bit words (fp16, bf16) or one byte per code (unsigned, or e4m3)
+//   values       [N][K]  floats, 16-bit words (fp16, bf16) or one byte per code (unsigned, or
+//                        e4m3); or rows of super-blocks, [N][bytes]
 //   scales       [N][G]  of codes: one float for group_size columns; [N][1] with steps
 //   zero_points  [N][G]  bytes; may be missing
 //   steps        [N][G]  bytes; int4 with int8 inputs of one scale per row. The scale of a group is
@@ -56,6 +57,14 @@ struct LinearSource {
   // bf16 with bf16 inputs: packed as kBf16Short where most blocks are not wide.
   bool short_exponents;
 };
+
+// Columns of a row of values: as many as it has numbers, or those of its super-blocks. Throws
+// std::invalid_argument for a part of one.
+int64_t columns_of(WeightKind kind, const SourceArray& values);
+
+constexpr int64_t source_row_bytes(WeightKind kind, int64_t num_columns) {
+  return num_columns * traits_of(kind).source_bytes / traits_of(kind).block_columns;
+}
 
 // The arrays of a source, null where it has none.
 struct SourceNumbers {

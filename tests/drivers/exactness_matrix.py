@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from fakes.knowing_proposer import KnowingProposer
+from fakes.random_executor import random_executor
+from fakes.unequal_layers import unequal_spec
 from paredown.compress.compress import compress
 from paredown.engine.engine import Engine
 from paredown.engine.prompt import encode_prompt
@@ -37,6 +39,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import KVSpec
+from paredown.spec.weight import WeightSpec
 
 MAX_TOKENS = 12
 
@@ -72,9 +75,11 @@ DRAWS = {
     ),
     "scored": SamplingParams(max_tokens=MAX_TOKENS, temperature=0, logprobs=1, prompt_logprobs=1),
 }
+# A model of random weights no two of whose layers are alike.
+UNEQUAL = "unequal"
 # The first value of each axis is that of the base.
 QUESTION = {
-    "weights": ("bf16", "int4-g32"),
+    "weights": ("bf16", "int4-g32", UNEQUAL),
     "kv": ("bf16", "int8"),
     "draw": tuple(DRAWS),
 }
@@ -136,7 +141,7 @@ class Outcome:
 
 
 class Matrix:
-    """The default model in every format of the axes; what is made is kept."""
+    """The default model in every format of the axes, and a random one; what is made is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -212,6 +217,13 @@ class Matrix:
 
     def _loaded(self, weights: str, num_threads: int) -> NativeExecutor:
         key = (weights, num_threads)
+        if key not in self._executors and weights == UNEQUAL:
+            self._executors[key] = random_executor(
+                unequal_spec(vocab_size=self.tokenizer.vocab_size),
+                WeightSpec(dtype="bf16"),
+                num_pages=1,
+                num_threads=num_threads,
+            )
         if key not in self._executors:
             source = resolve_model("draft" if weights == "draft" else None)
             if weights not in ("bf16", "draft"):

@@ -20,41 +20,59 @@ void attend_with(const KvView& kv, const AttentionRows& rows, const AttentionTas
   TaskAttention<Products>(kv, rows, task, scratch).run();
 }
 
-// What computes pages of codes: float lanes where there are no fast products of bytes.
+// What computes pages of codes where there are fast products of bytes.
+#if defined(PAREDOWN_HAS_TILES)
+template <KvKind kKind>
+using ByteProducts = AttentionByteTiles<kKind>;
+constexpr const char* kByteProducts = "codes on AMX tiles, queries in three bytes";
+#else
+template <KvKind kKind>
+using ByteProducts = AttentionDigits<kKind>;
+constexpr const char* kByteProducts = "byte products, queries in three bytes";
+#endif
+// And where there are none: in a template, so that only one of both is compiled.
 template <KvKind kKind, bool kBytes>
 struct CodeProducts {
   using Type = AttentionLanes<kKind, CodeQuads>;
+  static constexpr const char* kName = "fp32 products of unpacked codes";
 };
 template <KvKind kKind>
 struct CodeProducts<kKind, true> {
-#if defined(PAREDOWN_HAS_TILES)
-  using Type = AttentionByteTiles<kKind>;
-#else
-  using Type = AttentionDigits<kKind>;
-#endif
+  using Type = ByteProducts<kKind>;
+  static constexpr const char* kName = kByteProducts;
 };
+
 // bf16 pages, and fp8 pages, which are unpacked to bf16.
 #if defined(PAREDOWN_HAS_TILES)
 template <KvKind kKind>
 using Bf16Products = AttentionTiles<kKind>;
+constexpr const char* kBf16Products = "bf16 on AMX tiles, queries in two numbers";
+constexpr const char* kFp8Products = "fp8 as bf16 on AMX tiles, queries in two numbers";
 #else
 template <KvKind kKind>
 using Bf16Products = AttentionLanes<kKind, Bf16Pairs>;
+constexpr const char* kBf16Products = "fp32 products of bf16";
+constexpr const char* kFp8Products = "fp32 products of unpacked fp8";
 #endif
+
+// One row for each kind of pages.
+template <KvKind kKind>
+using AttentionCodes = CodeProducts<kKind, kHasByteDot>;
+constexpr AttentionForm kAttentionForms[] = {
+    {KvKind::kBf16, kBf16Products, attend_with<Bf16Products<KvKind::kBf16>>},
+    {KvKind::kFp32, "fp32 products", attend_with<AttentionLanes<KvKind::kFp32, FloatPairs>>},
+    {KvKind::kInt8, AttentionCodes<KvKind::kInt8>::kName,
+     attend_with<AttentionCodes<KvKind::kInt8>::Type>},
+    {KvKind::kInt4, AttentionCodes<KvKind::kInt4>::kName,
+     attend_with<AttentionCodes<KvKind::kInt4>::Type>},
+    {KvKind::kFp8, kFp8Products, attend_with<Bf16Products<KvKind::kFp8>>},
+};
+constexpr int64_t kNumAttentionForms = sizeof(kAttentionForms) / sizeof(kAttentionForms[0]);
 
 void attend(const KvView& kv, const AttentionRows& rows, const AttentionTask& task,
             float* scratch) {
-  switch (kv.kind) {
-    case KvKind::kFp32:
-      return attend_with<AttentionLanes<KvKind::kFp32, FloatPairs>>(kv, rows, task, scratch);
-    case KvKind::kBf16:
-      return attend_with<Bf16Products<KvKind::kBf16>>(kv, rows, task, scratch);
-    case KvKind::kFp8:
-      return attend_with<Bf16Products<KvKind::kFp8>>(kv, rows, task, scratch);
-    case KvKind::kInt8:
-      return attend_with<CodeProducts<KvKind::kInt8, kHasByteDot>::Type>(kv, rows, task, scratch);
-    case KvKind::kInt4:
-      return attend_with<CodeProducts<KvKind::kInt4, kHasByteDot>::Type>(kv, rows, task, scratch);
+  for (const AttentionForm& form : kAttentionForms) {
+    if (form.kind == kv.kind) return form.run(kv, rows, task, scratch);
   }
 }
 

@@ -1,4 +1,4 @@
-// How keys and values get into pages and out of them again (layout: KvView in kernels.h).
+// How keys and values get into pages and out of them again (layout: KvView in kernel_table.h).
 #pragma once
 
 #include "kernels/math.h"

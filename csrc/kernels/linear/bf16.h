@@ -205,12 +205,8 @@ void few_short_linear(const LinearView& w, const InputRows& in, const OutputRows
   }
 }
 
-void bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                 int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
-  if (w.kind != WeightKind::kBf16Short || num_tokens > kFewShortTokens) {
-    return many_bf16_linear<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end,
-                                          static_cast<uint8_t*>(scratch));
-  }
+void short_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
+                      int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
   constexpr int kBits = weight_bits(WeightKind::kBf16Short);
   if (runs_ahead<kBits>(w, num_tokens)) {
     return few_short_linear<NearFetch::kNowhere, kMaxAheadTokens<kBits>, 2>(w, in, out, num_tokens,
@@ -220,6 +216,12 @@ void bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out
     few_short_linear<near.value, kFewShortTokens, 2>(w, in, out, num_tokens, panel_begin,
                                                      panel_end);
   });
+}
+
+void bf16_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
+                 int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+  many_bf16_linear<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end,
+                                 static_cast<uint8_t*>(scratch));
 }
 
 #endif

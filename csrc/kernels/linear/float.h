@@ -107,8 +107,8 @@ void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
   for (int t = 0; t < kTokens; ++t) finish<kPanels>(w, out, token + t, panel, totals[t]);
 }
 
-template <int kPanels = 2>
-void coded_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
+template <int kPanels>
+void coded_panels(const LinearView& w, const InputRows& in, const OutputRows& out,
                   int64_t num_tokens, int64_t panel, int64_t panel_end) {
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     token_tiles<kCodedTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
@@ -116,12 +116,17 @@ void coded_linear(const LinearView& w, const InputRows& in, const OutputRows& ou
     });
   }
   if constexpr (kPanels > 1) {
-    coded_linear<kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
+    coded_panels<kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 
+void coded_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
+                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
+  coded_panels<2>(w, in, out, num_tokens, panel_begin, panel_end);
+}
+
 void float_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                  int64_t num_tokens, int64_t panel, int64_t panel_end) {
+                  int64_t num_tokens, int64_t panel, int64_t panel_end, void*) {
   switch (w.kind) {
     case WeightKind::kFp32:
       return plain_linear<WeightKind::kFp32, kFloatPanels>(w, in.values, in.row_stride, out,
@@ -129,11 +134,9 @@ void float_linear(const LinearView& w, const InputRows& in, const OutputRows& ou
     case WeightKind::kFp16:
       return plain_linear<WeightKind::kFp16, kFloatPanels>(w, in.values, in.row_stride, out,
                                                            num_tokens, panel, panel_end);
-    case WeightKind::kBf16:
+    default:
       return plain_linear<WeightKind::kBf16, kFloatPanels>(w, in.values, in.row_stride, out,
                                                            num_tokens, panel, panel_end);
-    default:
-      return coded_linear(w, in, out, num_tokens, panel, panel_end);
   }
 }
 

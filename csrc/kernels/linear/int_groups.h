@@ -2,7 +2,7 @@
 // the groups a float total, which waits in memory for the next stretch of columns.
 #pragma once
 
-#include "kernels/linear/int_few.h"
+#include "kernels/linear/int_products.h"
 #include "kernels/linear/stretch.h"
 
 namespace paredown {

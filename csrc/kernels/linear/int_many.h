@@ -148,9 +148,15 @@ void int_many(const LinearView& w, const InputRows& in, const OutputRows& out, i
   }
 }
 
-// Several groups too wide to be decoded at once are read in registers, whatever the tokens.
-inline bool fits_decoded(const LinearView& w) {
-  return w.num_groups == 1 || w.group_size <= kDecodedColumns;
+void int_many_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
+                     int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+  auto run = [&](auto bits) {
+    int_many<bits.value>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  };
+  const int bits = w.num_steps > 0 ? 8 : dot_bits(weight_bits(w.kind));
+  if (bits == 4) return run(Index<dot_bits(4)>{});
+  if (bits == 6) return run(Index<dot_bits(6)>{});
+  run(Index<8>{});
 }
 
 }  // namespace

@@ -31,13 +31,6 @@ struct PairGroup {
   int32_t begins[kLanes];  // minus (w_b + 128) w_a over the group
 };
 
-inline bool takes_pairs(const LinearView& w, int64_t num_tokens) {
-  const int64_t num_panels = (w.num_rows + kLanes - 1) / kLanes;
-  return num_tokens >= kMinPairTokens && num_panels % kPairPanels == 0 &&
-         w.input == InputKind::kInt8 && weight_bits(w.kind) <= kPairBits &&
-         w.zero_points == nullptr && may_read_bits(w) && w.group_size <= kDecodedColumns;
-}
-
 // The codes of a quad of columns as signed numbers, kMore added modulo 256.
 template <int kBits, int kQuad, int kMore>
 inline U8x64 centered_codes(const uint8_t* block) {
@@ -289,8 +282,8 @@ void int_pairs(const LinearView& w, const InputRows& in, const OutputRows& out, 
   }
 }
 
-inline void pair_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                        int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+void pair_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
+                 int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   auto run = [&](auto bits) {
     if (w.group_size == kBlockColumns) {
       return int_pairs<bits.value, true>(w, in, out, num_tokens, panel_begin, panel_end, scratch);

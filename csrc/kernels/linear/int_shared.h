@@ -297,36 +297,33 @@ void int_shared(const LinearView& w, const InputRows& in, const OutputRows& out,
   }
 }
 
-// Whether so many tokens share codes. An odd panel at the end has no form.
-inline bool shares_codes(const LinearView& w, int64_t num_tokens) {
-  const int64_t most = w.num_groups == 1 ? kMaxSharedRowTokens : kMaxSharedGroupTokens;
-  if (num_tokens < kMinSharedTokens || num_tokens > most) return false;
-  const int64_t num_panels = (w.num_rows + kLanes - 1) / kLanes;
-  if (w.input != InputKind::kInt8 || num_panels % kSharedPanels != 0) return false;
-  if (w.num_groups == 1) return w.kind == WeightKind::kInt8 || w.num_steps > 0;
-  if (w.weight_groups > 1 && !may_read_bits(w)) return false;
-  const bool fits = w.group_size <= kDecodedColumns && w.input_groups > 1;
-  return fits && (w.kind == WeightKind::kInt8 || w.kind == WeightKind::kInt4);
+void shared_rows(const LinearView& w, const InputRows& in, const OutputRows& out,
+                 int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+  if (w.num_steps > 0) {
+    return int_shared<SharedKind::kRow, 4, true>(w, in, out, num_tokens, panel_begin, panel_end,
+                                                 scratch);
+  }
+  int_shared<SharedKind::kRow, 8, false>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 }
 
-inline void shared_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                          int64_t num_tokens, int64_t panel_begin, int64_t panel_end,
-                          void* scratch) {
-  auto run = [&](auto kind, auto bits, auto stepped) {
-    int_shared<static_cast<SharedKind>(kind.value), bits.value, stepped.value != 0>(
-        w, in, out, num_tokens, panel_begin, panel_end, scratch);
-  };
-  constexpr Index<static_cast<int>(SharedKind::kRow)> kRow{};
-  constexpr Index<static_cast<int>(SharedKind::kGroups)> kGroups{};
-  constexpr Index<static_cast<int>(SharedKind::kGroupsWithScales)> kGroupsWithScales{};
-  if (w.num_steps > 0) return run(kRow, Index<4>{}, Index<1>{});
-  if (w.kind == WeightKind::kInt8) {
-    if (w.num_groups == 1) return run(kRow, Index<8>{}, Index<0>{});
-    if (w.weight_groups == 1) return run(kGroups, Index<8>{}, Index<0>{});
-    return run(kGroupsWithScales, Index<8>{}, Index<0>{});
+template <int kBits>
+inline void shared_groups_of(const LinearView& w, const InputRows& in, const OutputRows& out,
+                             int64_t num_tokens, int64_t panel_begin, int64_t panel_end,
+                             void* scratch) {
+  if (w.weight_groups == 1) {
+    return int_shared<SharedKind::kGroups, kBits, false>(w, in, out, num_tokens, panel_begin,
+                                                         panel_end, scratch);
   }
-  if (w.weight_groups == 1) return run(kGroups, Index<4>{}, Index<0>{});
-  run(kGroupsWithScales, Index<4>{}, Index<0>{});
+  int_shared<SharedKind::kGroupsWithScales, kBits, false>(w, in, out, num_tokens, panel_begin,
+                                                          panel_end, scratch);
+}
+
+void shared_groups(const LinearView& w, const InputRows& in, const OutputRows& out,
+                   int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+  if (w.kind == WeightKind::kInt8) {
+    return shared_groups_of<8>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
+  }
+  shared_groups_of<4>(w, in, out, num_tokens, panel_begin, panel_end, scratch);
 }
 
 #endif

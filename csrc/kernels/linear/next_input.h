@@ -12,7 +12,7 @@ inline bool takes_groups(const LinearView& w, const LinearView& next) {
   if (2 * next.num_columns != w.num_rows) return false;
   if (next.input == InputKind::kBf16) return true;
   return next.input == InputKind::kInt8 && next.input_scale <= 0.0f && next.input_groups > 1 &&
-         next.group_size <= kMaxNextGroup;
+         next.input_groups == next.num_groups && next.group_size <= kMaxNextGroup;
 }
 
 // Where finished panels are stored: in the output, or in memory until there is a whole group.

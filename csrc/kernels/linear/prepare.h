@@ -18,11 +18,11 @@ inline int64_t input_index(int64_t token, int64_t num_groups, int64_t group) {
 // one piece in either layout.
 inline uint8_t* code_row(const InputRows& in, int64_t token) {
   auto* codes = static_cast<uint8_t*>(in.codes);
-  if (in.layout == InputLayout::kRows) return codes + token * in.code_stride;
+  if (in.form->layout == InputLayout::kRows) return codes + token * in.code_stride;
   return codes + token / kLanes * kLanes * in.code_stride + token % kLanes * 64;
 }
 inline int64_t code_offset(const InputRows& in, int64_t i) {
-  return in.layout == InputLayout::kRows ? i : i / 64 * 64 * kLanes + i % 64;
+  return in.form->layout == InputLayout::kRows ? i : i / 64 * 64 * kLanes + i % 64;
 }
 
 // Magnitudes as the bits of floats, of whose order a NaN is the largest: a maximum of floats would
@@ -81,8 +81,8 @@ inline I32x16 quantize(const InputRows& in, uint8_t* row, const float* x, int64_
 
 // Whether the scales of groups of inputs are powers of two: where the weights' groups have scales,
 // too, whose product with them then rounds nothing, so that many tokens need not take it
-// (linear_int_groups.h). Codes end at 120 there, so that the sum of one and of a weight's of four
-// bits fits a byte (linear_int_pairs.h).
+// (int_groups.h). Codes end at 120 there, so that the sum of one and of a weight's of four
+// bits fits a byte (int_pairs.h).
 constexpr float kLargestPowerCode = 120.0f;
 inline bool has_power_scales(const LinearView& w) {
   return w.input_scale <= 0.0f && w.input_groups > 1 && w.weight_groups > 1;
@@ -118,7 +118,7 @@ inline bool may_read_bits(const LinearView& w) {
 // Whether they are in this layout: InputRows has sum_bits as scales then.
 inline bool has_sum_bits(const LinearView& w, [[maybe_unused]] InputLayout layout) {
 #if defined(PAREDOWN_HAS_TILES)
-  if (layout == InputLayout::kTiles) return false;  // tile products are converted
+  if (layout == InputLayout::kInterleaved) return false;  // tile products are converted
 #endif
   return may_read_bits(w);
 }
@@ -176,7 +176,7 @@ __attribute__((noinline)) void quantize_groups(const LinearView& w, const InputR
     totals[i] = quantize<kPairs>(in, row, groups.x + i * size, group * size, size, inverses[i]);
   }
   I32x16 corrections = mul(sum_of_each(totals), set_i(kPairs ? -1 : -common_zero_point(w)));
-  if (has_sum_bits(w, in.layout)) {
+  if (has_sum_bits(w, in.form->layout)) {
     const I32x16 bits = sum_bits(scale);
     scale = bits_as_float(bits);
     if (w.zero_points == nullptr) corrections = add(corrections, bits);
@@ -200,14 +200,13 @@ __attribute__((noinline)) void quantize_groups(const LinearView& w, const InputR
 
 inline void quantize_groups(const LinearView& w, const InputRows& in, const TokenGroups& groups) {
 #if defined(PAREDOWN_PAIRS_PRODUCTS)
-  if (in.layout == InputLayout::kPairs) return quantize_groups<true>(w, in, groups);
+  if (in.form->layout == InputLayout::kPairs) return quantize_groups<true>(w, in, groups);
 #endif
   quantize_groups<false>(w, in, groups);
 }
 
 // Symmetric int8: one scale per row and group, one per row, or one given for all rows.
-inline void quantize_row(const LinearView& w, const InputRows& in, const float* row,
-                         int64_t token) {
+void quantize_row(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
   if (w.input_scale <= 0.0f && w.input_groups > 1) {
     for (int64_t first = 0; first < w.num_groups; first += kLanes) {
       const int64_t left = w.num_groups - first;
@@ -252,9 +251,11 @@ inline void round_part(const InputRows& in, const float* part, int64_t column, i
   }
 }
 
-void prepare(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
-  if (w.input == InputKind::kInt8) return quantize_row(w, in, row, token);
-  if (w.input == InputKind::kBf16) return round_part(in, row, 0, w.num_columns, token);
+void round_row(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
+  round_part(in, row, 0, w.num_columns, token);
+}
+
+void copy_row(const LinearView& w, const InputRows& in, const float* row, int64_t token) {
   float* target = in.values + token * in.row_stride;
   if (target == row) return;
   for (int64_t i = 0; i < w.num_columns; i += kLanes) store_f(target + i, load_f(row + i));

@@ -213,8 +213,8 @@ inline void pass_stretch(const LinearView& w, const InputRows& in, const Argumen
   }
 }
 
-void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
-                 int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+void group_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& out,
+                    int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
   auto* decoded = static_cast<uint8_t*>(scratch);
   auto* sums = reinterpret_cast<float*>(decoded + 2 * kLanes * kDecodedColumns * 2);
   const int64_t padded = (num_tokens + kLanes - 1) / kLanes * kLanes;
@@ -248,6 +248,14 @@ void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out
       }
     }
   }
+}
+
+void group_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
+                 int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
+  token_blocks(w, in, out, num_tokens,
+               [&](const InputRows& rows, const OutputRows& outputs, int64_t count) {
+                 group_tiles_of(w, rows, outputs, count, panel_begin, panel_end, scratch);
+               });
 }
 
 #endif

@@ -203,14 +203,10 @@ void row_tiles_of(const LinearView& w, const InputRows& in, const OutputRows& ou
       });
 }
 
+template <bool kInt8>
 void row_tiles(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
                int64_t panel_begin, int64_t panel_end, void* scratch) {
-  const RowPart all = whole_rows(w, panel_begin, panel_end);
-  if (w.input == InputKind::kInt8) {
-    row_tiles_of<true>(w, in, out, num_tokens, all, scratch);
-  } else {
-    row_tiles_of<false>(w, in, out, num_tokens, all, scratch);
-  }
+  row_tiles_of<kInt8>(w, in, out, num_tokens, whole_rows(w, panel_begin, panel_end), scratch);
 }
 
 #endif

@@ -38,9 +38,6 @@ def native_lacks(spec: ModelSpec) -> str | None:
         "caps of scores": any(one.attention.soft_cap is not None for one in layers),
         "caps of logits": spec.output.soft_cap is not None,
         "attention to later tokens": not all(one.attention.is_causal for one in layers),
-        "layers without a norm before attention and MLP": any(
-            one.norms.attention is None or one.norms.mlp is None for one in layers
-        ),
     }
     found = [words for words, is_there in lacking.items() if is_there]
     return ", ".join(found) or None

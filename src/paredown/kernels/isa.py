@@ -6,6 +6,8 @@ from paredown.errors import ConfigError
 from paredown.kernels import _core
 
 ENVIRONMENT_VARIABLE = "PAREDOWN_ISA"
+# Sets with which this project's checks have run under an emulator alone, never on a processor.
+EMULATED_ONLY = frozenset({"neon", "neon_dotprod", "neon_i8mm"})
 
 
 def known_isas() -> list[str]:
@@ -37,3 +39,15 @@ def chosen_isa() -> str:
             remedy=f"Use one of {', '.join(supported)}, or unset it.",
         )
     return forced
+
+
+def explain_isa() -> str:
+    """Why the instruction set in force was chosen, in one sentence."""
+    chosen, supported = chosen_isa(), supported_isas()
+    if chosen != supported[-1]:
+        reason = f"forced by {ENVIRONMENT_VARIABLE} (the best here is {supported[-1]})"
+    else:
+        reason = f"the widest this processor has of {', '.join(supported)}"
+    if chosen in EMULATED_ONLY:
+        reason += "; tested under an emulator only, never on such a processor"
+    return f"{chosen}: {reason}"

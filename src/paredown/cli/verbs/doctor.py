@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from rich.console import Console
@@ -10,8 +11,8 @@ from rich.table import Table
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.tables.columns import add_columns
 from paredown.cli.verbs.doctor_sweep import keep_sweep, sweep_table
-from paredown.kernels.explain import explain_isa, explain_kernels
-from paredown.kernels.isa import supported_isas, unavailable_isas
+from paredown.kernels.forms import KernelUse, kernel_uses
+from paredown.kernels.isa import explain_isa, supported_isas, unavailable_isas
 from paredown.kernels.probe import measure_machine
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.units import format_bytes, format_rate
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     machine = measure_machine(args.threads)
     threads = ThreadPlan.resolve(args.threads)
-    kernels = explain_kernels(machine.isa)
+    kernels = kernel_uses(machine.isa)
     swept = keep_sweep(machine) if args.sweep else None
     if args.json:
         result = {
@@ -67,14 +68,28 @@ def run(args: argparse.Namespace) -> int:
         limits.add_row(label, value)
     for name, reason in unavailable_isas().items():
         limits.add_row(f"not available: {name}", reason)
-    choices = Table(title="Kernels")
-    headings = ("kernel", "weights or pages", "times", "computed with")
-    add_columns(choices, headings, left=headings)
-    for row in kernels:
-        choices.add_row(row.operation, row.dtype, row.inputs, row.instructions)
     console = Console()
     console.print(limits)
-    console.print(choices)
+    console.print(_kernel_table(kernels))
     if swept is not None:
         console.print(sweep_table(swept))
     return 0
+
+
+def _kernel_table(kernels: Iterable[KernelUse]) -> Table:
+    """Formats that the same kernels serve stand in one row of each of these."""
+    served: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for use in kernels:
+        served.setdefault((use.operation, use.dtype), []).append((use.tokens, use.form))
+    formats: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
+    for (operation, dtype), forms in served.items():
+        formats.setdefault((operation, tuple(forms)), []).append(dtype)
+    table = Table(title="Kernels")
+    headings = ("operation", "weights or pages", "tokens", "kernel")
+    add_columns(table, headings, left=headings)
+    for (operation, ranges), dtypes in formats.items():
+        first = (operation, ", ".join(dtypes))
+        for tokens, form in ranges:
+            table.add_row(*first, tokens, form)
+            first = ("", "")
+    return table

@@ -1,0 +1,104 @@
+// The kinds of weights: one row for each of what the core knows of it. A kind that is added is a
+// row here, its place in a block (weights/pack_block.cpp), a kernel and the kernel's row
+// (kernels/linear/dispatch.h).
+#pragma once
+
+#include <cstdint>
+
+namespace paredown {
+
+inline constexpr int kLanes = 16;  // output rows of a panel, keys of a page
+// Columns of a block: a panel is a run of equal blocks.
+inline constexpr int64_t kBlockColumns = 32;
+
+enum class WeightKind {
+  kFp32,
+  kFp16,
+  kBf16,
+  kBf16Short,
+  kFp8,
+  kInt2,
+  kInt3,
+  kInt4,
+  kInt5,
+  kInt6,
+  kInt8
+};
+
+struct WeightTraits {
+  WeightKind kind;
+  const char* name;  // outside the core
+  int bits;          // of a number
+  bool is_integer;   // unsigned codes
+  bool takes_bf16;   // inputs rounded to bf16
+  // Columns of a block, bytes of a row of it before packing, and of 16 rows of it packed. Blocks of
+  // more than kBlockColumns are super-blocks: they have their own scales in them, and inputs in
+  // int8 with one scale for each.
+  int64_t block_columns;
+  int64_t source_bytes;
+  int64_t block_bytes;
+
+  constexpr bool is_super() const { return block_columns > kBlockColumns; }
+  constexpr bool has_scales() const { return bits <= 8 && !is_super(); }
+};
+
+// A number of so many bits, in so many bytes before packing.
+constexpr WeightTraits numbers(WeightKind kind, const char* name, int bits, int64_t bytes,
+                               bool takes_bf16) {
+  return {kind,
+          name,
+          bits,
+          false,
+          takes_bf16,
+          kBlockColumns,
+          kBlockColumns * bytes,
+          kBlockColumns * kLanes / 8 * bits};
+}
+constexpr WeightTraits codes(WeightKind kind, const char* name, int bits) {
+  WeightTraits traits = numbers(kind, name, bits, 1, false);
+  traits.is_integer = true;
+  return traits;
+}
+
+// A packed weight is panels of 16 output rows, in a panel blocks, ascending. A block is
+//   fp32, fp16  [32 columns][16 rows]
+//   bf16        [16 pairs][16 rows][2 columns]
+//   bf16 short  [4 quads of pairs]{[4 pairs][16 rows][2 columns] sign and mantissa in a byte,
+//               [16 rows][2 columns][4 pairs] four bits: which of ShortBf16 the exponent is}
+//   fp8         [8 quads][16 rows][4 columns in the order 0, 2, 1, 3]    e4m3
+//   int8        [8 quads][16 rows][4 columns]                            unsigned codes
+//   int2..int6  planes of 4, 2 and 1 bits, the low bits of a code first (6 = 4 + 2, 5 = 4 + 1,
+//               3 = 2 + 1); a plane of b bits is [b][16 rows][4 bytes], the byte of quad q at
+//               [q / (8 / b)] and bit b * (q % (8 / b))
+// The bf16 pairs and the int8 quads are B tiles of AMX as they lie.
+inline constexpr WeightTraits kWeightTraits[] = {
+    numbers(WeightKind::kFp32, "fp32", 32, 4, false),
+    numbers(WeightKind::kFp16, "fp16", 16, 2, false),
+    numbers(WeightKind::kBf16, "bf16", 16, 2, true),
+    numbers(WeightKind::kBf16Short, "bf16_short", 12, 2, true),
+    numbers(WeightKind::kFp8, "fp8", 8, 1, true),
+    codes(WeightKind::kInt2, "int2", 2),
+    codes(WeightKind::kInt3, "int3", 3),
+    codes(WeightKind::kInt4, "int4", 4),
+    codes(WeightKind::kInt5, "int5", 5),
+    codes(WeightKind::kInt6, "int6", 6),
+    codes(WeightKind::kInt8, "int8", 8),
+};
+
+constexpr bool are_in_order() {
+  int next = 0;
+  for (const WeightTraits& traits : kWeightTraits) {
+    if (static_cast<int>(traits.kind) != next++) return false;
+  }
+  return true;
+}
+static_assert(are_in_order());
+
+constexpr const WeightTraits& traits_of(WeightKind kind) {
+  return kWeightTraits[static_cast<int>(kind)];
+}
+constexpr int weight_bits(WeightKind kind) { return traits_of(kind).bits; }
+constexpr bool is_integer(WeightKind kind) { return traits_of(kind).is_integer; }
+constexpr int64_t block_bytes(WeightKind kind) { return traits_of(kind).block_bytes; }
+
+}  // namespace paredown

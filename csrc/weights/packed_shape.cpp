@@ -1,0 +1,89 @@
+#include "weights/packed_shape.h"
+
+#include <stdexcept>
+
+#include "machine/round_up.h"
+
+namespace paredown {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+constexpr int64_t kMaxSize = int64_t{1} << 28;  // of rows and columns: products stay in 64 bits
+
+bool input_fits_kind(const LinearView& view) {
+  switch (view.input) {
+    case InputKind::kFp32:
+      return true;
+    case InputKind::kBf16:
+      return traits_of(view.kind).takes_bf16;
+    case InputKind::kInt8:
+      return is_integer(view.kind) && view.group_size <= kMaxGroup;
+  }
+  return false;
+}
+
+bool super_input_fits(const LinearView& view) {
+  return view.input == InputKind::kInt8 && view.group_size == kBlockColumns &&
+         view.weight_groups == 1 &&
+         view.input_groups * traits_of(view.kind).block_columns == view.num_columns;
+}
+
+}  // namespace
+
+Sections sections(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  const int64_t rows = round_up(view.num_rows, kLanes);
+  const int64_t num_scales = rows * view.weight_groups;
+  const int64_t num_steps = rows * view.num_steps;
+  const int64_t num_zero_points = num_steps > 0 ? num_steps : num_scales;
+  const int64_t scale_bytes = view.scale_kind == ScaleKind::kFp32 ? 4 : 2;
+  const int64_t num_blocks =
+      rows / kLanes * (view.num_columns / traits_of(view.kind).block_columns);
+  const bool is_short = view.kind == WeightKind::kBf16Short;
+  Sections found{};
+  found.exponents = num_blocks * block_bytes(view.kind);
+  found.wide_ranks =
+      found.exponents + (is_short ? round_up(rows / kLanes * kShortExponents, kCacheLine) : 0);
+  found.wide_rests = found.wide_ranks + (is_short ? round_up(num_blocks * 4, kCacheLine) : 0);
+  found.scales = found.wide_rests + shape.num_wide_blocks * kWideRestBytes;
+  found.zero_points =
+      found.scales + (shape.has_scales ? round_up(num_scales * scale_bytes, kCacheLine) : 0);
+  found.steps =
+      found.zero_points + (shape.has_zero_points ? round_up(num_zero_points, kCacheLine) : 0);
+  found.bias = found.steps + round_up(num_steps, kCacheLine);
+  found.end = found.bias + (shape.has_bias ? round_up(rows * 4, kCacheLine) : 0);
+  return found;
+}
+
+void check_shape(const PackedShape& shape) {
+  const LinearView& view = shape.view;
+  auto is_size = [](int64_t size) { return size > 0 && size <= kMaxSize; };
+  auto is_groups = [&view](int64_t groups) { return groups == 1 || groups == view.num_groups; };
+  const bool sizes_fit =
+      is_size(view.num_rows) && is_size(view.num_columns) && is_size(view.group_size) &&
+      is_size(view.num_groups) && view.num_columns % kBlockColumns == 0 &&
+      view.group_size % kBlockColumns == 0 &&
+      view.group_size * view.num_groups == view.num_columns && is_groups(view.weight_groups);
+  const bool input_fits = traits_of(view.kind).is_super()
+                              ? super_input_fits(view)
+                              : input_fits_kind(view) && is_groups(view.input_groups);
+  const bool has_steps = view.step_size != 0 || view.num_steps != 0;
+  const bool steps_fit =
+      !has_steps ||
+      (view.kind == WeightKind::kInt4 && view.input == InputKind::kInt8 && view.num_groups == 1 &&
+       is_size(view.step_size) && is_size(view.num_steps) && view.step_size % kBlockColumns == 0 &&
+       view.step_size * view.num_steps == view.num_columns);
+  const bool is_short = view.kind == WeightKind::kBf16Short;
+  const int64_t num_blocks =
+      round_up(view.num_rows, kLanes) / kLanes * (view.num_columns / kBlockColumns);
+  const bool parts_fit = shape.has_scales == traits_of(view.kind).has_scales() &&
+                         (!shape.gated || view.num_rows % (2 * kLanes) == 0) &&
+                         shape.num_wide_blocks >= 0 &&
+                         shape.num_wide_blocks <= (is_short ? num_blocks : 0) &&
+                         (!is_short || view.input == InputKind::kBf16);
+  if (!sizes_fit || !input_fits || !steps_fit || !parts_fit) {
+    throw std::invalid_argument("a packed weight has an impossible shape");
+  }
+}
+
+}  // namespace paredown
