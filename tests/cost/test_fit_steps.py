@@ -7,7 +7,6 @@ import pytest
 
 from fakes.specs import flat_spec
 from paredown.cost.fit_steps import MeasuredEngineStep, MeasuredStep, Sweep, fit_steps
-from paredown.cost.least_squares import least_squares, quadratic_fit
 from paredown.cost.machines import MACHINES
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
@@ -21,7 +20,7 @@ from paredown.cost.step_fit import (
 )
 from paredown.spec.model import ModelSpec
 from paredown.spec.rotary import Rotary
-from paredown.spec.weight import SHORT_BF16_BITS, WeightSpec
+from paredown.spec.weight import WeightSpec
 
 SIZES = (1, 8, 64, 512)
 PROMPTS = (prefill_load(16), prefill_load(400), prompts_load(8, 32))
@@ -144,17 +143,6 @@ def test_what_the_engine_adds_is_found(found: StepFit) -> None:
         assert asdict(rates) == pytest.approx(asdict(truth), rel=1e-3)
 
 
-def test_the_engine_is_slower_beside_a_larger_model() -> None:
-    assert TRUTH.engine_rates(1e3) == WARM
-    assert TRUTH.engine_rates(1e12) == COLD
-    middle = TRUTH.engine_rates((2e6 * 2e7) ** 0.5)
-    assert middle.step_s == pytest.approx((WARM.step_s + COLD.step_s) / 2)
-    load = prefill_load(100)
-    assert middle.seconds(load, 1000) == pytest.approx(
-        5e-5 + 2.5e-5 + 8.5e-6 + 6e-5 + 1.25e-4 + 5.5e-7
-    )
-
-
 def test_attention_is_found(found: StepFit) -> None:
     assert found.attention["bf16"].key_s == pytest.approx(2e-10, rel=0.02)
     assert found.attention["bf16"].pair_s == pytest.approx(3e-12, rel=0.02)
@@ -175,30 +163,3 @@ def test_a_calibration_survives_json(found: StepFit) -> None:
     assert StepFit.from_json(found.as_json()) == found
     with pytest.raises(ValueError, match="version"):
         StepFit.from_json(found.as_json() | {"version": -1})
-
-
-def test_least_squares_keeps_coefficients_above_zero() -> None:
-    rows = [(1.0, float(x)) for x in range(1, 6)]
-    falling = [10.0 - x for x in range(1, 6)]
-    constant, slope = least_squares(rows, falling, [1.0] * 5)
-    assert slope == 0
-    assert constant == pytest.approx(7.0)
-
-
-def test_quadratic_fit_finds_its_own() -> None:
-    points = [(x, 3e-6 + 2e-9 * x + 5e-12 * x * x) for x in (128.0, 256.0, 512.0, 1024.0, 2048.0)]
-    assert quadratic_fit(points) == pytest.approx((3e-6, 2e-9, 5e-12), rel=1e-4)
-
-
-def test_bf16_is_counted_as_the_set_packs_it() -> None:
-    """Shorter where the core gives exponents short, and by the roofs no slower for it."""
-    short = replace(TRUTH, isa="avx512_bf16")
-    step = {}
-    for truth in (TRUTH, short):
-        formats = ModelFormats(linear=BF16, output=INT4)
-        step[truth.isa] = PredictedStep(spec=model(768, 4), formats=formats, fit=truth)
-    output_bytes = 512 * 768 * 4.5 / 8
-    plain_bytes = step["amx"].weight_bytes - output_bytes
-    short_bytes = step["avx512_bf16"].weight_bytes - output_bytes
-    assert short_bytes / plain_bytes == pytest.approx(SHORT_BF16_BITS / 16)
-    assert step["avx512_bf16"].step_s(decode_load(1, 8)) < step["amx"].step_s(decode_load(1, 8))
