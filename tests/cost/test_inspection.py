@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from fakes.random_specs import specs
 from fakes.specs import changed, gated
 from paredown.cost.break_even import BATCHES

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from paredown.cost.machine_file import (
     find_step_fit,
     machine_folder,

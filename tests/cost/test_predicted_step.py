@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost.test_calibrate import BF16, TRUTH, model
+from cost.test_fit_steps import BF16, TRUTH, model
 from fakes.random_specs import specs
 from fakes.specs import changed, gated, silu_experts
 from paredown.cost.alike import attention_layers, mlp_columns

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost.test_calibrate import COLD, TRUTH, WARM
+from cost.test_fit_steps import COLD, TRUTH, WARM
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, prefill_load
 from paredown.cost.step_fit import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from fakes.specs import gated
 from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from fakes.specs import gated
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from paredown.cli.main import main
 from paredown.cli.tables.bench import milliseconds
 from paredown.cost.machine_file import save_step_fit

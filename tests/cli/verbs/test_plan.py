@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from fakes.tiny_models import make_model
 from paredown.cli.main import main
 from paredown.compress.compress import compress
