@@ -40,7 +40,7 @@ def step(format_name: str, *targets: str) -> QuantizeStep:
 def test_every_method_has_a_name(method: str) -> None:
     recipe = find_recipe(f"{method}-int4-g128-head-int8-kv-int8")
     assert recipe.linear == FORMATS["int4-g128"]
-    assert recipe.head == FORMATS["int8"]
+    assert recipe.output == FORMATS["int8"]
     assert recipe.kv_cache == "int8"
     made = [*recipe.transforms, *(one.quantizer for one in recipe.quantize_steps)]
     assert any(type(one) is (QUANTIZERS | TRANSFORMS)[method] for one in made)
@@ -64,7 +64,7 @@ def test_whole_recipes_have_names_that_can_be_added_to() -> None:
             continue
         longer = find_recipe(f"{name}-head-int8-kv-int8")
         assert longer.steps[:-1] == whole.steps
-        assert (longer.head, longer.kv_cache) == (FORMATS["int8"], "int8")
+        assert (longer.output, longer.kv_cache) == (FORMATS["int8"], "int8")
 
 
 def test_names_that_make_no_sense() -> None:

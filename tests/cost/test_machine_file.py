@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from paredown.cost.machine_file import (
-    find_calibration,
+    find_step_fit,
     machine_folder,
     machine_path,
-    need_calibration,
-    save_calibration,
+    need_step_fit,
+    save_step_fit,
 )
 from paredown.errors import ConfigError, OutputError
 
@@ -55,25 +55,25 @@ def test_each_machine_has_a_file_of_its_own() -> None:
 
 def test_the_last_measurement_counts() -> None:
     roofs = TRUTH.roofs
-    assert find_calibration(roofs.name, TRUTH.isa, TRUTH.num_threads) is None
-    save_calibration(TRUTH)
+    assert find_step_fit(roofs.name, TRUTH.isa, TRUTH.num_threads) is None
+    save_step_fit(TRUTH)
     later = replace(TRUTH, rates=replace(TRUTH.rates, step_s=1.0))
-    path = save_calibration(later)
-    assert find_calibration(roofs.name, TRUTH.isa, TRUTH.num_threads) == later
+    path = save_step_fit(later)
+    assert find_step_fit(roofs.name, TRUTH.isa, TRUTH.num_threads) == later
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
 def test_a_file_is_there_whole_or_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = save_calibration(TRUTH)
+    path = save_step_fit(TRUTH)
 
     def full(self: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OutputError, match="No space left"):
-        save_calibration(replace(TRUTH, rates=replace(TRUTH.rates, step_s=1.0)))
+        save_step_fit(replace(TRUTH, rates=replace(TRUTH.rates, step_s=1.0)))
     assert [one.name for one in path.parent.iterdir()] == [path.name]
-    assert find_calibration(TRUTH.roofs.name, TRUTH.isa, TRUTH.num_threads) == TRUTH
+    assert find_step_fit(TRUTH.roofs.name, TRUTH.isa, TRUTH.num_threads) == TRUTH
 
 
 def test_a_calibration_is_kept_for_its_machine_alone(
@@ -81,16 +81,16 @@ def test_a_calibration_is_kept_for_its_machine_alone(
 ) -> None:
     monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path))
     name = TRUTH.roofs.name
-    assert find_calibration(name, "amx", 2) is None
-    path = save_calibration(TRUTH)
-    assert find_calibration(name, "amx", 2) == TRUTH
-    assert find_calibration(name, "amx", 4) is None
+    assert find_step_fit(name, "amx", 2) is None
+    path = save_step_fit(TRUTH)
+    assert find_step_fit(name, "amx", 2) == TRUTH
+    assert find_step_fit(name, "amx", 4) is None
     with pytest.raises(ConfigError, match=r"doctor --sweep"):
-        need_calibration(name, "avx2", 2)
+        need_step_fit(name, "avx2", 2)
     path.write_text("{}")
-    assert find_calibration(name, "amx", 2) is None
+    assert find_step_fit(name, "amx", 2) is None
     path.write_text("no JSON")
-    assert find_calibration(name, "amx", 2) is None
+    assert find_step_fit(name, "amx", 2) is None
     monkeypatch.setenv("PAREDOWN_CACHE", str(path))
     with pytest.raises(OutputError, match="could not be written"):
-        save_calibration(TRUTH)
+        save_step_fit(TRUTH)

@@ -13,7 +13,8 @@ from fakes.specs import gated, plain
 from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
 from paredown.cost.alike import mlp_columns
-from paredown.cost.inspection import Target, inspect_model
+from paredown.cost.inspection import inspect_model
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES
 from paredown.cost.memory import (
     activation_bytes,
@@ -28,7 +29,7 @@ from paredown.cost.memory import (
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import load_letters
 from paredown.cost.operations import operations
-from paredown.cost.serving import Workload
+from paredown.cost.serving import BatchLoad
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.evaluate.quality.measurement import linear_format
 from paredown.executors.load import load_executor
@@ -85,9 +86,9 @@ def test_sinks_and_their_window_are_one_window() -> None:
         spec=gated(), sinks=AttentionSinks(num_sink_tokens=4, window=12)
     ).costed_spec
     windowed, formats = gated(sliding_window=16), ModelFormats()
-    workload = Workload(batch=3, prompt_tokens=40, context=60)
-    target = Target(key="h100", roofs=MACHINES["h100"])
-    found = [inspect_model(spec, formats, workload, target) for spec in (streaming, windowed)]
+    batch_load = BatchLoad(batch=3, prompt_tokens=40, context=60)
+    profile = MachineProfile(key="h100", roofs=MACHINES["h100"])
+    found = [inspect_model(spec, formats, batch_load, profile) for spec in (streaming, windowed)]
     for one in found:
         flops = {cost.operation.name: cost.flops for cost in one.operations["decode"]}
         assert flops["scores, window"] == 3 * 3 * 2 * 4 * 8 * 16  # batch, layers, query columns

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost.test_calibrate import BF16, TRUTH, model
+from cost.test_fit_steps import BF16, TRUTH, model
 from fakes.random_specs import specs
 from fakes.specs import changed, gated, silu_experts
 from paredown.cost.alike import attention_layers, mlp_columns
@@ -33,11 +33,11 @@ def test_experts_are_predicted_by_the_tokens_each_has() -> None:
     formats = ModelFormats(linear=INT4, output=INT4)
 
     def linear_s(spec: ModelSpec) -> float:
-        cost = PredictedStep(spec=spec, formats=formats, calibration=TRUTH)
+        cost = PredictedStep(spec=spec, formats=formats, fit=TRUTH)
         return cost.linear_s(load.num_tokens, load.num_logits)
 
     assert linear_s(changed(SPEC, intermediate_size=192)) < linear_s(moe) < linear_s(SPEC)
-    cost = PredictedStep(spec=moe, formats=formats, calibration=TRUTH)
+    cost = PredictedStep(spec=moe, formats=formats, fit=TRUTH)
     costs = [one.at(load_letters(load, moe)) for one in operations(moe, formats)]
     linear = [one for one in costs if one.operation.kind != "attention" and one.flops]
     parts = [cost.operation_s(one, load) for one in linear if one.operation.name != "router"]
@@ -56,7 +56,7 @@ def test_layers_of_several_kinds_attend_together() -> None:
     )
     load = decode_load(3, 500, spec.windows)
     mixed = ModelFormats(kv_dtype=dtypes)
-    cost = PredictedStep(spec=spec, formats=mixed, calibration=truth)
+    cost = PredictedStep(spec=spec, formats=mixed, fit=truth)
     letters = load_letters(load, spec)
     found = [one.at(letters) for one in operations(spec, mixed) if one.kind == "attention"]
     names = [one.operation.name for one in found if one.operation.name.startswith("scores")]
@@ -64,7 +64,7 @@ def test_layers_of_several_kinds_attend_together() -> None:
     total = sum(cost.operation_s(one, load) or 0.0 for one in found)
     assert total == pytest.approx(cost.attention_s(load))
     alike = {
-        name: PredictedStep(spec=spec, formats=ModelFormats(kv_dtype=name), calibration=truth)
+        name: PredictedStep(spec=spec, formats=ModelFormats(kv_dtype=name), fit=truth)
         for name in ("bf16", "int8")
     }
     ends = sorted(one.attention_s(load) for one in alike.values())
@@ -80,7 +80,7 @@ def test_bf16_is_counted_as_the_set_packs_it() -> None:
     step = {}
     for truth in (TRUTH, short):
         formats = ModelFormats(linear=BF16, output=INT4)
-        step[truth.isa] = PredictedStep(spec=model(768, 4), formats=formats, calibration=truth)
+        step[truth.isa] = PredictedStep(spec=model(768, 4), formats=formats, fit=truth)
     output_bytes = 512 * 768 * 4.5 / 8
     plain_bytes = step["amx"].weight_bytes - output_bytes
     short_bytes = step["avx512_bf16"].weight_bytes - output_bytes
@@ -94,7 +94,7 @@ def test_the_last_layer_computes_rows_of_logits_behind_its_keys(
     spec: ModelSpec, num_tokens: int, start: int, is_asked: bool
 ) -> None:
     """Products of every layer, one token after the other; of experts as many as a token asks."""
-    cost = PredictedStep(spec=spec, formats=ModelFormats(), calibration=TRUTH)
+    cost = PredictedStep(spec=spec, formats=ModelFormats(), fit=TRUTH)
     load = prefill_load(num_tokens, start, spec.windows)
     load = load if is_asked else replace(load, num_logits=0)
     macs = columns = 0
@@ -114,7 +114,7 @@ def test_the_last_layer_computes_rows_of_logits_behind_its_keys(
 def test_a_step_is_its_parts_and_never_below_the_roofs(
     spec: ModelSpec, num_tokens: int, start: int
 ) -> None:
-    cost = PredictedStep(spec=spec, formats=ModelFormats(), calibration=TRUTH)
+    cost = PredictedStep(spec=spec, formats=ModelFormats(), fit=TRUTH)
     load, rates = prefill_load(num_tokens, start, spec.windows), TRUTH.rates
     parts = rates.step_s + spec.num_layers * rates.layer_s
     parts += cost.layer_columns(load) * rates.column_s + spec.vocab_size * rates.logit_s
@@ -132,7 +132,7 @@ def test_a_step_is_its_parts_and_never_below_the_roofs(
 @given(specs())
 @settings(max_examples=40, deadline=None)
 def test_a_step_reads_all_weights_but_tables_and_routers(spec: ModelSpec) -> None:
-    cost = PredictedStep(spec=spec, formats=ModelFormats(linear=INT4), calibration=TRUTH)
+    cost = PredictedStep(spec=spec, formats=ModelFormats(linear=INT4), fit=TRUTH)
     num_bytes = 2.0 * spec.vocab_size * spec.hidden_size
     for layer in spec.layers:
         for out, inner in layer.linear_shapes(spec.hidden_size).values():
@@ -165,11 +165,11 @@ def test_attention_takes_its_arithmetic_or_its_bytes() -> None:
     """By hand, for three layers alike."""
     load = decode_load(2, 50)
     spec, rates = gated(), TRUTH.attention["bf16"]
-    cost = PredictedStep(spec=spec, formats=ModelFormats(), calibration=TRUTH)
+    cost = PredictedStep(spec=spec, formats=ModelFormats(), fit=TRUTH)
     computed = 3 * 100 * (16 * rates.key_s + 32 * rates.pair_s)
     num_bytes = 3 * 100 * 2 * 16 * 2
     read = num_bytes / TRUTH.bandwidth(cost.weight_bytes + num_bytes)
     assert cost.attention_s(load) == pytest.approx(max(computed, read))
     slow = replace(TRUTH, bandwidths=((1e6, 1.0), (1e8, 1.0)))
-    slow_cost = replace(cost, calibration=slow)
+    slow_cost = replace(cost, fit=slow)
     assert slow_cost.attention_s(load) == pytest.approx(num_bytes)

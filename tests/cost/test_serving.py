@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fakes.specs import changed, gated
 from fakes.step_costs import PerToken
-from paredown.cost.serving import Workload, prompt_steps, serving_times, ttft_s
+from paredown.cost.serving import BatchLoad, prompt_steps, serving_times, ttft_s
 from paredown.cost.step_cost import chunk_pairs
 from paredown.errors import ConfigError
 
@@ -29,7 +29,7 @@ def test_a_prompt_is_cut_as_the_engine_cuts_it(length: int, window: int | None) 
 
 
 def test_rates_are_tokens_over_seconds() -> None:
-    times = serving_times(PerToken(2.0), Workload(batch=6, prompt_tokens=8, context=9), SPEC)
+    times = serving_times(PerToken(2.0), BatchLoad(batch=6, prompt_tokens=8, context=9), SPEC)
     assert times.ttft_s == 10
     assert times.tpot_s == 8
     assert times.decode_tokens_per_s == 6 / 8
@@ -40,12 +40,12 @@ def test_rates_are_tokens_over_seconds() -> None:
 @pytest.mark.parametrize("value", [0, -3, 10**10])
 def test_an_absurd_workload_is_refused(field: str, value: int) -> None:
     with pytest.raises(ConfigError, match=field.replace("_", "-")):
-        Workload(**{field: value})
+        BatchLoad(**{field: value})
 
 
 def test_a_workload_beyond_the_context_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"5,000 tokens, 4,096 positions"):
-        Workload(context=5000).check(SPEC)
+        BatchLoad(context=5000).check(SPEC)
 
 
 @given(st.integers(1, 3000), st.integers(1, 700), st.sampled_from([(), (100,), (7, 900)]))
@@ -69,8 +69,8 @@ def test_steps_of_a_prompt_are_all_of_it_once(
 @given(st.integers(1, 2000), st.integers(1, 64), st.floats(0.1, 10))
 @settings(max_examples=40, deadline=None)
 def test_rates_and_times_are_two_words_for_the_same(length: int, batch: int, fixed: float) -> None:
-    workload = Workload(batch=batch, prompt_tokens=length, context=100)
-    found = serving_times(PerToken(fixed), workload, SPEC)
+    batch_load = BatchLoad(batch=batch, prompt_tokens=length, context=100)
+    found = serving_times(PerToken(fixed), batch_load, SPEC)
     assert found.ttft_s * found.prefill_tokens_per_s == pytest.approx(length)
     assert found.tpot_s * found.decode_tokens_per_s == pytest.approx(batch)
     assert found.tpot_s == pytest.approx(fixed + batch)
@@ -84,7 +84,7 @@ def test_rates_and_times_are_two_words_for_the_same(length: int, batch: int, fix
 def test_the_ends_of_what_makes_sense() -> None:
     for field in ("batch", "prompt_tokens", "context"):
         for value in (1, 10**9):
-            assert getattr(Workload(**{field: value}), field) == value
-    Workload(prompt_tokens=4096, context=4096, batch=10**9).check(SPEC)
+            assert getattr(BatchLoad(**{field: value}), field) == value
+    BatchLoad(prompt_tokens=4096, context=4096, batch=10**9).check(SPEC)
     with pytest.raises(ConfigError, match="--prompt-tokens"):
-        Workload(prompt_tokens=4097, context=1).check(SPEC)
+        BatchLoad(prompt_tokens=4097, context=1).check(SPEC)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost.test_calibrate import COLD, TRUTH, WARM
+from cost.test_fit_steps import COLD, TRUTH, WARM
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, prefill_load
 from paredown.cost.step_fit import (
-    Calibration,
     EngineRates,
     LinearRates,
+    StepFit,
     interpolate,
     overlapped,
 )
@@ -156,10 +156,10 @@ def test_what_was_measured_is_known_and_nothing_else() -> None:
 @pytest.mark.parametrize("name", [*TRUTH.as_json()])
 def test_json_without_a_field_is_no_calibration(name: str) -> None:
     document = TRUTH.as_json()
-    assert Calibration.from_json(document) == TRUTH
+    assert StepFit.from_json(document) == TRUTH
     del document[name]
     with pytest.raises(KeyError):
-        Calibration.from_json(document)
+        StepFit.from_json(document)
 
 
 def test_the_engine_is_slower_beside_a_larger_model() -> None:

@@ -77,7 +77,7 @@ class Plan:
     @property
     def basis(self) -> str:
         """What the seconds of steps rest on, in all formats that were compared."""
-        return self.machine.target.basis(*(one.setup.formats for one in self.options))
+        return self.machine.profile.basis(*(one.setup.formats for one in self.options))
 
     def as_json(self) -> dict[str, Any]:
         simulation, limits = self.simulation, self.demand.limits

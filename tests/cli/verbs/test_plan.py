@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from fakes.tiny_models import make_model
 from paredown.cli.main import main
 from paredown.compress.compress import compress
-from paredown.cost.machine_file import save_calibration
+from paredown.cost.machine_file import save_step_fit
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
@@ -92,10 +92,10 @@ def test_plan_of_a_trace(trace: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.fixture
 def measured_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine with one thread, as if `doctor --sweep` had kept a calibration of it."""
+    """This machine with one thread, as if `doctor --sweep` had kept a fit of it."""
     monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path))
     roofs = replace(TRUTH.roofs, name=processor_name())
-    save_calibration(replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1))
+    save_step_fit(replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1))
 
 
 def test_a_folder_is_planned_and_simulated_as_it_is_stored(

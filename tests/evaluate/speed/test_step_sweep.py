@@ -11,7 +11,7 @@ from paredown.errors import ConfigError
 from paredown.evaluate.speed import engine_steps, step_sweep, swept_model
 from paredown.evaluate.speed.random_model import random_linear, random_model
 from paredown.evaluate.speed.step_sweep import SweepConfig, never_rising, sweep_machine
-from paredown.evaluate.speed.swept_model import Load
+from paredown.evaluate.speed.swept_model import SweptLoad
 from paredown.formats.table import COSTED_FORMATS, FORMATS
 from paredown.kernels.isa import chosen_isa
 from paredown.spec.kv import KVSpec
@@ -64,7 +64,7 @@ def test_a_sweep_gives_a_calibration_that_predicts(monkeypatch: pytest.MonkeyPat
     assert set(found.linear) == {"bf16", "int4-g32"}
     assert set(found.attention) == {"bf16", "int8"}
     formats = ModelFormats(linear=FORMATS["int4-g32"], output=FORMATS["bf16"], kv_dtype="int8")
-    cost = PredictedStep(spec=SMALL[2], formats=formats, calibration=found)
+    cost = PredictedStep(spec=SMALL[2], formats=formats, fit=found)
     # Which takes longer is no test beside neighbours.
     assert all(0 < cost.step_s(load) < 10 for load in (decode_load(1, 10), prefill_load(32)))
     alone = replace(cost, with_engine=False)
@@ -90,7 +90,7 @@ def test_a_sweep_gives_a_calibration_that_predicts(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_random_models_of_every_kind_run(name: str) -> None:
-    load = Load(2, 5, 1)
+    load = SweptLoad(2, 5, 1)
     executor = random_model(SMALL[0], COSTED_FORMATS[name], KVSpec(num_pages=load.num_pages), 1)
     logits = executor.step(load.slices())
     assert logits.shape == (2, SMALL[0].vocab_size)

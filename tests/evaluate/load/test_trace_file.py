@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fakes.traces import traces
 from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
-from paredown.evaluate.load.trace import read_trace
+from paredown.evaluate.load.trace_file import read_trace
 from paredown.plan.trace import Trace
 
 AZURE = (
