@@ -1,7 +1,6 @@
 """Which recipes are tried when none are named."""
 
-from dataclasses import replace
-
+from fakes.specs import changed
 from paredown.compress.recipe_names import find_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
@@ -31,7 +30,7 @@ def test_the_output_layer_of_the_default_model_is_worth_quantizing() -> None:
 
 def test_a_small_output_layer_is_left_alone() -> None:
     """A 13-billion-parameter Llama 2."""
-    spec = replace(
+    spec = changed(
         Checkpoint.open(resolve_model(None)).spec,
         hidden_size=5120,
         num_layers=40,
