@@ -111,6 +111,16 @@ def test_positions_have_a_row_for_each_and_for_the_offset() -> None:
     assert learned.num_parameters() - spec.num_parameters() == 66 * 16
 
 
+def test_the_smallest_window_is_the_first() -> None:
+    spec = gated()
+    for windows in ((11, None, 5), (5, 11, 5), (5, 11, None)):
+        layers = tuple(
+            replace(layer, attention=replace(layer.attention, window=window))
+            for layer, window in zip(spec.layers, windows, strict=True)
+        )
+        assert replace(spec, layers=layers).windows == (5, 11)
+
+
 def test_only_layers_that_all_turn_are_rotary() -> None:
     spec = gated()
     still = replace(spec.layers[1], attention=replace(spec.layers[1].attention, rotary=None))
