@@ -34,12 +34,12 @@ from benchmarks.measured_serving import (
     Seconds,
     ServingProcess,
 )
-from paredown.cost.machine_file import need_calibration
+from paredown.cost.machine_file import need_step_fit
 from paredown.cost.memory import model_memory
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import MAX_STEP_TOKENS, ttft_s
 from paredown.cost.step_cost import decode_load
-from paredown.cost.step_fit import Calibration
+from paredown.cost.step_fit import StepFit
 from paredown.evaluate.speed.step_sweep import StepSweep, SweepConfig
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import default_num_threads, measure_machine, processor_name
@@ -97,11 +97,11 @@ def variant_of(model: str, name: str) -> Variant:
     return Variant(model=model, format=name, output_format=name if name == "bf16" else "int8")
 
 
-def predict(folder: Path, job: Job, calibration: Calibration) -> tuple[dict[Point, Seconds], int]:
+def predict(folder: Path, job: Job, fit: StepFit) -> tuple[dict[Point, Seconds], int]:
     """Seconds of each point, and bytes."""
     checkpoint = Checkpoint.open(folder)
     spec, formats = checkpoint.spec, model_formats(checkpoint)
-    cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
+    cost = PredictedStep(spec=spec, formats=formats, fit=fit)
     alone = replace(cost, with_engine=False)
 
     def seconds_of(point: Point, cost: PredictedStep) -> float:
@@ -218,18 +218,18 @@ class InterleavedSweep:
             self._num_left -= 1
             self._next_s = time.monotonic() + SWEEP_EVERY_S
 
-    def calibration(self) -> Calibration:
+    def fit(self) -> StepFit:
         """After as many rounds as a sweep has, or more."""
         for _ in range(self._num_left):
             self._run_round()
-        return self._sweep.calibration()
+        return self._sweep.fit()
 
     def _run_round(self) -> None:
         for part in self._sweep.parts:
             part.run_round()
 
 
-def measure_in_turn(processes: Sequence[ServingProcess], args: argparse.Namespace) -> Calibration:
+def measure_in_turn(processes: Sequence[ServingProcess], args: argparse.Namespace) -> StepFit:
     """All points in rounds, the sweep between them."""
     sweep = None
     if not args.kept:
@@ -242,8 +242,8 @@ def measure_in_turn(processes: Sequence[ServingProcess], args: argparse.Namespac
                 if process.spent_s[point] < args.point_seconds:
                     process.run_round(point)
     if sweep is not None:
-        return sweep.calibration()
-    return need_calibration(processor_name(), chosen_isa(), args.threads)
+        return sweep.fit()
+    return need_step_fit(processor_name(), chosen_isa(), args.threads)
 
 
 def job_of(folder: Path, args: argparse.Namespace) -> Job:
@@ -268,7 +268,7 @@ def main() -> int:
             key: stack.enter_context(ServingProcess(job_of(folder, args)))
             for key, folder in folders.items()
         }
-        calibration = measure_in_turn(list(processes.values()), args)
+        fit = measure_in_turn(list(processes.values()), args)
         measured = {key: process.measured() for key, process in processes.items()}
     print(
         f"{'model':>14} {'format':>9} {'':>14} {'predicted':>11} {'measured':>11} {'error':>7} "
@@ -277,7 +277,7 @@ def main() -> int:
     rows = []
     for (model, name), found in measured.items():
         job = processes[model, name].job
-        rows += rows_of(model, name, found, predict(job.folder, job, calibration))
+        rows += rows_of(model, name, found, predict(job.folder, job, fit))
     show(rows)
     errors = mean_errors(rows)
     for name, error in errors.items():
@@ -290,7 +290,7 @@ def main() -> int:
     )
     if args.json is not None:
         document = {
-            "calibration": calibration.as_json(),
+            "calibration": fit.as_json(),
             "rows": [asdict(row) | {"error": row.error} for row in rows],
             "errors": errors,
         }

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from paredown.engine.sampling.draw_settings import draw_settings
+from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.executors.core_sampler import CoreSampler
 from paredown.executors.sampler import SamplingState
@@ -60,7 +60,7 @@ def states(params: SamplingParams, num_rows: int, vocab_size: int) -> list[Sampl
     prompt = np.random.default_rng(1).integers(0, vocab_size, NUM_PROMPT_TOKENS).tolist()
     sampler = CoreSampler.with_threads(1)
     return [
-        sampler.make_state(draw_settings(params, seed=i), prompt, vocab_size)
+        sampler.make_state(make_draw_settings(params, seed=i), prompt, vocab_size)
         for i in range(num_rows)
     ]
 

@@ -17,7 +17,7 @@ import pstats
 import resource
 import time
 
-from paredown.cost.inspection import Target
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import find_machine
 from paredown.cost.model_formats import ModelFormats
 from paredown.engine.schedule.schedule_config import ScheduleConfig
@@ -53,7 +53,7 @@ MAX_RUNNING, MAX_STEP_TOKENS = 256, 2048
 
 def run(rate: float, args: argparse.Namespace) -> dict[str, float]:
     formats = ModelFormats(activation_bytes=2)
-    machine = PlannedMachine(target=Target(key="h100", roofs=find_machine("h100")))
+    machine = PlannedMachine(profile=MachineProfile(key="h100", roofs=find_machine("h100")))
     fleet = Fleet(
         num_pages=machine.num_pages(
             MODEL, formats, max_running=MAX_RUNNING, max_step_tokens=MAX_STEP_TOKENS

@@ -47,7 +47,7 @@ from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.make_speculator import make_speculator
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
-from paredown.evaluate.speed.speculation import SpeculationSpeed, Workload, compare_speculation
+from paredown.evaluate.speed.speculation import RequestRounds, SpeculationSpeed, compare_speculation
 from paredown.executors.load import load_executor
 from paredown.executors.native.native_executor import NativeExecutor
 from paredown.executors.protocol import LoadedExecutor
@@ -130,17 +130,17 @@ class Bench:
         )
 
     def compare(
-        self, section: str, config: SpeculationConfig, workload: Workload, costs: Costs | None
+        self, section: str, config: SpeculationConfig, requests: RequestRounds, costs: Costs | None
     ) -> SpeculationSpeed:
         speed = compare_speculation(
-            (self.executor, self.other), self.tokenizer, self.make(config), workload
+            (self.executor, self.other), self.tokenizer, self.make(config), requests
         )
         fixed = None
         if self.with_fixed and costs:
             fixed = best_fixed(
                 config,
                 lambda always: compare_speculation(
-                    (self.executor, self.other), self.tokenizer, self.make(always), workload
+                    (self.executor, self.other), self.tokenizer, self.make(always), requests
                 ),
             )
         self.add(section, speed, costs, fixed)
@@ -153,10 +153,10 @@ class Bench:
         rounds: list[list[list[int]]],
         costs: Costs,
     ) -> None:
-        workload = Workload(name=f"{config.kind}, copied text", rounds=rounds, params=GREEDY)
+        requests = RequestRounds(name=f"{config.kind}, copied text", rounds=rounds, params=GREEDY)
         speculator = self.make(config)
         executors = scripted(self.executor, scripts), scripted(self.other, scripts)
-        speed = compare_speculation(executors, self.tokenizer, speculator, workload)
+        speed = compare_speculation(executors, self.tokenizer, speculator, requests)
         self.add("lookup", speed, costs)
 
     def add(
@@ -193,8 +193,8 @@ def run_draft(bench: Bench, draft_folder: Path) -> float:
         assert isinstance(proposer.executor, NativeExecutor)
         costs = bench.costs(proposer.executor)
         for draw, params in DRAWS.items():
-            workload = Workload(name=f"{draw}, {label}", rounds=bench.rounds(), params=params)
-            speed = bench.compare("draft", config, workload, costs)
+            requests = RequestRounds(name=f"{draw}, {label}", rounds=bench.rounds(), params=params)
+            speed = bench.compare("draft", config, requests, costs)
             if params is GREEDY and not found:
                 found = speed.acceptance_rate
     return found
@@ -204,8 +204,8 @@ def run_lookup(bench: Bench) -> None:
     costs = bench.costs()
     for kind in ("ngram", "suffix"):
         for draw, params in DRAWS.items():
-            workload = Workload(name=f"{kind}, {draw}", rounds=bench.rounds(), params=params)
-            bench.compare("lookup", SpeculationConfig(kind=kind), workload, costs)
+            requests = RequestRounds(name=f"{kind}, {draw}", rounds=bench.rounds(), params=params)
+            bench.compare("lookup", SpeculationConfig(kind=kind), requests, costs)
     copies = [copied(bench.piece(number, PASSAGE_TOKENS)) for number in range(bench.num_rounds + 1)]
     # The passage stands in the prompt; for "reference" it is given beside it.
     scripts = [passage + copy for passage, copy in copies]
@@ -232,8 +232,8 @@ def run_batch(bench: Bench) -> None:
     ):
         for draw, params in DRAWS.items():
             rounds = bench.rounds(BATCH)
-            workload = Workload(name=f"{name}, {draw}, {BATCH}", rounds=rounds, params=params)
-            bench.compare("batch", config, workload, None)
+            requests = RequestRounds(name=f"{name}, {draw}, {BATCH}", rounds=rounds, params=params)
+            bench.compare("batch", config, requests, None)
 
 
 def run_replay(bench: Bench, root: Path, rate: float) -> None:
@@ -246,7 +246,7 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
     ]
     other = target.sharing_weights(target.kv)
     executors = scripted(target, scripts), scripted(other, scripts)
-    workload = Workload(
+    requests = RequestRounds(
         name=f"{TARGET_1B.model} {TARGET_1B.name}, acceptance {rate:.0%}",
         rounds=[[one[:PROMPT_TOKENS]] for one in scripts],
         params=replace(GREEDY, max_tokens=REPLAY_TOKENS),
@@ -255,7 +255,7 @@ def run_replay(bench: Bench, root: Path, rate: float) -> None:
     def speed_with(config: SpeculationConfig) -> SpeculationSpeed:
         proposer = ReplayProposer(DraftModelProposer(draft), scripts, rate)
         speculator = Speculator(proposer, config)
-        return compare_speculation(executors, bench.tokenizer, speculator, workload)
+        return compare_speculation(executors, bench.tokenizer, speculator, requests)
 
     config = SpeculationConfig(kind="draft", max_draft_tokens=MAX_DRAFT)
     speed = speed_with(config)

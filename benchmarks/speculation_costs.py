@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paredown.engine.sampling.draw_settings import draw_settings
+from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.executors.protocol import Executor, LoadedExecutor, SequenceSlice
 from paredown.spec.kv import PAGE_SIZE
@@ -64,7 +64,7 @@ def time_drafts(draft: LoadedExecutor, target: Executor, num_draft_tokens: int) 
     part = SequenceSlice(token_ids=[7], start=PASSAGE_TOKENS, pages=pages, num_logits=1)
     vocab_size = draft.spec.vocab_size
     state = target.sampler.make_state(
-        draw_settings(SamplingParams(temperature=0), seed=0), prompt, vocab_size
+        make_draw_settings(SamplingParams(temperature=0), seed=0), prompt, vocab_size
     )
     seconds = []
     for _ in range(NUM_TIMED):

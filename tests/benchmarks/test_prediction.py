@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.measured_serving import Job, Measured, Point, Seconds, Serving
 from benchmarks.prediction import POINTS, mean_errors, predict, predict_bytes, rows_of
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.spec.kv import PAGE_SIZE

@@ -19,7 +19,7 @@ from fakes.quantized_folders import (
 )
 from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
-from paredown.compress.convert.convert import TARGETS, convert
+from paredown.compress.convert.convert import CONVERSIONS, convert
 from paredown.errors import CheckpointError, ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.quality.measurement import linear_format_name
 from paredown.formats.tensor import StoredTensor
@@ -121,7 +121,7 @@ def test_damage_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", CONVERSIONS)
 def test_what_exists_is_not_replaced(target: str, tmp_path: Path) -> None:
     write_awq(tmp_path / "in")
     output = tmp_path / ("out.gguf" if target.startswith("gguf") else "out")

@@ -40,7 +40,7 @@ def step(format_name: str, *targets: str) -> QuantizeStep:
 def test_every_method_has_a_name(method: str) -> None:
     recipe = find_recipe(f"{method}-int4-g128-head-int8-kv-int8")
     assert recipe.linear == FORMATS["int4-g128"]
-    assert recipe.head == FORMATS["int8"]
+    assert recipe.output == FORMATS["int8"]
     assert recipe.kv_cache == "int8"
     made = [*recipe.transforms, *(one.quantizer for one in recipe.quantize_steps)]
     assert any(type(one) is (QUANTIZERS | TRANSFORMS)[method] for one in made)
@@ -64,7 +64,7 @@ def test_whole_recipes_have_names_that_can_be_added_to() -> None:
             continue
         longer = find_recipe(f"{name}-head-int8-kv-int8")
         assert longer.steps[:-1] == whole.steps
-        assert (longer.head, longer.kv_cache) == (FORMATS["int8"], "int8")
+        assert (longer.output, longer.kv_cache) == (FORMATS["int8"], "int8")
 
 
 def test_names_that_make_no_sense() -> None:
@@ -208,15 +208,15 @@ kv_cache: int8
     ("document", "what"),
     [
         ({"steps": [{"method": "awq"}]}, "would change nothing"),
-        ([], "the recipe makes no sense"),
+        ([], "the recipe is not valid"),
         ({"step": []}, "the recipe has an unknown key.*step.*steps"),
-        ({"steps": {}}, "steps makes no sense.*list"),
+        ({"steps": {}}, "steps is not valid.*list"),
         ({"steps": [{"method": "nosuch"}]}, "step 1 names no known method.*nosuch"),
         ({"steps": [{"method": ["rtn"]}]}, "step 1 names no known method.*rtn"),
         *(
             (
                 {"steps": [{"method": "rtn", "format": {"dtype": "int4", "group_size": size}}]},
-                "step 1, format, group_size makes no sense",
+                "step 1, format, group_size is not valid",
             )
             for size in (0, -32)
         ),

@@ -19,11 +19,11 @@ from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.gguf.names import OUTPUT
-from paredown.models.gguf.vocabulary import Vocabulary
+from paredown.models.gguf.vocabulary import GGUFVocabulary
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 
-NO_WORDS = Vocabulary(metadata={})
+NO_WORDS = GGUFVocabulary(metadata={})
 
 
 @pytest.fixture

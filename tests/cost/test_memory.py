@@ -8,23 +8,28 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.random_specs import specs
 from fakes.specs import gated, plain
 from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
-from paredown.cost.inspection import Target, inspect_model
+from paredown.cost.alike import mlp_columns
+from paredown.cost.inspection import inspect_model
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES
 from paredown.cost.memory import (
     activation_bytes,
+    embedding_bytes,
     generation_flops,
     kv_cache_bytes,
     max_sequences,
+    missing_bytes,
     model_memory,
     working_bytes,
 )
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.operation import load_letters
 from paredown.cost.operations import operations
-from paredown.cost.serving import Workload
+from paredown.cost.serving import BatchLoad
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.evaluate.quality.measurement import linear_format
 from paredown.executors.load import load_executor
@@ -39,7 +44,7 @@ from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
 from paredown.spec.kv import KV_DTYPES, KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
-from paredown.spec.weight import SHORT_BF16_ISAS
+from paredown.spec.weight import SHORT_BF16_ISAS, WeightSpec
 
 
 def test_the_classic_cache() -> None:
@@ -81,9 +86,9 @@ def test_sinks_and_their_window_are_one_window() -> None:
         spec=gated(), sinks=AttentionSinks(num_sink_tokens=4, window=12)
     ).costed_spec
     windowed, formats = gated(sliding_window=16), ModelFormats()
-    workload = Workload(batch=3, prompt_tokens=40, context=60)
-    target = Target(key="h100", roofs=MACHINES["h100"])
-    found = [inspect_model(spec, formats, workload, target) for spec in (streaming, windowed)]
+    batch_load = BatchLoad(batch=3, prompt_tokens=40, context=60)
+    profile = MachineProfile(key="h100", roofs=MACHINES["h100"])
+    found = [inspect_model(spec, formats, batch_load, profile) for spec in (streaming, windowed)]
     for one in found:
         flops = {cost.operation.name: cost.flops for cost in one.operations["decode"]}
         assert flops["scores, window"] == 3 * 3 * 2 * 4 * 8 * 16  # batch, layers, query columns
@@ -210,3 +215,76 @@ def test_how_many_sequences_fit() -> None:
     rest = memory.total - memory.kv
     assert max_sequences(rest + 5 * each, memory, each) == 5
     assert max_sequences(rest - 1, memory, each) == 0
+
+
+@given(specs(), st.integers(1, 4), st.integers(1, 50), st.integers(1, 30))
+@settings(max_examples=60, deadline=None)
+def test_memory_of_layers_that_differ_is_counted_layer_by_layer(
+    spec: ModelSpec, batch: int, context: int, step_tokens: int
+) -> None:
+    found = model_memory(
+        spec, ModelFormats(), batch=batch, context=context, step_tokens=step_tokens
+    )
+    kv = 0
+    for layer in spec.layers:
+        kept = min(context, layer.attention.window or context)
+        kv += 2 * kept * layer.attention.kv_size * 2
+    assert found.kv == batch * kv
+    assert (found.inputs, found.outputs) == (4 * step_tokens, 4 * batch * spec.vocab_size)
+    table = 2 * spec.vocab_size * spec.hidden_size
+    assert found.embedding == (0 if spec.output.is_tied else table)
+    routers = spec.num_router_parameters()
+    assert found.weights == 2 * spec.num_linear_parameters() + 4 * routers + table
+    numbers = spec.num_parameters() + (routers if routers else 0)
+    held = found.weights + found.vectors + found.embedding
+    assert held == 2 * numbers, "two bytes for all, four for routers"
+    parts = (found.weights, found.vectors, found.embedding, found.kv, found.activations)
+    assert found.total == sum(parts) + found.inputs + found.outputs
+
+
+@given(specs(), st.integers(1, 40))
+@settings(max_examples=60, deadline=None)
+def test_a_step_works_in_no_less_than_what_is_alive_at_once(
+    spec: ModelSpec, num_tokens: int
+) -> None:
+    """And in proportion to its tokens."""
+    for formats in (ModelFormats(), ModelFormats(activation_bytes=2)):
+        alive = activation_bytes(spec, formats, num_tokens)
+        assert alive == num_tokens * activation_bytes(spec, formats, 1)
+        most = 0
+        for layer in spec.layers:
+            heads = 2 * layer.attention.query_size + 2 * layer.attention.kv_size
+            inner = mlp_columns(layer) * (len(layer.mlp.up_roles) + 1)
+            most = max(most, heads, inner)
+        assert alive == num_tokens * (spec.hidden_size + most) * formats.activation_bytes
+    assert activation_bytes(spec, ModelFormats(), num_tokens) <= working_bytes(
+        spec, ModelFormats(), num_tokens
+    )
+
+
+@given(st.integers(0, 10**9), st.integers(1, 50))
+def test_a_sequence_fits_or_it_is_told_what_is_missing(available: int, context: int) -> None:
+    spec, formats = gated(), ModelFormats()
+    memory = model_memory(spec, formats, batch=3, context=context, step_tokens=8)
+    each = kv_cache_bytes(spec, formats, batch=1, context=context)
+    fitting, missing = (
+        max_sequences(available, memory, each),
+        missing_bytes(available, memory, each),
+    )
+    assert (fitting == 0) == (missing > 0)
+    rest = memory.total - memory.kv
+    if fitting:
+        assert rest + fitting * each <= available < rest + (fitting + 1) * each
+    else:
+        assert max_sequences(available + missing, memory, each) == 1
+        assert max_sequences(available + missing - 1, memory, each) == 0
+
+
+@pytest.mark.parametrize(("is_tied", "is_quantized"), [(False, False), (True, True)])
+def test_a_table_of_its_own_is_held_beside_the_output(is_tied: bool, is_quantized: bool) -> None:
+    spec = gated(tied_embeddings=is_tied)
+    output = WeightSpec(dtype="int8" if is_quantized else "bf16")
+    assert embedding_bytes(spec, ModelFormats(output=output)) == 50 * 16 * 2
+    wide = ModelFormats(output=output, embedding_bits=32)
+    assert embedding_bytes(spec, wide) == 50 * 16 * 4
+    assert embedding_bytes(gated(tied_embeddings=True), ModelFormats()) == 0

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.random_specs import specs
 from fakes.specs import changed, gated, plain, silu_experts
 from paredown.cli.verbs.inspect_formulas import formulas, symbolic_loads
 from paredown.cost.model_formats import ModelFormats
-from paredown.cost.operation import Operation, experts_asked, load_letters
+from paredown.cost.operation import Operation, expert_letter, experts_asked, load_letters
 from paredown.cost.operations import operations
 from paredown.cost.polynomial import Polynomial, Ratio
 from paredown.cost.sizes import Sizes, letter_values
@@ -216,3 +217,88 @@ def test_experts_that_have_a_token() -> None:
     load = load_letters(decode_load(1, 9), MODELS["experts"])
     assert by_name["experts' up"].weight_bytes.value(load) == 2 * 8 * 16 * 2
     assert by_name["router"].weight_bytes.value(load) == 4 * 4 * 16
+
+
+@given(
+    specs(),
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 15)), min_size=1, max_size=3),
+    st.integers(0, 3),
+)
+@settings(max_examples=60, deadline=None)
+def test_layers_that_differ_are_all_counted(
+    spec: ModelSpec, chunks: list[tuple[int, int]], num_logits: int
+) -> None:
+    """Twice the weights that each token passes, and the numbers that it meets."""
+    multiply_adds = num_logits * spec.vocab_size * spec.hidden_size
+    for layer in spec.layers:
+        shapes = layer.active_shapes(spec.hidden_size) | layer.router_shapes(spec.hidden_size)
+        passed = sum(out * columns for out, columns in shapes.values())
+        for start, length in chunks:
+            pairs = chunk_pairs(start, length, layer.attention.window)
+            multiply_adds += length * passed + 2 * pairs * layer.attention.query_size
+    letters = load_letters(load_of(chunks, num_logits, spec.windows), spec)
+    counted = operations(spec, ModelFormats())
+    assert sum(one.count * one.flops.value(letters) for one in counted) == 2 * multiply_adds
+    sizes = {(one.mlp.size, one.has_experts and one.mlp.num) for one in spec.layers}
+    if len(sizes) == len({one.mlp for one in spec.layers}):
+        assert len({one.name for one in counted}) == len(counted), "names tell them apart"
+
+
+@given(specs(), st.integers(1, 40), st.integers(0, 40), st.sampled_from([2, 4]))
+@settings(max_examples=60, deadline=None)
+def test_bytes_of_layers_that_differ(
+    spec: ModelSpec, num_tokens: int, start: int, floats: int
+) -> None:
+    """Weights as many as there are where all experts are asked, keys and values as far as they are
+    seen, and between operations what each reads and writes."""
+    load = prefill_load(num_tokens, start, spec.windows)
+    letters = load_letters(load, spec)
+    for number, kind in enumerate(spec.expert_kinds):
+        letters[expert_letter(number)] = float(kind.num)
+    counted = operations(spec, ModelFormats(activation_bytes=floats))
+    weights = 2 * spec.num_linear_parameters() + 4 * spec.num_router_parameters()
+    weights += 2 * spec.vocab_size * spec.hidden_size + 2 * num_tokens * spec.hidden_size
+    assert sum(one.count * one.weight_bytes.value(letters) for one in counted) == pytest.approx(
+        weights
+    )
+    kv = 0
+    for layer in spec.layers:
+        seen = chunk_kv_tokens(start, num_tokens, layer.attention.window)
+        kv += 2 * seen * layer.attention.kv_size * 2
+    assert sum(one.count * one.kv_bytes.value(letters) for one in counted) == pytest.approx(kv)
+    written = num_tokens * spec.hidden_size * floats
+    written += spec.hidden_size * floats + spec.vocab_size * 4
+    for layer in spec.layers:
+        written += num_tokens * 2 * layer.attention.query_size * floats
+        shapes = layer.active_shapes(spec.hidden_size) | layer.router_shapes(spec.hidden_size)
+        written += sum(num_tokens * (out + columns) for out, columns in shapes.values()) * floats
+    assert sum(one.count * one.activation_bytes.value(letters) for one in counted) == pytest.approx(
+        written
+    )
+
+
+def test_scores_that_reach_memory_are_written_and_read() -> None:
+    spec, load = gated(), prefill_load(6, 4)
+    letters = load_letters(load, spec)
+    fused, plain_ = (operations(spec, TEXTBOOK, fused=one) for one in (True, False))
+    for one, other in zip(fused, plain_, strict=True):
+        more = other.bytes.value(letters) - one.bytes.value(letters)
+        scores_bytes = 4 * load.attention_pairs * 2
+        assert more == (scores_bytes if one.kind == "attention" else 0)
+
+
+@given(specs())
+@settings(max_examples=40, deadline=None)
+def test_one_layer_leaves_out_what_is_behind_its_keys(spec: ModelSpec) -> None:
+    """The last one: its scores and sums, its output projection, its MLP or experts."""
+    counted = operations(spec, ModelFormats())
+    last = spec.layers[-1]
+    behind = {one.name.partition(",")[0] for one in counted if one.num_asked_only}
+    assert {"scores", "weighted sum", "o"} <= behind
+    assert not behind & {"q", "k", "v", "embedding", "logits"}
+    assert ("experts' up" in behind) == last.has_experts
+    assert ("up" in behind) == (not last.has_experts)
+    for name in ("scores", "o"):
+        of_it = [one for one in counted if one.name.partition(",")[0] == name]
+        assert sum(one.num_asked_only for one in of_it) == 1
+        assert sum(one.count for one in of_it) == spec.num_layers

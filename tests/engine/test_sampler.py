@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paredown.engine.sampling.draw_settings import draw_settings
+from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.executors.core_sampler import CoreSampler
 from paredown.executors.sampler import NOT_FINITE, NOTHING_ALLOWED, Logprobs, RowError
@@ -60,7 +60,7 @@ def rows(draw):
 
 
 def state_of(logits, params, *, prompt=(0,), generated=(), eos=(), seed=0):
-    settings = draw_settings(params, seed=seed, eos_token_ids=eos)
+    settings = make_draw_settings(params, seed=seed, eos_token_ids=eos)
     state = SAMPLER.make_state(settings, prompt, len(logits))
     for token in generated:
         state.push(token)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers.generation import logits_process as peers
 
-from paredown.engine.sampling.draw_settings import draw_settings
+from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.executors.core_sampler import CoreSampler
 
@@ -63,7 +63,7 @@ CASES = {
 def test_the_distribution_is_that_of_transformers(name, seed):
     options, processors = CASES[name]
     logits = np.random.default_rng(seed).normal(0, 3, (1, VOCAB_SIZE)).astype(np.float32)
-    settings = draw_settings(SamplingParams(**options), seed=0)
+    settings = make_draw_settings(SamplingParams(**options), seed=0)
     state = SAMPLER.make_state(settings, PROMPT, VOCAB_SIZE)
     scores = peers.LogitsProcessorList(processors)(
         torch.tensor([PROMPT]), torch.tensor(logits, dtype=torch.float64)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from paredown.engine.sampling.draw_settings import draw_settings
+from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.executors.core_sampler import CoreSampler
 from paredown.executors.load import load_executor
@@ -48,7 +48,7 @@ def loaded(checkpoint, executor_name, num_threads=1):
 
 
 def state_of(prompt, params, vocab_size=VOCAB_SIZE):
-    settings = draw_settings(params, seed=params.seed or 0)
+    settings = make_draw_settings(params, seed=params.seed or 0)
     return SAMPLER.make_state(settings, prompt, vocab_size)
 
 
@@ -107,7 +107,7 @@ def test_paddings_of_the_vocabulary_may_differ(executor, vocab_size):
     params = SamplingParams(temperature=5.0, seed=4)
     drafts = []
     for seed, width in itertools.product(range(3), (vocab_size, VOCAB_SIZE)):
-        state = SAMPLER.make_state(draw_settings(params, seed=seed), [5], width)
+        state = SAMPLER.make_state(make_draw_settings(params, seed=seed), [5], width)
         part = SequenceSlice([5], 0, [0, 1, 2], 1)
         drafts.append(executor.write_drafts([part], [state], [32])[0])
         assert max(drafts[-1]) < min(vocab_size, VOCAB_SIZE) or width == VOCAB_SIZE

@@ -24,7 +24,7 @@ from paredown.models.gguf.file import read_gguf, write_gguf_file
 from paredown.models.gguf.header import NewTensor, Value
 from paredown.models.gguf.names import ROPE_FACTORS
 from paredown.models.gguf.rope import rope_factors, rotary_from_factors
-from paredown.models.gguf.vocabulary import Vocabulary
+from paredown.models.gguf.vocabulary import GGUFVocabulary
 from paredown.models.resolve import resolve_model
 from paredown.spec.rotary import Rotary
 
@@ -41,7 +41,7 @@ REFUSED = {
     "opt": "family opt",
 }
 # These models have no text, and the reading of weights asks for none.
-NO_WORDS = Vocabulary(metadata={})
+NO_WORDS = GGUFVocabulary(metadata={})
 
 
 def write_pair(

@@ -16,13 +16,13 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.file import write_gguf_file
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.tokenizer import JSON, MERGES, PRE, SCORES, TOKENS, TYPES
-from paredown.models.gguf.vocabulary import Vocabulary, read_vocabulary
+from paredown.models.gguf.vocabulary import GGUFVocabulary, read_vocabulary
 from paredown.models.gguf.words import LLAMA_CPP_RULES, WORD_RULES
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 
 
-def reopened(path: Path, vocabulary: Vocabulary, *, whole: bool) -> Tokenizer:
+def reopened(path: Path, vocabulary: GGUFVocabulary, *, whole: bool) -> Tokenizer:
     """From a file with, or without, tokenizer.json in it."""
     metadata = {k: v for k, v in vocabulary.metadata.items() if whole or k != JSON}
     write_gguf_file(path, metadata, [], [])

@@ -17,7 +17,7 @@ from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from paredown.models.gguf.vocabulary import Vocabulary
+from paredown.models.gguf.vocabulary import GGUFVocabulary
 from paredown.spec.kv import KVSpec
 
 IDS = np.random.default_rng(1).integers(0, VOCAB_SIZE, 24).tolist()
@@ -29,7 +29,7 @@ def write(folder: Path, variant: str, formats: str) -> Path:
         Checkpoint.open(folder / "source"),
         folder / "model.gguf",
         formats=GGUF_FORMATS[formats],
-        vocabulary=Vocabulary(metadata={}),
+        vocabulary=GGUFVocabulary(metadata={}),
     )
     return folder / "model.gguf"
 

@@ -171,12 +171,12 @@ def test_the_recipe_writes_what_was_assigned(checkpoint, found, tmp_path) -> Non
 
 
 def test_the_output_layer_gets_a_width_where_it_is_asked_for(checkpoint, tmp_path) -> None:
-    found = measure_choices(checkpoint, random_text(), SPECS, RTN(), head=True)
+    found = measure_choices(checkpoint, random_text(), SPECS, RTN(), with_output=True)
     assert [one.part.name for one in found][-1] == "output layer"
     assert all(choice.loss > 0 for choice in found[-1].choices)
     assignment = assign_average_bits(found, 4.0)
     recipe = assignment.recipe(checkpoint, RTN(), "searched")
-    assert recipe.head == assignment.chosen[-1].spec
+    assert recipe.output == assignment.chosen[-1].spec
     compress(checkpoint, tmp_path / "out", recipe)
     written = Checkpoint.open(tmp_path / "out")
     assert written.output().spec == assignment.chosen[-1].spec

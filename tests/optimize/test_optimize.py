@@ -163,7 +163,7 @@ def test_layers_that_two_recipes_share_are_calibrated_once(
     walks = []
 
     def counted(plan, *args):
-        walks.append(plan.head is not None)
+        walks.append(plan.output is not None)
         return walk(plan, *args)
 
     monkeypatch.setattr("paredown.compress.compress.walk", counted)

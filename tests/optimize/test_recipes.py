@@ -1,16 +1,15 @@
 """Which recipes are tried when none are named."""
 
-from dataclasses import replace
-
+from fakes.specs import changed
 from paredown.compress.recipe_names import find_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.optimize.recipes import (
     DEFAULT_FORMATS,
     METHODS,
-    MIN_HEAD_SHARE,
+    MIN_OUTPUT_SHARE,
     default_search,
-    head_share,
+    output_share,
 )
 
 
@@ -19,8 +18,8 @@ def test_the_output_layer_of_the_default_model_is_worth_quantizing() -> None:
     search = default_search(spec)
     head = 2 * spec.vocab_size * spec.hidden_size
     linear = spec.num_linear_parameters() * 4.125 / 8
-    assert search.head_share == head_share(spec) == head / (head + linear)
-    assert 0.6 < search.head_share < 0.7
+    assert search.output_share == output_share(spec) == head / (head + linear)
+    assert 0.6 < search.output_share < 0.7
     first = DEFAULT_FORMATS + METHODS
     assert search.recipes[: len(first)] == first
     heads = [find_recipe(name) for name in search.recipes[len(first) :]]
@@ -31,7 +30,7 @@ def test_the_output_layer_of_the_default_model_is_worth_quantizing() -> None:
 
 def test_a_small_output_layer_is_left_alone() -> None:
     """A 13-billion-parameter Llama 2."""
-    spec = replace(
+    spec = changed(
         Checkpoint.open(resolve_model(None)).spec,
         hidden_size=5120,
         num_layers=40,
@@ -42,6 +41,6 @@ def test_a_small_output_layer_is_left_alone() -> None:
         vocab_size=32000,
     )
     search = default_search(spec)
-    assert search.head_share < MIN_HEAD_SHARE
+    assert search.output_share < MIN_OUTPUT_SHARE
     assert search.recipes == DEFAULT_FORMATS + METHODS
     assert "was not tried" in search.note

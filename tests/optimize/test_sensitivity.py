@@ -92,7 +92,7 @@ def test_weights_are_quantized_alone_and_left_out(checkpoint, result) -> None:
 def test_the_output_layer_is_a_part_where_it_is_asked_for(name: str, tmp_path) -> None:
     VARIANTS[name](tmp_path, torch.bfloat16, 0)
     checkpoint = Checkpoint.open(tmp_path)
-    found = measure_sensitivity(checkpoint, random_text(), SPEC, ["layer"], RTN(), head=True)
+    found = measure_sensitivity(checkpoint, random_text(), SPEC, ["layer"], RTN(), with_output=True)
     *_, row = found.weights.rows
     assert [one.name for one in found.weights.rows] == ["layer 0", "layer 1", "output layer"]
     output = checkpoint.names.embedding if name == "llama-tied" else checkpoint.names.output

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.specs import gated
-from paredown.cost.inspection import Target
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepCost, StepLoad
@@ -63,7 +63,7 @@ class MadeUpMachine(PlannedMachine):
 def made_up(fixed_s: float = 1.0, token_s: float = 0.0, **options: int) -> Setup:
     pages = options.pop("pages", 100_000)
     machine = MadeUpMachine(
-        target=Target(key="l4", roofs=MACHINES["l4"]),
+        profile=MachineProfile(key="l4", roofs=MACHINES["l4"]),
         steps=PerStep(fixed_s, token_s),
         pages=pages,
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.specs import changed, flat_spec
-from paredown.cost.inspection import Target
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import find_machine
 from paredown.cost.memory import MEMORY_SHARE
 from paredown.cost.model_formats import ModelFormats
@@ -49,7 +49,7 @@ SPEC = flat_spec(
     activation="silu",
     gated=True,
 )
-MACHINE = PlannedMachine(target=Target(key="h100", roofs=find_machine("h100")))
+MACHINE = PlannedMachine(profile=MachineProfile(key="h100", roofs=find_machine("h100")))
 BF16 = ModelFormats(activation_bytes=2)
 INT8 = ModelFormats(linear=FORMATS["int8"], activation_bytes=2)
 LENGTHS = DrawnLengths(prompt=parse_lengths("100-300"), output=parse_lengths("20-60"))
@@ -225,7 +225,7 @@ def test_what_is_late_alone_is_not_tried_in_a_load(monkeypatch: pytest.MonkeyPat
     "options", [{"price_per_hour": -1.0}, {"price_per_hour": math.nan}, {"asked_machines": 0}]
 )
 def test_senseless_questions(options: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="makes no sense"):
+    with pytest.raises(ConfigError, match="is out of range"):
         make_plan(SPEC, MACHINE, DEMAND, formats=[BF16], **options)  # type: ignore[arg-type]
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from fakes.specs import gated
-from paredown.cost.inspection import Target
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES
 from paredown.cost.memory import MEMORY_SHARE, model_memory
 from paredown.cost.model_formats import ModelFormats
@@ -21,7 +21,7 @@ SPEC = gated(
     vocab_size=32000, max_positions=4096,
 )  # fmt: skip
 BF16 = ModelFormats(activation_bytes=2)
-L4 = PlannedMachine(target=Target(key="l4", roofs=MACHINES["l4"]))
+L4 = PlannedMachine(profile=MachineProfile(key="l4", roofs=MACHINES["l4"]))
 
 
 @settings(max_examples=30)
@@ -68,7 +68,7 @@ def test_a_machine_that_is_faster_in_all_takes_so_many_times_less(
 ) -> None:
     """Each roof so many times as high, or the whole step so many times as fast, is the same where
     nothing but roofs is known; one roof alone never gives more."""
-    machine = PlannedMachine(target=Target(key="this", roofs=MACHINES["xeon-emr"]))
+    machine = PlannedMachine(profile=MachineProfile(key="this", roofs=MACHINES["xeon-emr"]))
     load = decode_load(batch, context)
     seconds = machine.cost(SPEC, BF16).step_s(load)
 
@@ -96,8 +96,8 @@ def test_decoding_one_needs_bandwidth_and_a_prompt_needs_arithmetic() -> None:
 
 
 def test_measured_steps_get_faster_as_a_whole_alone() -> None:
-    target = Target(key="this", roofs=TRUTH.roofs, calibration=TRUTH)
-    machine = PlannedMachine(target=target)
+    profile = MachineProfile(key="this", roofs=TRUTH.roofs, fit=TRUTH)
+    machine = PlannedMachine(profile=profile)
     known = ModelFormats()
     assert machine.can_be_faster(known) == ("memory", "everything")
     unknown = ModelFormats(linear=WeightSpec(dtype="int2"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from fakes.specs import gated
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
@@ -20,7 +20,7 @@ from paredown.spec.weight import WeightSpec
 
 SPEC = gated(hidden_size=256, head_dim=64, intermediate_size=768, max_positions=4096)
 INT4 = WeightSpec(dtype="int4", group_size=32)
-COST = PredictedStep(spec=SPEC, formats=ModelFormats(linear=INT4, output=INT4), calibration=TRUTH)
+COST = PredictedStep(spec=SPEC, formats=ModelFormats(linear=INT4, output=INT4), fit=TRUTH)
 # int4 weights are multiplied in int8.
 PEAK = TRUTH.roofs.int8_ops_per_s
 

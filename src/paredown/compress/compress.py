@@ -21,7 +21,7 @@ import torch
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.disk import CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
-from paredown.compress.calibrate.walk import Plan, walk
+from paredown.compress.calibrate.walk import WalkPlan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
 from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
 from paredown.compress.quantize.method import LayerTarget
@@ -128,7 +128,7 @@ def compress(
     check_output_folder(output, overwrite)
     memory_bytes, disk_bytes = _require_room(source, recipe, schemes, calibration, output)
     check_values(source)
-    plan = Plan(
+    plan = WalkPlan(
         source=source,
         schemes=schemes,
         transforms=recipe.transforms,

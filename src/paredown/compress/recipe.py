@@ -14,7 +14,7 @@ from paredown.spec.weight import ScaleDType, WeightSpec
 # Targets that are not the name of a module: every linear layer of the transformer layers, and the
 # output layer.
 LAYERS = "layers"
-HEAD = "head"
+OUTPUT = "head"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +87,15 @@ class Recipe:
         for step in self.quantize_steps:
             if LAYERS in step.targets:
                 return step.spec
-        steps = [step for step in self.quantize_steps if step.targets != (HEAD,)]
+        steps = [step for step in self.quantize_steps if step.targets != (OUTPUT,)]
         if steps:
             return steps[0].spec
         return WeightSpec(dtype=self.floats or "bf16")
 
     @property
-    def head(self) -> WeightSpec | None:
+    def output(self) -> WeightSpec | None:
         """What the output layer becomes; None leaves it in floats."""
-        specs = [step.spec for step in self.quantize_steps if HEAD in step.targets]
+        specs = [step.spec for step in self.quantize_steps if OUTPUT in step.targets]
         return specs[-1] if specs else None
 
     @property
@@ -106,10 +106,10 @@ class Recipe:
     def has_layers_of(self, other: "Recipe") -> bool:
         """Whether `other` is this recipe and a step for the output layer, where nothing but weights
         is made: then the layers that it makes are those of this one."""
-        head_step = [step for step in other.quantize_steps if step.targets == (HEAD,)]
+        output_step = [step for step in other.quantize_steps if step.targets == (OUTPUT,)]
         return (
-            bool(head_step)
-            and replace(other, name=self.name, steps=other.steps[: -len(head_step)]) == self
+            bool(output_step)
+            and replace(other, name=self.name, steps=other.steps[: -len(output_step)]) == self
             and not self.transforms
             and not self.has_static_kv
         )

@@ -9,13 +9,13 @@ from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
-from paredown.compress.recipe import HEAD, QuantizeStep, Recipe, TransformStep
+from paredown.compress.recipe import OUTPUT, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS, GROUP_SIZES, RECIPE_FORMATS, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
-HEAD_MARK = f"-{HEAD}-"
+OUTPUT_MARK = f"-{OUTPUT}-"
 KV_MARK = "-kv-"
 
 
@@ -70,12 +70,12 @@ def find_recipe(name: str) -> Recipe:
     if name in NAMED:
         return NAMED[name]
     body, kv_cache = _split_kv(name)
-    linear, separator, head = body.partition(HEAD_MARK)
+    linear, separator, head = body.partition(OUTPUT_MARK)
     base = NAMED[linear] if linear in NAMED else _methods_and_format(linear)
     steps = base.steps
     if separator:
         quantizers = [step.quantizer for step in steps if isinstance(step, QuantizeStep)]
-        steps += (_head_step(head, quantizers[-1] if quantizers else RTN(), name),)
+        steps += (_output_step(head, quantizers[-1] if quantizers else RTN(), name),)
     return Recipe(name=name, steps=steps, floats=base.floats, kv_cache=kv_cache)
 
 
@@ -102,15 +102,15 @@ def _methods_and_format(name: str) -> Recipe:
     )
 
 
-def _head_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
+def _output_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
     spec = _find_format(head)
     if not spec.is_quantized:
         raise ConfigError(
-            f"{HEAD_MARK} must be followed by a quantized format",
+            f"{OUTPUT_MARK} must be followed by a quantized format",
             seen=name,
-            remedy=f"Without {HEAD_MARK} the output layer keeps its floats; give int8, for one.",
+            remedy=f"Without {OUTPUT_MARK} the output layer keeps its floats; give int8, for one.",
         )
-    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(HEAD,))
+    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(OUTPUT,))
 
 
 def _split_kv(name: str) -> tuple[str, KVFormat | None]:

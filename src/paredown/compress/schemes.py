@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paredown.compress.quantize.method import Quantizer
-from paredown.compress.recipe import HEAD, LAYERS, QuantizeStep, Recipe
+from paredown.compress.recipe import LAYERS, OUTPUT, QuantizeStep, Recipe
 from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.formats.stored.table import written_format
 from paredown.formats.weight import StoredSpec
@@ -20,7 +20,7 @@ _MLP_ROLES = ("gate", "up", "down")
 _ROLES = (
     *("q", "k", "v", "o", *_MLP_ROLES, "router"),
     *(f"{EXPERTS}.{role}" for role in _MLP_ROLES),
-    *("shared_gate", *(f"{SHARED}.{role}" for role in _MLP_ROLES), HEAD),
+    *("shared_gate", *(f"{SHARED}.{role}" for role in _MLP_ROLES), OUTPUT),
 )
 _AS_IT_IS = ("", "as it is")
 
@@ -160,7 +160,7 @@ def _modules(source: Checkpoint) -> list[_Module]:
     ]
     shape = (source.spec.vocab_size, source.spec.hidden_size)
     name = source.names.output
-    return [*modules, _Module(name=name, role=HEAD, layer=None, shape=shape, transposed=False)]
+    return [*modules, _Module(name=name, role=OUTPUT, layer=None, shape=shape, transposed=False)]
 
 
 def _by_title(modules: list[_Module]) -> dict[str, list[str]]:

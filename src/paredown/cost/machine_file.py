@@ -9,7 +9,7 @@ import os
 import secrets
 from pathlib import Path
 
-from paredown.cost.step_fit import Calibration
+from paredown.cost.step_fit import StepFit
 from paredown.errors import ConfigError, OutputError
 
 FOLDER = "machines"
@@ -33,13 +33,13 @@ def machine_path(name: str, isa: str, num_threads: int) -> Path:
     return machine_folder() / f"{key}.json"
 
 
-def save_calibration(calibration: Calibration) -> Path:
+def save_step_fit(fit: StepFit) -> Path:
     """Writes it whole or not at all. Raises OutputError."""
-    path = machine_path(calibration.roofs.name, calibration.isa, calibration.num_threads)
+    path = machine_path(fit.roofs.name, fit.isa, fit.num_threads)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(calibration.as_json(), indent=1) + "\n", "utf-8")
+        partial.write_text(json.dumps(fit.as_json(), indent=1) + "\n", "utf-8")
         partial.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -52,18 +52,18 @@ def save_calibration(calibration: Calibration) -> Path:
     return path
 
 
-def find_calibration(name: str, isa: str, num_threads: int) -> Calibration | None:
+def find_step_fit(name: str, isa: str, num_threads: int) -> StepFit | None:
     """What was kept for such a machine; None where there is nothing, or from another version."""
     try:
         fields = json.loads(machine_path(name, isa, num_threads).read_text("utf-8"))
-        return Calibration.from_json(fields)
+        return StepFit.from_json(fields)
     except (OSError, KeyError, TypeError, ValueError):
         return None
 
 
-def need_calibration(name: str, isa: str, num_threads: int) -> Calibration:
-    """As `find_calibration`. Raises ConfigError where there is none."""
-    found = find_calibration(name, isa, num_threads)
+def need_step_fit(name: str, isa: str, num_threads: int) -> StepFit:
+    """As `find_step_fit`. Raises ConfigError where there is none."""
+    found = find_step_fit(name, isa, num_threads)
     if found is None:
         raise ConfigError(
             "this machine has not been measured yet",

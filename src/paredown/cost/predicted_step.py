@@ -18,7 +18,7 @@ from paredown.cost.operation import OperationCost, experts_asked
 from paredown.cost.roofline import Roofs, best_time
 from paredown.cost.roofline_step import RooflineStep
 from paredown.cost.step_cost import StepLoad
-from paredown.cost.step_fit import Calibration, EngineRates
+from paredown.cost.step_fit import EngineRates, StepFit
 from paredown.spec.attention import Attention
 from paredown.spec.experts import Experts
 from paredown.spec.mlp import Mlp
@@ -45,11 +45,11 @@ class _Part:
 @dataclass(frozen=True, kw_only=True)
 class PredictedStep:
     """Seconds of steps of a model, with the engine's own work (`with_engine`) or as the executor
-    alone takes them. Raises ConfigError for a format the calibration does not know."""
+    alone takes them. Raises ConfigError for a format the fit does not know."""
 
     spec: ModelSpec
     formats: ModelFormats
-    calibration: Calibration
+    fit: StepFit
     with_engine: bool = True
     _linear_s: dict[tuple[int, int], float] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -64,7 +64,7 @@ class PredictedStep:
 
     def fitted_s(self, step: StepLoad) -> float:
         """The executor's step as the coefficients have it."""
-        rates = self.calibration.rates
+        rates = self.fit.rates
         key = (step.num_tokens, step.num_logits)
         linear_s = self._linear_s.get(key)
         if linear_s is None:
@@ -91,10 +91,10 @@ class PredictedStep:
 
     def linear_s(self, num_tokens: int, num_logits: int) -> float:
         """All products with weights of a step."""
-        linear = self.calibration.linear_rates(self.formats.linear.name)
-        output = self.calibration.linear_rates(self.formats.output.name)
+        linear = self.fit.linear_rates(self.formats.linear.name)
+        output = self.fit.linear_rates(self.formats.output.name)
         model_bytes = self.weight_bytes
-        bandwidth = self.calibration.bandwidth(model_bytes)
+        bandwidth = self.fit.bandwidth(model_bytes)
         total = 0.0
         for part in self._layer_parts(num_tokens, num_logits):
             memory_s = part.num_bytes / bandwidth
@@ -115,13 +115,13 @@ class PredictedStep:
         for layers, element_bytes in self._attention_layers:
             keys, pairs = keys_and_pairs(step, layers)
             kv_columns = layers.attention.kv_size
-            rates = self.calibration.attention_rates(layers.kv_dtype)
+            rates = self.fit.attention_rates(layers.kv_dtype)
             compute_s = keys * kv_columns * rates.key_s
             compute_s += pairs * layers.attention.query_size * rates.pair_s
             num_bytes = 2 * keys * kv_columns * element_bytes
             total_bytes += num_bytes
             parts.append((layers.suffix, compute_s, num_bytes))
-        bandwidth = self.calibration.bandwidth(total_bytes)
+        bandwidth = self.fit.bandwidth(total_bytes)
         return {
             suffix: max(compute_s, num_bytes / bandwidth) for suffix, compute_s, num_bytes in parts
         }
@@ -152,16 +152,16 @@ class PredictedStep:
             each = num_tokens * operation.experts.num_per_token / asked
         else:
             each = float(num_tokens)
-        memory_s /= self.calibration.bandwidth(self.weight_bytes)
-        rates = self.calibration.linear_rates(format_name)
+        memory_s /= self.fit.bandwidth(self.weight_bytes)
+        rates = self.fit.linear_rates(format_name)
         return count * rates.seconds(macs, each, memory_s, self.weight_bytes)
 
     @cached_property
     def roofs(self) -> Roofs:
         """Those of the machine for a model of this size: the bandwidth that products are predicted
         with, or memory's where that was measured higher."""
-        bandwidth = self.calibration.bandwidth(self.weight_bytes)
-        return self.calibration.roofs.with_bandwidth(bandwidth)
+        bandwidth = self.fit.bandwidth(self.weight_bytes)
+        return self.fit.roofs.with_bandwidth(bandwidth)
 
     @cached_property
     def _roof(self) -> RooflineStep:
@@ -170,7 +170,7 @@ class PredictedStep:
     @cached_property
     def _packed(self) -> ModelFormats:
         """The formats as the core of this machine packs them."""
-        return replace(self.formats, short_bf16=self.calibration.has_short_bf16)
+        return replace(self.formats, short_bf16=self.fit.has_short_bf16)
 
     @cached_property
     def _columns(self) -> tuple[int, int]:
@@ -269,7 +269,7 @@ class PredictedStep:
 
     @cached_property
     def _engine_rates(self) -> EngineRates:
-        return self.calibration.engine_rates(self.weight_bytes)
+        return self.fit.engine_rates(self.weight_bytes)
 
     @cached_property
     def _attention_layers(self) -> list[tuple[AttentionLayers, float]]:

@@ -13,7 +13,7 @@ _MAX_COUNT = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
+class BatchLoad:
     """`batch` sequences at once, of `prompt_tokens` each, that are `context` tokens long when one
     looks at decoding."""
 
@@ -26,7 +26,7 @@ class Workload:
             value = getattr(self, name)
             if not 1 <= value <= _MAX_COUNT:
                 raise ConfigError(
-                    f"--{name.replace('_', '-')} makes no sense",
+                    f"--{name.replace('_', '-')} is out of range",
                     seen=value,
                     remedy=f"Use 1 to {_MAX_COUNT:,}.",
                 )
@@ -55,15 +55,15 @@ class ServingTimes:
 
 
 def serving_times(
-    cost: StepCost, workload: Workload, spec: ModelSpec, max_step_tokens: int = MAX_STEP_TOKENS
+    cost: StepCost, batch_load: BatchLoad, spec: ModelSpec, max_step_tokens: int = MAX_STEP_TOKENS
 ) -> ServingTimes:
-    first_s = ttft_s(cost, spec, workload.prompt_tokens, max_step_tokens=max_step_tokens)
-    each_s = cost.step_s(decode_load(workload.batch, workload.context, spec.windows))
+    first_s = ttft_s(cost, spec, batch_load.prompt_tokens, max_step_tokens=max_step_tokens)
+    each_s = cost.step_s(decode_load(batch_load.batch, batch_load.context, spec.windows))
     return ServingTimes(
         ttft_s=first_s,
         tpot_s=each_s,
-        decode_tokens_per_s=workload.batch / each_s,
-        prefill_tokens_per_s=workload.prompt_tokens / first_s,
+        decode_tokens_per_s=batch_load.batch / each_s,
+        prefill_tokens_per_s=batch_load.prompt_tokens / first_s,
     )
 
 

@@ -1,4 +1,4 @@
-"""Calibration: what a sweep over our own kernels says of this machine, as coefficients.
+"""StepFit: what a sweep over our own kernels says of this machine, as coefficients.
 
     step = step_s + layers layer_s + tokens columns column_s + linear layers + attention
            + logits logit_s
@@ -104,7 +104,7 @@ class EngineRates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
+class StepFit:
     """`linear` by name of the weight format, `attention` by that of keys and values. `bandwidths`:
     bytes of a buffer that is read over and over, and bytes per second. `engine`: bytes that a model
     reads in a step, and what the engine took beside it, the smallest first."""
@@ -160,7 +160,7 @@ class Calibration:
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "Calibration":
+    def from_json(cls, document: Mapping[str, Any]) -> "StepFit":
         """Raises KeyError, TypeError or ValueError for what `as_json` did not write."""
         if document["version"] != VERSION:
             raise ValueError(f"version {document['version']}")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from paredown.engine.detokenize import Detokenizer, StopMatcher, make_detokenizer
 from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
-from paredown.engine.sampling.draw_settings import draw_settings
+from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import TokenFilter
 from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.executors.sampler import Logprobs, Sampler, SamplingState
@@ -59,7 +59,9 @@ class ActiveRequest:
     ) -> "ActiveRequest":
         """Before its first step."""
         params = request.params
-        settings = draw_settings(params, seed=request.seed, eos_token_ids=tokenizer.eos_token_ids)
+        settings = make_draw_settings(
+            params, seed=request.seed, eos_token_ids=tokenizer.eos_token_ids
+        )
         return cls(
             request,
             executor.sampler.make_state(settings, request.token_ids, executor.spec.vocab_size),

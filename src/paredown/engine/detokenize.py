@@ -16,7 +16,7 @@ NUM_CONTEXT_TOKENS = 4
 MAX_HELD_TOKENS = 16
 
 
-class Decoder(Protocol):
+class TokenDecoder(Protocol):
     def decode(self, token_ids: list[int], /) -> str: ...
 
 
@@ -32,7 +32,7 @@ class Detokenizer(Protocol):
         ...
 
 
-def prepare_texts(tokenizer: Decoder, vocab_size: int) -> None:
+def prepare_texts(tokenizer: TokenDecoder, vocab_size: int) -> None:
     """Fills the tokenizer's table, where it has one, so that no step of an engine makes entries.
     For who serves long: it takes 2 us a token, 0.3 s of the largest vocabularies."""
     texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
@@ -40,7 +40,7 @@ def prepare_texts(tokenizer: Decoder, vocab_size: int) -> None:
         texts.cover(vocab_size)
 
 
-def make_detokenizer(tokenizer: Decoder, prompt_token_ids: list[int]) -> Detokenizer:
+def make_detokenizer(tokenizer: TokenDecoder, prompt_token_ids: list[int]) -> Detokenizer:
     """For the answer to a prompt, by the tokenizer's table where it has one."""
     # Asking whether it is of a protocol takes longer than all else here.
     texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
@@ -59,7 +59,7 @@ class DecodingDetokenizer:
     restarts at the last such border but one, so the cost per token does not grow with the sequence.
     """
 
-    def __init__(self, decoder: Decoder, prompt_token_ids: list[int]) -> None:
+    def __init__(self, decoder: TokenDecoder, prompt_token_ids: list[int]) -> None:
         self._decode = decoder.decode
         context = prompt_token_ids[-NUM_CONTEXT_TOKENS:]
         self._known_text = self._decode(context) if context else ""

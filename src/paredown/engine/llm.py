@@ -19,7 +19,7 @@ from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.score import (
     Score,
-    Window,
+    ScoredWindow,
     encode_pair,
     fit_window,
     rolling_windows,
@@ -156,7 +156,7 @@ class LLM:
             scores.append(Score.joined([next(parts) for _ in windows]))
         return scores
 
-    def _score(self, windows: list[Window]) -> list[Score]:
+    def _score(self, windows: list[ScoredWindow]) -> list[Score]:
         scores: dict[int, Score] = {}
         places: dict[int, int] = {}
         groups = []

@@ -71,7 +71,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class ScoredWindow:
     """Tokens that are computed together; the last `num_scored` of them are scored."""
 
     token_ids: list[int]
@@ -90,7 +90,7 @@ class Window:
         )
 
 
-def scoring_params(window: Window) -> SamplingParams:
+def scoring_params(window: ScoredWindow) -> SamplingParams:
     """What makes the engine score a window when all its tokens but the last are the prompt: the
     last one is drawn, and may be no other."""
     return SamplingParams(
@@ -141,7 +141,7 @@ def encode_text(tokenizer: ScoringTokenizer, text: str) -> list[int]:
     return encode_prompt(tokenizer, text)
 
 
-def fit_window(context: list[int], continuation: list[int], max_tokens: int) -> Window:
+def fit_window(context: list[int], continuation: list[int], max_tokens: int) -> ScoredWindow:
     """The continuation and as much of the context's end as there is room for. Raises RequestError
     where a token of the context would not fit."""
     if len(continuation) + 1 > max_tokens:
@@ -151,14 +151,14 @@ def fit_window(context: list[int], continuation: list[int], max_tokens: int) -> 
             remedy="Use score_rolling, which cuts a text into windows.",
         )
     num_dropped = max(0, len(context) + len(continuation) - max_tokens)
-    return Window(
+    return ScoredWindow(
         token_ids=context[num_dropped:] + continuation,
         num_scored=len(continuation),
         num_dropped_tokens=num_dropped,
     )
 
 
-def rolling_windows(tokenizer: ScoringTokenizer, text: Text, max_tokens: int) -> list[Window]:
+def rolling_windows(tokenizer: ScoringTokenizer, text: Text, max_tokens: int) -> list[ScoredWindow]:
     """Windows that score each token of the text once (lm_eval.utils.get_rolling_token_windows with
     a context_len of 1). The first follows the prefix token; all are full, and where the last has
     fewer tokens left to score they have the longer context."""
@@ -167,14 +167,16 @@ def rolling_windows(tokenizer: ScoringTokenizer, text: Text, max_tokens: int) ->
         return []
     num_scored = min(max_tokens - 1, len(token_ids))
     windows = [
-        Window(
+        ScoredWindow(
             token_ids=[_prefix(tokenizer), *token_ids[:num_scored]],
             num_scored=num_scored,
         )
     ]
     for start in range(num_scored, len(token_ids), max_tokens - 1):
         end = min(start + max_tokens - 1, len(token_ids))
-        windows.append(Window(token_ids=token_ids[end - max_tokens : end], num_scored=end - start))
+        windows.append(
+            ScoredWindow(token_ids=token_ids[end - max_tokens : end], num_scored=end - start)
+        )
     return windows
 
 

@@ -6,13 +6,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from paredown.models.families.family import LinearSource
+from paredown.models.families.family import LinearModule
 
 T = TypeVar("T", bound=np.generic)
 
 
 def own_rows(
-    source: LinearSource, num_rows: int, num_heads: int
+    source: LinearModule, num_rows: int, num_heads: int
 ) -> slice | npt.NDArray[np.integer]:
     """Which of the module's rows are the role's."""
     size = num_rows // source.num_parts
@@ -23,7 +23,7 @@ def own_rows(
 
 
 def fused_rows(
-    parts: Sequence[npt.NDArray[T]], source: LinearSource, num_heads: int
+    parts: Sequence[npt.NDArray[T]], source: LinearModule, num_heads: int
 ) -> npt.NDArray[T]:
     """What the module has, from the rows of its roles in the order of their parts."""
     num_blocks = num_heads if source.by_head else 1

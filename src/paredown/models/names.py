@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from paredown.errors import CheckpointError
-from paredown.models.families.family import Family, LinearSource
+from paredown.models.families.family import Family, LinearModule
 from paredown.spec.experts import expert_index, role_kind
 
 
@@ -19,7 +19,7 @@ class Names:
         module = self.source(role).module
         return self.prefix + module.format(layer=layer, expert=expert_index(role))
 
-    def source(self, role: str) -> LinearSource:
+    def source(self, role: str) -> LinearModule:
         return self.family.linears[role_kind(role)]
 
     def router(self, role: str, layer: int) -> str:

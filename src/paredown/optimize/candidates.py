@@ -49,7 +49,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SearchSetup:
     """What all candidates are made and measured with. The executor of the source is the reference.
     `folder` keeps the candidates that took a calibration, so that none is made twice;
     `calibration` is None where no recipe needs one."""
@@ -65,18 +65,18 @@ class Plan:
 
 
 def measure_candidates(
-    plan: Plan, recipes: Sequence[Recipe], on_progress: OnProgress
+    setup: SearchSetup, recipes: Sequence[Recipe], on_progress: OnProgress
 ) -> Candidates:
     """Recipes whose results fit in memory together are a batch, whose models run alternately.
     Without any candidate the reference is not measured either."""
     result = Candidates()
-    batches = _batches(plan.source, recipes)
+    batches = _batches(setup.source, recipes)
     for number, batch in enumerate(batches):
 
         def report(what: str, share: float, number: int = number) -> None:
             on_progress(what, (number + share) / len(batches))
 
-        _measure_batch(plan, batch, result, report)
+        _measure_batch(setup, batch, result, report)
     return result
 
 
@@ -103,14 +103,14 @@ def _estimated_bytes(source: Checkpoint, recipe: Recipe) -> float:
 
 
 def _measure_batch(
-    plan: Plan, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
+    setup: SearchSetup, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
 ) -> None:
     """Compressing, predicting and timing take about 35, 50 and 15 of 100 parts of the time."""
     found: dict[str, tuple[Checkpoint, LoadedExecutor]] = {}
     # Those with an output layer of their own first: the others may take their layers.
-    for done, recipe in enumerate(sorted(recipes, key=lambda recipe: recipe.head is None)):
+    for done, recipe in enumerate(sorted(recipes, key=lambda recipe: recipe.output is None)):
         on_progress(f"compressing {recipe.name}", 0.35 * done / len(recipes))
-        with _built(plan, recipe, recipes, result) as candidate:
+        with _built(setup, recipe, recipes, result) as candidate:
             if candidate is not None:
                 found[recipe.name] = candidate
     if not found:
@@ -118,48 +118,48 @@ def _measure_batch(
     built = [(recipe.name, *found[recipe.name]) for recipe in recipes if recipe.name in found]
     qualities, own = measure_quality(
         [executor for _, _, executor in built],
-        plan.text,
-        plan.executor,
+        setup.text,
+        setup.executor,
         lambda done, total: on_progress("predicting the text", 0.35 + 0.5 * done / total),
     )
     assert own is not None
-    own.require_numbers(str(plan.source.path))
+    own.require_numbers(str(setup.source.path))
     trials = [
         Trial(executor=executor, weights=linear_format(checkpoint))
         for _, checkpoint, executor in built
     ]
-    reference = Trial(executor=plan.executor, weights=linear_format(plan.source))
+    reference = Trial(executor=setup.executor, weights=linear_format(setup.source))
     run_rounds(
         [*trials, reference],
-        plan.num_rounds,
+        setup.num_rounds,
         lambda done, total: on_progress("timing", 0.85 + 0.15 * done / total),
     )
-    result.reference = _measured(plan, "original", plan.source, own, reference)
+    result.reference = _measured(setup, "original", setup.source, own, reference)
     for (name, checkpoint, _), quality, trial in zip(built, qualities, trials, strict=True):
-        measured = _measured(plan, name, checkpoint, quality, trial)
+        measured = _measured(setup, name, checkpoint, quality, trial)
         result.measurements.append(measured)
 
 
 @contextmanager
 def _built(
-    plan: Plan, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
+    setup: SearchSetup, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
 ) -> Iterator[tuple[Checkpoint, LoadedExecutor] | None]:
     """The source compressed and loaded; None, and a line in `skipped`, when it cannot have the
     format or does not fit. What is made quickly is gone afterwards; what is mapped stays readable.
     """
     name = recipe.name
     with tempfile.TemporaryDirectory(prefix="paredown-") as folder:
-        place = plan.folder if recipe.needs_calibration else Path(folder)
+        place = setup.folder if recipe.needs_calibration else Path(folder)
         try:
             written = compress(
-                plan.source,
+                setup.source,
                 place / name,
                 recipe,
-                calibration=plan.calibration,
-                layers=_made_layers(plan, recipe, recipes, result),
+                calibration=setup.calibration,
+                layers=_made_layers(setup, recipe, recipes, result),
             )
             checkpoint = Checkpoint.open(written.path)
-            executor = _load(plan, checkpoint)
+            executor = _load(setup, checkpoint)
         except (UnsupportedError, CapacityError) as error:
             result.skipped.append(Skipped(name=name, reason=f"{error.what} ({error.seen})"))
             yield None
@@ -172,31 +172,31 @@ def _built(
 
 
 def _made_layers(
-    plan: Plan, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
+    setup: SearchSetup, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
 ) -> MadeLayers | None:
     """Of the recipe, where another one that is made already has the same."""
     for other in recipes:
-        folder = plan.folder / other.name
+        folder = setup.folder / other.name
         if recipe.needs_calibration and recipe.has_layers_of(other) and folder.is_dir():
             notes = result.notes.get(other.name, ())
             return MadeLayers(checkpoint=Checkpoint.open(folder), notes=notes)
     return None
 
 
-def _load(plan: Plan, checkpoint: Checkpoint) -> LoadedExecutor:
-    pages = max(num_pages_for(plan.text), speed_pages(checkpoint.spec))
+def _load(setup: SearchSetup, checkpoint: Checkpoint) -> LoadedExecutor:
+    pages = max(num_pages_for(setup.text), speed_pages(checkpoint.spec))
     return load_executor(
-        checkpoint, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(plan.num_threads))
+        checkpoint, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(setup.num_threads))
     )
 
 
 def _measured(
-    plan: Plan, name: str, checkpoint: Checkpoint, quality: Quality, trial: Trial
+    setup: SearchSetup, name: str, checkpoint: Checkpoint, quality: Quality, trial: Trial
 ) -> Measurement:
     return make_measurement(
         name,
         checkpoint,
         quality=quality,
-        speed=trial.speed(plan.machine),
-        original=plan.source,
+        speed=trial.speed(setup.machine),
+        original=setup.source,
     )

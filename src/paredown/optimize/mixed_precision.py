@@ -20,14 +20,14 @@ import numpy.typing as npt
 from torch import Tensor
 
 from paredown.compress.quantize.method import LayerTarget, Quantizer
-from paredown.compress.recipe import HEAD, QuantizeStep, Recipe
+from paredown.compress.recipe import OUTPUT, QuantizeStep, Recipe
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.simulated import Values, Variant, measure_variants
 from paredown.evaluate.texts.text import EvalText
 from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from paredown.optimize.model_parts import HEAD_PART, Part, find_parts
+from paredown.optimize.model_parts import OUTPUT_PART, Part, find_parts
 from paredown.optimize.sensitivity import (
     check_source,
     own_weight,
@@ -95,7 +95,7 @@ class Assignment:
         """A step for each format, with the names of its modules in the checkpoint."""
         targets: dict[WeightSpec, list[str]] = {}
         for (layer, role), spec in self.by_module().items():
-            target = HEAD if layer is None else checkpoint.linear_name(role, layer)
+            target = OUTPUT if layer is None else checkpoint.linear_name(role, layer)
             targets.setdefault(spec, []).append(target)
         steps = tuple(
             QuantizeStep(quantizer=quantizer, spec=spec, targets=tuple(names))
@@ -125,15 +125,16 @@ def measure_choices(
     quantizer: Quantizer,
     on_progress: OnCount | None = None,
     *,
-    head: bool = False,
+    with_output: bool = False,
 ) -> list[PartChoices]:
-    """What each fused part, and with `head` the output layer, loses in each format: the decoder
-    runs the text once for each of them. Weights are rounded as they are needed, one part at a
-    time."""
+    """What each fused part, and the output layer where `with_output` says so, loses in each format.
+
+    The decoder runs the text once for each of them. Weights are rounded as they are needed, one
+    part at a time."""
     check_source(checkpoint)
     decoder = Decoder.from_checkpoint(checkpoint)
     scale_dtype = scale_dtype_of(checkpoint)
-    parts = find_parts(decoder.spec, "fused") + ([HEAD_PART] if head else [])
+    parts = find_parts(decoder.spec, "fused") + ([OUTPUT_PART] if with_output else [])
     variants = [
         Variant(weights=rounded_when_needed(decoder, part, quantizer, spec, scale_dtype))
         for part in parts

@@ -7,7 +7,7 @@ format, which vLLM needs; "fused" parts are those of one layer.
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from paredown.compress.recipe import HEAD
+from paredown.compress.recipe import OUTPUT
 from paredown.models.roles import linear_places, linear_roles
 from paredown.spec.experts import EXPERTS, SHARED, role_kind
 from paredown.spec.model import ModelSpec
@@ -35,12 +35,12 @@ class Part:
         return sum(rows * columns for rows, columns in self.shapes(spec))
 
 
-HEAD_PART = Part(kind="module", name="output layer", modules=((None, HEAD),))
+OUTPUT_PART = Part(kind="module", name="output layer", modules=((None, OUTPUT),))
 
 
 def find_parts(spec: ModelSpec, kind: PartKind) -> list[Part]:
     """All parts of that kind; each linear layer of the transformer layers is in one of them. The
-    output layer is in none: see HEAD_PART."""
+    output layer is in none: see OUTPUT_PART."""
     layers = range(spec.num_layers)
     if kind == "layer":
         return [_part(kind, f"layer {layer}", layer, linear_roles(spec, layer)) for layer in layers]

@@ -27,7 +27,7 @@ from paredown.kernels.probe import measure_machine
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.output_folder import check_output_folder, output_folder
-from paredown.optimize.candidates import Candidates, Plan, Skipped, measure_candidates
+from paredown.optimize.candidates import Candidates, SearchSetup, Skipped, measure_candidates
 from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
 from paredown.optimize.front import mark_front
 from paredown.optimize.mixed_recipes import is_mixed, mixed_recipes
@@ -156,7 +156,7 @@ def optimize(
         windows = calibration_windows(source, config.calibration, config.num_threads)
     pages = max(num_pages_for(text), speed_pages(source.spec))
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
-        plan = Plan(
+        setup = SearchSetup(
             source=source,
             executor=load_executor(
                 source, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(config.num_threads))
@@ -168,7 +168,7 @@ def optimize(
             num_rounds=config.num_rounds,
             num_threads=config.num_threads,
         )
-        result = _search(plan, recipes, skipped, config, rest)
+        result = _search(setup, recipes, skipped, config, rest)
     result = replace(result, note=None if search is None else search.note)
     if config.report is not None:
         report_share("drawing", 1.0)
@@ -177,13 +177,13 @@ def optimize(
 
 
 def _search(
-    plan: Plan,
+    setup: SearchSetup,
     recipes: Sequence[Recipe],
     skipped: Sequence[Skipped],
     config: OptimizeConfig,
     on_progress: OnProgress,
 ) -> OptimizeResult:
-    measured = measure_candidates(plan, recipes, on_progress)
+    measured = measure_candidates(setup, recipes, on_progress)
     measured.skipped += skipped
     _require_candidates(measured)
     assert measured.reference is not None
@@ -194,17 +194,17 @@ def _search(
         on_progress(f"writing {chosen.name}", 1.0)
         recipe = next(recipe for recipe in recipes if recipe.name == chosen.name)
         notes = measured.notes.get(recipe.name, ())
-        verifier = _write(plan, config.output, recipe, notes)
+        verifier = _write(setup, config.output, recipe, notes)
     return OptimizeResult(
-        model=plan.source.path.name,
+        model=setup.source.path.name,
         candidates=mark_front(measured.measurements),
         reference=measured.reference,
         skipped=measured.skipped,
         clamped=measured.clamped,
         notes=measured.notes,
-        machine=plan.machine,
-        protocol=plan.text.protocol,
-        calibration=None if plan.calibration is None else plan.calibration.source,
+        machine=setup.machine,
+        protocol=setup.text.protocol,
+        calibration=None if setup.calibration is None else setup.calibration.source,
         note=None,
         max_quality_loss=config.max_quality_loss,
         chosen=None if chosen is None else chosen.name,
@@ -261,23 +261,25 @@ def parse_formats(text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-def _write(plan: Plan, output: Path, recipe: Recipe, made_notes: tuple[str, ...]) -> Verifier:
+def _write(
+    setup: SearchSetup, output: Path, recipe: Recipe, made_notes: tuple[str, ...]
+) -> Verifier:
     """Writes the checkpoint with its verification.json: what was written is measured once more.
     `made_notes` are those of the candidate where it was kept."""
     verifier = Verifier(
-        plan.source,
+        setup.source,
         recipe.name,
-        plan.text,
-        reference=plan.executor,
-        num_threads=plan.num_threads,
+        setup.text,
+        reference=setup.executor,
+        num_threads=setup.num_threads,
     )
-    made = plan.folder / recipe.name
+    made = setup.folder / recipe.name
     if made.is_dir():
         with output_folder(output) as partial:
             shutil.copytree(made, partial, dirs_exist_ok=True)
             verifier(partial, made_notes)
     else:
-        compress(plan.source, output, recipe, finish=verifier)
+        compress(setup.source, output, recipe, finish=verifier)
     return verifier
 
 

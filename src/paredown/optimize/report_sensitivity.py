@@ -29,7 +29,7 @@ DEFAULT_TOKENS = 2048
 class SensitivityConfig:
     """`format`      of the weights
     `parts`       kinds of parts, comma-separated (optimize/model_parts.py)
-    `head`        the output layer too, as a part of its own
+    `with_output` the output layer too, as a part of its own
     `activations` a grid for the decoder's points ("int8-tensor"); None leaves them alone
     `kv`          a format for keys and values, layer by layer; None leaves them alone
     `text`        a UTF-8 file to predict; None takes the validation split of the classic books
@@ -40,7 +40,7 @@ class SensitivityConfig:
 
     format: str = DEFAULT_FORMAT
     parts: str = DEFAULT_PARTS
-    head: bool = False
+    with_output: bool = False
     activations: str | None = None
     kv: KVGridDType | None = None
     text: Path | None = None
@@ -66,7 +66,7 @@ def report_sensitivity(
     checkpoint = open_source(model)
     text = choose_validation_text(checkpoint, config.text, config.num_tokens, WINDOW_TOKENS)
     result = measure_sensitivity(
-        checkpoint, text, spec, kinds, RTN(), grid, on_progress, head=config.head
+        checkpoint, text, spec, kinds, RTN(), grid, on_progress, with_output=config.with_output
     )
     if config.kv is not None:
         keys_and_values = measure_kv_sensitivity(checkpoint, text, config.kv, on_progress)

@@ -24,7 +24,7 @@ from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.points import LAYER_POINTS, MODEL_POINTS
-from paredown.optimize.model_parts import HEAD_PART, PART_KINDS, Part, PartKind, find_parts
+from paredown.optimize.model_parts import OUTPUT_PART, PART_KINDS, Part, PartKind, find_parts
 from paredown.progress import OnCount
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import ScaleDType, WeightSpec
@@ -100,17 +100,17 @@ def measure_sensitivity(
     grid: ActivationGrid | None = None,
     on_progress: OnCount | None = None,
     *,
-    head: bool = False,
+    with_output: bool = False,
 ) -> SensitivityResult:
     """Weights in `spec` by `quantizer` (one that needs no calibration), activations on `grid`; the
-    output layer too where `head` says so.
+    output layer too where `with_output` says so.
 
     Raises UnsupportedError for a checkpoint that is compressed already or that cannot have the
     format, CheckpointError for predictions that are no numbers.
     """
     check_source(checkpoint)
     decoder = Decoder.from_checkpoint(checkpoint)
-    more = [HEAD_PART] if head else []
+    more = [OUTPUT_PART] if with_output else []
     every = [*find_parts(decoder.spec, "module"), *more]
     rounded = quantized_weights(decoder, every, spec, quantizer, scale_dtype_of(checkpoint))
     parts = [part for kind in kinds for part in find_parts(decoder.spec, kind)] + more

@@ -31,7 +31,7 @@ class MixedConfig:
                     counted
     `group_size`    32, 64 or 128
     `method`        that the recipe names; losses are those of rounding to nearest
-    `head`          the output layer too; it is left in floats otherwise
+    `with_output`   the output layer too; it is left in floats otherwise
     `text`          a UTF-8 file to predict; None takes the validation split of the classic books
                     under $PAREDOWN_DATA, else a text that the model samples
     `num_tokens`    how many tokens of it are predicted
@@ -41,7 +41,7 @@ class MixedConfig:
     max_bytes: int | None = None
     group_size: int = 128
     method: str = "gptq"
-    head: bool = False
+    with_output: bool = False
     text: Path | None = None
     num_tokens: int = DEFAULT_TOKENS
 
@@ -65,7 +65,9 @@ def write_mixed_recipe(
         quantizer.check(spec)
     checkpoint = open_source(model)
     text = choose_validation_text(checkpoint, config.text, config.num_tokens, WINDOW_TOKENS)
-    found = measure_choices(checkpoint, text, specs, RTN(), on_progress, head=config.head)
+    found = measure_choices(
+        checkpoint, text, specs, RTN(), on_progress, with_output=config.with_output
+    )
     if config.max_bytes is not None:
         assignment = assign_bytes(found, config.max_bytes)
     else:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from paredown.cost.inspection import Target
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.memory import MEMORY_SHARE, model_memory
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
@@ -28,16 +28,16 @@ class PlannedMachine:
     """A machine, as it is or faster. Where its steps were measured they get faster as a whole; by
     its roofs, each of them can."""
 
-    target: Target
+    profile: MachineProfile
     speedup: Speedup = Speedup()
 
     @property
     def name(self) -> str:
-        return self.target.key
+        return self.profile.key
 
     def can_be_faster(self, formats: ModelFormats) -> tuple[str, ...]:
         """Fields of Speedup."""
-        if self.target.knows(formats):
+        if self.profile.knows(formats):
             return ("memory", "everything")
         return ("bandwidth", "arithmetic", "memory", "everything")
 
@@ -45,8 +45,8 @@ class PlannedMachine:
         return replace(self, speedup=speedup)
 
     def cost(self, spec: ModelSpec, formats: ModelFormats) -> StepCost:
-        target = replace(self.target, roofs=self._faster_roofs())
-        cost = target.step_cost(spec, formats)
+        profile = replace(self.profile, roofs=self._faster_roofs())
+        cost = profile.step_cost(spec, formats)
         factor = self.speedup.everything
         return cost if factor == 1 else _Faster(cost, factor)
 
@@ -60,7 +60,7 @@ class PlannedMachine:
         )
         fixed = memory.total - memory.kv
         page_bytes = KVSpec(num_pages=1, dtype=formats.kv_dtype).page_bytes(spec)
-        available = int(self.target.roofs.memory_bytes * self.speedup.memory * MEMORY_SHARE)
+        available = int(self.profile.roofs.memory_bytes * self.speedup.memory * MEMORY_SHARE)
         # The least that is of any use: one prompt of a page, and its answer.
         needed = fixed + 2 * page_bytes
         if available < needed:
@@ -69,7 +69,7 @@ class PlannedMachine:
                 seen=f"weights {format_bytes(memory.weights + memory.embedding)} + a step "
                 f"{format_bytes(fixed - memory.weights - memory.embedding)} + two pages "
                 f"{format_bytes(2 * page_bytes)} = {format_bytes(needed)}; "
-                f"{MEMORY_SHARE:.0%} of {format_bytes(self.target.roofs.memory_bytes)} = "
+                f"{MEMORY_SHARE:.0%} of {format_bytes(self.profile.roofs.memory_bytes)} = "
                 f"{format_bytes(available)}: {format_bytes(needed - available)} too much",
                 remedy="Use a machine with more memory, a smaller format or a smaller model.",
             )
@@ -78,7 +78,7 @@ class PlannedMachine:
         return min((available - fixed) // page_bytes, most)
 
     def _faster_roofs(self) -> Roofs:
-        roofs, speedup = self.target.roofs, self.speedup
+        roofs, speedup = self.profile.roofs, self.speedup
         return replace(
             roofs,
             bandwidth_bytes_per_s=roofs.bandwidth_bytes_per_s * speedup.bandwidth,

@@ -2,7 +2,7 @@
 
 Latencies are simulated with the engine's own scheduler. MBU and MFU are of the time in the
 executor, as where they are measured: the same bytes and arithmetic over the predicted time, held
-against the bandwidth and the peak that the calibration knows.
+against the bandwidth and the peak that the fit knows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,11 +59,11 @@ def compare_alone(cost: PredictedStep, trial: Trial, measured: Measurement) -> l
     """One sequence on the executor: MBU of decoding, MFU of a prompt (evaluate/speed/speed.py)."""
     assert measured.mbu is not None, "speed was not measured"
     assert measured.mfu is not None, "speed was not measured"
-    alone, spec, calibration = replace(cost, with_engine=False), cost.spec, cost.calibration
+    alone, spec, fit = replace(cost, with_engine=False), cost.spec, cost.fit
     decode_s = alone.step_s(decode_load(1, trial.context, spec.windows))
     num_prefill = min(PREFILL_TOKENS, spec.max_positions)
     prefill_s = alone.step_s(prefill_load(num_prefill, 0, spec.windows))
-    mbu = trial.step_bytes / decode_s / calibration.bandwidth(trial.step_bytes)
+    mbu = trial.step_bytes / decode_s / fit.bandwidth(trial.step_bytes)
     mfu = prefill_flops(spec, num_prefill) / prefill_s / _peak(cost)
     return [
         Compared(load="one sequence", figure="MBU", predicted=mbu, measured=measured.mbu),
@@ -85,7 +85,7 @@ def compare_cell(
     num_runs = len(result.runs)
     num_bytes = sum(run.num_bytes for run in result.runs) / num_runs
     num_flops = sum(run.num_flops for run in result.runs) / num_runs
-    bandwidth = cost.calibration.bandwidth(step_bytes(result.runs))
+    bandwidth = cost.fit.bandwidth(step_bytes(result.runs))
     rows = [
         ("TTFT", latencies.ttft.mean, None if measured.ttft_s is None else measured.ttft_s.mean),
         ("TPOT", latencies.tpot.mean, None if measured.tpot_s is None else measured.tpot_s.mean),
@@ -101,4 +101,4 @@ def compare_cell(
 
 def _peak(cost: PredictedStep) -> float:
     unit = unit_of(cost.formats.linear, cost.formats.activation_bytes)
-    return cost.calibration.roofs.peak(unit)
+    return cost.fit.roofs.peak(unit)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
-from paredown.evaluate.load.trace import read_trace
+from paredown.evaluate.load.trace_file import read_trace
 
 
 @dataclass(frozen=True, kw_only=True)

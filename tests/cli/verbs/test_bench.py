@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from paredown.cli.main import main
 from paredown.cli.tables.bench import milliseconds
-from paredown.cost.machine_file import save_calibration
+from paredown.cost.machine_file import save_step_fit
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.serving import ttft_s
 from paredown.cost.step_cost import decode_load, prefill_load
-from paredown.cost.step_fit import Calibration
+from paredown.cost.step_fit import StepFit
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
@@ -74,18 +74,18 @@ def test_a_latency_has_five_characters_at_most(seconds: float, text: str) -> Non
     assert milliseconds(seconds) == text
 
 
-def keep_calibration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Calibration:
+def keep_step_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> StepFit:
     """Of this machine with one thread, as if `doctor --sweep` had."""
     monkeypatch.setenv("PAREDOWN_CACHE", str(folder))
     roofs = replace(TRUTH.roofs, name=processor_name())
     kept = replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1)
-    save_calibration(kept)
+    save_step_fit(kept)
     return kept
 
 
 def test_predictions_beside_measurements(capsys, tmp_path: Path, monkeypatch) -> None:
     """Of a lone request: its prompt in one step, then a step for each token."""
-    calibration = keep_calibration(tmp_path, monkeypatch)
+    fit = keep_step_fit(tmp_path, monkeypatch)
     cells = ["--batch", "1,2", "--input-tokens", "40", "--output-tokens", "4"]
     found = json.loads(run(capsys, *QUICK, "--json", *cells)[1])
     rows = {(one["load"], one["figure"]): one for one in found["predicted"]}
@@ -94,7 +94,7 @@ def test_predictions_beside_measurements(capsys, tmp_path: Path, monkeypatch) ->
     assert list(rows) == [("one sequence", "MBU"), ("one sequence", "MFU"), *loads]
     checkpoint = Checkpoint.open(resolve_model(None))
     spec, formats = checkpoint.spec, model_formats(checkpoint)
-    cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
+    cost = PredictedStep(spec=spec, formats=formats, fit=fit)
     first = rows["1 x 40 + 4", "TTFT"]
     assert first["predicted"] == pytest.approx(ttft_s(cost, spec, 40))
     assert first["measured"] == found["loads"][0]["ttft_s"]["mean"]
@@ -106,7 +106,7 @@ def test_predictions_beside_measurements(capsys, tmp_path: Path, monkeypatch) ->
     steps_s = alone.step_s(prefill_load(40))
     steps_s += sum(alone.step_s(decode_load(1, 41 + number)) for number in range(3))
     model_s = found["loads"][0]["model_share"] * found["loads"][0]["duration_s"]
-    peaks = calibration.roofs.bf16_flops_per_s / found["machine"]["bf16_flops_per_s"]
+    peaks = fit.roofs.bf16_flops_per_s / found["machine"]["bf16_flops_per_s"]
     assert rows["1 x 40 + 4", "MFU"]["ratio"] == pytest.approx(model_s / steps_s / peaks, rel=1e-3)
     assert rows["one sequence", "MBU"]["predicted"] > 0
     out = run(capsys, *QUICK, *cells)[1]
@@ -121,7 +121,7 @@ def test_what_is_not_predicted_is_said(capsys, tmp_path: Path, monkeypatch) -> N
     assert found["predicted"] is None
     assert "doctor --sweep --threads 1" in found["missing"]
     assert "doctor --sweep" in run(capsys, *QUICK, *cells)[1]
-    keep_calibration(tmp_path, monkeypatch)
+    keep_step_fit(tmp_path, monkeypatch)
     out = run(capsys, *QUICK, *cells, "--kv-dtype", "int4")[1]
     assert "measured no bf16, KV int4" in " ".join(out.split())
     assert "leave --speculate out" in run(capsys, *QUICK, *cells, "--speculate", "ngram")[1]
@@ -168,19 +168,19 @@ def test_a_trace(capsys, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--rounds", "0"], "--rounds must be at least one"),
-        (["--batch", "0"], "--batch makes no sense"),
-        (["--batch", "1,x"], "--batch makes no sense"),
+        (["--batch", "0"], "--batch is not a list of positive numbers"),
+        (["--batch", "1,x"], "--batch is not a list of positive numbers"),
         (["--batch", "2,2"], "names a number twice"),
-        (["--input-tokens", "5-9"], "--input-tokens makes no sense for batches"),
-        (["--output-tokens", "-5"], "--output-tokens makes no sense"),
+        (["--input-tokens", "5-9"], "--input-tokens is not a list of positive numbers"),
+        (["--output-tokens", "-5"], "--output-tokens is not a list of positive numbers"),
         (["--requests", "0"], "no requests"),
         (["--requests", "-4"], "no requests"),
-        (["--rate", "-1"], "the rate of requests makes no sense"),
-        (["--rate", "0"], "the rate of requests makes no sense"),
-        (["--rate", "nan"], "the rate of requests makes no sense"),
+        (["--rate", "-1"], "the rate of requests is not a positive number"),
+        (["--rate", "0"], "the rate of requests is not a positive number"),
+        (["--rate", "nan"], "the rate of requests is not a positive number"),
         (["--rate", "5", "--batch", "2"], "--batch belongs to batches"),
         (["--requests", "5", "--rounds", "2"], "--rounds belongs to batches"),
-        (["--requests", "5", "--input-tokens", "9-5"], "makes no sense"),
+        (["--requests", "5", "--input-tokens", "9-5"], "not a valid number or range"),
         (["--requests", "5", "--input-tokens", "5,9"], "no number of tokens"),
         (["--trace", "TRACE", "--output-tokens", "5"], "--output-tokens and a trace exclude"),
         (["--trace", "TRACE", "--requests", "5"], "the trace has fewer requests"),

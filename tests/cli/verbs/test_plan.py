@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from cost.test_calibrate import TRUTH
+from cost.test_fit_steps import TRUTH
 from fakes.tiny_models import make_model
 from paredown.cli.main import main
 from paredown.compress.compress import compress
-from paredown.cost.machine_file import save_calibration
+from paredown.cost.machine_file import save_step_fit
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.probe import processor_name
 from paredown.models.checkpoint import Checkpoint
@@ -92,10 +92,10 @@ def test_plan_of_a_trace(trace: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.fixture
 def measured_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine with one thread, as if `doctor --sweep` had kept a calibration of it."""
+    """This machine with one thread, as if `doctor --sweep` had kept a fit of it."""
     monkeypatch.setenv("PAREDOWN_CACHE", str(tmp_path))
     roofs = replace(TRUTH.roofs, name=processor_name())
-    save_calibration(replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1))
+    save_step_fit(replace(TRUTH, roofs=roofs, isa=chosen_isa(), num_threads=1))
 
 
 def test_a_folder_is_planned_and_simulated_as_it_is_stored(
@@ -139,19 +139,19 @@ def test_plan_on_this_machine_as_it_was_measured(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["plan", *ON_L4], "how many requests come is not said"),
-        (["plan", *ON_L4, "--rps", "-3"], "the load makes no sense"),
-        (["plan", *ON_L4, "--rps", "1e12"], "the load makes no sense"),
-        (["plan", *ON_L4, "--rps", "nan"], "the load makes no sense"),
+        (["plan", *ON_L4], "the rate of requests is not given"),
+        (["plan", *ON_L4, "--rps", "-3"], "the load is out of range"),
+        (["plan", *ON_L4, "--rps", "1e12"], "the load is out of range"),
+        (["plan", *ON_L4, "--rps", "nan"], "the load is out of range"),
         (["plan", "--machine", "abacus", "--rps", "3"], "one of a100-40gb, a100, h100"),
-        (["plan", *ON_L4, "--rps", "3", "--p95", "soon"], "--p95 is no time"),
-        (["plan", *ON_L4, "--rps", "3", "--p95", "0s"], "--p95 is no time"),
+        (["plan", *ON_L4, "--rps", "3", "--p95", "soon"], "--p95 is not a duration"),
+        (["plan", *ON_L4, "--rps", "3", "--p95", "0s"], "--p95 is not a duration"),
         (["plan", *ON_L4, "--rps", "3", "--weights", "int9"], "names no format"),
         (["plan", *ON_L4, "--rps", "3", "--cache-hit", "1"], "hit rate"),
         (["plan", *ON_L4, "--rps", "3", "--burstiness", "0"], "burstiness"),
         (["plan", *ON_L4, "--rps", "3", "--input-tokens", "many"], "no number of tokens"),
         (["plan", *ON_L4, "--rps", "3", "--input-tokens", "5000"], "prompts are longer"),
-        (["plan", *ON_L4, "--rps", "3", "--price-per-hour", "-1"], "price makes no sense"),
+        (["plan", *ON_L4, "--rps", "3", "--price-per-hour", "-1"], "price is out of range"),
         (["plan", *ON_L4, "--rps", "3", "--machines", "0"], "number of machines"),
         (["plan", *ON_L4, "--rps", "3", "--plot", "x.pdf"], "writes PNG"),
         (["simulate", *ON_L4, "--rps", "3", "--requests", "0"], "number of requests"),
@@ -162,7 +162,10 @@ def test_plan_on_this_machine_as_it_was_measured(capsys: pytest.CaptureFixture[s
             "Use at least 120 requests",
         ),
         (["simulate", *ON_L4, "--rps", "3", "--weights", "none"], "names no format"),
-        (["simulate", *ON_L4, "--rps", "3", "--response-cache", "9"], "not known"),
+        (
+            ["simulate", *ON_L4, "--rps", "3", "--response-cache", "9"],
+            "requests repeat an earlier one",
+        ),
         (["simulate", *ON_L4, "--rps", "3", "--fair-shares"], "no tenants"),
         (["simulate", *ON_L4, "--rps", "3", "--target-itl-ms", "9"], "where the model runs"),
         (["simulate", *ON_L4, "--rps", "3", "--max-running", "0"], "positive integer"),

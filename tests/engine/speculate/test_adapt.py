@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.engine.speculate.adapt import PROBE_STEPS, Acceptance, Adapter, best_counts
-from paredown.engine.speculate.step_cost import StepCost
+from paredown.engine.speculate.measured_step_cost import MeasuredStepCost
 
 
 def make_cost(seconds_of, sizes=(1, 2, 4, 8, 16, 32, 64, 128)):
-    cost = StepCost()
+    cost = MeasuredStepCost()
     for size in [*sizes] * 3:
         cost.observe(size, seconds_of(size))
     return cost
@@ -273,7 +273,7 @@ def test_draft_tokens_after_a_rejected_one_were_not_tested():
     st.integers(0, 300),
 )
 def test_an_estimate_lies_among_what_was_measured(steps, num_tokens, max_more):
-    cost = StepCost()
+    cost = MeasuredStepCost()
     for size, seconds in steps * 3:
         cost.observe(size, seconds)
     estimates = list(cost.estimates(num_tokens, max_more))
@@ -291,11 +291,11 @@ def test_an_estimate_lies_among_what_was_measured(steps, num_tokens, max_more):
 def test_between_two_sizes_the_seconds_are_on_a_line():
     cost = make_cost(lambda size: 2.0 + size, sizes=(4, 8))
     assert list(cost.estimates(2, 30)) == [6, 6, *range(6, 19)]
-    assert list(StepCost().estimates(1, 5)) == []
+    assert list(MeasuredStepCost().estimates(1, 5)) == []
 
 
 def test_one_interrupted_step_moves_nothing_and_one_step_tells_nothing():
-    cost = StepCost()
+    cost = MeasuredStepCost()
     cost.observe(3, 50.0)
     assert not cost.is_known(3)
     for seconds in (1.0, 1.0, 1.0, 50.0, 1.0):
@@ -304,7 +304,7 @@ def test_one_interrupted_step_moves_nothing_and_one_step_tells_nothing():
 
 
 def test_old_samples_make_way_for_new_ones():
-    cost = StepCost()
+    cost = MeasuredStepCost()
     for _ in range(9):
         cost.observe(20, 1.0)
     for _ in range(100):
@@ -317,7 +317,7 @@ def test_old_samples_make_way_for_new_ones():
 
 
 def test_what_was_not_seen_for_long_is_forgotten():
-    cost = StepCost()
+    cost = MeasuredStepCost()
     for _ in range(3):
         cost.observe(4, 9.0)
     assert cost.is_known(4)
@@ -358,4 +358,4 @@ def test_what_a_token_less_saves():
     assert make_cost(proportional).saved_share(8) == pytest.approx(1.0)
     assert make_cost(flat).saved_share(8) == 0.0
     assert make_cost(proportional, sizes=(8, 16)).saved_share(8) == 0.0, "no smaller step was seen"
-    assert StepCost().saved_share(8) == 0.0
+    assert MeasuredStepCost().saved_share(8) == 0.0

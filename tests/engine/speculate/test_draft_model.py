@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fakes.toy_executor import ToyExecutor, reference_logits, toy_spec
 from paredown.engine.request import Request
-from paredown.engine.sampling.draw_settings import draw_settings
+from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.draft_model import MAX_PREFILL_TOKENS, DraftModelProposer
 from paredown.engine.speculate.proposer import Ask
@@ -33,7 +33,7 @@ def make_request(token_ids, request_id=0, **params):
 
 
 def state_of(request, vocab_size=VOCAB_SIZE):
-    settings = draw_settings(request.params, seed=request.seed)
+    settings = make_draw_settings(request.params, seed=request.seed)
     return SAMPLER.make_state(settings, request.token_ids, vocab_size)
 
 

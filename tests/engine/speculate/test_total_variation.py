@@ -4,7 +4,7 @@ it is, and much nearer than the draft model's."""
 import numpy as np
 
 from paredown.engine.engine import Engine
-from paredown.engine.sampling.draw_settings import draw_settings
+from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.speculate.make_speculator import make_speculator
@@ -24,7 +24,7 @@ TEXT = "He looked at the sea for a long time before he"
 def probabilities(executor, token_ids, params):
     part = SequenceSlice(token_ids=token_ids, start=0, pages=[0, 1], num_logits=1)
     vocab_size = executor.spec.vocab_size
-    state = executor.sampler.make_state(draw_settings(params, seed=0), token_ids, vocab_size)
+    state = executor.sampler.make_state(make_draw_settings(params, seed=0), token_ids, vocab_size)
     return executor.sampler.distribution(executor.step([part]), state)[0]
 
 

@@ -9,11 +9,12 @@ import pytest
 from matplotlib.axes import Axes
 
 from fakes.specs import gated
-from paredown.cost.inspection import PHASES, Inspection, Target, inspect_model
+from paredown.cost.inspection import PHASES, Inspection, inspect_model
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import best_time
-from paredown.cost.serving import Workload
+from paredown.cost.serving import BatchLoad
 from paredown.evaluate.pictures import roofline_plot
 from paredown.evaluate.pictures.roofline_plot import draw_roofline, write_roofline
 from paredown.spec.weight import WeightSpec
@@ -24,8 +25,8 @@ INT4 = WeightSpec(dtype="int4", group_size=32)
 
 def inspected(key: str) -> Inspection:
     formats = ModelFormats(linear=INT4, output=WeightSpec(dtype="bf16"))
-    target = Target(key=key, roofs=MACHINES[key])
-    return inspect_model(SPEC, formats, Workload(batch=4, context=512), target)
+    profile = MachineProfile(key=key, roofs=MACHINES[key])
+    return inspect_model(SPEC, formats, BatchLoad(batch=4, context=512), profile)
 
 
 @pytest.mark.parametrize("key", ["h100", "xeon-emr"])

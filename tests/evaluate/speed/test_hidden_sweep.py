@@ -132,3 +132,11 @@ def test_copies_take_turns_so_that_none_is_in_a_cache(
 def test_bad_sweeps_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         sweep_hidden(num_threads=1, **options)  # type: ignore[arg-type]
+
+
+def test_real_layers_are_swept_and_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hidden_sweep, "_COPIES_BYTES", 1 << 20)
+    sweep = sweep_hidden(num_threads=1, hidden_sizes=(32, 64, 96), num_rounds=2)
+    assert [fit.group for fit in sweep.fits] == ["qkv", "out", "ff1", "ff2"]
+    assert all(seconds > 0 for fit in sweep.fits for _, seconds in fit.points)
+    assert sweep.as_json()["num_tokens"] == 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from drivers.native_linear import ISAS
 from fakes.specs import gated
 from paredown.evaluate.speed.random_model import random_linear, random_model
-from paredown.evaluate.speed.swept_model import Load
+from paredown.evaluate.speed.swept_model import SweptLoad
 from paredown.formats.table import COSTED_FORMATS
 from paredown.kernels import _core
 from paredown.spec.kv import KVSpec
@@ -69,7 +69,7 @@ MAKES = {
 @pytest.mark.parametrize("name", MAKES)
 def test_a_model_of_any_make_predicts(name: str) -> None:
     """All its weights are there, and logits of one token are neither equal nor huge."""
-    spec, load = MAKES[name], Load(3, 9, 1)
+    spec, load = MAKES[name], SweptLoad(3, 9, 1)
     executor = random_model(spec, WeightSpec(dtype="bf16"), KVSpec(num_pages=load.num_pages), 1)
     logits_TV = executor.step(load.slices())
     assert logits_TV.shape == (3, spec.vocab_size)

@@ -8,7 +8,7 @@ from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
-from paredown.evaluate.speed.speculation import Workload, compare_speculation
+from paredown.evaluate.speed.speculation import RequestRounds, compare_speculation
 from references.plain_loop import plain_loop
 
 SPEC = toy_spec(max_positions=96)
@@ -41,9 +41,9 @@ def answers():
 
 def compare(executors, proposer, on_progress=None):
     config = SpeculationConfig(kind="ngram", max_draft_tokens=4, is_adaptive=False)
-    workload = Workload(name="toy", rounds=PROMPTS, params=GREEDY)
+    requests = RequestRounds(name="toy", rounds=PROMPTS, params=GREEDY)
     speculator = Speculator(proposer, config)
-    return compare_speculation(executors, ToyTokenizer(), speculator, workload, on_progress)
+    return compare_speculation(executors, ToyTokenizer(), speculator, requests, on_progress)
 
 
 def test_both_answer_alike_and_the_first_round_does_not_count():

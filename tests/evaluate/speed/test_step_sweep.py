@@ -8,13 +8,14 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.step_cost import decode_load, prefill_load
 from paredown.errors import ConfigError
-from paredown.evaluate.speed.hidden_sweep import sweep_hidden
+from paredown.evaluate.speed import engine_steps, step_sweep, swept_model
 from paredown.evaluate.speed.random_model import random_linear, random_model
 from paredown.evaluate.speed.step_sweep import SweepConfig, never_rising, sweep_machine
-from paredown.evaluate.speed.swept_model import Load
+from paredown.evaluate.speed.swept_model import SweptLoad
 from paredown.formats.table import COSTED_FORMATS, FORMATS
-from paredown.kernels.probe import measure_machine
+from paredown.kernels.isa import chosen_isa
 from paredown.spec.kv import KVSpec
+from paredown.spec.machine import Machine
 
 SMALL = SweepConfig().small
 TINY = SweepConfig(
@@ -28,22 +29,42 @@ TINY = SweepConfig(
     contexts=(64,),
     num_sequences=(1, 2),
     chunk_tokens=(16,),
-    vocab_sizes=(8192, 16384),
+    vocab_sizes=(1024, 2048),
     num_rounds=3,
     bandwidth_bytes=(1 << 20, 1 << 22),
 )
 
 
-def test_a_sweep_gives_a_calibration_that_predicts() -> None:
+MACHINE = Machine(
+    name="toy",
+    isa=chosen_isa(),
+    num_cores=1,
+    num_threads=1,
+    memory_bytes=1 << 30,
+    bandwidth_bytes_per_s=1e10,
+    int8_ops_per_s=8e11,
+    bf16_flops_per_s=4e11,
+    fp32_flops_per_s=2e11,
+)
+
+
+def test_a_sweep_gives_a_calibration_that_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bandwidths, which take seconds to measure, are made up: the better of two times counts, and
+    none is below that of a larger buffer."""
     told: list[tuple[int, int]] = []
-    machine = measure_machine(1)
+    bandwidths = iter((2e10, 1e10, 1e10, 4e10))
+    monkeypatch.setattr(step_sweep, "measure_bandwidth", lambda *_: next(bandwidths))
+    monkeypatch.setattr(engine_steps, "BATCHES", ((1, 16), (1, 64), (4, 8)))
+    monkeypatch.setattr(swept_model, "_NUM_REPEATS", 8)
+    machine = MACHINE
     found = sweep_machine(machine, TINY, lambda done, total: told.append((done, total)))
     assert told[-1][0] == told[-1][1] == len(told)
     assert found.num_threads == 1
+    assert found.bandwidths == ((1 << 20, 4e10), (1 << 22, 4e10))
     assert set(found.linear) == {"bf16", "int4-g32"}
     assert set(found.attention) == {"bf16", "int8"}
     formats = ModelFormats(linear=FORMATS["int4-g32"], output=FORMATS["bf16"], kv_dtype="int8")
-    cost = PredictedStep(spec=SMALL[2], formats=formats, calibration=found)
+    cost = PredictedStep(spec=SMALL[2], formats=formats, fit=found)
     # Which takes longer is no test beside neighbours.
     assert all(0 < cost.step_s(load) < 10 for load in (decode_load(1, 10), prefill_load(32)))
     alone = replace(cost, with_engine=False)
@@ -69,7 +90,7 @@ def test_a_sweep_gives_a_calibration_that_predicts() -> None:
     ],
 )
 def test_random_models_of_every_kind_run(name: str) -> None:
-    load = Load(2, 5, 1)
+    load = SweptLoad(2, 5, 1)
     executor = random_model(SMALL[0], COSTED_FORMATS[name], KVSpec(num_pages=load.num_pages), 1)
     logits = executor.step(load.slices())
     assert logits.shape == (2, SMALL[0].vocab_size)
@@ -86,10 +107,3 @@ def test_the_sweep_has_integer_steps() -> None:
 def test_a_small_buffer_is_read_as_fast_as_a_large_one() -> None:
     found = never_rising({8: 5.0, 2: 20.0, 32: 4.0, 64: 7.0, 128: 3.0})
     assert found == [(2.0, 20.0), (8.0, 7.0), (32.0, 7.0), (64.0, 7.0), (128.0, 3.0)]
-
-
-def test_hidden_sizes_are_swept_and_fitted() -> None:
-    sweep = sweep_hidden(num_threads=1, hidden_sizes=(32, 64, 96), num_rounds=2)
-    assert [fit.group for fit in sweep.fits] == ["qkv", "out", "ff1", "ff2"]
-    assert all(seconds > 0 for fit in sweep.fits for _, seconds in fit.points)
-    assert sweep.as_json()["num_tokens"] == 1

@@ -13,19 +13,19 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import decode_load, prefill_load
 from paredown.evaluate.quality.quartile import lower_quartile
 from paredown.evaluate.speed import swept_model
-from paredown.evaluate.speed.swept_model import Load, SweptModel
+from paredown.evaluate.speed.swept_model import SweptLoad, SweptModel
 from paredown.executors.protocol import SequenceSlice
 from paredown.spec.kv import PAGE_SIZE, KVSpec
 
 SPEC = gated(max_positions=4096)
-DECODE, CHUNK = Load(2, 30, 1), Load(1, 0, 40)
+DECODE, CHUNK = SweptLoad(2, 30, 1), SweptLoad(1, 0, 40)
 
 
 @given(st.integers(1, 20), st.integers(0, 300), st.integers(1, 100))
 def test_a_load_has_pages_for_each_sequence_and_none_twice(
     num_sequences: int, start: int, num_tokens: int
 ) -> None:
-    load = Load(num_sequences, start, num_tokens)
+    load = SweptLoad(num_sequences, start, num_tokens)
     slices = load.slices()
     used = [page for one in slices for page in one.pages]
     assert sorted(used) == list(range(load.num_pages))
@@ -38,7 +38,7 @@ def test_a_load_has_pages_for_each_sequence_and_none_twice(
 def test_the_cost_model_is_told_what_the_executor_is_given(
     num_sequences: int, start: int, num_tokens: int
 ) -> None:
-    load = Load(1 if num_tokens > 1 else num_sequences, start, num_tokens)
+    load = SweptLoad(1 if num_tokens > 1 else num_sequences, start, num_tokens)
     told, slices = load.step_load(), load.slices()
     assert told.num_tokens == sum(len(one.token_ids) for one in slices)
     assert told.num_logits == sum(one.num_logits for one in slices)
@@ -66,7 +66,7 @@ class Timed:
         return np.zeros((len(slices), 1), np.float32)
 
 
-def swept(seconds: list[float], loads: list[Load], patch: pytest.MonkeyPatch) -> SweptModel:
+def swept(seconds: list[float], loads: list[SweptLoad], patch: pytest.MonkeyPatch) -> SweptModel:
     made: list[tuple[object, KVSpec, int]] = []
 
     def random_model(spec: object, weights: object, kv: KVSpec, num_threads: int) -> Timed:

@@ -149,3 +149,13 @@ def test_the_end_of_what_is_read_may_cut_a_character(
     config = CalibrationConfig(text=tmp_path / "cafe.txt", num_samples=1, num_tokens=100)
     found = choose_calibration(config, ToyTokenizer(), never, 128)
     assert ToyTokenizer().decode(found.windows_NT[0].tolist()) == "é" * 50
+
+
+def test_a_short_text_gives_windows_that_begin_at_words_too(tmp_path: Path) -> None:
+    """No window begins so late that it would have to be filled with what comes before."""
+    text = WORDS[: 60 * 10]
+    (tmp_path / "short.txt").write_text(text)
+    config = CalibrationConfig(text=tmp_path / "short.txt", num_samples=60, num_tokens=50)
+    found = choose_calibration(config, ToyTokenizer(), never, 64)
+    begins = {ToyTokenizer().decode(one.tolist())[:5] for one in found.windows_NT}
+    assert begins <= {" word", "word0"}

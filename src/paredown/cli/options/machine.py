@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from paredown.cost.inspection import Target
-from paredown.cost.machine_file import find_calibration
+from paredown.cost.machine_file import find_step_fit
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES, THIS, find_machine
 from paredown.cost.roofline import Roofs
 from paredown.kernels.isa import chosen_isa
@@ -20,18 +20,18 @@ def add_machine_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find_target(args: argparse.Namespace) -> Target:
+def find_machine_profile(args: argparse.Namespace) -> MachineProfile:
     """The machine that `--machine` names. This one's roofs are measured (a second) where `doctor
     --sweep` has not kept them. Raises ConfigError for a name that is not in the table."""
     if args.machine != THIS:
-        return Target(key=args.machine.strip().lower(), roofs=find_machine(args.machine))
+        return MachineProfile(key=args.machine.strip().lower(), roofs=find_machine(args.machine))
     threads = resolve_num_threads(args.threads)
-    calibration = find_calibration(processor_name(), chosen_isa(), threads)
-    if calibration is not None:
-        return Target(key=THIS, roofs=calibration.roofs, calibration=calibration)
+    fit = find_step_fit(processor_name(), chosen_isa(), threads)
+    if fit is not None:
+        return MachineProfile(key=THIS, roofs=fit.roofs, fit=fit)
     print(
         "note: this machine's roofs are measured now, its kernels were not: "
         "`paredown doctor --sweep` does, and keeps both",
         file=sys.stderr,
     )
-    return Target(key=THIS, roofs=Roofs.of(measure_machine(threads)))
+    return MachineProfile(key=THIS, roofs=Roofs.of(measure_machine(threads)))

@@ -17,7 +17,7 @@ _BOUNDS = {"arithmetic": "math", "memory": "memory"}
 
 
 def print_inspection(found: Inspection, name: str, console: Console) -> None:
-    workload = found.workload
+    workload = found.batch_load
     titles = {
         "prefill": f"prefill: {workload.prompt_tokens:,} tokens in one step",
         "decode": f"decode: {workload.batch} x 1 token at a context of {workload.context:,}",
@@ -35,14 +35,14 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
     console.print(_predicted(found))
     console.print(_what_pays(found))
     console.print(_speculation(found))
-    roofs = found.target.roofs
+    roofs = found.machine.roofs
     console.print(
         f"{roofs.name}: memory {format_rate(roofs.bandwidth_bytes_per_s, 'B/s')}"
         f"{_caches(found)}, int8 "
         f"{format_rate(roofs.int8_ops_per_s, 'op/s')}, bf16 "
         f"{format_rate(roofs.bf16_flops_per_s, 'FLOP/s')}, fp32 "
         f"{format_rate(roofs.fp32_flops_per_s, 'FLOP/s')} ({roofs.source}). Predicted times: "
-        f"{found.target.basis(found.formats)}.",
+        f"{found.machine.basis(found.formats)}.",
         style="dim",
     )
 
@@ -50,7 +50,7 @@ def print_inspection(found: Inspection, name: str, console: Console) -> None:
 def _caches(found: Inspection) -> str:
     """The bandwidth of a model of this size, where it is more than memory's."""
     bandwidth = found.roofs.bandwidth_bytes_per_s
-    if found.target.calibration is None or bandwidth == found.target.roofs.bandwidth_bytes_per_s:
+    if found.machine.fit is None or bandwidth == found.machine.roofs.bandwidth_bytes_per_s:
         return ""
     read = format_bytes(found.memory.weights)
     return f" ({format_rate(bandwidth, 'B/s')} for the {read} of this model's weights)"
@@ -108,7 +108,7 @@ def _shape(cost: OperationCost) -> str:
 
 
 def _memory(found: Inspection) -> Table:
-    memory, workload = found.memory, found.workload
+    memory, workload = found.memory, found.batch_load
     table = Table(title="memory and arithmetic", show_header=False)
     add_columns(table, ("", "bytes"), left=("", "bytes"))
     kv = f"keys and values, {workload.batch} x {workload.context:,} tokens"
@@ -123,7 +123,7 @@ def _memory(found: Inspection) -> Table:
     ):
         table.add_row(label, format_bytes(num_bytes))
     table.add_section()
-    roofs = found.target.roofs
+    roofs = found.machine.roofs
     table.add_row(
         f"sequences of {workload.context:,} tokens that {MEMORY_SHARE:.0%} of "
         f"{format_bytes(roofs.memory_bytes)} hold",
@@ -139,7 +139,7 @@ def _memory(found: Inspection) -> Table:
 
 
 def _predicted(found: Inspection) -> Table:
-    times, workload = found.times, found.workload
+    times, workload = found.times, found.batch_load
     table = Table(title="predicted and at best")
     add_columns(table, ("", "time", "tokens/s", "at best", "share of the roof"))
     rows = (

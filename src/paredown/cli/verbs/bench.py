@@ -26,7 +26,7 @@ from paredown.cli.tables.notes import tell_notes
 from paredown.cli.verbs.bench_hidden import add_sweep_arguments, run_sweep
 from paredown.cli.verbs.bench_load import (
     DEFAULT_ROUNDS,
-    Load,
+    BenchLoad,
     add_load_arguments,
     fit_defaults,
     load_config,
@@ -45,7 +45,7 @@ from paredown.evaluate.load.arrival import fit
 from paredown.evaluate.load.benchmark import LoadBenchmark, check_lengths, max_tokens_per_request
 from paredown.evaluate.pictures.load_plot import write_plot
 from paredown.evaluate.quality.measurement import Measurement, linear_format, make_measurement
-from paredown.evaluate.speed.speculation import SpeculationSpeed, Workload, compare_speculation
+from paredown.evaluate.speed.speculation import RequestRounds, SpeculationSpeed, compare_speculation
 from paredown.evaluate.speed.speed import Trial, arithmetic_peak, run_rounds, speed_pages
 from paredown.executors.load import load_executor
 from paredown.executors.page_memory import page_arithmetic
@@ -129,7 +129,7 @@ class _Bench:
         options: RunOptions,
         config: ScheduleConfig,
         speculation: SpeculationConfig | None,
-        load: Load,
+        load: BenchLoad,
     ) -> None:
         self._checkpoint, self._executor, self._load = checkpoint, executor, load
         self._options, self._config, self._speculation = options, config, speculation
@@ -246,8 +246,8 @@ class _Bench:
                 temperature=temperature, seed=1, max_tokens=MAX_TOKENS, ignore_eos=True
             )
             rounds = [[prompts[i % len(prompts)]] for i in range(num_rounds + 1)]
-            workload = Workload(name=name, rounds=rounds, params=params)
-            gains.append(compare_speculation(answering, self._tokenizer, speculator, workload))
+            requests = RequestRounds(name=name, rounds=rounds, params=params)
+            gains.append(compare_speculation(answering, self._tokenizer, speculator, requests))
         return gains
 
     def _print_rest(self, console: Console, machine: Machine) -> None:
@@ -262,7 +262,7 @@ class _Bench:
 def _num_pages(
     args: argparse.Namespace,
     checkpoint: Checkpoint,
-    load: Load,
+    load: BenchLoad,
     speculation: SpeculationConfig | None,
 ) -> int | None:
     """As asked; else from the free memory for requests over time, and what the largest cell and its

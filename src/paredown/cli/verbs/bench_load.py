@@ -11,7 +11,7 @@ from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import Arrival, Length, drawn, poisson
 from paredown.evaluate.load.benchmark import Cell
 from paredown.evaluate.load.slo import SLO
-from paredown.evaluate.load.trace import read_trace
+from paredown.evaluate.load.trace_file import read_trace
 
 DEFAULT_BATCHES = "1,8,32"
 DEFAULT_INPUT, DEFAULT_OUTPUT = "128", "64"
@@ -20,7 +20,7 @@ DEFAULT_ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class BenchLoad:
     """Cells, each measured in rounds, or requests that come in over time, run once. Those of a
     trace are cut to what the model holds."""
 
@@ -91,7 +91,7 @@ def add_load_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parse_load(args: argparse.Namespace) -> Load:
+def parse_load(args: argparse.Namespace) -> BenchLoad:
     """Raises ConfigError, OutputError for a picture that cannot be written, and UnsupportedError
     for one that cannot be drawn: before anything is loaded."""
     if args.seed < 0:
@@ -102,7 +102,7 @@ def parse_load(args: argparse.Namespace) -> Load:
     return replace(load, slo=slo, plot=args.plot, seed=args.seed)
 
 
-def fit_defaults(args: argparse.Namespace, load: Load, max_tokens: int) -> Load:
+def fit_defaults(args: argparse.Namespace, load: BenchLoad, max_tokens: int) -> BenchLoad:
     """Lengths of batches that nobody asked for shrink to the context of a small model."""
     is_asked = args.input_tokens is not None or args.output_tokens is not None
     if is_asked or all(_num_tokens(cell) <= max_tokens for cell in load.cells):
@@ -122,7 +122,7 @@ def _num_tokens(cell: Cell) -> int:
     return cell.num_input_tokens + cell.num_output_tokens
 
 
-def load_config(args: argparse.Namespace, load: Load) -> ScheduleConfig:
+def load_config(args: argparse.Namespace, load: BenchLoad) -> ScheduleConfig:
     """All of a load may wait: nobody is turned away. Raises ConfigError."""
     largest = max((cell.batch for cell in load.cells), default=0)
     max_running = max(ScheduleConfig.max_running, largest)
@@ -138,10 +138,10 @@ def _is_over_time(args: argparse.Namespace) -> bool:
     return any(one is not None for one in (args.requests, args.rate, args.trace))
 
 
-def _batches(args: argparse.Namespace) -> Load:
+def _batches(args: argparse.Namespace) -> BenchLoad:
     inputs = _numbers("--input-tokens", args.input_tokens or DEFAULT_INPUT)
     outputs = _numbers("--output-tokens", args.output_tokens or DEFAULT_OUTPUT)
-    return Load(
+    return BenchLoad(
         cells=[
             Cell(batch=batch, num_input_tokens=num_input, num_output_tokens=num_output)
             for num_input, num_output, batch in product(
@@ -152,7 +152,7 @@ def _batches(args: argparse.Namespace) -> Load:
     )
 
 
-def _over_time(args: argparse.Namespace) -> Load:
+def _over_time(args: argparse.Namespace) -> BenchLoad:
     for option in ("batch", "rounds"):
         if getattr(args, option) is not None:
             raise ConfigError(
@@ -178,7 +178,7 @@ def _over_time(args: argparse.Namespace) -> Load:
     if args.rate is not None:
         arrivals = poisson(arrivals, args.rate, args.seed)
         name += f", {args.rate:g} per second"
-    return Load(cells=[], arrivals=arrivals, name=name, is_trace=args.trace is not None)
+    return BenchLoad(cells=[], arrivals=arrivals, name=name, is_trace=args.trace is not None)
 
 
 def _first_of_trace(path: Path, num_requests: int | None) -> list[Arrival]:
@@ -198,7 +198,7 @@ def _numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ConfigError(
-            f"{option} makes no sense for batches",
+            f"{option} is not a list of positive numbers",
             seen=repr(text),
             remedy="Write numbers of 1 or more, with commas between them: 1,8,32.",
         )

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from paredown.cli.tables.columns import add_columns
 from paredown.cli.tables.simulation import format_seconds
-from paredown.cost.machine_file import find_calibration
+from paredown.cost.machine_file import find_step_fit
 from paredown.cost.predicted_step import PredictedStep
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.evaluate.load.benchmark import Cell, LoadResult
@@ -53,20 +53,18 @@ class Predictor:
             missing = "steps with draft tokens are not simulated; leave --speculate out"
             return cls(cost=None, fleet=fleet, missing=missing)
         threads = executor.threads.prefill
-        calibration = find_calibration(
-            processor_name(), executor.arithmetic.get("isa", ""), threads
-        )
-        if calibration is None:
+        fit = find_step_fit(processor_name(), executor.arithmetic.get("isa", ""), threads)
+        if fit is None:
             missing = (
                 f"this machine's kernels were not measured with --threads {threads}: "
                 f"`paredown doctor --sweep --threads {threads}` does"
             )
             return cls(cost=None, fleet=fleet, missing=missing)
         formats = replace(model_formats(checkpoint), kv_dtype=executor.kv.dtype)
-        if not calibration.knows(formats):
+        if not fit.knows(formats):
             missing = f"`paredown doctor --sweep` measured no {formats.name}"
             return cls(cost=None, fleet=fleet, missing=missing)
-        cost = PredictedStep(spec=spec, formats=formats, calibration=calibration)
+        cost = PredictedStep(spec=spec, formats=formats, fit=fit)
         return cls(cost=cost, fleet=fleet)
 
     def compare(

@@ -10,7 +10,7 @@ from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import tell_notes
 from paredown.cli.tables.verification import print_carried_verification
-from paredown.compress.convert.convert import TARGETS
+from paredown.compress.convert.convert import CONVERSIONS
 from paredown.jobs.convert import convert_and_carry
 from paredown.units import format_bytes
 
@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, required=True, help="what to write; must not exist"
     )
-    parser.add_argument("--to", choices=list(TARGETS), required=True, help="the format to write")
+    parser.add_argument(
+        "--to", choices=list(CONVERSIONS), required=True, help="the format to write"
+    )
     parser.add_argument(
         "--no-verify", action="store_true", help="do not carry the model's verification.json on"
     )

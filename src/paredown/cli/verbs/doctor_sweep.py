@@ -6,27 +6,27 @@ from rich.table import Table
 
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
-from paredown.cost.machine_file import save_calibration
-from paredown.cost.step_fit import Calibration, interpolate
+from paredown.cost.machine_file import save_step_fit
+from paredown.cost.step_fit import StepFit, interpolate
 from paredown.evaluate.speed.step_sweep import sweep_machine
 from paredown.spec.machine import Machine
 
 
-def keep_sweep(machine: Machine) -> Calibration:
+def keep_sweep(machine: Machine) -> StepFit:
     """Measures, fits and keeps."""
     with progress_bar("measuring") as bar:
         found = sweep_machine(machine, on_progress=bar.show_count)
-    path = save_calibration(found)
+    path = save_step_fit(found)
     print(f"kept in {path}", file=sys.stderr)
     return found
 
 
-def sweep_table(calibration: Calibration) -> Table:
+def sweep_table(fit: StepFit) -> Table:
     """Of a few numbers of tokens."""
     table = Table(title="Products with weights in the caches, Gop/s, by tokens")
     sizes = (1, 8, 32, 128, 512)
     add_columns(table, ("weights", *map(str, sizes), "of bandwidth"), left=("weights",))
-    for name, rates in calibration.linear.items():
+    for name, rates in fit.linear.items():
         speeds = (2e-9 / interpolate(rates.num_tokens, rates.seconds_per_mac, n) for n in sizes)
         table.add_row(name, *(f"{one:,.0f}" for one in speeds), f"{rates.memory_efficiency:.0%}")
     return table

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
-from paredown.cli.options.machine import add_machine_argument, find_target
+from paredown.cli.options.machine import add_machine_argument, find_machine_profile
 from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
 from paredown.cli.tables.inspect import print_inspection
@@ -17,7 +17,7 @@ from paredown.cli.verbs.inspect_formulas import print_formulas
 from paredown.cost.inspection import inspect_model
 from paredown.cost.machines import THIS
 from paredown.cost.model_formats import ModelFormats
-from paredown.cost.serving import Workload
+from paredown.cost.serving import BatchLoad
 from paredown.errors import ConfigError
 from paredown.evaluate.pictures.roofline_plot import write_roofline
 from paredown.formats.table import COSTED_FORMATS
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         subject.spec,
         subject.formats,
         _workload(args, subject.spec),
-        find_target(args),
+        find_machine_profile(args),
         acceptance=args.acceptance,
     )
     if args.plot is not None:
@@ -187,10 +187,10 @@ def _named(name: str, option: str) -> WeightSpec:
     return COSTED_FORMATS[name]
 
 
-def _workload(args: argparse.Namespace, spec: ModelSpec) -> Workload:
+def _workload(args: argparse.Namespace, spec: ModelSpec) -> BatchLoad:
     """What is not asked for is no longer than the model's context."""
     prompt, context = args.prompt_tokens, args.context
-    return Workload(
+    return BatchLoad(
         batch=args.batch,
         prompt_tokens=min(512, spec.max_positions) if prompt is None else prompt,
         context=min(1024, spec.max_positions) if context is None else context,

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         max_bytes=None if args.megabytes is None else int(args.megabytes * MEGA),
         group_size=args.group_size,
         method=args.method,
-        head=args.head,
+        with_output=args.head,
         text=args.text,
         num_tokens=args.tokens,
     )

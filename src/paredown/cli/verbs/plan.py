@@ -20,13 +20,13 @@ from paredown.cli.options.load import (
     read_rate,
     read_trace_option,
 )
-from paredown.cli.options.machine import add_machine_argument, find_target
+from paredown.cli.options.machine import add_machine_argument, find_machine_profile
 from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.columns import add_columns
 from paredown.cli.tables.simulation import format_rate_of, print_simulation
-from paredown.cost.inspection import Target
+from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.memory import model_memory
 from paredown.cost.model_formats import ModelFormats
 from paredown.errors import ConfigError
@@ -108,19 +108,19 @@ def run(args: argparse.Namespace) -> int:
         trace=trace,
         router=args.router or ("prefix-affinity" if shares else "least-loaded"),
     )
-    target = find_target(args)
+    profile = find_machine_profile(args)
     with progress_bar("simulating") as bar:
         found = make_plan(
             spec,
-            PlannedMachine(target=target),
+            PlannedMachine(profile=profile),
             demand,
-            formats=_formats(args, target, model),
+            formats=_formats(args, profile, model),
             price_per_hour=args.price_per_hour,
             asked_machines=args.machines,
             on_note=lambda note: bar.show_note(f"simulating {note}"),
         )
     if args.plot is not None:
-        title = f"{name} on {found.num_machines} x {target.roofs.name}"
+        title = f"{name} on {found.num_machines} x {profile.roofs.name}"
         write_simulation_plot(found.simulation, limits, title, args.plot)
     if args.json:
         print(json.dumps({"model": name} | found.as_json(), indent=2))
@@ -129,7 +129,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _formats(args: argparse.Namespace, target: Target, model: LoadedModel) -> list[ModelFormats]:
+def _formats(
+    args: argparse.Namespace, profile: MachineProfile, model: LoadedModel
+) -> list[ModelFormats]:
     """Those asked for, or the usual ones and what the model is stored in. On a machine whose
     kernels were measured only what was measured: times from its roofs alone could not be compared
     with them."""
@@ -144,15 +146,15 @@ def _formats(args: argparse.Namespace, target: Target, model: LoadedModel) -> li
     tried = [ModelFormats(linear=COSTED_FORMATS[weights]) for weights in asked]
     if args.weights is None and model.stored is not None:
         tried.append(replace(model.stored, kv_dtype="bf16"))
-    activation_bytes = target.roofs.activation_bytes
+    activation_bytes = profile.roofs.activation_bytes
     formats = [
         replace(one, kv_dtype=kv_dtype, activation_bytes=activation_bytes)
         for one in dict.fromkeys(tried)
         for kv_dtype in args.kv_dtype
     ]
-    if target.calibration is None:
+    if profile.fit is None:
         return formats
-    known = [one for one in formats if target.knows(one)]
+    known = [one for one in formats if profile.knows(one)]
     if left_out := [one.name for one in formats if one not in known]:
         print(
             f"note: not measured on this machine, so left out: {'; '.join(left_out)}",
@@ -162,7 +164,7 @@ def _formats(args: argparse.Namespace, target: Target, model: LoadedModel) -> li
         raise ConfigError(
             "none of these formats was measured on this machine",
             seen=", ".join(one.name for one in formats),
-            remedy=f"Measured are {', '.join(target.calibration.linear)}.",
+            remedy=f"Measured are {', '.join(profile.fit.linear)}.",
         )
     return known
 
@@ -172,7 +174,7 @@ def _print(found: Plan, name: str, console: Console) -> None:
     machine = found.machine
     hits = f", {demand.hit_rate:.0%} answered by the response cache" if demand.hit_rate else ""
     rate = format_rate_of(demand.requests_per_s)
-    console.print(f"[bold]{name}[/bold] on {machine.target.roofs.name}: {rate} requests/s{hits}")
+    console.print(f"[bold]{name}[/bold] on {machine.profile.roofs.name}: {rate} requests/s{hits}")
     console.print(_options_table(found))
     best = found.best
     machines = format_count(found.num_machines, "machine")

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     config = SensitivityConfig(
         format=args.format,
         parts=args.by,
-        head=args.head,
+        with_output=args.head,
         activations=args.grid if args.activations else None,
         kv=args.kv,
         text=args.text,

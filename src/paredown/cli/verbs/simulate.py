@@ -17,7 +17,7 @@ from paredown.cli.options.load import (
     read_rate,
     read_trace_option,
 )
-from paredown.cli.options.machine import add_machine_argument, find_target
+from paredown.cli.options.machine import add_machine_argument, find_machine_profile
 from paredown.cli.options.picture_path import check_picture_path
 from paredown.cli.options.schedule import add_schedule_arguments, schedule_config
 from paredown.cli.options.shared import MODEL_OR_CONFIG, add_common_arguments
@@ -111,8 +111,8 @@ def run(args: argparse.Namespace) -> int:
     model = read_model(args.model)
     name, spec = model.name, model.spec
     workload, shares = _workload(args, spec)
-    machine = PlannedMachine(target=find_target(args))
-    formats = _formats(args, model, machine.target.roofs.activation_bytes)
+    machine = PlannedMachine(profile=find_machine_profile(args))
+    formats = _formats(args, model, machine.profile.roofs.activation_bytes)
     schedule = schedule_config(args)
     num_pages = machine.num_pages(
         spec, formats, max_running=args.max_running, max_step_tokens=args.max_step_tokens
@@ -130,11 +130,11 @@ def run(args: argparse.Namespace) -> int:
         ),
     )
     found = simulate(workload, fleet, machine.cost(spec, formats))
-    title = f"{name}, {formats.name}, on {args.machines} x {machine.target.roofs.name}"
+    title = f"{name}, {formats.name}, on {args.machines} x {machine.profile.roofs.name}"
     if args.plot is not None:
         write_simulation_plot(found, limits, title, args.plot)
     if args.json:
-        basis = machine.target.basis(formats)
+        basis = machine.profile.basis(formats)
         moments = [asdict(one) for one in found.moments]
         result = {"basis": basis, **found.summary(limits), "moments": moments}
         print(json.dumps(result, indent=2))
@@ -142,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
     console = Console()
     console.print(f"[bold]{title}[/bold]: {num_pages * PAGE_SIZE:,} tokens of keys and values each")
     print_simulation(found, limits, console)
-    console.print(f"Seconds of a step: {machine.target.basis(formats)}.", style="dim")
+    console.print(f"Seconds of a step: {machine.profile.basis(formats)}.", style="dim")
     return 0
 
 
@@ -162,7 +162,7 @@ def _workload(args: argparse.Namespace, spec: ModelSpec) -> tuple[Workload, bool
     rate = read_rate(args, trace)
     if args.response_cache and (trace is None or not trace.shares_prefixes):
         raise ConfigError(
-            "who asks the same again is not known",
+            "nothing says which requests repeat an earlier one",
             seen="--response-cache without a trace"
             if trace is None
             else f"--response-cache, and no hash ids in {args.trace}",
@@ -194,7 +194,7 @@ def _workload(args: argparse.Namespace, spec: ModelSpec) -> tuple[Workload, bool
 def _first(trace: Trace, num_requests: int) -> Trace:
     if not 2 <= num_requests <= len(trace.requests):
         raise ConfigError(
-            "the trace has not so many requests",
+            "the trace does not have that number of requests",
             seen=f"--requests {num_requests}",
             remedy=f"Use 2 to {len(trace.requests)}.",
         )

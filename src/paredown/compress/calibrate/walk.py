@@ -45,7 +45,7 @@ _ROUNDED = ("int8_row", "int8_static")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class WalkPlan:
     """What a walk is to do. `float_dtype` is that of the tensors that stay floats and of scales;
     `kv_cache` where keys and values get static scales."""
 
@@ -66,22 +66,22 @@ class Plan:
         return LayerTarget(spec=scheme.spec, scale_dtype=self.float_dtype)
 
     @property
-    def head(self) -> Scheme | None:
+    def output(self) -> Scheme | None:
         return self.schemes.get(self.source.names.output)
 
     @property
-    def head_needs_inputs(self) -> bool:
-        return self.head is not None and self.head.needs_inputs
+    def output_needs_inputs(self) -> bool:
+        return self.output is not None and self.output.needs_inputs
 
 
-def walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
+def walk(plan: WalkPlan, workspace: Workspace, on_progress: OnProgress) -> None:
     """Finishes every layer that `workspace` has not finished, and the output layer last. Raises
     CheckpointError naming the module whose weights or inputs are not finite."""
     with torch.inference_mode():
         _walk(plan, workspace, on_progress)
 
 
-def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
+def _walk(plan: WalkPlan, workspace: Workspace, on_progress: OnProgress) -> None:
     spec = plan.source.spec
     shape = (plan.calibration.num_sequences, plan.calibration.num_tokens, spec.hidden_size)
     num_steps = spec.num_layers + 1
@@ -98,7 +98,7 @@ def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
         plan.source.release()
         passes = Passes(block, workspace)
         tensors, notes = _LayerWork(plan, block, passes, report).run()
-        if index + 1 < spec.num_layers or plan.head_needs_inputs:
+        if index + 1 < spec.num_layers or plan.output_needs_inputs:
             report("passing on", 0.85)
             workspace.inputs(index + 1, shape).write(passes.outputs())
         passes.close()
@@ -106,14 +106,16 @@ def _walk(plan: Plan, workspace: Workspace, on_progress: OnProgress) -> None:
     if workspace.num_finished == spec.num_layers:
         on_progress("the output layer", spec.num_layers / num_steps)
         inputs = workspace.inputs(spec.num_layers, shape)
-        tensors, notes = _finish_head(plan, inputs)
+        tensors, notes = _finish_output(plan, inputs)
         workspace.finish(tensors, notes)
 
 
 class _LayerWork:
     """What is done to one layer."""
 
-    def __init__(self, plan: Plan, block: LayerBlock, passes: Passes, report: OnProgress) -> None:
+    def __init__(
+        self, plan: WalkPlan, block: LayerBlock, passes: Passes, report: OnProgress
+    ) -> None:
         self._plan = plan
         self._block = block
         self._passes = passes
@@ -267,7 +269,7 @@ def _named(name: str, weight: Weight) -> dict[str, StoredTensor]:
     return {f"{name}.{suffix}": tensor for suffix, tensor in stored_tensors(weight).items()}
 
 
-def _embed(plan: Plan) -> Iterator[Tensor]:
+def _embed(plan: WalkPlan) -> Iterator[Tensor]:
     """What enters the first layer."""
     calibration = plan.calibration
     size = batch_size(plan.source.spec, calibration.num_tokens)
@@ -275,15 +277,17 @@ def _embed(plan: Plan) -> Iterator[Tensor]:
         yield embed_tokens(plan.source, calibration.windows_NT[start : start + size])
 
 
-def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTensor], list[str]]:
+def _finish_output(
+    plan: WalkPlan, inputs: ActivationFile
+) -> tuple[dict[str, StoredTensor], list[str]]:
     """The output layer, where the recipe quantizes it."""
-    if plan.head is None:
+    if plan.output is None:
         return {}, []
     source, name = plan.source, plan.source.names.output
     seen = None
-    if plan.head.needs_inputs:
+    if plan.output.needs_inputs:
         seen = InputStatistics(source.spec.hidden_size)
-        seen.wants_hessian = plan.head.quantizer.needs_hessian
+        seen.wants_hessian = plan.output.quantizer.needs_hessian
         norm = make_norm(source.spec.final_norm, source.spec.hidden_size)
         norm.load_state_dict(
             {
@@ -295,5 +299,5 @@ def _finish_head(plan: Plan, inputs: ActivationFile) -> tuple[dict[str, StoredTe
             for batch_BTD in inputs.batches(batch_size(source.spec, inputs.num_tokens)):
                 seen.add(norm(batch_BTD))
     weight_OI = torch.from_numpy(source.output().dequantize())
-    weight, notes = _quantize(name, weight_OI, plan.head, seen, plan.target(plan.head))
+    weight, notes = _quantize(name, weight_OI, plan.output, seen, plan.target(plan.output))
     return _named(name, weight), notes

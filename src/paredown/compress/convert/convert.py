@@ -52,10 +52,10 @@ def _gguf(
 # What a target returns: values beyond its range that became its largest, by tensor.
 Clamped = Mapping[str, int]
 
-Target = Callable[[Checkpoint, Path, OnProgress, Finish], Clamped]
+Conversion = Callable[[Checkpoint, Path, OnProgress, Finish], Clamped]
 
 # Those that have the codes of a quantized source.
-CODE_TARGETS: dict[str, Target] = {
+CODE_CONVERSIONS: dict[str, Conversion] = {
     **{
         name: partial(write_quantized, stored)
         for name, stored in STORED_FORMATS.items()
@@ -63,8 +63,8 @@ CODE_TARGETS: dict[str, Target] = {
     },
     "gguf": partial(_gguf, None),
 }
-TARGETS: dict[str, Target] = {
-    **CODE_TARGETS,
+CONVERSIONS: dict[str, Conversion] = {
+    **CODE_CONVERSIONS,
     **{name: partial(_gguf, formats) for name, formats in GGUF_FORMATS.items()},
     "bf16": partial(write_floats, "bf16"),
     "fp16": partial(write_floats, "fp16"),
@@ -99,10 +99,10 @@ def convert(
     Raises ConfigError for an unknown target, UnsupportedError for weights that it cannot express,
     CheckpointError for damaged ones, OutputError when `output` exists or cannot be written.
     """
-    if target not in TARGETS:
-        known = ", ".join(TARGETS)
+    if target not in CONVERSIONS:
+        known = ", ".join(CONVERSIONS)
         raise ConfigError("there is no such format", seen=target, remedy=f"Known are {known}.")
-    clamped = TARGETS[target](
+    clamped = CONVERSIONS[target](
         source, output, on_progress or (lambda what, share: None), finish or (lambda path: None)
     )
     written = Checkpoint.open(output)
@@ -118,7 +118,7 @@ def convert(
 
 def keeps_codes(source: Checkpoint, target: str) -> bool:
     """Whether what is written has the codes of `source`, and so computes what it computes."""
-    return source.is_quantized and target in CODE_TARGETS
+    return source.is_quantized and target in CODE_CONVERSIONS
 
 
 def _dropped(source: Checkpoint, written: Checkpoint, target: str) -> list[str]:

@@ -18,35 +18,37 @@ from paredown.models.files.shard_writer import write_shards
 from paredown.progress import OnProgress
 from paredown.spec.weight import WeightSpec
 
-Target = StoredFormat[WeightSpec, GridWeight]
+GridFormat = StoredFormat[WeightSpec, GridWeight]
 
 
 def write_quantized(
-    target: Target,
+    stored_format: GridFormat,
     source: Checkpoint,
     output: Path,
     on_progress: OnProgress,
     finish: Finish,
 ) -> dict[str, int]:
     """Nothing is rounded, so nothing is clamped. Raises UnsupportedError, naming the module, for
-    what the target cannot express, CheckpointError or OutputError."""
+    what the stored format cannot express, CheckpointError or OutputError."""
     check_output_folder(output)
     modules = PackedModules(source)
-    section = _section(target, source, modules)
+    section = _section(stored_format, source, modules)
     with output_folder(output) as folder:
         copy_files(source.path, folder)
-        write_shards(folder, _tensors(target, source, modules, on_progress))
+        write_shards(folder, _tensors(stored_format, source, modules, on_progress))
         config = {**source.config, "quantization_config": section}
         write_config(folder, config)
-        if target.file is not None:
-            (folder / target.file).write_text(json.dumps(section, indent=2) + "\n", "utf-8")
+        if stored_format.file is not None:
+            (folder / stored_format.file).write_text(json.dumps(section, indent=2) + "\n", "utf-8")
         Checkpoint.open(folder)
         finish(folder)
     on_progress("writing", 1.0)
     return {}
 
 
-def _section(target: Target, source: Checkpoint, modules: PackedModules) -> dict[str, object]:
+def _section(
+    stored_format: GridFormat, source: Checkpoint, modules: PackedModules
+) -> dict[str, object]:
     if not modules.shapes:
         raise UnsupportedError(
             "there are no quantized linear layers to convert",
@@ -69,7 +71,7 @@ def _section(target: Target, source: Checkpoint, modules: PackedModules) -> dict
                     seen="; ".join(source.forms[module].notes),
                     remedy="Convert to a float format (bf16, fp16, fp32).",
                 )
-            target.check(spec, modules.shapes[module])
+            stored_format.check(spec, modules.shapes[module])
     layout = Layout(
         specs=specs,
         output=source.names.output,
@@ -77,11 +79,11 @@ def _section(target: Target, source: Checkpoint, modules: PackedModules) -> dict
         common=Counter(specs.values()).most_common(1)[0][0],
         kv=source.kv.section,
     )
-    return target.section(layout)
+    return stored_format.section(layout)
 
 
 def _tensors(
-    target: Target, source: Checkpoint, modules: PackedModules, on_progress: OnProgress
+    stored_format: GridFormat, source: Checkpoint, modules: PackedModules, on_progress: OnProgress
 ) -> Iterator[tuple[str, StoredTensor]]:
     """One module is in memory at a time."""
     done: set[str] = set()
@@ -95,8 +97,8 @@ def _tensors(
             with naming(owner):
                 weight = modules.weight(owner)
                 assert isinstance(weight, GridWeight)
-                tensors = target.encode(weight)
+                tensors = stored_format.encode(weight)
             for suffix, tensor in tensors.items():
                 yield f"{owner}.{suffix}", tensor
-    if target.kv_field is not None:
+    if stored_format.kv_field is not None:
         yield from source.kv_scales.items()

@@ -31,7 +31,7 @@ from paredown.models.gguf.names import (
     pair_rows,
 )
 from paredown.models.gguf.rope import rope_factors
-from paredown.models.gguf.vocabulary import Vocabulary, read_vocabulary
+from paredown.models.gguf.vocabulary import GGUFVocabulary, read_vocabulary
 from paredown.progress import OnProgress
 
 # Values converted at once: bounds the float temporaries to some tens of megabytes.
@@ -84,7 +84,7 @@ def write_gguf(
     on_progress: OnProgress | None = None,
     *,
     formats: GGUFFormats | None = None,
-    vocabulary: Vocabulary | None = None,
+    vocabulary: GGUFVocabulary | None = None,
     overwrite: bool = False,
 ) -> WriteGGUFResult:
     """Writes the file `output`, which appears whole or not at all. `formats` None keeps every

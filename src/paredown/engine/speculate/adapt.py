@@ -18,8 +18,8 @@ smaller batch, whose steps may be no shorter; all have ended when the slowest ha
 e) m: of what is gained the share e is gained by all (evenness.py), and the rest counts as much as a
 token less in a step saves of what one takes, m.
 
-T, D and a_i are measured while the engine runs (step_cost.py). They are estimates, and not all is
-in them: a draft model has to catch up with what was not drafted, a neighbour may come to the
+T, D and a_i are measured while the engine runs (measured_step_cost.py). They are estimates, and not
+all is in them: a draft model has to catch up with what was not drafted, a neighbour may come to the
 machine. So what drafting really cost is kept count of (debt.py), and it ends where that is a loss.
 """
 
@@ -31,8 +31,8 @@ from math import inf
 
 from paredown.engine.speculate.debt import Debt
 from paredown.engine.speculate.evenness import Evenness
+from paredown.engine.speculate.measured_step_cost import MeasuredStepCost
 from paredown.engine.speculate.round_cost import RoundCost
-from paredown.engine.speculate.step_cost import StepCost
 
 # What is not taken for so many steps, draft tokens or none, is taken a few times, to be measured
 # anew; where it did not pay then, after twice as many steps the next time, up to the last number.
@@ -110,7 +110,7 @@ _UNTESTED = Acceptance()
 class Adapter:
     """Chooses K for each request of a step."""
 
-    cost: StepCost = field(default_factory=StepCost)
+    cost: MeasuredStepCost = field(default_factory=MeasuredStepCost)
     rounds: RoundCost = field(default_factory=RoundCost)
     debt: Debt = field(default_factory=Debt)
     # Of all requests; slow, and what a new one starts from.
@@ -294,7 +294,7 @@ def best_counts(
     rates: Sequence[float],
     limits: Sequence[int],
     num_tokens: int,
-    cost: StepCost,
+    cost: MeasuredStepCost,
     rounds_s: Sequence[float],
     *,
     worth: float = 1.0,

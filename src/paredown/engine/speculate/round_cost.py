@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from paredown.engine.speculate.step_cost import Least
+from paredown.engine.speculate.measured_step_cost import Least
 
 # Where one length of drafts was measured alone, a token more takes this share of the mean of those.
 _SHARE_BEYOND = 0.5

@@ -63,7 +63,7 @@ def draw_roofline(found: Inspection, name: str, *, dark: bool) -> bytes:
     _draw_legend(figure, found, name, theme)
     canvas.draw()
     ends = (low, max(roofs.ridge(unit) for unit in _units(found)))
-    slope = [box for one in (roofs, found.target.roofs) for box in _slope_boxes(panel, one, ends)]
+    slope = [box for one in (roofs, found.machine.roofs) for box in _slope_boxes(panel, one, ends)]
     _draw_labels(panel, points, [*slope, *_boxes(roof_labels)], theme)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", facecolor=theme.paper)
@@ -71,7 +71,7 @@ def draw_roofline(found: Inspection, name: str, *, dark: bool) -> bytes:
 
 
 def _draw_legend(figure: Any, found: Inspection, name: str, theme: Theme) -> None:
-    workload = found.workload
+    workload = found.batch_load
     titles = {
         "prefill": f"prefill, {workload.prompt_tokens:,} tokens",
         "decode": f"decode, batch {workload.batch}, context {workload.context:,}",
@@ -89,7 +89,7 @@ def _draw_legend(figure: Any, found: Inspection, name: str, theme: Theme) -> Non
         frameon=False,
         fontsize=_FONT,
         labelcolor=theme.ink,
-        title=f"{name}, {found.formats.name} on {found.target.roofs.name}",
+        title=f"{name}, {found.formats.name} on {found.machine.roofs.name}",
         title_fontproperties={"size": _FONT + 1},
     )
     figure.legends[0].get_title().set_color(theme.ink)
@@ -160,7 +160,7 @@ def _draw_roofs(
     )
     middle = (low * highest) ** 0.5
     label = f"memory, {bandwidth / GIGA:,.1f} GB/s"
-    behind = found.target.roofs.bandwidth_bytes_per_s
+    behind = found.machine.roofs.bandwidth_bytes_per_s
     if bandwidth > behind:
         label = f"{format_bytes(found.memory.weights)} in caches, {bandwidth / GIGA:,.1f} GB/s"
         panel.plot(

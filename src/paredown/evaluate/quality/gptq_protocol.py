@@ -20,8 +20,8 @@ from paredown.errors import ConfigError
 from paredown.evaluate.texts.text import (
     DATA_VARIABLE,
     EvalText,
+    EvalWindow,
     TextTokenizer,
-    Window,
     read_text,
     window_tokens,
 )
@@ -92,7 +92,7 @@ def gptq_text(
             remedy="Give the whole text (--text), and --tokens of a window or more.",
         )
     cut = [ids[start : start + size] for start in range(0, num_windows * size, size)]
-    windows = [Window(inputs=one[:-1], targets=one[1:]) for one in cut]
+    windows = [EvalWindow(inputs=one[:-1], targets=one[1:]) for one in cut]
     predicted = [token for window in windows for token in window.targets]
     note = (
         f"; it has {_UNKNOWN} in place of rare words, the papers' copy (wikitext-2-raw-v1) has not"

@@ -14,7 +14,7 @@ from paredown.evaluate.quality.perplexity import (
     negative_log_likelihoods,
     perplexity,
 )
-from paredown.evaluate.texts.text import EvalText, Window
+from paredown.evaluate.texts.text import EvalText, EvalWindow
 from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.progress import OnCount
 from paredown.spec.kv import PAGE_SIZE
@@ -108,7 +108,7 @@ def measure_quality(
     return compared, sums[-1].quality(text, compared=False)
 
 
-def _chunks(window: Window) -> Iterator[tuple[SequenceSlice, list[int]]]:
+def _chunks(window: EvalWindow) -> Iterator[tuple[SequenceSlice, list[int]]]:
     pages = list(range(-(-len(window.inputs) // PAGE_SIZE)))
     for start in range(0, len(window.inputs), CHUNK_TOKENS):
         tokens = window.inputs[start : start + CHUNK_TOKENS]

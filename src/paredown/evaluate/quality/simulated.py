@@ -15,7 +15,7 @@ from torch import Tensor
 
 from paredown.evaluate.quality.perplexity import Predictions
 from paredown.evaluate.quality.quality import Quality, QualitySums
-from paredown.evaluate.texts.text import EvalText, Window
+from paredown.evaluate.texts.text import EvalText, EvalWindow
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.points import EXPERT_INPUT, LAYER_POINTS, MODEL_POINTS, Tap
@@ -114,7 +114,7 @@ class _Plain:
     """What the reference has of one window: `before` each layer and after the last one, [1, T, D],
     and its `predictions` by their first token."""
 
-    def __init__(self, decoder: Decoder, window: Window) -> None:
+    def __init__(self, decoder: Decoder, window: EvalWindow) -> None:
         ids_BT = torch.tensor([window.inputs])
         positions = decoder.positions(ids_BT.shape[1])
         self.before = [decoder.embed(ids_BT)]
@@ -129,7 +129,7 @@ class _Plain:
 def _measure(
     decoder: Decoder,
     variant: Variant,
-    window: Window,
+    window: EvalWindow,
     expected: Mapping[int, Predictions],
     before: Sequence[Tensor] | None,
     own: QualitySums,

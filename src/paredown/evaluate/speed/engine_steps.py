@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep
+from paredown.cost.fit_steps import MeasuredEngineStep, MeasuredStep
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, decode_load, prompts_load
 from paredown.engine.active_request import EngineTokenizer

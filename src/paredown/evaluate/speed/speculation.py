@@ -29,7 +29,7 @@ _CONFIG = ScheduleConfig(prefix_cache=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
+class RequestRounds:
     """Requests that are submitted together. In `rounds` each round has prompts of its own, so that
     no answer is seen twice."""
 
@@ -73,7 +73,7 @@ def compare_speculation(
     executors: tuple[Executor, Executor],
     tokenizer: EngineTokenizer,
     speculator: Speculator,
-    workload: Workload,
+    requests: RequestRounds,
     on_progress: OnCount | None = None,
 ) -> SpeculationSpeed:
     """Answers without and with speculation, from executors of the same weights that have pages of
@@ -82,18 +82,18 @@ def compare_speculation(
     speculating_engines = [
         Engine(executor, tokenizer, _CONFIG, speculator) for executor in executors
     ]
-    speed = SpeculationSpeed(name=workload.name)
-    for number, prompts in enumerate(workload.rounds):
+    speed = SpeculationSpeed(name=requests.name)
+    for number, prompts in enumerate(requests.rounds):
         place = number % 2
         (expected, without), (found, speculating) = _answer_in_turn(
-            (plain[place], speculating_engines[1 - place]), prompts, workload.params
+            (plain[place], speculating_engines[1 - place]), prompts, requests.params
         )
         if number:
             speed.without.append(without)
             speed.speculating.append(speculating)
             speed.num_different += found != expected
         if on_progress is not None:
-            on_progress(number + 1, len(workload.rounds))
+            on_progress(number + 1, len(requests.rounds))
     stats = speculator.stats
     assert stats.failure is None, stats.failure
     speed.tokens_per_step, speed.acceptance = stats.tokens_per_step, stats.acceptance

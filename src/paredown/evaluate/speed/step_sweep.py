@@ -3,20 +3,20 @@
 A shared machine is fast for a second and slow for the next, and what is measured in one go is of
 one moment: all models whose weights are swept take turns, round after round. What is in the way of
 a step only ever adds to its time, so the lower quartile of the rounds counts. The models are made
-up; what is fitted to them (cost/calibrate.py) is used for others.
+up; what is fitted to them (cost/fit_steps.py) is used for others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
+from paredown.cost.fit_steps import MeasuredEngineStep, MeasuredStep, Sweep, fit_steps
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import Roofs
-from paredown.cost.step_fit import Calibration
+from paredown.cost.step_fit import StepFit
 from paredown.evaluate.speed.engine_steps import measure_engine_steps, num_engine_pages
 from paredown.evaluate.speed.random_model import random_model
-from paredown.evaluate.speed.swept_model import Load, SweptModel
+from paredown.evaluate.speed.swept_model import SweptLoad, SweptModel
 from paredown.formats.table import COSTED_FORMATS
 from paredown.kernels.probe import measure_bandwidth
 from paredown.models.resolve import resolve_model
@@ -93,7 +93,7 @@ class SweepConfig:
 
 def sweep_machine(
     machine: Machine, config: SweepConfig | None = None, on_progress: OnCount | None = None
-) -> Calibration:
+) -> StepFit:
     """Measures and fits; takes a few minutes on two cores. Raises ConfigError for an unknown
     format."""
     config = config or SweepConfig()
@@ -113,7 +113,7 @@ def sweep_machine(
             part.run_round()
             tell()
         part.close()
-    return sweep.calibration()
+    return sweep.fit()
 
 
 class SweepPart:
@@ -123,10 +123,10 @@ class SweepPart:
     def __init__(self, make: Callable[[], list[SweptModel]]) -> None:
         self._make = make
         self._models: list[SweptModel] = []
-        self._steps: list[dict[Load, MeasuredStep]] = []
+        self._steps: list[dict[SweptLoad, MeasuredStep]] = []
 
     @property
-    def steps(self) -> Sequence[dict[Load, MeasuredStep]]:
+    def steps(self) -> Sequence[dict[SweptLoad, MeasuredStep]]:
         """Of each model, what was measured until `close`."""
         assert self._steps, "not closed yet"
         return self._steps
@@ -162,7 +162,7 @@ class StepSweep:
         }
         self.parts = (self._weights, *self._attention.values())
 
-    def calibration(self) -> Calibration:
+    def fit(self) -> StepFit:
         """Closes the parts, measures the engine and the bandwidths once more, and fits."""
         for part in self.parts:
             part.close()
@@ -185,7 +185,7 @@ class StepSweep:
             attention=attention,
             engine=[self._engine_steps(spec) for spec in beside],
         )
-        return calibrate(
+        return fit_steps(
             sweep,
             roofs=Roofs.of(self._machine),
             isa=self._machine.isa,
@@ -204,7 +204,7 @@ class StepSweep:
         """Small ones, then those of each format. One chunk from the beginning, of each number of
         tokens."""
         config = self._config
-        loads = [Load(1, 0, num_tokens) for num_tokens in config.num_tokens]
+        loads = [SweptLoad(1, 0, num_tokens) for num_tokens in config.num_tokens]
         models = [(spec, "bf16") for spec in config.small]
         models += [(spec, name) for name in config.formats for spec in config.models]
         return [
@@ -212,15 +212,15 @@ class StepSweep:
             for spec, name in models
         ]
 
-    def _contexts(self) -> list[tuple[Load, Load]]:
+    def _contexts(self) -> list[tuple[SweptLoad, SweptLoad]]:
         """The same tokens, after nothing and after contexts."""
         config = self._config
         return [
-            (Load(number, 0, 1), Load(number, context - 1, 1))
+            (SweptLoad(number, 0, 1), SweptLoad(number, context - 1, 1))
             for number in config.num_sequences
             for context in config.contexts
         ] + [
-            (Load(1, 0, num_tokens), Load(1, context - num_tokens, num_tokens))
+            (SweptLoad(1, 0, num_tokens), SweptLoad(1, context - num_tokens, num_tokens))
             for num_tokens in config.chunk_tokens
             for context in config.contexts
             if context > num_tokens
@@ -238,7 +238,9 @@ class StepSweep:
             (found[short], found[long]) for found in part.steps for short, long in self._contexts()
         ]
 
-    def _swept(self, spec: ModelSpec, formats: ModelFormats, loads: Sequence[Load]) -> SweptModel:
+    def _swept(
+        self, spec: ModelSpec, formats: ModelFormats, loads: Sequence[SweptLoad]
+    ) -> SweptModel:
         alike = replace(formats, output=formats.linear)
         return SweptModel(spec, alike, loads, self._machine.num_threads)
 

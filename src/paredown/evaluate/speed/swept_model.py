@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paredown.cost.calibrate import MeasuredStep
+from paredown.cost.fit_steps import MeasuredStep
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load
 from paredown.evaluate.quality.quartile import lower_quartile
@@ -21,7 +21,7 @@ _NUM_WARMING = 6
 
 
 @dataclass(frozen=True)
-class Load:
+class SweptLoad:
     """`num_tokens` tokens from position `start` on, in each of `num_sequences`."""
 
     num_sequences: int
@@ -63,10 +63,10 @@ class SweptModel:
 
     spec: ModelSpec
     formats: ModelFormats
-    loads: Sequence[Load]
+    loads: Sequence[SweptLoad]
     num_threads: int
     _executor: LoadedExecutor = field(init=False)
-    _seconds: dict[Load, list[float]] = field(init=False)
+    _seconds: dict[SweptLoad, list[float]] = field(init=False)
     _is_warm: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class SweptModel:
                 found += row[_NUM_WARMING:] or row[-1:]
         self._is_warm = True
 
-    def measured(self) -> dict[Load, MeasuredStep]:
+    def measured(self) -> dict[SweptLoad, MeasuredStep]:
         return {
             load: MeasuredStep(
                 spec=self.spec,

@@ -43,7 +43,7 @@ class TextTokenizer(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class EvalWindow:
     """`targets[j]` is the token after `inputs[: j + 1]`."""
 
     inputs: list[int]
@@ -55,7 +55,7 @@ class EvalText:
     """`num_tokens` are predicted; `num_bytes` is the UTF-8 length of what they decode to;
     `protocol` is one sentence for reports."""
 
-    windows: list[Window]
+    windows: list[EvalWindow]
     num_tokens: int
     num_bytes: int
     window_tokens: int
@@ -87,7 +87,7 @@ def prepare_text(
         inputs = padded[start : start + len(targets)]
         if first is not None:
             inputs[0] = first
-        windows.append(Window(inputs=inputs, targets=targets))
+        windows.append(EvalWindow(inputs=inputs, targets=targets))
     num_bytes = max(1, len(tokenizer.decode(padded[1:]).encode()))
     beginning = "the text token before it" if first is None else "the tokenizer's start token"
     return EvalText(

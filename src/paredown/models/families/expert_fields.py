@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paredown.errors import CheckpointError
-from paredown.models.families.family import LinearSource
+from paredown.models.families.family import LinearModule
 from paredown.models.families.fields import Fields
 from paredown.spec.experts import Experts
 
 _EXPERT = "layers.{layer}.mlp.experts.{expert}"
-LINEARS: Mapping[str, LinearSource] = {
-    "experts.gate": LinearSource(module=f"{_EXPERT}.gate_proj"),
-    "experts.up": LinearSource(module=f"{_EXPERT}.up_proj"),
-    "experts.down": LinearSource(module=f"{_EXPERT}.down_proj"),
+LINEARS: Mapping[str, LinearModule] = {
+    "experts.gate": LinearModule(module=f"{_EXPERT}.gate_proj"),
+    "experts.up": LinearModule(module=f"{_EXPERT}.up_proj"),
+    "experts.down": LinearModule(module=f"{_EXPERT}.down_proj"),
 }
 ROUTER = "layers.{layer}.mlp.gate"
 # What a config calls their sizes, beside those of every layer.

@@ -9,7 +9,7 @@ from paredown.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSource:
+class LinearModule:
     """The module that holds one role: part `part` of `num_parts` equal ones of its output, which
     lie one behind the other, or `by_head` so in each head (GPT-NeoX).
 
@@ -44,7 +44,7 @@ class Family:
     model_type: str
     read_spec: Callable[[Fields], ModelSpec]
     prefixes: tuple[str, ...]
-    linears: Mapping[str, LinearSource]
+    linears: Mapping[str, LinearModule]
     norms: Mapping[str, str]
     embedding: str
     position_embedding: str | None = None

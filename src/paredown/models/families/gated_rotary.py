@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.expert_fields import ExpertLayers
-from paredown.models.families.family import LinearSource
+from paredown.models.families.family import LinearModule
 from paredown.models.families.fields import Fields, even_heads
 from paredown.models.families.rotary import DEFAULT_THETA, read_rotary
 from paredown.spec.attention import Attention
@@ -19,17 +19,17 @@ PREFIXES = ("model.", "")
 # What `layer_types` calls the attention of a layer.
 SLIDING, FULL = "sliding_attention", "full_attention"
 EMBEDDING = "embed_tokens"
-ATTENTION: Mapping[str, LinearSource] = {
-    "q": LinearSource(module="layers.{layer}.self_attn.q_proj"),
-    "k": LinearSource(module="layers.{layer}.self_attn.k_proj"),
-    "v": LinearSource(module="layers.{layer}.self_attn.v_proj"),
-    "o": LinearSource(module="layers.{layer}.self_attn.o_proj"),
+ATTENTION: Mapping[str, LinearModule] = {
+    "q": LinearModule(module="layers.{layer}.self_attn.q_proj"),
+    "k": LinearModule(module="layers.{layer}.self_attn.k_proj"),
+    "v": LinearModule(module="layers.{layer}.self_attn.v_proj"),
+    "o": LinearModule(module="layers.{layer}.self_attn.o_proj"),
 }
-LINEARS: Mapping[str, LinearSource] = {
+LINEARS: Mapping[str, LinearModule] = {
     **ATTENTION,
-    "gate": LinearSource(module="layers.{layer}.mlp.gate_proj"),
-    "up": LinearSource(module="layers.{layer}.mlp.up_proj"),
-    "down": LinearSource(module="layers.{layer}.mlp.down_proj"),
+    "gate": LinearModule(module="layers.{layer}.mlp.gate_proj"),
+    "up": LinearModule(module="layers.{layer}.mlp.up_proj"),
+    "down": LinearModule(module="layers.{layer}.mlp.down_proj"),
 }
 NORMS: Mapping[str, str] = {
     "attention_norm": "layers.{layer}.input_layernorm",
@@ -53,7 +53,7 @@ IGNORABLE = (r"(model\.)?(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class FamilyTraits:
     """How the families differ. Defaults are the config classes' own, for fields left out.
 
     `sliding_window`  of every layer but those of the numbers in `full_layers`
@@ -73,7 +73,7 @@ class Variant:
     experts: ExpertLayers | None = None
 
 
-def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
+def read_gated_rotary(fields: Fields, variant: FamilyTraits) -> ModelSpec:
     hidden_size = fields.integer("hidden_size")
     norm = Norm(kind="rms", eps=fields.number("rms_norm_eps", variant.default_norm_eps))
     head_norm = norm if variant.qk_norm else None
@@ -102,7 +102,7 @@ def read_gated_rotary(fields: Fields, variant: Variant) -> ModelSpec:
     )
 
 
-def _read_attention(fields: Fields, variant: Variant, hidden_size: int) -> Attention:
+def _read_attention(fields: Fields, variant: FamilyTraits, hidden_size: int) -> Attention:
     num_heads = fields.integer("num_attention_heads")
     head_dim = fields.optional_integer("head_dim", variant.default_head_dim)
     num_kv_heads = fields.optional_integer("num_key_value_heads", variant.default_num_kv_heads)

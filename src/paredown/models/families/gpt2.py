@@ -1,6 +1,6 @@
 """GPT-2: learned positions, LayerNorm, one fused and transposed module for query, key and value."""
 
-from paredown.models.families.family import Family, LinearSource
+from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields, even_heads
 from paredown.spec.attention import Attention
 from paredown.spec.layer import LayerSpec
@@ -50,12 +50,12 @@ GPT2 = Family(
     read_spec=read_spec,
     prefixes=("transformer.", ""),
     linears={
-        "q": LinearSource(module="h.{layer}.attn.c_attn", transposed=True, part=0, num_parts=3),
-        "k": LinearSource(module="h.{layer}.attn.c_attn", transposed=True, part=1, num_parts=3),
-        "v": LinearSource(module="h.{layer}.attn.c_attn", transposed=True, part=2, num_parts=3),
-        "o": LinearSource(module="h.{layer}.attn.c_proj", transposed=True),
-        "up": LinearSource(module="h.{layer}.mlp.c_fc", transposed=True),
-        "down": LinearSource(module="h.{layer}.mlp.c_proj", transposed=True),
+        "q": LinearModule(module="h.{layer}.attn.c_attn", transposed=True, part=0, num_parts=3),
+        "k": LinearModule(module="h.{layer}.attn.c_attn", transposed=True, part=1, num_parts=3),
+        "v": LinearModule(module="h.{layer}.attn.c_attn", transposed=True, part=2, num_parts=3),
+        "o": LinearModule(module="h.{layer}.attn.c_proj", transposed=True),
+        "up": LinearModule(module="h.{layer}.mlp.c_fc", transposed=True),
+        "down": LinearModule(module="h.{layer}.mlp.c_proj", transposed=True),
     },
     norms={
         "attention_norm": "h.{layer}.ln_1",

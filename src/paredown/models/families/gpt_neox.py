@@ -2,7 +2,7 @@
 each head rotated, one module for query, key and value, its rows head by head."""
 
 from paredown.errors import CheckpointError
-from paredown.models.families.family import Family, LinearSource
+from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields, even_heads
 from paredown.models.families.rotary import DEFAULT_THETA, read_rotary
 from paredown.spec.attention import Attention
@@ -74,12 +74,12 @@ GPT_NEOX = Family(
     read_spec=read_spec,
     prefixes=("gpt_neox.", ""),
     linears={
-        "q": LinearSource(module=_QKV, part=0, num_parts=3, by_head=True),
-        "k": LinearSource(module=_QKV, part=1, num_parts=3, by_head=True),
-        "v": LinearSource(module=_QKV, part=2, num_parts=3, by_head=True),
-        "o": LinearSource(module="layers.{layer}.attention.dense"),
-        "up": LinearSource(module="layers.{layer}.mlp.dense_h_to_4h"),
-        "down": LinearSource(module="layers.{layer}.mlp.dense_4h_to_h"),
+        "q": LinearModule(module=_QKV, part=0, num_parts=3, by_head=True),
+        "k": LinearModule(module=_QKV, part=1, num_parts=3, by_head=True),
+        "v": LinearModule(module=_QKV, part=2, num_parts=3, by_head=True),
+        "o": LinearModule(module="layers.{layer}.attention.dense"),
+        "up": LinearModule(module="layers.{layer}.mlp.dense_h_to_4h"),
+        "down": LinearModule(module="layers.{layer}.mlp.dense_4h_to_h"),
     },
     norms={
         "attention_norm": "layers.{layer}.input_layernorm",

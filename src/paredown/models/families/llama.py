@@ -3,14 +3,14 @@
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
 from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
 
 def read_spec(fields: Fields) -> ModelSpec:
     attention_bias = fields.flag("attention_bias", False)
-    variant = Variant(
+    variant = FamilyTraits(
         family="llama",
         qkv_bias=attention_bias,
         attention_out_bias=attention_bias,

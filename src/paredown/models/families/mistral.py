@@ -3,13 +3,13 @@
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
 from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
 
 def read_spec(fields: Fields) -> ModelSpec:
-    variant = Variant(
+    variant = FamilyTraits(
         family="mistral",
         default_num_kv_heads=8,
         sliding_window=fields.optional_integer("sliding_window", 4096),

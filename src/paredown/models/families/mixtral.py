@@ -2,9 +2,9 @@
 
 from paredown.models.families import gated_rotary
 from paredown.models.families.expert_fields import ExpertLayers, read_num_experts
-from paredown.models.families.family import Family, LinearSource
+from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
 from paredown.spec.experts import Experts
 from paredown.spec.model import ModelSpec
 
@@ -13,7 +13,7 @@ _BLOCK = "layers.{layer}.block_sparse_moe"
 
 def read_spec(fields: Fields) -> ModelSpec:
     num, num_per_token = read_num_experts(fields, "num_local_experts")
-    variant = Variant(
+    variant = FamilyTraits(
         family="mixtral",
         default_num_kv_heads=8,
         default_norm_eps=1e-5,
@@ -39,9 +39,9 @@ MIXTRAL = Family(
     prefixes=gated_rotary.PREFIXES,
     linears={
         **gated_rotary.ATTENTION,
-        "experts.gate": LinearSource(module=f"{_BLOCK}.experts.{{expert}}.w1"),
-        "experts.up": LinearSource(module=f"{_BLOCK}.experts.{{expert}}.w3"),
-        "experts.down": LinearSource(module=f"{_BLOCK}.experts.{{expert}}.w2"),
+        "experts.gate": LinearModule(module=f"{_BLOCK}.experts.{{expert}}.w1"),
+        "experts.up": LinearModule(module=f"{_BLOCK}.experts.{{expert}}.w3"),
+        "experts.down": LinearModule(module=f"{_BLOCK}.experts.{{expert}}.w2"),
     },
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,

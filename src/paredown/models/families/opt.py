@@ -1,6 +1,6 @@
 """OPT (arXiv 2205.01068), the pre-norm sizes: learned positions from row 2 on, LayerNorm, ReLU."""
 
-from paredown.models.families.family import Family, LinearSource
+from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields, even_heads
 from paredown.spec.attention import Attention
 from paredown.spec.layer import LayerSpec
@@ -56,12 +56,12 @@ OPT = Family(
     read_spec=read_spec,
     prefixes=("model.decoder.", "decoder.", ""),
     linears={
-        "q": LinearSource(module="layers.{layer}.self_attn.q_proj"),
-        "k": LinearSource(module="layers.{layer}.self_attn.k_proj"),
-        "v": LinearSource(module="layers.{layer}.self_attn.v_proj"),
-        "o": LinearSource(module="layers.{layer}.self_attn.out_proj"),
-        "up": LinearSource(module="layers.{layer}.fc1"),
-        "down": LinearSource(module="layers.{layer}.fc2"),
+        "q": LinearModule(module="layers.{layer}.self_attn.q_proj"),
+        "k": LinearModule(module="layers.{layer}.self_attn.k_proj"),
+        "v": LinearModule(module="layers.{layer}.self_attn.v_proj"),
+        "o": LinearModule(module="layers.{layer}.self_attn.out_proj"),
+        "up": LinearModule(module="layers.{layer}.fc1"),
+        "down": LinearModule(module="layers.{layer}.fc2"),
     },
     norms={
         "attention_norm": "layers.{layer}.self_attn_layer_norm",

@@ -3,14 +3,18 @@
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import Variant, read_gated_rotary, read_layered_window
+from paredown.models.families.gated_rotary import (
+    FamilyTraits,
+    read_gated_rotary,
+    read_layered_window,
+)
 from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
 
 def read_spec(fields: Fields) -> ModelSpec:
     window, full_layers = read_layered_window(fields)
-    variant = Variant(
+    variant = FamilyTraits(
         family="qwen2",
         qkv_bias=True,
         default_num_kv_heads=32,

@@ -3,9 +3,9 @@ expert that every token passes."""
 
 from paredown.models.families import expert_fields, gated_rotary
 from paredown.models.families.expert_fields import read_qwen_experts
-from paredown.models.families.family import Family, LinearSource
+from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
 from paredown.spec.model import ModelSpec
 
 _SHARED = "layers.{layer}.mlp.shared_expert"
@@ -14,7 +14,7 @@ _SHARED = "layers.{layer}.mlp.shared_expert"
 def read_spec(fields: Fields) -> ModelSpec:
     # Transformers gives the window to layers in turn, which no published model asks for.
     fields.must_be("use_sliding_window", False)
-    variant = Variant(
+    variant = FamilyTraits(
         family="qwen2_moe",
         qkv_bias=fields.flag("qkv_bias", True),
         default_num_kv_heads=16,
@@ -30,9 +30,9 @@ QWEN2_MOE = Family(
     linears={
         **gated_rotary.LINEARS,
         **expert_fields.LINEARS,
-        "shared.gate": LinearSource(module=f"{_SHARED}.gate_proj"),
-        "shared.up": LinearSource(module=f"{_SHARED}.up_proj"),
-        "shared.down": LinearSource(module=f"{_SHARED}.down_proj"),
+        "shared.gate": LinearModule(module=f"{_SHARED}.gate_proj"),
+        "shared.up": LinearModule(module=f"{_SHARED}.up_proj"),
+        "shared.down": LinearModule(module=f"{_SHARED}.down_proj"),
     },
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,

@@ -3,7 +3,11 @@
 from paredown.models.families import gated_rotary, gguf_rows
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import Variant, read_gated_rotary, read_layered_window
+from paredown.models.families.gated_rotary import (
+    FamilyTraits,
+    read_gated_rotary,
+    read_layered_window,
+)
 from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.model import ModelSpec
 
@@ -11,7 +15,7 @@ from paredown.spec.model import ModelSpec
 def read_spec(fields: Fields) -> ModelSpec:
     attention_bias = fields.flag("attention_bias", False)
     window, full_layers = read_layered_window(fields)
-    variant = Variant(
+    variant = FamilyTraits(
         family="qwen3",
         qkv_bias=attention_bias,
         attention_out_bias=attention_bias,

@@ -4,7 +4,7 @@ from paredown.models.families import expert_fields, gated_rotary
 from paredown.models.families.expert_fields import read_qwen_experts
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
-from paredown.models.families.gated_rotary import Variant, read_gated_rotary
+from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
 from paredown.models.families.qwen3 import QWEN3
 from paredown.spec.model import ModelSpec
 
@@ -12,7 +12,7 @@ from paredown.spec.model import ModelSpec
 def read_spec(fields: Fields) -> ModelSpec:
     attention_bias = fields.flag("attention_bias", False)
     slides = fields.flag("use_sliding_window", False)
-    variant = Variant(
+    variant = FamilyTraits(
         family="qwen3_moe",
         qkv_bias=attention_bias,
         attention_out_bias=attention_bias,

@@ -42,20 +42,20 @@ _NO_SCORE = -1e9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vocabulary:
+class GGUFVocabulary:
     """`notes`: what llama.cpp will do otherwise than the tokenizer."""
 
     metadata: dict[str, Value]
     notes: tuple[str, ...] = ()
 
 
-def read_vocabulary(path: Path, vocab_size: int) -> Vocabulary:
+def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
     """Of the folder or GGUF file `path`, whose table of embeddings has `vocab_size` rows. Raises
     CheckpointError for files that are damaged, UnsupportedError for a tokenizer that llama.cpp has
     no like of."""
     if is_gguf(path):
         stored = read_gguf(path).metadata
-        return Vocabulary(
+        return GGUFVocabulary(
             metadata={key: value for key, value in stored.items() if key.startswith("tokenizer.")}
         )
     library = read_json_object(path / "tokenizer.json")
@@ -78,7 +78,7 @@ def read_vocabulary(path: Path, vocab_size: int) -> Vocabulary:
         metadata[CHAT_TEMPLATE] = template
     metadata[JSON] = (path / "tokenizer.json").read_text("utf-8")
     notes += [] if rule.difference is None else [rule.difference]
-    return Vocabulary(metadata=metadata, notes=tuple(notes))
+    return GGUFVocabulary(metadata=metadata, notes=tuple(notes))
 
 
 def _tokens(

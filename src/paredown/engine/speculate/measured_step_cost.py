@@ -1,4 +1,4 @@
-"""StepCost: seconds of a step as a function of its number of tokens, from the steps themselves."""
+"""MeasuredStepCost: seconds of a step by its number of tokens, from the steps themselves."""
 
 import statistics
 from bisect import bisect_left
@@ -44,7 +44,7 @@ class Least:
         self._values.clear()
 
 
-class StepCost:
+class MeasuredStepCost:
     """The least by size, and no more than that of any larger one. Between two known sizes the
     seconds are on a line, and above the largest known one on the line from the smallest to it, up
     to twice its size.

@@ -6,22 +6,21 @@ from functools import partial
 import pytest
 
 from fakes.specs import flat_spec
-from paredown.cost.calibrate import MeasuredEngineStep, MeasuredStep, Sweep, calibrate
-from paredown.cost.least_squares import least_squares, quadratic_fit
+from paredown.cost.fit_steps import MeasuredEngineStep, MeasuredStep, Sweep, fit_steps
 from paredown.cost.machines import MACHINES
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
 from paredown.cost.step_cost import StepLoad, decode_load, prefill_load, prompts_load
 from paredown.cost.step_fit import (
     AttentionRates,
-    Calibration,
     EngineRates,
     LinearRates,
+    StepFit,
     StepRates,
 )
 from paredown.spec.model import ModelSpec
 from paredown.spec.rotary import Rotary
-from paredown.spec.weight import SHORT_BF16_BITS, WeightSpec
+from paredown.spec.weight import WeightSpec
 
 SIZES = (1, 8, 64, 512)
 PROMPTS = (prefill_load(16), prefill_load(400), prompts_load(8, 32))
@@ -53,7 +52,7 @@ WARM = EngineRates(
 COLD = EngineRates(
     step_s=8e-5, token_s=3e-7, request_s=1e-5, arrival_s=9e-5, prompt_s=2e-4, logit_s=6e-10
 )
-TRUTH = Calibration(
+TRUTH = StepFit(
     roofs=MACHINES["xeon-emr"],
     isa="amx",
     num_threads=2,
@@ -74,15 +73,13 @@ TRUTH = Calibration(
 )
 
 
-def step_of(
-    truth: Calibration, spec: ModelSpec, weights: WeightSpec, load: StepLoad
-) -> MeasuredStep:
+def step_of(truth: StepFit, spec: ModelSpec, weights: WeightSpec, load: StepLoad) -> MeasuredStep:
     formats = ModelFormats(linear=weights, output=weights)
-    step = PredictedStep(spec=spec, formats=formats, calibration=truth, with_engine=False)
+    step = PredictedStep(spec=spec, formats=formats, fit=truth, with_engine=False)
     return MeasuredStep(spec=spec, formats=formats, load=load, seconds=step.step_s(load))
 
 
-def calibrated(truth: Calibration) -> Calibration:
+def calibrated(truth: StepFit) -> StepFit:
     """From a sweep of a machine of which `truth` holds."""
     measured = partial(step_of, truth)
 
@@ -122,13 +119,13 @@ def calibrated(truth: Calibration) -> Calibration:
             for spec, rates in ((model(64, 1), WARM), (model(256, 4), COLD))
         ],
     )
-    return calibrate(
+    return fit_steps(
         sweep, roofs=truth.roofs, isa="amx", num_threads=2, bandwidths=truth.bandwidths
     )
 
 
 @pytest.fixture(scope="module")
-def found() -> Calibration:
+def found() -> StepFit:
     return calibrated(TRUTH)
 
 
@@ -140,67 +137,29 @@ def test_no_weights_are_read_faster_than_memory_gives_them() -> None:
     assert found.linear["bf16"].memory_efficiency == pytest.approx(0.92, rel=0.1)
 
 
-def test_what_the_engine_adds_is_found(found: Calibration) -> None:
+def test_what_the_engine_adds_is_found(found: StepFit) -> None:
     assert found.rates.logit_s == pytest.approx(1e-10, rel=0.1)
     for (_, rates), truth in zip(found.engine, (WARM, COLD), strict=True):
         assert asdict(rates) == pytest.approx(asdict(truth), rel=1e-3)
 
 
-def test_the_engine_is_slower_beside_a_larger_model() -> None:
-    assert TRUTH.engine_rates(1e3) == WARM
-    assert TRUTH.engine_rates(1e12) == COLD
-    middle = TRUTH.engine_rates((2e6 * 2e7) ** 0.5)
-    assert middle.step_s == pytest.approx((WARM.step_s + COLD.step_s) / 2)
-    load = prefill_load(100)
-    assert middle.seconds(load, 1000) == pytest.approx(
-        5e-5 + 2.5e-5 + 8.5e-6 + 6e-5 + 1.25e-4 + 5.5e-7
-    )
-
-
-def test_attention_is_found(found: Calibration) -> None:
+def test_attention_is_found(found: StepFit) -> None:
     assert found.attention["bf16"].key_s == pytest.approx(2e-10, rel=0.02)
     assert found.attention["bf16"].pair_s == pytest.approx(3e-12, rel=0.02)
 
 
 @pytest.mark.parametrize("weights", [BF16, INT4], ids=lambda one: one.name)
-def test_steps_of_another_model_are_predicted(found: Calibration, weights: WeightSpec) -> None:
+def test_steps_of_another_model_are_predicted(found: StepFit, weights: WeightSpec) -> None:
     """One larger than all that were measured, at numbers of tokens between theirs."""
     spec = replace(model(1536, 12), vocab_size=32000)
     formats = ModelFormats(linear=weights, output=weights)
     for load in (decode_load(1, 100), decode_load(4, 2000), prefill_load(300, 100)):
-        wanted = PredictedStep(spec=spec, formats=formats, calibration=TRUTH).step_s(load)
-        predicted = PredictedStep(spec=spec, formats=formats, calibration=found).step_s(load)
+        wanted = PredictedStep(spec=spec, formats=formats, fit=TRUTH).step_s(load)
+        predicted = PredictedStep(spec=spec, formats=formats, fit=found).step_s(load)
         assert predicted == pytest.approx(wanted, rel=0.05)
 
 
-def test_a_calibration_survives_json(found: Calibration) -> None:
-    assert Calibration.from_json(found.as_json()) == found
+def test_a_calibration_survives_json(found: StepFit) -> None:
+    assert StepFit.from_json(found.as_json()) == found
     with pytest.raises(ValueError, match="version"):
-        Calibration.from_json(found.as_json() | {"version": -1})
-
-
-def test_least_squares_keeps_coefficients_above_zero() -> None:
-    rows = [(1.0, float(x)) for x in range(1, 6)]
-    falling = [10.0 - x for x in range(1, 6)]
-    constant, slope = least_squares(rows, falling, [1.0] * 5)
-    assert slope == 0
-    assert constant == pytest.approx(7.0)
-
-
-def test_quadratic_fit_finds_its_own() -> None:
-    points = [(x, 3e-6 + 2e-9 * x + 5e-12 * x * x) for x in (128.0, 256.0, 512.0, 1024.0, 2048.0)]
-    assert quadratic_fit(points) == pytest.approx((3e-6, 2e-9, 5e-12), rel=1e-4)
-
-
-def test_bf16_is_counted_as_the_set_packs_it() -> None:
-    """Shorter where the core gives exponents short, and by the roofs no slower for it."""
-    short = replace(TRUTH, isa="avx512_bf16")
-    step = {}
-    for truth in (TRUTH, short):
-        formats = ModelFormats(linear=BF16, output=INT4)
-        step[truth.isa] = PredictedStep(spec=model(768, 4), formats=formats, calibration=truth)
-    output_bytes = 512 * 768 * 4.5 / 8
-    plain_bytes = step["amx"].weight_bytes - output_bytes
-    short_bytes = step["avx512_bf16"].weight_bytes - output_bytes
-    assert short_bytes / plain_bytes == pytest.approx(SHORT_BF16_BITS / 16)
-    assert step["avx512_bf16"].step_s(decode_load(1, 8)) < step["amx"].step_s(decode_load(1, 8))
+        StepFit.from_json(found.as_json() | {"version": -1})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fakes.traces import traces
 from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
-from paredown.evaluate.load.trace import read_trace
+from paredown.evaluate.load.trace_file import read_trace
 from paredown.plan.trace import Trace
 
 AZURE = (
@@ -56,8 +56,8 @@ def test_every_kind_of_trace_is_read(tmp_path: Path) -> None:
         (VIDUR + "3.0,many,5\n", "line 4: .*many"),
         (VIDUR + "3.0,0,5\n", "line 4: 0 tokens are too few"),
         (VIDUR + "3.0,5,-1\n", "line 4: -1 tokens are too few"),
-        (VIDUR + "nan,5,5\n", "line 4: nan is no time"),
-        (VIDUR + "-3,5,5\n", "line 4: -3 is no time"),
+        (VIDUR + "nan,5,5\n", "line 4: nan is not a valid time"),
+        (VIDUR + "-3,5,5\n", "line 4: -3 is not a valid time"),
         (VIDUR + "0.5,5,5\n", "line 4: a request comes before"),
         (AZURE + "yesterday,5,5\n", "line 4: .*yesterday"),
         (json.dumps(MOONCAKE[0]) + "\n{\n", "line 2: this is no JSON"),

@@ -1,4 +1,4 @@
-"""From measured steps to a Calibration, by least squares of relative errors."""
+"""From measured steps to a StepFit, by least squares of relative errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,9 +12,9 @@ from paredown.cost.roofline import Roofs
 from paredown.cost.step_cost import StepLoad
 from paredown.cost.step_fit import (
     AttentionRates,
-    Calibration,
     EngineRates,
     LinearRates,
+    StepFit,
     StepRates,
     overlapped,
 )
@@ -65,16 +65,16 @@ class Sweep:
     engine: Sequence[Sequence[MeasuredEngineStep]]
 
 
-def calibrate(
+def fit_steps(
     sweep: Sweep,
     *,
     roofs: Roofs,
     isa: str,
     num_threads: int,
     bandwidths: Sequence[tuple[float, float]],
-) -> Calibration:
+) -> StepFit:
     """The coefficients that explain a sweep best."""
-    found = Calibration(
+    found = StepFit(
         roofs=roofs,
         isa=isa,
         num_threads=num_threads,
@@ -106,10 +106,8 @@ def _no_linear(steps: Sequence[MeasuredStep]) -> LinearRates:
     return LinearRates(num_tokens=sizes, seconds_per_mac=tiny, memory_efficiency=1.0)
 
 
-def _predicted(one: MeasuredStep, calibration: Calibration) -> PredictedStep:
-    return PredictedStep(
-        spec=one.spec, formats=one.formats, calibration=calibration, with_engine=False
-    )
+def _predicted(one: MeasuredStep, fit: StepFit) -> PredictedStep:
+    return PredictedStep(spec=one.spec, formats=one.formats, fit=fit, with_engine=False)
 
 
 def _fit_attention(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> AttentionRates:
@@ -131,10 +129,10 @@ def _fit_attention(pairs: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> Attent
     return AttentionRates(key_s=key_s, pair_s=pair_s)
 
 
-def _fit_rates(steps: Sequence[MeasuredStep], calibration: Calibration) -> StepRates:
+def _fit_rates(steps: Sequence[MeasuredStep], fit: StepFit) -> StepRates:
     rows, targets, weights = [], [], []
     for one in steps:
-        model = _predicted(one, calibration)
+        model = _predicted(one, fit)
         rows.append((1.0, float(one.spec.num_layers), float(model.layer_columns(one.load))))
         known = model.linear_s(one.load.num_tokens, one.load.num_logits)
         known += model.attention_s(one.load)
@@ -159,14 +157,14 @@ class _LinearSample:
         return ((predicted - self.seconds) / self.step_s) ** 2
 
 
-def _fit_linear(steps: Sequence[MeasuredStep], calibration: Calibration) -> LinearRates:
+def _fit_linear(steps: Sequence[MeasuredStep], fit: StepFit) -> LinearRates:
     samples: dict[int, list[_LinearSample]] = {}
     for one in steps:
-        model = _predicted(one, calibration)
+        model = _predicted(one, fit)
         num_tokens = one.load.num_tokens
         linear_s = model.linear_s(num_tokens, one.load.num_logits)
         rest = model.fitted_s(one.load) - linear_s
-        memory_s = model.weight_bytes / calibration.bandwidth(model.weight_bytes)
+        memory_s = model.weight_bytes / fit.bandwidth(model.weight_bytes)
         macs = model.linear_macs(num_tokens, one.load.num_logits)
         sample = _LinearSample(macs, memory_s, max(one.seconds - rest, 0.0), one.seconds)
         samples.setdefault(num_tokens, []).append(sample)
@@ -183,12 +181,12 @@ def _fit_linear(steps: Sequence[MeasuredStep], calibration: Calibration) -> Line
     )
 
 
-def _with_ratios(steps: Sequence[MeasuredStep], calibration: Calibration, name: str) -> LinearRates:
+def _with_ratios(steps: Sequence[MeasuredStep], fit: StepFit, name: str) -> LinearRates:
     """What the products of each model took over what they are predicted to take."""
-    rates = calibration.linear[name]
+    rates = fit.linear[name]
     found: dict[float, dict[int, float]] = {}
     for one in steps:
-        model = _predicted(one, calibration)
+        model = _predicted(one, fit)
         predicted_s = model.linear_s(one.load.num_tokens, one.load.num_logits)
         measured_s = one.seconds - (model.fitted_s(one.load) - predicted_s)
         ratio = min(max(measured_s / predicted_s, 1 / _MAX_RATIO), _MAX_RATIO)
@@ -208,9 +206,7 @@ def _fit_rate(samples: Sequence[_LinearSample], efficiency: float) -> tuple[floa
     return rate, error
 
 
-def _fit_engine(
-    steps: Sequence[MeasuredEngineStep], calibration: Calibration
-) -> tuple[float, EngineRates]:
+def _fit_engine(steps: Sequence[MeasuredEngineStep], fit: StepFit) -> tuple[float, EngineRates]:
     """The middling size of their models, and what the engine took."""
     rows, targets, weights, log_bytes = [], [], [], 0.0
     for one in steps:
@@ -227,19 +223,19 @@ def _fit_engine(
         )
         targets.append(one.engine_s)
         weights.append(1 / one.engine_s)
-        log_bytes += log(_predicted(one.executor, calibration).weight_bytes)
+        log_bytes += log(_predicted(one.executor, fit).weight_bytes)
     names = [one.name for one in fields(EngineRates)]
     found = dict(zip(names, least_squares(rows, targets, weights), strict=True))
     return exp(log_bytes / len(steps)), EngineRates(**found)
 
 
-def _with_logits(steps: Sequence[MeasuredEngineStep], calibration: Calibration) -> StepRates:
+def _with_logits(steps: Sequence[MeasuredEngineStep], fit: StepFit) -> StepRates:
     """What the executor has to do with rows of logits as such, from steps of models in which hardly
     anything else is done."""
     rows, targets, weights = [], [], []
     for one in (step.executor for step in steps):
         rows.append((float(one.load.num_logits * one.spec.vocab_size),))
-        targets.append(one.seconds - _predicted(one, calibration).fitted_s(one.load))
+        targets.append(one.seconds - _predicted(one, fit).fitted_s(one.load))
         weights.append(1 / one.seconds)
     (logit_s,) = least_squares(rows, targets, weights)
-    return replace(calibration.rates, logit_s=logit_s)
+    return replace(fit.rates, logit_s=logit_s)

@@ -6,7 +6,7 @@ from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.executors.draw_settings import DrawSettings
 
 
-def draw_settings(
+def make_draw_settings(
     params: SamplingParams, *, seed: int, eos_token_ids: Iterable[int] = ()
 ) -> DrawSettings:
     """The settings of one request; its `seed` is any integer."""

@@ -55,7 +55,7 @@ def write_source(folder: Path, name: str) -> Checkpoint:
 def check_loads(source: Checkpoint, out: Path, recipe: Recipe) -> None:
     ours = Checkpoint.open(out)
     head = ours.output()
-    assert head.spec == recipe.head
+    assert head.spec == recipe.output
     expected = quantize(source.output().dequantize(), head.spec, "bf16")
     assert np.array_equal(head.dequantize(), expected.dequantize())
     assert np.array_equal(ours.embedding().dequantize(), source.embedding().dequantize())
@@ -145,7 +145,7 @@ def test_names_say_what_a_recipe_is() -> None:
         assert find_recipe(linear).name == linear
         name = f"{linear}-head-int8"
         recipe = find_recipe(name)
-        assert (recipe.linear, recipe.head) == (FORMATS[linear], FORMATS["int8"])
+        assert (recipe.linear, recipe.output) == (FORMATS[linear], FORMATS["int8"])
         assert not recipe.needs_calibration
         assert find_recipe(name).name == name
 
