@@ -18,7 +18,7 @@ class ParedownError(Exception):
 
 
 class ConfigError(ParedownError):
-    """An option or a configuration file holds a value that makes no sense."""
+    """An option or a configuration file holds a value that is not valid."""
 
 
 class CheckpointError(ParedownError):

@@ -208,15 +208,15 @@ kv_cache: int8
     ("document", "what"),
     [
         ({"steps": [{"method": "awq"}]}, "would change nothing"),
-        ([], "the recipe makes no sense"),
+        ([], "the recipe is not valid"),
         ({"step": []}, "the recipe has an unknown key.*step.*steps"),
-        ({"steps": {}}, "steps makes no sense.*list"),
+        ({"steps": {}}, "steps is not valid.*list"),
         ({"steps": [{"method": "nosuch"}]}, "step 1 names no known method.*nosuch"),
         ({"steps": [{"method": ["rtn"]}]}, "step 1 names no known method.*rtn"),
         *(
             (
                 {"steps": [{"method": "rtn", "format": {"dtype": "int4", "group_size": size}}]},
-                "step 1, format, group_size makes no sense",
+                "step 1, format, group_size is not valid",
             )
             for size in (0, -32)
         ),

@@ -56,7 +56,7 @@ class Verb(Protocol):
 
 
 class UsageError(ParedownError):
-    """The words on the command line make no sense."""
+    """The command line cannot be understood."""
 
 
 class _Parser(argparse.ArgumentParser):

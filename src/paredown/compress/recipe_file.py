@@ -206,4 +206,4 @@ def _refuse_unknown(parts: Mapping[str, object], known: tuple[str, ...], where: 
 
 
 def _wrong(where: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(f"{where} makes no sense", seen=repr(value), remedy=f"Give {expected}.")
+    return ConfigError(f"{where} is not valid", seen=repr(value), remedy=f"Give {expected}.")

@@ -26,7 +26,7 @@ class BatchLoad:
             value = getattr(self, name)
             if not 1 <= value <= _MAX_COUNT:
                 raise ConfigError(
-                    f"--{name.replace('_', '-')} makes no sense",
+                    f"--{name.replace('_', '-')} is out of range",
                     seen=value,
                     remedy=f"Use 1 to {_MAX_COUNT:,}.",
                 )

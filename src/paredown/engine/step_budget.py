@@ -51,7 +51,7 @@ def choose_step_budget(
     is planned for, at most. Raises ConfigError for a senseless target."""
     if not 0 < target_s <= 3600:
         raise ConfigError(
-            "the time between tokens makes no sense", seen=target_s, remedy="Use 1 ms or more."
+            "the time between tokens is out of range", seen=target_s, remedy="Use 1 ms or more."
         )
     context = min(executor.spec.max_positions, executor.num_pages * PAGE_SIZE)
     largest = min(PLANNED_STEP_TOKENS, context)

@@ -10,7 +10,9 @@ from typing import Protocol
 from paredown.errors import ConfigError
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import ExecutorName, RunOptions
+from paredown.kernels.native_model import NativeModel
 from paredown.models.checkpoint import Checkpoint
+from paredown.spec.kv import KVSpec
 
 
 class Loading(Protocol):
@@ -44,12 +46,26 @@ def start_loading(checkpoint: Checkpoint, options: RunOptions | None = None) -> 
     return _STARTERS[name](checkpoint, options)
 
 
+def run_native_model(model: NativeModel, kv: KVSpec) -> LoadedExecutor:
+    """An executor over a model of the native core that was filled without a checkpoint."""
+    from paredown.executors.native.native_executor import NativeExecutor
+
+    return NativeExecutor(model, kv)
+
+
 def _start_native(checkpoint: Checkpoint, options: RunOptions) -> Loading:
     from paredown.executors.native.loading import NativeLoading
 
     return NativeLoading.start(checkpoint, options)
 
 
+def _start_torch(checkpoint: Checkpoint, options: RunOptions) -> Loading:
+    from paredown.executors.torch.loading import TorchLoading
+
+    return TorchLoading.start(checkpoint, options)
+
+
 _STARTERS: dict[ExecutorName, Callable[[Checkpoint, RunOptions], Loading]] = {
     "native": _start_native,
+    "torch": _start_torch,
 }

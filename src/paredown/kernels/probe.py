@@ -38,7 +38,7 @@ def resolve_num_threads(requested: int | None) -> int:
     cores = num_cores()
     if not 1 <= requested <= min(cores * _MAX_THREADS_PER_CORE, _core.MAX_THREADS):
         raise ConfigError(
-            "the number of threads makes no sense here",
+            "the number of threads is out of range on this machine",
             seen=f"{requested} threads, {cores} cores",
             remedy=f"Use 1 to {min(cores, _core.MAX_THREADS)}, or leave it out for the default.",
         )

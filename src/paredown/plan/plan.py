@@ -144,13 +144,13 @@ def make_plan(
 def _check(price_per_hour: float | None, asked_machines: int | None) -> None:
     if price_per_hour is not None and not 0 <= price_per_hour <= 1e6:
         raise ConfigError(
-            "the price makes no sense",
+            "the price is out of range",
             seen=f"{price_per_hour:g} an hour",
             remedy="Give what one machine costs in an hour, 0 or more.",
         )
     if asked_machines is not None and not 1 <= asked_machines <= MAX_REPLICAS:
         raise ConfigError(
-            "the number of machines makes no sense",
+            "the number of machines is out of range",
             seen=asked_machines,
             remedy=f"Use 1 to {MAX_REPLICAS}.",
         )

@@ -25,7 +25,7 @@ class ResponseCacheConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.hit_rate < 1:
             raise ConfigError(
-                "the hit rate of the response cache makes no sense",
+                "the hit rate of the response cache is out of range",
                 seen=self.hit_rate,
                 remedy="Use a share from 0 to below 1.",
             )

@@ -47,7 +47,7 @@ class Fleet:
         ):
             if not 1 <= value <= limit:
                 raise ConfigError(
-                    f"the {name} makes no sense", seen=value, remedy=f"Use 1 to {limit}."
+                    f"the {name} is out of range", seen=value, remedy=f"Use 1 to {limit}."
                 )
         if self.schedule.fair_shares:
             raise UnsupportedError(

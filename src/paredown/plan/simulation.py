@@ -26,13 +26,13 @@ class LatencyLimits:
         for name, value in (("end", self.e2e_s), ("first token", self.ttft_s)):
             if value is not None and not 0 < value <= 1e6:
                 raise ConfigError(
-                    f"the time to the {name} makes no sense",
+                    f"the time to the {name} is out of range",
                     seen=f"{value:g} s",
                     remedy="Use more than 0 s, as in 3s or 250ms.",
                 )
         if self.tpot_s is not None and not 0 < self.tpot_s <= 1e6:
             raise ConfigError(
-                "the time between tokens makes no sense",
+                "the time between tokens is out of range",
                 seen=f"{self.tpot_s:g} s",
                 remedy="Use more than 0 s, as in 50ms.",
             )

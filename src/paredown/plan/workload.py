@@ -90,7 +90,7 @@ def check_rate(requests_per_s: float) -> None:
     """Raises ConfigError."""
     if not MIN_REQUESTS_PER_S <= requests_per_s <= MAX_REQUESTS_PER_S:
         raise ConfigError(
-            "the load makes no sense",
+            "the load is out of range",
             seen=f"{requests_per_s:g} requests per second",
             remedy=f"Use {MIN_REQUESTS_PER_S:g} to {MAX_REQUESTS_PER_S:g}.",
         )
@@ -122,7 +122,7 @@ class RandomWorkload:
         ):
             if not low < value <= high:
                 raise ConfigError(
-                    f"{name} makes no sense",
+                    f"{name} is out of range",
                     seen=value,
                     remedy=f"Use more than {low:g} and at most {high:g}.",
                 )

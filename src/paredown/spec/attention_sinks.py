@@ -25,13 +25,13 @@ class AttentionSinks:
     def __post_init__(self) -> None:
         if not 1 <= self.num_sink_tokens <= MAX_SINK_TOKENS:
             raise ConfigError(
-                "the number of attention sinks makes no sense",
+                "the number of attention sinks is out of range",
                 seen=self.num_sink_tokens,
                 remedy=f"Use 1 to {MAX_SINK_TOKENS}; 4 is the paper's.",
             )
         if self.window < 1:
             raise ConfigError(
-                "the window beside the attention sinks makes no sense",
+                "the window beside the attention sinks is too small",
                 seen=self.window,
                 remedy="Use 1 or more.",
             )

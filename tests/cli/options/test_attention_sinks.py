@@ -43,7 +43,7 @@ def test_a_text_beyond_the_context_is_answered(capsys, folder):
     ("words", "message"),
     [
         (["--attention-window", "60"], "a window was given without attention sinks"),
-        (["--attention-sinks", "0"], "the number of attention sinks makes no sense"),
+        (["--attention-sinks", "0"], "the number of attention sinks is out of range"),
         (["--attention-sinks", "4", "--attention-window", "0"], "the window beside"),
         (["--attention-sinks", "4"], "Use a window of at most 124 tokens"),
     ],

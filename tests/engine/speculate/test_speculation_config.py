@@ -1,4 +1,4 @@
-"""What makes no sense is refused when it is asked for, with the value and the remedy."""
+"""What is not valid is refused when it is asked for, with the value and the remedy."""
 
 import json
 import shutil

@@ -148,7 +148,7 @@ def read_rate(args: argparse.Namespace, trace: Trace | None) -> float:
         return float(args.rps)
     if trace is None:
         raise ConfigError(
-            "how many requests come is not said",
+            "the rate of requests is not given",
             seen="neither --rps nor --trace",
             remedy="Give --rps 100, or a trace.",
         )
@@ -162,6 +162,6 @@ def _seconds(option: str, text: str | None) -> float | None:
     seconds = float(match[1]) * _UNITS[match[2]] if match else math.nan
     if not 0 < seconds <= 1e6:
         raise ConfigError(
-            f"{option} is no time", seen=repr(text), remedy="Write 3s, 0.5s, 50ms or 2min."
+            f"{option} is not a duration", seen=repr(text), remedy="Write 3s, 0.5s, 50ms or 2min."
         )
     return seconds

@@ -198,7 +198,7 @@ def _numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ConfigError(
-            f"{option} makes no sense for batches",
+            f"{option} is not a list of positive numbers",
             seen=repr(text),
             remedy="Write numbers of 1 or more, with commas between them: 1,8,32.",
         )

@@ -162,7 +162,7 @@ def _workload(args: argparse.Namespace, spec: ModelSpec) -> tuple[Workload, bool
     rate = read_rate(args, trace)
     if args.response_cache and (trace is None or not trace.shares_prefixes):
         raise ConfigError(
-            "who asks the same again is not known",
+            "nothing says which requests repeat an earlier one",
             seen="--response-cache without a trace"
             if trace is None
             else f"--response-cache, and no hash ids in {args.trace}",
@@ -194,7 +194,7 @@ def _workload(args: argparse.Namespace, spec: ModelSpec) -> tuple[Workload, bool
 def _first(trace: Trace, num_requests: int) -> Trace:
     if not 2 <= num_requests <= len(trace.requests):
         raise ConfigError(
-            "the trace has not so many requests",
+            "the trace does not have that number of requests",
             seen=f"--requests {num_requests}",
             remedy=f"Use 2 to {len(trace.requests)}.",
         )

@@ -7,7 +7,7 @@ and when pages run short so do all: they land in `running`, in the order in whic
 were there, with the tokens and pages that they would have had.
 
 The order of steps, the pages that are free and what the prefix cache forgets are those of the plain
-scheduler (tests/engine/test_coasting.py). Which of the free pages a request holds is not, and the
+scheduler (tests/plan/test_replica.py). Which of the free pages a request holds is not, and the
 cache learns of a request's own pages when it lands: before it gives one back.
 """
 

@@ -18,8 +18,8 @@ smaller batch, whose steps may be no shorter; all have ended when the slowest ha
 e) m: of what is gained the share e is gained by all (evenness.py), and the rest counts as much as a
 token less in a step saves of what one takes, m.
 
-T, D and a_i are measured while the engine runs (step_cost.py). They are estimates, and not all is
-in them: a draft model has to catch up with what was not drafted, a neighbour may come to the
+T, D and a_i are measured while the engine runs (measured_step_cost.py). They are estimates, and not
+all is in them: a draft model has to catch up with what was not drafted, a neighbour may come to the
 machine. So what drafting really cost is kept count of (debt.py), and it ends where that is a loss.
 """
 

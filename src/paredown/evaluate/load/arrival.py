@@ -53,7 +53,7 @@ class Length:
         low, high = int(parts[0]), int(parts[-1])
         if not 1 <= low <= high:
             raise ConfigError(
-                "this number of tokens makes no sense",
+                "this is not a valid number or range of tokens",
                 seen=text,
                 remedy="Use 1 or more, the smaller number first.",
             )
@@ -86,7 +86,7 @@ def poisson(arrivals: Sequence[Arrival], rate_per_s: float, seed: int) -> list[A
     with a mean of 1 / rate. The first comes at once. Raises ConfigError for a senseless rate."""
     if not (math.isfinite(rate_per_s) and rate_per_s > 0):
         raise ConfigError(
-            "the rate of requests makes no sense",
+            "the rate of requests is not a positive number",
             seen=rate_per_s,
             remedy="Use requests per second, more than 0; without a rate all come at once.",
         )

@@ -107,7 +107,7 @@ def _from_timestamp(value: object) -> float:
 def _number(value: object) -> float:
     number = float(str(value))
     if not 0 <= number < float("inf"):
-        raise ValueError(f"{value} is no time")
+        raise ValueError(f"{value} is not a valid time")
     return number
 
 

@@ -9,7 +9,8 @@ from math import sqrt
 import numpy as np
 import numpy.typing as npt
 
-from paredown.executors.native.native_executor import NativeExecutor
+from paredown.executors.load import run_native_model
+from paredown.executors.protocol import LoadedExecutor
 from paredown.formats.integer_steps import MOST_STEPS
 from paredown.formats.tensor import float32_to_bf16
 from paredown.kernels.linear_source import LinearSource, named_arrays
@@ -29,7 +30,7 @@ _ROUTER = WeightSpec(dtype="fp32")
 
 def random_model(
     spec: ModelSpec, weights: WeightSpec, kv: KVSpec, num_threads: int
-) -> NativeExecutor:
+) -> LoadedExecutor:
     """All linear layers and the output layer in `weights`."""
     rng = np.random.default_rng(0)
     model = NativeModel(Context(spec=spec), kv, ThreadPlan.resolve(num_threads))
@@ -52,7 +53,7 @@ def random_model(
         for role, (num_rows, num_columns) in layer.router_shapes(hidden).items():
             model.add_linear(role, index, _linear(rng, _ROUTER, num_rows, num_columns))
     model.check_weights()
-    return NativeExecutor(model, kv)
+    return run_native_model(model, kv)
 
 
 def _set_norm(model: NativeModel, norm: Norm, role: str, layer: int, size: int) -> None:

@@ -3,7 +3,7 @@
 A shared machine is fast for a second and slow for the next, and what is measured in one go is of
 one moment: all models whose weights are swept take turns, round after round. What is in the way of
 a step only ever adds to its time, so the lower quartile of the rounds counts. The models are made
-up; what is fitted to them (cost/calibrate.py) is used for others.
+up; what is fitted to them (cost/fit_steps.py) is used for others.
 """
 
 from collections.abc import Callable, Mapping, Sequence

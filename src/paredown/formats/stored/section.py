@@ -6,7 +6,7 @@ from paredown.errors import CheckpointError, UnsupportedError
 
 
 def unsupported(field: str, value: object, known: str = "") -> UnsupportedError:
-    """A field that makes sense, but not to us; `known` says what does."""
+    """The error for a valid field that is not supported; `known` says what is."""
     return UnsupportedError(
         f"quantization_config.{field} asks for something that cannot be read here",
         seen=_shorten(value),
@@ -16,7 +16,7 @@ def unsupported(field: str, value: object, known: str = "") -> UnsupportedError:
 
 def damaged(field: str, value: object) -> CheckpointError:
     return CheckpointError(
-        f"quantization_config.{field} makes no sense",
+        f"quantization_config.{field} is not valid",
         seen=_shorten(value),
         remedy="Download config.json again.",
     )

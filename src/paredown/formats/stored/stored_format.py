@@ -45,7 +45,7 @@ class StoredFormat(Generic[Spec, Held]):
     `method`  the quant_method of its section of config.json
     `holds`   the kind of spec that its weights have
     `read`    what the section and the names of all tensors say; raises UnsupportedError for what we
-              do not know, CheckpointError for what makes no sense
+              do not know, CheckpointError for what is not valid
     `check`   raises UnsupportedError for a spec and (out, in) shape that it has no place for
     `encode`  a weight's tensors by suffix; raises UnsupportedError for numbers it has no place for
     `section` of config.json; raises UnsupportedError for a layout that it cannot say

@@ -25,7 +25,7 @@ STORED_FORMATS: dict[str, StoredFormat[Any, Any]] = {
 
 def read_quantization(section: Mapping[str, object], tensor_names: Collection[str]) -> Quantization:
     """What quantization_config says. Raises UnsupportedError for a method or anything in it that we
-    do not know, CheckpointError for what makes no sense."""
+    do not know, CheckpointError for what is not valid."""
     formats = {format.method: format for format in STORED_FORMATS.values()}
     method = section.get("quant_method")
     if not isinstance(method, str) or method not in formats:

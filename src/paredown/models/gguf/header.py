@@ -236,7 +236,7 @@ def _alignment(path: Path, metadata: Mapping[str, Value]) -> int:
     value = metadata.get(ALIGNMENT_KEY, np.uint32(DEFAULT_ALIGNMENT))
     alignment = int(value) if isinstance(value, np.unsignedinteger) else 0
     if not 1 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
-        raise damaged(path, f"{ALIGNMENT_KEY} makes no sense", value)
+        raise damaged(path, f"{ALIGNMENT_KEY} is not valid", value)
     return alignment
 
 

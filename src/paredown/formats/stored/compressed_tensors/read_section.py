@@ -111,7 +111,7 @@ def read_compressed_tensors(
     config: Mapping[str, object], tensor_names: Collection[str]
 ) -> CompressedTensorsConfig:
     """Raises UnsupportedError, naming it, for anything that would make the weights or the
-    arithmetic other than what we do, and CheckpointError for what makes no sense."""
+    arithmetic other than what we do, and CheckpointError for what is not valid."""
     if config.get("quantization_status", "compressed") != "compressed":
         raise unsupported("quantization_status", config["quantization_status"])
     ignore = config.get("ignore") or []
