@@ -251,8 +251,8 @@ def _num_pages(
     load: BenchLoad,
     speculation: SpeculationConfig | None,
 ) -> int | None:
-    """As asked; else from the free memory for requests over time, and what the largest cell and its
-    drafts need."""
+    """The pages asked for; else from the free memory for requests over time, and what the largest
+    cell and its drafts need."""
     asked, least = num_pages(args, checkpoint), speed_pages(checkpoint.spec)
     if load.arrivals:
         return asked
