@@ -179,6 +179,7 @@ void bind_sampling(nb::module_& m) {
           },
           nb::arg("settings"), nb::arg("vocab_size"), nb::arg("prompt"))
       .def_prop_ro("num_tokens", &SamplingState::num_tokens)
+      .def_prop_ro("vocab_size", &SamplingState::vocab_size)
       .def("push", &SamplingState::push, nb::arg("token"))
       .def("pop", &SamplingState::pop)
       .def(

@@ -6,7 +6,13 @@ from functools import partial
 import pytest
 
 from fakes.specs import flat_spec
-from paredown.cost.fit_steps import MeasuredEngineStep, MeasuredStep, Sweep, fit_steps
+from paredown.cost.fit_steps import (
+    MeasuredEngineStep,
+    MeasuredStep,
+    Sweep,
+    _fit_engine,
+    fit_steps,
+)
 from paredown.cost.machines import MACHINES
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.predicted_step import PredictedStep
@@ -47,10 +53,20 @@ def model(hidden: int, num_layers: int) -> ModelSpec:
 
 
 WARM = EngineRates(
-    step_s=2e-5, token_s=2e-7, request_s=7e-6, arrival_s=3e-5, prompt_s=5e-5, logit_s=5e-10
+    step_s=2e-5,
+    token_s=2e-7,
+    request_s=7e-6,
+    arrival_s=3e-5,
+    prompt_s=5e-5,
+    logit_s=5e-10,
 )
 COLD = EngineRates(
-    step_s=8e-5, token_s=3e-7, request_s=1e-5, arrival_s=9e-5, prompt_s=2e-4, logit_s=6e-10
+    step_s=8e-5,
+    token_s=3e-7,
+    request_s=1e-5,
+    arrival_s=9e-5,
+    prompt_s=2e-4,
+    logit_s=6e-10,
 )
 TRUTH = StepFit(
     roofs=MACHINES["xeon-emr"],
@@ -64,7 +80,9 @@ TRUTH = StepFit(
             memory_efficiency=0.92,
         ),
         "int4-g32": LinearRates(
-            num_tokens=SIZES, seconds_per_mac=(6e-12, 4e-12, 2e-12, 1.3e-12), memory_efficiency=0.86
+            num_tokens=SIZES,
+            seconds_per_mac=(6e-12, 4e-12, 2e-12, 1.3e-12),
+            memory_efficiency=0.86,
         ),
     },
     attention={"bf16": AttentionRates(key_s=2e-10, pair_s=3e-12)},
@@ -85,7 +103,8 @@ def calibrated(truth: StepFit) -> StepFit:
 
     def beside(spec: ModelSpec, load: StepLoad, rates: EngineRates) -> MeasuredEngineStep:
         return MeasuredEngineStep(
-            executor=measured(spec, BF16, load), engine_s=rates.seconds(load, spec.vocab_size)
+            executor=measured(spec, BF16, load),
+            engine_s=rates.seconds(load, spec.vocab_size),
         )
 
     models = [model(256, 4), model(768, 4), model(2048, 3)]
@@ -163,3 +182,12 @@ def test_a_calibration_survives_json(found: StepFit) -> None:
     assert StepFit.from_json(found.as_json()) == found
     with pytest.raises(ValueError, match="version"):
         StepFit.from_json(found.as_json() | {"version": -1})
+
+
+def test_errors_of_the_engine_are_relative() -> None:
+    """One step that took a second and two: 1.2 s are as far from both, in shares of each."""
+    load, spec = decode_load(1, 8), model(64, 1)
+    executor = step_of(TRUTH, spec, BF16, load)
+    steps = [MeasuredEngineStep(executor=executor, engine_s=one) for one in (1.0, 2.0)]
+    _, rates = _fit_engine(steps, TRUTH)
+    assert rates.seconds(load, spec.vocab_size) == pytest.approx(1.2)

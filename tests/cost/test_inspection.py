@@ -14,6 +14,7 @@ from paredown.cost.break_even import BATCHES
 from paredown.cost.inspection import PHASES, inspect_model, phase_loads
 from paredown.cost.machine_profile import MachineProfile
 from paredown.cost.machines import MACHINES
+from paredown.cost.memory import generation_flops
 from paredown.cost.model_formats import ModelFormats
 from paredown.cost.roofline import best_step_s, best_time
 from paredown.cost.serving import BatchLoad
@@ -146,3 +147,14 @@ def test_formats_run_as_the_machine_has_them() -> None:
         measured = replace(ours, fit=replace(TRUTH, isa=isa))
         assert measured.running(ModelFormats()).short_bf16 == is_short
     assert not ours.running(ModelFormats()).short_bf16
+
+
+def test_arithmetic_is_that_of_an_answer_up_to_the_context() -> None:
+    """Of one token at least, where the context is no longer than the prompt."""
+    profile = MachineProfile(key="h100", roofs=MACHINES["h100"])
+    for prompt, context, new in ((40, 60, 20), (60, 60, 1), (60, 40, 1)):
+        load = BatchLoad(prompt_tokens=prompt, context=context)
+        found = inspect_model(SPEC, ModelFormats(), load, profile)
+        sizes = {"prompt_tokens": prompt, "new_tokens": new}
+        assert found.flops_with_cache == generation_flops(SPEC, **sizes, with_cache=True)
+        assert found.flops_without_cache == generation_flops(SPEC, **sizes, with_cache=False)

@@ -1,5 +1,7 @@
 """Fits of a few coefficients: against NumPy, and by the conditions of the best one."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -92,3 +94,24 @@ def test_least_squares_keeps_coefficients_above_zero() -> None:
 def test_quadratic_fit_finds_its_own() -> None:
     points = [(x, 3e-6 + 2e-9 * x + 5e-12 * x * x) for x in (128.0, 256.0, 512.0, 1024.0, 2048.0)]
     assert quadratic_fit(points) == pytest.approx((3e-6, 2e-9, 5e-12), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets"),
+    [
+        ([[3, 2, 2], [2, 3, 1], [2, 0, 3], [1, 3, 0]], [4, 1, 5, 1]),
+        ([[3, 1, 2], [1, 1, 2], [0, 0, 2], [2, 3, 0]], [4, 5, 2, 4]),
+    ],
+)
+def test_a_coefficient_that_came_first_may_leave_again(
+    rows: list[list[float]], targets: list[float]
+) -> None:
+    """What would be below 0 beside the others is 0, as in the best of all choices of columns."""
+    found = least_squares(rows, targets, [1.0] * len(rows))
+    matrix, wanted, best = np.array(rows, float), np.array(targets, float), np.inf
+    for chosen in itertools.product((False, True), repeat=3):
+        own = np.linalg.lstsq(matrix[:, chosen], wanted, rcond=None)[0] if any(chosen) else []
+        if all(one >= 0 for one in own):
+            best = min(best, ((matrix[:, chosen] @ np.array(own) - wanted) ** 2).sum())
+    assert min(found) >= 0
+    assert ((matrix @ np.array(found) - wanted) ** 2).sum() == pytest.approx(best)

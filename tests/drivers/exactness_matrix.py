@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from fakes.knowing_proposer import KnowingProposer
+from fakes.native_twin import random_decoder
 from fakes.random_executor import random_executor
+from fakes.torch_twin import torch_twin
 from fakes.unequal_layers import unequal_spec
 from paredown.compress.compress import compress
 from paredown.engine.engine import Engine
@@ -31,8 +33,8 @@ from paredown.engine.speculate.speculator import Speculator
 from paredown.engine.speculate.stats import SpeculationStats
 from paredown.engine.speculate.suffix_cache import SuffixCacheProposer
 from paredown.executors.load import load_executor
-from paredown.executors.native.native_executor import NativeExecutor
-from paredown.executors.run_options import RunOptions
+from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import ExecutorName, RunOptions
 from paredown.executors.sampler import Logprobs
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
@@ -143,15 +145,16 @@ class Outcome:
 class Matrix:
     """The default model in every format of the axes, and a random one; what is made is kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, executor_name: ExecutorName = "native") -> None:
         self._folder = folder
+        self._executor_name = executor_name
         self.tokenizer = Tokenizer.open(resolve_model(None))
         text = encode_prompt(self.tokenizer, TEXT)
         self.prompts = [text[start : start + length] for start, length in PROMPTS]
-        self._executors: dict[tuple[str, int], NativeExecutor] = {}
+        self._executors: dict[tuple[str, int], LoadedExecutor] = {}
         self._answers: dict[tuple[Hashable, Hashable, str, int], list[Answer]] = {}
 
-    def executor(self, point: Point, num_pages: int = NUM_PAGES) -> NativeExecutor:
+    def executor(self, point: Point, num_pages: int = NUM_PAGES) -> LoadedExecutor:
         """With pages of its own."""
         loaded = self._loaded(str(point["weights"]), int(point["threads"]))
         return loaded.sharing_weights(KVSpec(num_pages=num_pages, dtype=point["kv"]))
@@ -184,7 +187,7 @@ class Matrix:
         return [(number % len(self.prompts), draw) for number in numbers]
 
     def run(
-        self, point: Point, work: Work, executor: NativeExecutor | None = None, seed: int = 0
+        self, point: Point, work: Work, executor: LoadedExecutor | None = None, seed: int = 0
     ) -> Outcome:
         """All of the work, `batch` requests at a time, twice where the prefix is to be warm."""
         if executor is None:
@@ -215,15 +218,10 @@ class Matrix:
                 outcome.num_shared_tokens += sum(one.num_cached_tokens for one in others)
         return answers
 
-    def _loaded(self, weights: str, num_threads: int) -> NativeExecutor:
+    def _loaded(self, weights: str, num_threads: int) -> LoadedExecutor:
         key = (weights, num_threads)
         if key not in self._executors and weights == UNEQUAL:
-            self._executors[key] = random_executor(
-                unequal_spec(vocab_size=self.tokenizer.vocab_size),
-                WeightSpec(dtype="bf16"),
-                num_pages=1,
-                num_threads=num_threads,
-            )
+            self._executors[key] = self._unequal(num_threads)
         if key not in self._executors:
             source = resolve_model("draft" if weights == "draft" else None)
             if weights not in ("bf16", "draft"):
@@ -232,9 +230,20 @@ class Matrix:
                     compress(Checkpoint.open(original), source, weights)
             self._executors[key] = load_executor(
                 Checkpoint.open(source),
-                RunOptions(num_pages=1, threads=ThreadPlan.resolve(num_threads)),
+                RunOptions(
+                    executor=self._executor_name,
+                    num_pages=1,
+                    threads=ThreadPlan.resolve(num_threads),
+                ),
             )
         return self._executors[key]
+
+    def _unequal(self, num_threads: int) -> LoadedExecutor:
+        spec = unequal_spec(vocab_size=self.tokenizer.vocab_size)
+        if self._executor_name == "torch":
+            return torch_twin(random_decoder(spec), KVSpec(num_pages=1), num_threads)
+        weights = WeightSpec(dtype="bf16")
+        return random_executor(spec, weights, num_pages=1, num_threads=num_threads)
 
     def _speculator(self, point: Point, work: Work) -> Speculator | None:
         kind = str(point["speculation"])
@@ -268,7 +277,7 @@ class Matrix:
 
 def make_engine(
     point: Point,
-    executor: NativeExecutor,
+    executor: LoadedExecutor,
     tokenizer: Tokenizer,
     speculator: Speculator | None = None,
 ) -> Engine:

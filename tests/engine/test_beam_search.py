@@ -191,8 +191,9 @@ def test_senseless_parameters_are_refused(field, value):
         BeamSearchParams(**{field: value})
 
 
-def test_one_beam_on_the_default_model_is_greedy_and_more_are_likelier():
-    llm = LLM(None, num_pages=64, num_threads=1)
+@pytest.mark.parametrize("executor", ["native", "torch"])
+def test_one_beam_on_the_default_model_is_greedy_and_more_are_likelier(executor):
+    llm = LLM(None, num_pages=64, num_threads=1, executor=executor)
     prompt = "It was late in the"
     greedy = llm.generate(prompt, SamplingParams(temperature=0, max_tokens=8, logprobs=0))[0]
     one = llm.beam_search(prompt, BeamSearchParams(num_beams=1, max_tokens=8))[0]

@@ -13,10 +13,10 @@ from paredown.spec.kv import PAGE_SIZE
 PROMPTS = ["It was", "The old house stood at the end of the lane, and"]
 
 
-@pytest.fixture(scope="module")
-def llm() -> LLM:
+@pytest.fixture(scope="module", params=["native", "torch"])
+def llm(request: pytest.FixtureRequest) -> LLM:
     config = ScheduleConfig(max_waiting=4, max_running=2)
-    return LLM(None, num_pages=64, num_threads=1, config=config)
+    return LLM(None, num_pages=64, num_threads=1, config=config, executor=request.param)
 
 
 def test_n_answers_stand_side_by_side_and_are_those_of_their_seeds(llm: LLM) -> None:

@@ -40,10 +40,10 @@ class ByteTokenizer:
         raise NotImplementedError
 
 
-@pytest.fixture(scope="module")
-def llm() -> LLM:
+@pytest.fixture(scope="module", params=["native", "torch"])
+def llm(request: pytest.FixtureRequest) -> LLM:
     """Pages for a window far below the model's context."""
-    return LLM(num_pages=NUM_PAGES, num_threads=1)
+    return LLM(num_pages=NUM_PAGES, num_threads=1, executor=request.param)
 
 
 def reference(llm: LLM, token_ids: list[int]) -> tuple[list[float], list[bool]]:

@@ -5,15 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
+from drivers.streamed_text import run_streamed
 from fakes.random_executor import TINY, WEIGHT_SPECS, random_executor
 from fakes.specs import changed, context_of
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.executors.load import load_executor
-from paredown.executors.native.native_executor import NativeExecutor
 from paredown.executors.protocol import SequenceSlice
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
@@ -25,48 +24,6 @@ from paredown.spec.context import Context
 from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import KV_DTYPES, PAGE_SIZE, KVDType, KVSpec
 from paredown.spec.model import ModelSpec
-
-Logits = npt.NDArray[np.float32]
-
-
-class Pages:
-    """A small pool for one text: what no later token sees is given back and overwritten."""
-
-    def __init__(self, context: Context, num_pages: int) -> None:
-        self.kept = KeptPages.of(context)
-        self.free = list(np.random.default_rng(5).permutation(num_pages))
-        self.held: list[int] = []
-        self.num_released = 0
-
-    def cover(self, num_tokens: int) -> None:
-        while (len(self.held) + self.num_released) * PAGE_SIZE < num_tokens:
-            self.held.append(self.free.pop(0))
-
-    def release(self, num_computed: int) -> None:
-        first = self.kept.num_sink_pages
-        while self.num_released < self.kept.num_released(num_computed):
-            self.free.append(self.held.pop(first))
-            self.num_released += 1
-
-
-def run(executor: NativeExecutor, token_ids: list[int], chunks: list[int]) -> Logits:
-    """Logits of every token, computed in these chunks, the last of them again and again."""
-    pages, rows, done = Pages(executor.context, executor.num_pages), [], 0
-    while done < len(token_ids):
-        chunk = token_ids[done : done + chunks[0]]
-        chunks = chunks[1:] or chunks
-        pages.cover(done + len(chunk))
-        part = SequenceSlice(
-            token_ids=chunk,
-            start=done,
-            pages=list(pages.held),
-            num_logits=len(chunk),
-            num_released_pages=pages.num_released,
-        )
-        rows.append(executor.step([part]))
-        done += len(chunk)
-        pages.release(done)
-    return np.concatenate(rows)
 
 
 def tokens(length: int, vocab_size: int) -> list[int]:
@@ -87,7 +44,7 @@ def test_sinks_agree_with_the_decoder_beyond_the_context(
     executor = load_executor(
         checkpoint, RunOptions(num_pages=8, kv_dtype="fp32", activations="fp32", sinks=sinks)
     )
-    found = run(executor, token_ids, [33])
+    found = run_streamed(executor, token_ids, [33])
     assert np.abs(found - expected).max() <= 2e-4 * np.abs(expected).max()
 
 
@@ -101,7 +58,7 @@ def test_windows_agree_with_the_decoder(name: str, tmp_path: Path) -> None:
     executor = load_executor(
         checkpoint, RunOptions(num_pages=num_pages, kv_dtype="fp32", activations="fp32")
     )
-    found = run(executor, token_ids, [16])
+    found = run_streamed(executor, token_ids, [16])
     assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
@@ -113,7 +70,7 @@ def test_angles_of_far_positions_are_exact() -> None:
         Context(spec=TINY, sinks=sinks), WEIGHT_SPECS["fp32"], num_pages=5, kv_dtype="fp32"
     )
     period, start = tokens(16, TINY.vocab_size), 2**26
-    near = run(executor, period * 12, [16])[-1]
+    near = run_streamed(executor, period * 12, [16])[-1]
     executor.step([SequenceSlice(token_ids=period, start=0, pages=[0], num_logits=0)])
     for position in range(start, start + 12 * 16, 16):
         first = position // PAGE_SIZE - 2
@@ -154,9 +111,9 @@ def test_same_bits_in_any_chunks_and_threads_though_pages_are_reused(
     whole = random_executor(spec, weights, num_pages=69, kv_dtype=kv_dtype)
     num_pages = KeptPages.of(spec).pages_of(1100, 400)
     cut = random_executor(spec, weights, num_pages=num_pages, num_threads=2, kv_dtype=kv_dtype)
-    expected = run(whole, token_ids, [1100])
+    expected = run_streamed(whole, token_ids, [1100])
     assert np.isfinite(expected).all()
-    assert np.array_equal(run(cut, token_ids, [400, 7, 1, 1, 64, 333, 1, 97]), expected)
+    assert np.array_equal(run_streamed(cut, token_ids, [400, 7, 1, 1, 64, 333, 1, 97]), expected)
 
 
 @pytest.mark.parametrize("steps", [[1], [7], [64]])
@@ -166,7 +123,9 @@ def test_same_bits_in_small_steps(name: str, steps: list[int]) -> None:
     spec = replace(seen, spec=replace(seen.spec, max_positions=400))
     token_ids = tokens(390, TINY.vocab_size)
     executor = random_executor(spec, WEIGHT_SPECS["int8"], num_pages=25, num_threads=2)
-    assert np.array_equal(run(executor, token_ids, steps), run(executor, token_ids, [390]))
+    assert np.array_equal(
+        run_streamed(executor, token_ids, steps), run_streamed(executor, token_ids, [390])
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,7 +160,7 @@ def test_a_slice_that_sees_released_pages_is_refused(
 def test_working_memory_stays_within_the_plan(name: str, num_threads: int) -> None:
     spec = SEEN[name]
     executor = random_executor(spec, WEIGHT_SPECS["int8"], num_pages=80, num_threads=num_threads)
-    run(executor, tokens(1100, TINY.vocab_size), [200, 1, 17])
+    run_streamed(executor, tokens(1100, TINY.vocab_size), [200, 1, 17])
     planned = planned_step_bytes(spec, KVSpec(num_pages=80), num_threads, 200)
     assert executor.step_bytes <= planned
     if num_threads == 1:

@@ -59,6 +59,13 @@ def _start_native(checkpoint: Checkpoint, options: RunOptions) -> Loading:
     return NativeLoading.start(checkpoint, options)
 
 
+def _start_torch(checkpoint: Checkpoint, options: RunOptions) -> Loading:
+    from paredown.executors.torch.loading import TorchLoading
+
+    return TorchLoading.start(checkpoint, options)
+
+
 _STARTERS: dict[ExecutorName, Callable[[Checkpoint, RunOptions], Loading]] = {
     "native": _start_native,
+    "torch": _start_torch,
 }

@@ -5,6 +5,11 @@ from dataclasses import dataclass, replace
 from paredown.errors import CapacityError
 from paredown.units import format_bytes
 
+_REMEDY = (
+    "Compress it further (`paredown compress --recipe int4-g128`) or give less memory for KV pages "
+    "(`paredown serve --kv-memory`)."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
@@ -43,12 +48,11 @@ class MemoryPlan:
             f"{format_bytes(self.load_bytes)} = {format_bytes(self.total_bytes)}"
         )
 
-    def check(self, available_bytes: int) -> None:
+    def check(self, available_bytes: int, *, remedy: str = _REMEDY) -> None:
         """Raises CapacityError, with the arithmetic, when the plan exceeds `available_bytes`."""
         if self.total_bytes > available_bytes:
             raise CapacityError(
                 "The model does not fit in memory",
                 seen=f"{self.arithmetic()}; available {format_bytes(available_bytes)}",
-                remedy="Compress it further (`paredown compress --recipe int4-g128`) or give "
-                "less memory for KV pages (`paredown serve --kv-memory`).",
+                remedy=remedy,
             )

@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+import torch
 
 from paredown.cli.main import main
 from paredown.engine.llm import LLM
@@ -125,3 +126,22 @@ def test_the_api_takes_tokens_and_leaves_nothing_behind(llm):
     with pytest.raises(RequestError, match="0 to 8191"):
         llm.generate([token_ids, [8192]], params)
     assert not llm.engine.has_work
+
+
+def test_the_torch_executor_writes_what_the_native_one_does(capsys):
+    options = {"kv_dtype": "fp32", "activations": "fp32", "num_pages": 64, "num_threads": 1}
+    params = SamplingParams(temperature=0, max_tokens=40)
+    expected = LLM(**options).generate("Once upon a time", params)[0].text
+    words = ["--temperature", "0", "--max-tokens", "40", "--kv-dtype", "fp32", "--threads", "1"]
+    code, out, _ = generate(capsys, "Once upon a time", *words, "--executor", "torch")
+    assert (code, out) == (0, expected + "\n")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_gpu_that_is_not_there_is_told(capsys):
+    code, _, err = generate(capsys, "Once", *GREEDY, "--device", "cuda")
+    assert code == 2
+    assert "PyTorch sees no GPU" in err
+    code, _, err = generate(capsys, "Once", *GREEDY, "--executor", "native", "--device", "cuda")
+    assert code == 2
+    assert "on a CPU alone" in err

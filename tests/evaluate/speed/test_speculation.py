@@ -8,7 +8,11 @@ from fakes.toy_executor import ToyExecutor, ToyTokenizer, toy_spec
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
-from paredown.evaluate.speed.speculation import RequestRounds, compare_speculation
+from paredown.evaluate.speed.speculation import (
+    RequestRounds,
+    SpeculationSpeed,
+    compare_speculation,
+)
 from references.plain_loop import plain_loop
 
 SPEC = toy_spec(max_positions=96)
@@ -69,3 +73,14 @@ def test_a_proposer_that_fails_ends_the_comparison():
 
     with pytest.raises(AssertionError, match="it is broken"):
         compare((Counting(), Counting()), Failing([]))
+
+
+def test_a_gain_is_how_many_times_faster_round_by_round():
+    """A round in which a neighbour held both up gains as any other."""
+    speed = SpeculationSpeed(
+        name="toy", without=[10.0, 1.0, 20.0, 10.0, 10.0], speculating=[20.0, 3.0, 20.0, 40.0, 25.0]
+    )
+    assert speed.gains == [2.0, 3.0, 1.0, 4.0, 2.5]
+    assert speed.gain == 2.5
+    assert speed.spread == (3.0 - 2.0) / 2.5
+    assert SpeculationSpeed(name="toy", without=[2.0], speculating=[5.0]).spread == 0

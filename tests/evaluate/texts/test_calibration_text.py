@@ -155,7 +155,7 @@ def test_a_short_text_gives_windows_that_begin_at_words_too(tmp_path: Path) -> N
     """No window begins so late that it would have to be filled with what comes before."""
     text = WORDS[: 60 * 10]
     (tmp_path / "short.txt").write_text(text)
-    config = CalibrationConfig(text=tmp_path / "short.txt", num_samples=60, num_tokens=50)
+    config = CalibrationConfig(text=tmp_path / "short.txt", num_samples=60, num_tokens=47)
     found = choose_calibration(config, ToyTokenizer(), never, 64)
     begins = {ToyTokenizer().decode(one.tolist())[:5] for one in found.windows_NT}
     assert begins <= {" word", "word0"}

@@ -37,12 +37,13 @@ class Decoder(nn.Module):
 
     @classmethod
     def from_checkpoint(
-        cls, checkpoint: Checkpoint, sinks: AttentionSinks | None = None
+        cls, checkpoint: Checkpoint, sinks: AttentionSinks | None = None, device: str = "cpu"
     ) -> "Decoder":
-        """The checkpoint's model with every weight as float32, integers dequantized."""
+        """The checkpoint's model with every weight as float32, integers dequantized. On another
+        device it is built layer by layer, and this one's memory never holds more."""
         with torch.device("meta"):
             decoder = cls(checkpoint.spec, sinks)
-        decoder.load_state_dict(read_state(checkpoint), assign=True)
+        decoder.load_state_dict(read_state(checkpoint, device), assign=True)
         decoder.requires_grad_(False)
         return decoder.eval()
 
@@ -62,15 +63,17 @@ class Decoder(nn.Module):
             known[layer.attention] = position_inputs(layer.attention, num_tokens, self.sinks)
         return [known[layer.attention] for layer in self.spec.layers]
 
-    def embed(self, token_ids_BT: Tensor) -> Tensor:
-        """[B, T, D], what enters the first layer."""
+    def embed(self, token_ids_BT: Tensor, positions_T: Tensor | None = None) -> Tensor:
+        """[B, T, D], what enters the first layer; positions are counted from 0 where none are
+        given."""
         x_BTD = self.embedding(token_ids_BT)
         embedding = self.spec.embedding
         if embedding.multiplier != 1:
             x_BTD = x_BTD * embedding.multiplier
         if embedding.positions is not None:
-            steps = torch.arange(token_ids_BT.shape[1])
-            x_BTD = x_BTD + self.position_embedding(steps + embedding.positions.offset)
+            if positions_T is None:
+                positions_T = torch.arange(token_ids_BT.shape[1])
+            x_BTD = x_BTD + self.position_embedding(positions_T + embedding.positions.offset)
         return self.tap("embedding", x_BTD)
 
     def predict(self, x_BTD: Tensor, output_VD: Tensor | None = None) -> Tensor:

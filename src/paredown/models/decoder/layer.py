@@ -7,7 +7,7 @@ query heads, C columns of a head, N tokens of an expert, E experts.
 from torch import Tensor, nn
 
 from paredown.models.decoder.attention import HeadMixer, Positions, position_inputs
-from paredown.models.decoder.mixture_of_experts import mix
+from paredown.models.decoder.mixture_of_experts import ExpertMixer, mix
 from paredown.models.decoder.mlp import activate
 from paredown.models.decoder.norms import make_norm
 from paredown.models.decoder.points import EXPERT_INPUT, Tap, untouched
@@ -31,6 +31,7 @@ class Layer(nn.Module):
         self.sinks = sinks
         self.tap: Tap = untouched
         self.is_fused = False
+        self.mix: ExpertMixer = mix
         sizes = self.spec.norm_sizes(model.hidden_size)
         for role, norm in self.spec.norms.by_role().items():
             self.add_module(role, make_norm(norm, sizes[role]))
@@ -74,14 +75,18 @@ class Layer(nn.Module):
 
     def mix_heads(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
         """Attention up to the point "o_input", all heads of a token side by side."""
-        x_BTD = self.tap("attention_input", x_BTD)
-        q_BHTC = self.normed("q_norm", self.heads("q", x_BTD))
-        k_BKTC = self.normed("k_norm", self.heads("k", x_BTD))
-        v_BKTC = self.heads("v", x_BTD)
+        q_BHTC, k_BKTC, v_BKTC = self.all_heads(x_BTD)
         mixer = HeadMixer(
             attention=self.spec.attention, sinks=self.sinks, tap=self.tap, is_fused=self.is_fused
         )
         return mixer.mix(q_BHTC, k_BKTC, v_BKTC, (table, mask_TT))
+
+    def all_heads(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values [B, heads, T, C], not turned yet."""
+        x_BTD = self.tap("attention_input", x_BTD)
+        q_BHTC = self.normed("q_norm", self.heads("q", x_BTD))
+        k_BKTC = self.normed("k_norm", self.heads("k", x_BTD))
+        return q_BHTC, k_BKTC, self.heads("v", x_BTD)
 
     def heads(self, role: str, x_BTD: Tensor) -> Tensor:
         """A projection split into heads: [B, heads, T, C]."""
@@ -96,7 +101,7 @@ class Layer(nn.Module):
             return self.run_mlp("", x_BTD)
         x_ND = x_BTD.flatten(0, 1)
         logits_NE = self.apply_linear("router", x_ND)
-        y_BTD = mix(x_ND, logits_NE, experts, self.run_expert).view_as(x_BTD)
+        y_BTD = self.mix(x_ND, logits_NE, experts, self.run_expert).view_as(x_BTD)
         if experts.shared_size is not None:
             share_BT1 = self.apply_linear("shared_gate", x_BTD).sigmoid()
             y_BTD = y_BTD + share_BT1 * self.run_mlp(f"{SHARED}.", x_BTD)

@@ -11,6 +11,11 @@ from torch import Tensor
 
 from paredown.spec.experts import Experts
 
+# Computes an expert, by its index, of tokens [N, D].
+RunExpert = Callable[[int, Tensor], Tensor]
+# What `mix` is one of.
+ExpertMixer = Callable[[Tensor, Tensor, Experts, RunExpert], Tensor]
+
 
 def choose_experts(logits_NE: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
     """Weights and indices [N, K] of the experts that get most of the softmax, the first most; of
@@ -23,9 +28,7 @@ def choose_experts(logits_NE: Tensor, experts: Experts) -> tuple[Tensor, Tensor]
     return weights_NK, order_NE[:, : experts.num_per_token]
 
 
-def mix(
-    x_ND: Tensor, logits_NE: Tensor, experts: Experts, run: Callable[[int, Tensor], Tensor]
-) -> Tensor:
+def mix(x_ND: Tensor, logits_NE: Tensor, experts: Experts, run: RunExpert) -> Tensor:
     """[N, D]: each token's outputs, weighed, added in the order of the experts' indices. `run` is
     called with an expert's index and the tokens that are sent to it, and not for one without any.
     """

@@ -10,12 +10,12 @@ from paredown.models.decoder.layer import Layer
 from paredown.models.roles import layer_vectors, linear_roles, model_vectors
 
 
-def read_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
+def read_state(checkpoint: Checkpoint, device: str = "cpu") -> dict[str, Tensor]:
     """The checkpoint's tensors under `Decoder`'s names."""
-    state = read_tables(checkpoint)
+    state = {name: values.to(device) for name, values in read_tables(checkpoint).items()}
     for layer in range(checkpoint.spec.num_layers):
         for name, values in read_layer(checkpoint, layer).items():
-            state[f"layers.{layer}.{name}"] = values
+            state[f"layers.{layer}.{name}"] = values.to(device)
     return state
 
 

@@ -16,10 +16,17 @@ RotationTable = tuple[Tensor, Tensor]
 def rotation_table(
     rotary: Rotary, head_dim: int, num_tokens: int, dtype: torch.dtype = torch.float32
 ) -> RotationTable:
+    """The table of so many tokens from the first on."""
+    return rotation_at(rotary, head_dim, torch.arange(num_tokens, dtype=dtype))
+
+
+def rotation_at(rotary: Rotary, head_dim: int, positions_T: Tensor) -> RotationTable:
     """Cosines and sines; both halves of what is turned turn by the same angles, which are found in
-    `dtype`: beyond the context of a model float32 is not enough."""
-    frequencies = torch.tensor(rotary.inverse_frequencies(head_dim), dtype=torch.float32)
-    angles = torch.arange(num_tokens, dtype=dtype)[:, None] * frequencies
+    the dtype of the positions: beyond the context of a model float32 is not enough."""
+    frequencies = torch.tensor(
+        rotary.inverse_frequencies(head_dim), dtype=torch.float32, device=positions_T.device
+    )
+    angles = positions_T[:, None] * frequencies
     angles_TR = torch.cat([angles, angles], dim=-1)
     return angles_TR.cos().float(), angles_TR.sin().float()
 

@@ -1,4 +1,4 @@
-"""Drafts that the core writes in one call: those of a step for each token."""
+"""Drafts that an executor writes in one call: those of a step for each token."""
 
 import itertools
 import math
@@ -35,9 +35,16 @@ def checkpoint():
     return Checkpoint.open(resolve_model("draft"))
 
 
-@pytest.fixture(scope="module")
-def executor(checkpoint):
-    return load_executor(checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(1)))
+@pytest.fixture(scope="module", params=["native", "torch"])
+def executor(request, checkpoint):
+    return loaded(checkpoint, request.param)
+
+
+def loaded(checkpoint, executor_name, num_threads=1):
+    options = RunOptions(
+        executor=executor_name, num_pages=NUM_PAGES, threads=ThreadPlan.resolve(num_threads)
+    )
+    return load_executor(checkpoint, options)
 
 
 def state_of(prompt, params, vocab_size=VOCAB_SIZE):
@@ -66,11 +73,9 @@ def one_by_one(executor, part, params, count):
     return draft
 
 
-@pytest.mark.parametrize("num_threads", [1, 2])
-def test_drafts_are_those_of_a_step_for_each_token(checkpoint, num_threads):
-    executor = load_executor(
-        checkpoint, RunOptions(num_pages=NUM_PAGES, threads=ThreadPlan.resolve(num_threads))
-    )
+@pytest.mark.parametrize(("name", "num_threads"), [("native", 1), ("native", 2), ("torch", 1)])
+def test_drafts_are_those_of_a_step_for_each_token(checkpoint, name, num_threads):
+    executor = loaded(checkpoint, name, num_threads)
     for num_draft_tokens in ([4, 4, 4, 4], [1, 6, 0, 3], [0, 0, 0, 0]):
         slices = slices_of(PROMPTS, num_draft_tokens)
         work = list(zip(slices, PARAMS, num_draft_tokens, strict=True))
@@ -119,9 +124,13 @@ def test_a_draft_ends_where_the_settings_allow_nothing(executor):
     assert states[0].num_tokens == 2
 
 
-def test_logits_that_are_no_numbers_are_an_error_and_leave_the_states(checkpoint):
-    executor = load_executor(checkpoint, RunOptions(num_pages=4, threads=ThreadPlan.resolve(1)))
-    executor._model._core.set_norm("final_norm", 0, [math.nan] * 128, [])
+@pytest.mark.parametrize("name", ["native", "torch"])
+def test_logits_that_are_no_numbers_are_an_error_and_leave_the_states(checkpoint, name):
+    executor = loaded(checkpoint, name)
+    if name == "native":
+        executor._model._core.set_norm("final_norm", 0, [math.nan] * 128, [])
+    else:
+        executor._decoder.final_norm.weight.fill_(math.nan)
     state = state_of([1], PARAMS[1])
     with pytest.raises(RuntimeError, match="not finite"):
         executor.write_drafts([SequenceSlice([1], 0, [0], 1)], [state], [2])

@@ -1,0 +1,89 @@
+"""From a checkpoint to a torch executor: its weights as float32 on a device."""
+
+from dataclasses import dataclass
+
+from paredown.errors import UnsupportedError
+from paredown.executors.page_memory import planned_kv
+from paredown.executors.run_options import Device, RunOptions
+from paredown.executors.torch.device import check_device, free_bytes
+from paredown.executors.torch.expert_tiles import mix_tile
+from paredown.executors.torch.memory_plan import plan_memory
+from paredown.executors.torch.pages import check_kept
+from paredown.executors.torch.torch_executor import TorchExecutor
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.decoder.layer import Layer
+from paredown.spec.context import Context
+from paredown.spec.kv import KVSpec
+from paredown.spec.model import ModelSpec
+
+_REMEDY = (
+    "Use --executor native, which keeps weights as they are stored, or give less memory for KV "
+    "pages (`--kv-memory`)."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchLoading:
+    """A checkpoint on its way into a torch executor."""
+
+    checkpoint: Checkpoint
+    context: Context
+    kv: KVSpec
+    threads: ThreadPlan
+    device: Device
+
+    @classmethod
+    def start(cls, checkpoint: Checkpoint, options: RunOptions) -> "TorchLoading":
+        """Checks that all of it can be run, and that it fits. Raises what `load_executor`
+        raises."""
+        check_device(options.device)
+        _check_activations(options)
+        _check_causal(checkpoint.spec)
+        context = Context(spec=checkpoint.spec, sinks=options.sinks)
+        available_bytes = free_bytes(options.device)
+        kv = planned_kv(checkpoint, options, available_bytes)
+        check_kept(kv, checkpoint.spec.num_layers)
+        plan = plan_memory(context, kv)
+        plan.check(available_bytes, remedy=_REMEDY)
+        return cls(
+            checkpoint=checkpoint,
+            context=context,
+            kv=kv,
+            threads=options.thread_plan,
+            device=options.device,
+        )
+
+    def finish(self) -> TorchExecutor:
+        """See Loading.finish. Reads the weights."""
+        decoder = Decoder.from_checkpoint(self.checkpoint, device=self.device)
+        return make_executor(decoder, self.context, self.kv, self.threads, self.device)
+
+
+def make_executor(
+    decoder: Decoder, context: Context, kv: KVSpec, threads: ThreadPlan, device: Device = "cpu"
+) -> TorchExecutor:
+    """The executor that runs a decoder, whose weights are on that device."""
+    for layer in decoder.layers:
+        assert isinstance(layer, Layer)
+        layer.mix = mix_tile
+    return TorchExecutor(decoder, context, kv, threads, device)
+
+
+def _check_activations(options: RunOptions) -> None:
+    if options.activations not in (None, "fp32"):
+        raise UnsupportedError(
+            "the torch executor does not round the inputs of linear layers",
+            seen=f"activations {options.activations}",
+            remedy="Use fp32, or --executor native.",
+        )
+
+
+def _check_causal(spec: ModelSpec) -> None:
+    if not all(layer.attention.is_causal for layer in spec.layer_counts):
+        raise UnsupportedError(
+            "a model whose tokens see those behind them is not computed in steps",
+            seen=spec.family,
+            remedy="Run it with the PyTorch decoder.",
+        )

@@ -1,0 +1,62 @@
+"""What running a checkpoint on the torch executor will take, from shapes alone."""
+
+from paredown.executors.memory_plan import MemoryPlan
+from paredown.executors.page_memory import PLANNED_STEP_TOKENS
+from paredown.spec.context import Context
+from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.layer import LayerSpec
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import ModelSpec
+
+_FLOAT_BYTES = 4
+
+
+def plan_memory(context: Context, kv: KVSpec) -> MemoryPlan:
+    """The plan with pages as in `kv`. Weights are float32, whatever they are stored in."""
+    spec = context.spec
+    table_bytes = _FLOAT_BYTES * spec.vocab_size * spec.hidden_size
+    embedding_bytes = 0 if spec.output.is_tied else table_bytes
+    return MemoryPlan(
+        weight_bytes=_FLOAT_BYTES * spec.num_parameters() - embedding_bytes,
+        embedding_bytes=embedding_bytes,
+        kv_bytes=kv.num_pages * kv.page_bytes(spec),
+        step_bytes=_FLOAT_BYTES * _step_floats(context, kv),
+        load_bytes=max(table_bytes + embedding_bytes, _FLOAT_BYTES * _largest_layer(spec)),
+    )
+
+
+def _largest_layer(spec: ModelSpec) -> int:
+    """Weights of the largest layer: it is there twice when it has been read."""
+    shapes = (layer.linear_shapes(spec.hidden_size).values() for layer in spec.layer_counts)
+    return max(sum(rows * columns for rows, columns in one) for one in shapes)
+
+
+def _step_floats(context: Context, kv: KVSpec) -> int:
+    """The largest layer's rows, a page of queries with all keys that they may see, and logits."""
+    spec = context.spec
+    num_keys = min(context.max_request_tokens, kv.num_tokens)
+    rows = max(_row_floats(layer, spec.hidden_size) for layer in spec.layer_counts)
+    seen = max(_query_page_floats(layer, num_keys) for layer in spec.layer_counts)
+    return PLANNED_STEP_TOKENS * (rows + 2 * spec.vocab_size) + seen
+
+
+def _row_floats(layer: LayerSpec, hidden_size: int) -> int:
+    """What a token takes at most while a layer is computed: its state before and after, queries,
+    keys and values in two forms, and a tile's MLP."""
+    attention = layer.attention
+    heads = 2 * (attention.query_size + attention.kv_size) + attention.query_size
+    mlp = layer.mlp.size if isinstance(layer.mlp, Mlp) else max(layer.mlp.size, _shared(layer))
+    return 4 * hidden_size + 2 * heads + 3 * mlp
+
+
+def _shared(layer: LayerSpec) -> int:
+    experts = layer.experts
+    return 0 if experts is None or experts.shared_size is None else experts.shared_size
+
+
+def _query_page_floats(layer: LayerSpec, num_keys: int) -> int:
+    """Scores of a page of queries, thrice, and the keys and values that are read from pages, each
+    twice."""
+    attention = layer.attention
+    seen = num_keys if attention.window is None else min(num_keys, attention.window + 2 * PAGE_SIZE)
+    return seen * (3 * PAGE_SIZE * attention.num_heads + 4 * attention.kv_size)

@@ -1,0 +1,166 @@
+"""TorchExecutor: a checkpoint on the PyTorch decoder, on a CPU or a GPU.
+
+Everything is computed in float32, whatever the weights are stored in; keys and values are read from
+pages. A row's bits do not depend on what else a step computes (tiles.py, docs/exactness.md).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from paredown.executors.core_sampler import CoreSampler
+from paredown.executors.protocol import SequenceSlice, moved_on
+from paredown.executors.run_options import Device
+from paredown.executors.sampler import SamplingState
+from paredown.executors.torch.drafts import check_drafts, write_drafts
+from paredown.executors.torch.paged_decoder import PagedDecoder
+from paredown.executors.torch.pages import Pages
+from paredown.executors.torch.slice_rules import check_slices
+from paredown.executors.torch.tiles import Tiles
+from paredown.kernels.probe import processor_name
+from paredown.kernels.thread_plan import MAX_DECODE_TOKENS, ThreadPlan
+from paredown.models.decoder.decoder import Decoder
+from paredown.spec.context import Context
+from paredown.spec.kept_pages import KeptPages
+from paredown.spec.kv import KVSpec
+from paredown.spec.model import ModelSpec
+
+_FLOAT_BYTES = 4
+
+
+class TorchExecutor:
+    """Implements LoadedExecutor. PyTorch's threads are as many as `threads` says while a step runs,
+    and as many as before when it ends."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        context: Context,
+        kv: KVSpec,
+        threads: ThreadPlan,
+        device: Device = "cpu",
+    ) -> None:
+        self._decoder = decoder
+        self._context = context
+        self._kv = kv
+        self._threads = threads
+        self._device: Device = device
+        self._pages = Pages(context.spec, kv, device)
+        self._paged = PagedDecoder(decoder, context, self._pages)
+        self._sampler = CoreSampler.with_threads(threads.most)
+        self._num_sink_pages = KeptPages.of(context).num_sink_pages
+        self._last = list[SequenceSlice]()
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._context.spec
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    @property
+    def num_pages(self) -> int:
+        return self._kv.num_pages
+
+    @property
+    def kv(self) -> KVSpec:
+        return self._kv
+
+    @property
+    def sampler(self) -> CoreSampler:
+        return self._sampler
+
+    @property
+    def threads(self) -> ThreadPlan:
+        return self._threads
+
+    @property
+    def arithmetic(self) -> dict[str, str]:
+        """PyTorch's build and what it runs on. Its libraries promise no order of sums for other
+        numbers of threads."""
+        processor = processor_name()
+        if self._device == "cuda":
+            processor = torch.cuda.get_device_name()
+        return {
+            "executor": "torch",
+            "torch": torch.__version__,
+            "isa": torch.backends.cpu.get_cpu_capability(),
+            "processor": processor,
+            "threads": f"{self._threads.prefill}, {self._threads.decode}",
+        }
+
+    @property
+    def weight_bytes(self) -> int:
+        """See LoadedExecutor.weight_bytes: floats, whatever they are stored in."""
+        spec = self.spec
+        num_weights = spec.num_active_linear_parameters() + spec.num_router_parameters()
+        return _FLOAT_BYTES * (num_weights + spec.vocab_size * spec.hidden_size)
+
+    @property
+    def kv_token_bytes(self) -> int:
+        """See LoadedExecutor.kv_token_bytes."""
+        return self._kv.page_bytes(self.spec) * self._kv.num_pages // self._kv.num_tokens
+
+    @property
+    def known_content(self) -> str | None:
+        """None: loading knows no digest."""
+        return None
+
+    def sharing_weights(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "TorchExecutor":
+        """See LoadedExecutor.sharing_weights."""
+        context = self._context if keeps_sinks else replace(self._context, sinks=None)
+        return TorchExecutor(self._decoder, context, kv, self._threads, self._device)
+
+    def wait_for_cache(self) -> None:
+        """Returns at once: nothing is kept."""
+
+    def copy_pages(self, pairs: list[tuple[int, int]]) -> None:
+        """See Executor.copy_pages. Raises ValueError for a page that is not there; nothing is
+        copied then."""
+        self._pages.copy(pairs)
+
+    def step(self, slices: list[SequenceSlice]) -> npt.NDArray[np.float32]:
+        """See Executor.step. Raises ValueError for a slice that leaves the vocabulary, the context
+        or its pages; nothing is computed then."""
+        check_slices(slices, self._context, self.num_pages)
+        # What is given may change before it is repeated, but for the lists of pages, which may not.
+        self._last = [replace(part) for part in slices]
+        if not slices:
+            return np.empty((0, self.spec.vocab_size), np.float32)
+        num_tokens = sum(len(part.token_ids) for part in slices)
+        is_decode = num_tokens <= MAX_DECODE_TOKENS
+        num_threads = self._threads.decode if is_decode else self._threads.prefill
+        with torch.inference_mode(), _on_threads(num_threads):
+            tiles = Tiles.of(slices, self._num_sink_pages, self._device)
+            logits_LV: npt.NDArray[np.float32] = self._paged.logits(tiles).cpu().numpy()
+        return logits_LV
+
+    def step_again(self, token_ids: list[int]) -> npt.NDArray[np.float32]:
+        """See Executor.step_again. Raises as `step` does."""
+        return self.step(moved_on(self._last, token_ids))
+
+    def write_drafts(
+        self,
+        slices: list[SequenceSlice],
+        states: list[SamplingState],
+        num_draft_tokens: list[int],
+    ) -> list[list[int]]:
+        """See DraftingExecutor.write_drafts. Raises ValueError as `step` does, RuntimeError when
+        the model's logits are not finite."""
+        check_drafts(slices, states, num_draft_tokens, self._context.max_request_tokens)
+        return write_drafts(self.step, self._sampler, slices, states, num_draft_tokens)
+
+
+@contextmanager
+def _on_threads(num_threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,99 @@
+"""What the torch executor says before it loads, and of what it has loaded."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from paredown.compress.compress import compress
+from paredown.errors import CapacityError, ConfigError, UnsupportedError
+from paredown.executors.load import load_executor, start_loading
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
+from paredown.executors.torch import loading
+from paredown.executors.torch.memory_plan import plan_memory
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.decoder.decoder import Decoder
+from paredown.models.resolve import resolve_model
+from paredown.spec.context import Context
+from paredown.spec.kv import KVSpec
+
+OPTIONS = RunOptions(executor="torch", num_pages=8, threads=ThreadPlan.resolve(1))
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return Checkpoint.open(resolve_model(None))
+
+
+def test_what_does_not_fit_is_refused_with_the_arithmetic_before_it_is_read(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "free_bytes", lambda device: 20 << 20)
+    with pytest.raises(
+        CapacityError, match=r"weights .* \+ embedding .* = .*; available 20"
+    ) as told:
+        start_loading(checkpoint, OPTIONS)
+    assert "--executor native" in told.value.remedy
+
+
+def test_the_plan_is_what_is_held(checkpoint: Checkpoint) -> None:
+    context, kv = Context(spec=checkpoint.spec), KVSpec(num_pages=8, dtype="fp32")
+    plan = plan_memory(context, kv)
+    decoder = Decoder.from_checkpoint(checkpoint)
+    held = sum(values.numel() * 4 for values in decoder.parameters())
+    assert plan.weight_bytes + plan.embedding_bytes == held
+    executor = load_executor(checkpoint, replace(OPTIONS, kv_dtype="fp32"))
+    pages = (*executor._pages._keys, *executor._pages._values)
+    assert plan.kv_bytes == sum(values.numel() * values.element_size() for values in pages)
+    assert executor.kv_token_bytes * 16 * 8 == plan.kv_bytes
+    assert plan.weight_bytes * 0.9 < executor.weight_bytes <= plan.weight_bytes
+
+
+@pytest.mark.parametrize("kv_dtype", ["int8", "int4", "fp8", "bf16,last1=int8"])
+def test_other_formats_of_keys_and_values_are_refused(
+    checkpoint: Checkpoint, kv_dtype: str
+) -> None:
+    with pytest.raises(UnsupportedError, match="keys and values") as told:
+        load_executor(checkpoint, replace(OPTIONS, kv_dtype=kv_dtype))
+    assert "--kv-dtype fp32 or bf16" in told.value.remedy
+
+
+def test_inputs_that_are_to_be_rounded_are_refused(checkpoint: Checkpoint) -> None:
+    with pytest.raises(UnsupportedError, match="does not round"):
+        load_executor(checkpoint, replace(OPTIONS, activations="int8"))
+    assert load_executor(checkpoint, replace(OPTIONS, activations="fp32")).num_pages == 8
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_gpu_that_is_not_there_is_refused(checkpoint: Checkpoint) -> None:
+    with pytest.raises(UnsupportedError, match="sees no GPU"):
+        load_executor(checkpoint, replace(OPTIONS, device="cuda"))
+
+
+def test_no_pages_and_unknown_executors_are_refused(checkpoint: Checkpoint) -> None:
+    with pytest.raises(ConfigError, match="KV pages"):
+        load_executor(checkpoint, replace(OPTIONS, num_pages=0))
+    with pytest.raises(ConfigError, match="no such executor"):
+        load_executor(checkpoint, replace(OPTIONS, executor="other"))
+
+
+def test_quantized_weights_run_dequantized(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    compress(checkpoint, tmp_path / "int4", "int4-g32")
+    stored = Checkpoint.open(tmp_path / "int4")
+    token_ids = list(range(5, 45))
+    executor = load_executor(stored, replace(OPTIONS, kv_dtype="fp32"))
+    found = executor.step([SequenceSlice(token_ids, 0, [0, 1, 2], 40)])
+    expected = Decoder.from_checkpoint(stored)(torch.tensor([token_ids]))[0].numpy()
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_the_arithmetic_names_what_bits_depend_on(checkpoint: Checkpoint) -> None:
+    executor = load_executor(checkpoint, OPTIONS)
+    assert executor.arithmetic["executor"] == "torch"
+    assert executor.arithmetic["torch"] == torch.__version__
+    assert executor.known_content is None
+    executor.wait_for_cache()

@@ -1,0 +1,23 @@
+"""A torch executor on a PyTorch decoder that is there, without files."""
+
+from paredown.executors.run_options import Device
+from paredown.executors.torch.loading import make_executor
+from paredown.executors.torch.torch_executor import TorchExecutor
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.models.decoder.decoder import Decoder
+from paredown.spec.attention_sinks import AttentionSinks
+from paredown.spec.context import Context
+from paredown.spec.kv import KVSpec
+
+
+def torch_twin(
+    decoder: Decoder,
+    kv: KVSpec,
+    num_threads: int = 1,
+    sinks: AttentionSinks | None = None,
+    device: Device = "cpu",
+) -> TorchExecutor:
+    """With the pages that `kv` asks for. The decoder goes to the device, too."""
+    context = Context(spec=decoder.spec, sinks=sinks)
+    threads = ThreadPlan(prefill=num_threads, decode=num_threads)
+    return make_executor(decoder.to(device), context, kv, threads, device)
