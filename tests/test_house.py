@@ -79,6 +79,19 @@ def test_files_and_functions_stay_readable() -> None:
     assert not too_long
 
 
+def test_a_docstring_says_what_it_is_about() -> None:
+    """It begins with a verb or a noun, not with a word that points at the name above it."""
+    pointing = {"Of", "Those", "That", "None", "As", "Whose"}
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                words = (ast.get_docstring(node) or "").split()
+                if words and words[0].strip(".,:;") in pointing:
+                    found.append(f"{path.name}:{node.lineno} {words[0]}")
+    assert not found
+
+
 def test_no_room_is_named_utils() -> None:
     forbidden = {"utils", "util", "helpers", "common", "misc", "legacy", "compat"}
     assert not [path for path in python_files() if path.stem in forbidden]

@@ -336,7 +336,8 @@ class _Job:
 
 
 def _float_dtype(source: Checkpoint, recipe: Recipe) -> ScaleDType:
-    """Of the floats in the folder: the recipe's, or that of the source's linear layers."""
+    """The dtype of the floats in the folder: the recipe's, or that of the source's linear
+    layers."""
     if recipe.floats is not None:
         return recipe.floats
     role, layer = next(linear_places(source.spec))
@@ -344,17 +345,17 @@ def _float_dtype(source: Checkpoint, recipe: Recipe) -> ScaleDType:
 
 
 def _linear_names(source: Checkpoint) -> set[str]:
-    """Of the transformer layers' linear modules."""
+    """The names of the transformer layers' linear modules."""
     return {source.linear_name(role, layer) for role, layer in linear_places(source.spec)}
 
 
 def _module_of(name: str) -> str:
-    """Of a tensor: its name without the last part."""
+    """The module of a tensor: its name without the last part."""
     return name.rpartition(".")[0]
 
 
 def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -> str:
-    """Of all that the bytes of a calibrated run follow from."""
+    """A hash of every input that the bytes of a calibrated run follow from."""
     parts = [
         _content(source),
         json.dumps(source.config, sort_keys=True),

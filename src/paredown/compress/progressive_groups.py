@@ -101,7 +101,7 @@ def _best(
     near_steps: Sequence[int],
     loss: GroupLoss,
 ) -> tuple[Tensor, Tensor]:
-    """Of K row scales for each row the best, and the scales of its groups."""
+    """The best of K row scales for each row, and the scales of its groups."""
     best_O1 = row_scales_KO1[0]
     scales_OG = nearest_steps(wanted.scales_OG, wanted.zeros_OG, best_O1)
     least_O1 = torch.full_like(best_O1, torch.inf)

@@ -100,7 +100,7 @@ def _name_of(method: Quantizer | Transform) -> str:
 
 
 def _options(method: Quantizer | Transform) -> dict[str, object]:
-    """Those that are not the defaults."""
+    """The options that are not the defaults."""
     return {
         field.name: getattr(method, field.name)
         for field in fields(method)  # type: ignore[arg-type]

@@ -25,7 +25,8 @@ class Efficiency:
     source: str
 
     def seconds(self, arithmetic_s: float, memory_s: float) -> float:
-        """Of an operation that takes `arithmetic_s` and `memory_s` at best, never below those."""
+        """The seconds of an operation that takes `arithmetic_s` and `memory_s` at best, never below
+        those."""
         added = self.call_s + arithmetic_s / self.arithmetic + memory_s / self.memory
         return max(arithmetic_s, memory_s, added)
 

@@ -62,7 +62,7 @@ def find_step_fit(name: str, isa: str, num_threads: int) -> StepFit | None:
 
 
 def need_step_fit(name: str, isa: str, num_threads: int) -> StepFit:
-    """As `find_step_fit`. Raises ConfigError where there is none."""
+    """Finds what `find_step_fit` finds. Raises ConfigError where there is none."""
     found = find_step_fit(name, isa, num_threads)
     if found is None:
         raise ConfigError(

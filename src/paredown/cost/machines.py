@@ -124,7 +124,7 @@ MACHINES: dict[str, Roofs] = {
 
 
 def find_machine(name: str) -> Roofs:
-    """Of the table. Raises ConfigError, with the names there are."""
+    """Finds the roofs of a machine in the table. Raises ConfigError, with the names there are."""
     found = MACHINES.get(name.strip().lower())
     if found is None:
         raise ConfigError(

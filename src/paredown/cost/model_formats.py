@@ -34,7 +34,7 @@ class ModelFormats:
 
     @property
     def kv_name(self) -> str:
-        """As in bf16, or 2 bf16 + 28 int4 where layers differ."""
+        """A name for people: bf16, or 2 bf16 + 28 int4 where layers differ."""
         if isinstance(self.kv_dtype, str):
             return self.kv_dtype
         return " + ".join(f"{count} {name}" for name, count in Counter(self.kv_dtype).items())
@@ -47,7 +47,7 @@ class ModelFormats:
 
     @property
     def kv_dtypes(self) -> tuple[KVDType, ...]:
-        """Those that some layer has."""
+        """The formats that some layer has."""
         if isinstance(self.kv_dtype, str):
             return (self.kv_dtype,)
         return tuple(dict.fromkeys(self.kv_dtype))

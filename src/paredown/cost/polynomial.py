@@ -76,7 +76,8 @@ class Polynomial:
         return total
 
     def coefficients(self, letters: Sequence[str]) -> tuple[float, ...]:
-        """Of the constant and of each of `letters`, which is all it may consist of."""
+        """The coefficients of the constant and of each of `letters`, which is all it may consist
+        of."""
         found = dict.fromkeys(["", *letters], 0.0)
         for monomial, one in self.terms.items():
             assert len(monomial) <= 1, self
@@ -97,7 +98,8 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Of two polynomials without negative terms, with what both have in common taken out."""
+    """The ratio of two polynomials without negative terms, with what both have in common taken
+    out."""
 
     over: Polynomial
     under: Polynomial

@@ -158,8 +158,8 @@ class PredictedStep:
 
     @cached_property
     def roofs(self) -> Roofs:
-        """Those of the machine for a model of this size: the bandwidth that products are predicted
-        with, or memory's where that was measured higher."""
+        """The roofs of the machine for a model of this size: the bandwidth that products are
+        predicted with, or memory's where that was measured higher."""
         bandwidth = self.fit.bandwidth(self.weight_bytes)
         return self.fit.roofs.with_bandwidth(bandwidth)
 
@@ -224,7 +224,8 @@ class PredictedStep:
     def _mlp_parts(
         self, alike: Alike[Mlp] | Alike[Experts], count: int, num_tokens: float
     ) -> list["_Part"]:
-        """As many such layers; experts with the tokens that each of them has on average."""
+        """The MLPs of so many such layers; experts with the tokens that each of them has on
+        average."""
         hidden, mlp = self.spec.hidden_size, alike.part
         if isinstance(mlp, Mlp):
             return self._parts(mlp.shapes(hidden), count, num_tokens)

@@ -30,7 +30,7 @@ class Roofs:
 
     @classmethod
     def of(cls, machine: Machine) -> "Roofs":
-        """Those of a machine that was measured."""
+        """The roofs of a machine that was measured."""
         return cls(
             name=machine.name,
             memory_bytes=machine.memory_bytes,

@@ -69,8 +69,8 @@ class RooflineStep:
 
     @cached_property
     def _terms(self) -> tuple[list[_Term], list[_Term]]:
-        """Of each operation: how often, and its seconds by the two roofs, over the load. Those of
-        attention first."""
+        """The terms of each operation: how often, and its seconds by the two roofs, over the load.
+        Those of attention first."""
         attention: list[_Term] = []
         others: list[_Term] = []
         letters = letter_names(self.spec)

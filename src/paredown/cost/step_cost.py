@@ -31,8 +31,8 @@ class StepLoad:
 
     @property
     def asked_share(self) -> float:
-        """Of the tokens, those with a row of logits: the only ones that our core computes from the
-        keys and values of the last layer on."""
+        """The share of the tokens with a row of logits: the only ones that our core computes from
+        the keys and values of the last layer on."""
         return self.num_logits / self.num_tokens
 
     @property

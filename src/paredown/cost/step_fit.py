@@ -36,8 +36,9 @@ VERSION = 5
 
 @dataclass(frozen=True, kw_only=True)
 class LinearRates:
-    """Of one weight format: `seconds_per_mac[i]` for a multiply-add of each of `num_tokens[i]`
-    tokens; `ratios[j][i]` for a model of `model_bytes[j]`, where such were measured."""
+    """The rates of one weight format: `seconds_per_mac[i]` for a multiply-add of each of
+    `num_tokens[i]` tokens; `ratios[j][i]` for a model of `model_bytes[j]`, where such were
+    measured."""
 
     num_tokens: tuple[int, ...]
     seconds_per_mac: tuple[float, ...]
@@ -46,8 +47,8 @@ class LinearRates:
     ratios: tuple[tuple[float, ...], ...] = ()
 
     def seconds(self, macs: float, num_tokens: float, memory_s: float, model_bytes: float) -> float:
-        """Of a layer with `macs` multiply-adds for a token, whose bytes take `memory_s` at best,
-        in a model that reads `model_bytes` in a step."""
+        """The seconds of a layer with `macs` multiply-adds for a token, whose bytes take `memory_s`
+        at best, in a model that reads `model_bytes` in a step."""
         rate = interpolate(self.num_tokens, self.seconds_per_mac, num_tokens)
         seconds = overlapped(macs * num_tokens * rate, memory_s / self.memory_efficiency)
         return seconds * self.ratio(num_tokens, model_bytes)
@@ -61,8 +62,8 @@ class LinearRates:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionRates:
-    """Of one format of keys and values: seconds of a number of a key and value that is read, and of
-    a multiply-add of a query with a key and of its weight with the value."""
+    """The rates of one format of keys and values: seconds of a number of a key and value that is
+    read, and of a multiply-add of a query with a key and of its weight with the value."""
 
     key_s: float
     pair_s: float
@@ -70,8 +71,8 @@ class AttentionRates:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRates:
-    """Of what is no product: of a step, of each layer, of each number that passes between layers,
-    of a logit (their memory is new in each step)."""
+    """The rates of what is no product: of a step, of each layer, of each number that passes between
+    layers, of a logit (their memory is new in each step)."""
 
     step_s: float
     layer_s: float
@@ -81,9 +82,9 @@ class StepRates:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRates:
-    """Of the engine beside its executor: of a step, of a token that it hands on, of a request in
-    the step, of a step with first tokens (what takes requests in is not in the caches then), of
-    each of these requests, of a logit that is drawn from."""
+    """The rates of the engine beside its executor: of a step, of a token that it hands on, of a
+    request in the step, of a step with first tokens (what takes requests in is not in the caches
+    then), of each of these requests, of a logit that is drawn from."""
 
     step_s: float = 0.0
     token_s: float = 0.0
@@ -123,7 +124,7 @@ class StepFit:
         return self.isa in SHORT_BF16_ISAS
 
     def bandwidth(self, num_bytes: float) -> float:
-        """Of a model that reads so much in a step."""
+        """The bandwidth for a model that reads so much in a step."""
         sizes, rates = zip(*self.bandwidths, strict=True)
         return interpolate(sizes, rates, num_bytes)
 
@@ -186,7 +187,7 @@ class StepFit:
 
 
 def overlapped(compute_s: float, memory_s: float) -> float:
-    """Of two that run at the same time: the longer, and somewhat more where both are alike."""
+    """The time of two that run at once: the longer, and somewhat more where both are alike."""
     longest = max(compute_s, memory_s)
     if longest <= 0:
         return 0.0

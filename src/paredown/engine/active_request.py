@@ -172,8 +172,8 @@ class ActiveRequest:
         return output
 
     def _num_scored(self, start: int, end: int) -> int:
-        """Of a prompt whose tokens are scored every row, from the first that is not scored yet; 0
-        where nothing is left to be scored."""
+        """The number of rows to score of a prompt whose tokens are scored: those from the first
+        that is not scored yet; 0 where nothing is left to be scored."""
         assert self.prompt_logprobs is not None
         first = max(start, len(self.prompt_logprobs))
         return max(0, end - first) if first < self.request.num_prompt_tokens - 1 else 0

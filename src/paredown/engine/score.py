@@ -40,9 +40,9 @@ class ScoringTokenizer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Of the tokens of a continuation, one after the other: the natural log-probability of each
-    under the raw logits, and whether it is the likeliest one there. `num_dropped_tokens` is how
-    many tokens the context lost at its start for want of room."""
+    """The score of a continuation. Of each of its tokens, one after the other: the natural
+    log-probability of each under the raw logits, and whether it is the likeliest one there.
+    `num_dropped_tokens` is how many tokens the context lost at its start for want of room."""
 
     token_ids: list[int]
     logprobs: list[float]
@@ -51,7 +51,7 @@ class Score:
 
     @property
     def logprob(self) -> float:
-        """Of the whole continuation: the sum."""
+        """The log-probability of the whole continuation: the sum."""
         return math.fsum(self.logprobs)
 
     @property
@@ -61,7 +61,7 @@ class Score:
 
     @classmethod
     def joined(cls, parts: Sequence["Score"]) -> "Score":
-        """Of continuations that follow each other."""
+        """Joins the scores of continuations that follow each other."""
         return cls(
             token_ids=[one for part in parts for one in part.token_ids],
             logprobs=[one for part in parts for one in part.logprobs],
@@ -134,7 +134,7 @@ def encode_pair(
 
 
 def encode_text(tokenizer: ScoringTokenizer, text: str) -> list[int]:
-    """As a prompt, but a text that begins with the bos token gets no second one."""
+    """Encodes a text as a prompt is, but one that begins with the bos token gets no second one."""
     token_ids = tokenizer.encode(text)
     if token_ids[:1] == [tokenizer.bos_token_id]:
         return token_ids

@@ -122,7 +122,8 @@ class Worker:
 
     @property
     def engine(self) -> Engine | None:
-        """None until it is loaded. It is the thread's own: others may read its counters."""
+        """The engine, None until it is loaded. It is the thread's own: others may read its
+        counters."""
         return self._engine
 
     @property

@@ -71,7 +71,8 @@ def page_arithmetic(context: Context, kv: KVSpec) -> str:
 
 
 def _heads(spec: ModelSpec) -> str:
-    """As in 16 layers x 8 heads x (key + value) x 64; layers that differ are added up."""
+    """The arithmetic for people: 16 layers x 8 heads x (key + value) x 64; layers that differ are
+    added up."""
     heads = Counter((one.attention.num_kv_heads, one.attention.head_dim) for one in spec.layers)
     terms = [
         f"{count} layers x {num_heads} heads x (key + value) x {head_dim}"

@@ -59,7 +59,7 @@ def cast(values: npt.NDArray[np.float32], dtype: ScaleDType) -> Cast:
 
 
 def check_stored(tensor: StoredTensor) -> None:
-    """As `check_finite`, a stretch of the values at a time."""
+    """Does what `check_finite` does, a stretch of the values at a time."""
     flat = tensor.array.reshape(-1)
     for start in range(0, flat.size, _CHECKED_VALUES):
         part = StoredTensor(dtype=tensor.dtype, array=flat[start : start + _CHECKED_VALUES])

@@ -22,8 +22,8 @@ class ThreadPlan:
 
     @classmethod
     def resolve(cls, num_threads: int | None, decode_threads: int | None = None) -> "ThreadPlan":
-        """None: the default of this machine, and as many for decode. Raises ConfigError outside
-        [1, cores * 8] and beyond what the core can have."""
+        """Resolves numbers of threads. None is the default of this machine, and as many for decode.
+        Raises ConfigError outside [1, cores * 8] and beyond what the core can have."""
         prefill = resolve_num_threads(num_threads)
         decode = prefill if decode_threads is None else resolve_num_threads(decode_threads)
         return cls(prefill=prefill, decode=decode)

@@ -133,8 +133,9 @@ def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> No
 
 
 def _form_for(quantization: Quantization | None, module: Module) -> StoredForm | None:
-    """None for floats. Every format packs torch's Linear alone, so a transposed module is never
-    meant; the codes of one that holds several roles are not taken apart."""
+    """The form of a module's weight, None for floats. Every format packs torch's Linear alone, so a
+    transposed module is never meant; the codes of one that holds several roles are not taken
+    apart."""
     if quantization is None or module.transposed or module.num_parts > 1:
         return None
     return quantization.form_for(module.name)

@@ -86,7 +86,7 @@ def content_digest(checkpoint: Checkpoint, num_threads: int) -> str:
 
 
 def file_digests(checkpoint: Checkpoint, num_threads: int) -> dict[str, str]:
-    """Of each safetensors file, by its name. Reads all of them."""
+    """The digest of each safetensors file, by its name. Reads all of them."""
     return {file.path.name: hash_bytes(file.raw, num_threads) for file in checkpoint.files}
 
 

@@ -23,7 +23,7 @@ class Names:
         return self.family.linears[role_kind(role)]
 
     def router(self, role: str, layer: int) -> str:
-        """Of "router" or "shared_gate"."""
+        """The name of the "router" or the "shared_gate" of a layer."""
         return self.prefix + self.family.routers[role].format(layer=layer)
 
     def norm(self, role: str, layer: int | None) -> str:

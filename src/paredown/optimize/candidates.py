@@ -95,7 +95,8 @@ def _batches(source: Checkpoint, recipes: Sequence[Recipe]) -> list[list[Recipe]
 
 
 def _estimated_bytes(source: Checkpoint, recipe: Recipe) -> float:
-    """Of the loaded weights; embeddings are kept twice where they are tied to the output layer."""
+    """The bytes of the loaded weights; embeddings are kept twice where they are tied to the output
+    layer."""
     spec = source.spec
     linear = spec.num_linear_parameters()
     bits = bits_per_weight(recipe.linear, spec.hidden_size)
@@ -174,7 +175,7 @@ def _built(
 def _made_layers(
     setup: SearchSetup, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
 ) -> MadeLayers | None:
-    """Of the recipe, where another one that is made already has the same."""
+    """The layers of the recipe, where another one that is made already has the same."""
     for other in recipes:
         folder = setup.folder / other.name
         if recipe.needs_calibration and recipe.has_layers_of(other) and folder.is_dir():

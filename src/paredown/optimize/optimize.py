@@ -218,7 +218,8 @@ def _search(
 def _recipes(
     source: Checkpoint, names: Sequence[str], on_progress: OnProgress
 ) -> tuple[list[Recipe], list[Skipped]]:
-    """Those behind the names, in their order; mixed ones that the model cannot have are skipped."""
+    """The recipes behind the names, in their order; mixed ones that the model cannot have are
+    skipped."""
     found: dict[str, Recipe] = {}
     skipped = []
     if mixed := [name for name in names if is_mixed(name)]:

@@ -241,7 +241,7 @@ def part_names(part: Part) -> set[str]:
 
 
 def scale_dtype_of(checkpoint: Checkpoint) -> ScaleDType:
-    """Of the checkpoint's floats, as compress/ stores scales."""
+    """The dtype of the checkpoint's floats, as compress/ stores scales."""
     dtype = checkpoint.linear("o", 0).spec.dtype
     assert dtype in ("fp32", "bf16", "fp16"), dtype
     return dtype

@@ -49,7 +49,7 @@ class Setup:
 
     @property
     def max_tokens(self) -> int:
-        """Of a request. Raises CapacityError."""
+        """The most tokens of a request. Raises CapacityError."""
         return min(self.spec.max_positions, self.num_pages * PAGE_SIZE)
 
     def fleet(self, num_replicas: int, demand: Demand) -> Fleet:

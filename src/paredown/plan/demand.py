@@ -71,12 +71,12 @@ class Demand:
 
     @property
     def new_share(self) -> float:
-        """Of the tokens of prompts, those that even an endless prefix cache does not have."""
+        """The share of the tokens of prompts that even an endless prefix cache does not have."""
         return 1.0 if self.trace is None else self.trace.first(_MAX_TRACE_REQUESTS).new_share
 
     def mean_tokens(self, max_tokens: int) -> tuple[float, float]:
-        """Of a prompt and of an answer, prompt and answer together cut to `max_tokens`. Raises
-        CapacityError where too many prompts are longer."""
+        """The mean tokens of a prompt and of an answer, prompt and answer together cut to
+        `max_tokens`. Raises CapacityError where too many prompts are longer."""
         rng = random.Random(self.seed)
         drawn = [self.lengths.draw(rng) for _ in range(_NUM_DRAWN)]
         fitting = [(prompt, output) for prompt, output in drawn if prompt < max_tokens]

@@ -81,7 +81,8 @@ class Replica:
         self.next_s = now_s + self._seconds(self._num_steps)
 
     def _end(self, plan: StepPlan, now_s: float) -> None:
-        """As the engine does it: all chunks are noted, then tokens are added in their order."""
+        """Ends a step as the engine does: all chunks are noted, then tokens are added in their
+        order."""
         scheduler, num_steps = self.scheduler, self._num_steps
         self.busy_s += now_s - self._start_s
         self.num_steps += num_steps

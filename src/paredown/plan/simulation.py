@@ -60,7 +60,7 @@ class Lateness:
 
 
 class Distribution:
-    """Of some seconds; all are 0 where there are none."""
+    """A distribution of seconds; all are 0 where there are none."""
 
     def __init__(self, seconds: "array[float] | list[float]") -> None:
         self.sorted_s = sorted(seconds)

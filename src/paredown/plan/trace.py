@@ -44,7 +44,7 @@ class Trace:
 
     @property
     def new_share(self) -> float:
-        """Of the tokens of prompts, those in blocks that no request before had: what is left to
+        """The share of the tokens of prompts in blocks that no request before had: what is left to
         compute where nothing is ever forgotten."""
         seen: set[int] = set()
         num_new = 0

@@ -77,7 +77,7 @@ class DrawnLengths:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceLengths:
-    """Those of a request of a trace, any of them."""
+    """The lengths of a request of a trace, any of them."""
 
     trace: Trace
 

@@ -89,7 +89,7 @@ def split_role(role: str) -> tuple[str, str]:
 
 
 def expert_index(role: str) -> int | None:
-    """Of a role or a point of one of the routed experts, else None."""
+    """The number of the expert of a role or a point of one of the routed experts, else None."""
     parts = role.split(".")
     return int(parts[1]) if parts[0] == EXPERTS and len(parts) == 3 else None
 

@@ -8,7 +8,7 @@ from paredown.spec.kv import PAGE_SIZE
 
 @dataclass(frozen=True, kw_only=True)
 class KeptPages:
-    """Those of the first `num_sink_tokens` tokens and those that hold one of the last `window`
+    """The pages of the first `num_sink_tokens` tokens and those that hold one of the last `window`
     tokens, as the next token to be computed sees them; with `window` None all of them."""
 
     num_sink_tokens: int = 0

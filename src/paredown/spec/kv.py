@@ -86,7 +86,8 @@ class KVSpec:
         )
 
     def name(self, num_layers: int) -> str:
-        """As in bf16, int4 and scales, or (2 bf16 + 28 int4 and scales) where layers differ."""
+        """A name for people: bf16, int4 and scales, or (2 bf16 + 28 int4 and scales) where layers
+        differ."""
         counts = Counter(self.layer_dtypes(num_layers))
         if len(counts) == 1:
             return _with_scales(next(iter(counts)))

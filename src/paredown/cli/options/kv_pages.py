@@ -22,7 +22,8 @@ def add_kv_pages_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def num_pages(args: argparse.Namespace, checkpoint: Checkpoint) -> int | None:
-    """None: from the free memory. Raises CapacityError for memory that holds no page."""
+    """The pages that the arguments ask for; None takes them from the free memory. Raises
+    CapacityError for memory that holds no page."""
     if args.kv_memory is None:
         pages: int | None = args.pages
         return pages

@@ -3,7 +3,6 @@
 import argparse
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
-from paredown.cli.options.threads import add_threads_arguments
 from paredown.engine.sampling.sampling_params import SamplingParams
 
 
@@ -46,7 +45,6 @@ def add_sampling_arguments(parser: argparse.ArgumentParser, *, max_tokens: int) 
     group.add_argument(
         "--ignore-eos", action="store_true", help="go on after the end-of-text token"
     )
-    add_threads_arguments(parser)
     add_kv_dtype_argument(parser)
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 
+from paredown.kernels.thread_plan import MAX_DECODE_TOKENS
+
 MODEL = "folder or .gguf file (default: the packaged model)"
 MODEL_OR_CONFIG = "folder, .gguf file, or a config.json alone (default: the packaged model)"
 
@@ -11,13 +13,22 @@ def add_common_arguments(
     *,
     model: str | None = MODEL,
     threads: bool = True,
+    decode_threads: bool = False,
     printed: str = "the result",
 ) -> None:
-    """Adds MODEL, --threads and --json. `model` is its help, None for a verb that takes it
-    otherwise; `threads` is False for a verb that has nothing to do with them; `printed` says what
-    --json prints."""
+    """Adds MODEL, --threads, --decode-threads and --json. `model` is its help, None for a verb that
+    takes it otherwise; `threads` is False for a verb that has nothing to do with them, and
+    `decode_threads` is True for one that generates; `printed` says what --json prints."""
     if model is not None:
         parser.add_argument("model", nargs="?", help=model)
     if threads:
         parser.add_argument("--threads", type=int, help="threads (default: all cores)", metavar="N")
+    if decode_threads:
+        parser.add_argument(
+            "--decode-threads",
+            type=int,
+            help=f"for steps of at most {MAX_DECODE_TOKENS} tokens; changes no answer (default: as "
+            "--threads)",
+            metavar="N",
+        )
     parser.add_argument("--json", action="store_true", help=f"print {printed} as JSON")

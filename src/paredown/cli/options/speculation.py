@@ -33,7 +33,8 @@ def add_speculation_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def speculation_config(args: argparse.Namespace) -> SpeculationConfig | None:
-    """None without --speculate. Raises ConfigError for options that do not go together."""
+    """The speculation that the arguments ask for; None without --speculate. Raises ConfigError for
+    options that do not go together."""
     if args.speculate is None:
         for option in ("draft_model", "max_draft_tokens"):
             if getattr(args, option) is not None:

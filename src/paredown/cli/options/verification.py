@@ -18,5 +18,5 @@ def add_verification_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_verify_config(args: argparse.Namespace) -> VerifyConfig | None:
-    """None: no verification is wanted."""
+    """The verification that the arguments ask for; None where none is wanted."""
     return None if args.no_verify else VerifyConfig(text=args.text, num_tokens=args.tokens)

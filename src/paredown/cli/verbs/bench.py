@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from rich.console import Console
-from rich.progress import Progress
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments, num_pages
 from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import step_budget_line
+from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
-from paredown.cli.options.threads import add_threads_arguments
+from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.bench import (
     print_cells,
     print_limits,
@@ -83,19 +83,15 @@ DRAWS = {"greedy": 0.0, "temperature 0.8": 0.8}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
-    )
-    parser.add_argument(
         "--rounds", type=int, help=f"measured rounds of batches (default {DEFAULT_ROUNDS})"
     )
-    add_threads_arguments(parser)
     add_load_arguments(parser)
     add_executor_arguments(parser)
     add_kv_dtype_argument(parser)
     add_kv_pages_arguments(parser)
     add_speculation_arguments(parser)
     add_sweep_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser, decode_threads=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -140,19 +136,12 @@ class _Bench:
         """One sequence on the executor alone, then the cells through the engine."""
         load, num_rounds = self._load, args.rounds or DEFAULT_ROUNDS
         trial = Trial(executor=self._executor, weights=self._weights)
-        with _progress() as progress:
-            task = progress.add_task("measuring", total=None)
+        with progress_bar("measuring") as progress:
             machine = measure_machine(self._executor.threads.prefill)
-            run_rounds(
-                [trial],
-                num_rounds,
-                lambda done, total: progress.update(task, completed=done, total=total),
-            )
-            cells = progress.add_task("running batches", total=None)
+            run_rounds([trial], num_rounds, progress.show_count)
+        with progress_bar("running batches") as progress:
             results = self._benchmark(machine).run_cells(
-                load.cells,
-                num_rounds,
-                lambda done, total: progress.update(cells, completed=done, total=total),
+                load.cells, num_rounds, progress.show_count
             )
         result = make_measurement(
             self._checkpoint.path.name, self._checkpoint, speed=trial.speed(machine)
@@ -189,17 +178,14 @@ class _Bench:
     def over_time(self, args: argparse.Namespace) -> int:
         """Requests as they come in."""
         load = self._load
-        with _progress() as progress:
-            task = progress.add_task("measuring the machine", total=None)
+        with progress_bar("measuring the machine") as progress:
             machine = measure_machine(self._executor.threads.prefill)
             benchmark = self._benchmark(machine)
             arrivals, num_cut = load.arrivals, 0
             if load.is_trace:
                 arrivals, num_cut = fit(arrivals, max_tokens_per_request(self._executor))
-            progress.update(task, description="answering", total=len(arrivals))
-            result = benchmark.run_arrivals(
-                load.name, arrivals, lambda done, _: progress.update(task, completed=done)
-            )
+            progress.show_note("answering")
+            result = benchmark.run_arrivals(load.name, arrivals, progress.show_count)
         if load.plot is not None:
             write_plot(load.plot, [result], self._checkpoint.path.name)
         if args.json:
@@ -265,8 +251,8 @@ def _num_pages(
     load: BenchLoad,
     speculation: SpeculationConfig | None,
 ) -> int | None:
-    """As asked; else from the free memory for requests over time, and what the largest cell and its
-    drafts need."""
+    """The pages asked for; else from the free memory for requests over time, and what the largest
+    cell and its drafts need."""
     asked, least = num_pages(args, checkpoint), speed_pages(checkpoint.spec)
     if load.arrivals:
         return asked
@@ -279,10 +265,6 @@ def _num_pages(
     drafts = 0 if speculation is None else speculation.num_draft_tokens
     needed = [cell.num_pages + cell.batch * -(-drafts // PAGE_SIZE) for cell in load.cells]
     return max(least, *needed)
-
-
-def _progress() -> Progress:
-    return Progress(console=Console(stderr=True), transient=True)
 
 
 def _print_json(result: Measurement, machine: Machine, extra: Mapping[str, object]) -> None:

@@ -74,7 +74,7 @@ class Predictor:
         cells: Sequence[Cell],
         results: Sequence[LoadResult],
     ) -> list[Compared]:
-        """Of one sequence on the executor, then of each cell through the engine."""
+        """Compares one sequence on the executor, then each cell through the engine."""
         if self.cost is None:
             return []
         found = compare_alone(self.cost, trial, alone)

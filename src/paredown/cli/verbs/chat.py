@@ -7,6 +7,7 @@ import sys
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
+from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -25,13 +26,8 @@ Messages = list[dict[str, object]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
-    )
     parser.add_argument("--system", help="what the model is told first", metavar="TEXT")
-    parser.add_argument(
-        "--json", action="store_true", help="print the whole conversation as JSON at its end"
-    )
+    add_common_arguments(parser, decode_threads=True, printed="the whole conversation, at its end,")
     add_sampling_arguments(parser, max_tokens=256)
     add_attention_sinks_arguments(parser)
     add_executor_arguments(parser)

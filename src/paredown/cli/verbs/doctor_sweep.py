@@ -22,7 +22,7 @@ def keep_sweep(machine: Machine) -> StepFit:
 
 
 def sweep_table(fit: StepFit) -> Table:
-    """Of a few numbers of tokens."""
+    """A table of what a sweep found, for a few numbers of tokens."""
     table = Table(title="Products with weights in the caches, Gop/s, by tokens")
     sizes = (1, 8, 32, 128, 512)
     add_columns(table, ("weights", *map(str, sizes), "of bandwidth"), left=("weights",))

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import get_args
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
+from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import tell_notes
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.gptq_protocol import DATASETS, gptq_text
@@ -42,9 +43,6 @@ PROTOCOLS = ("windows", "gptq")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
-    )
     parser.add_argument("--reference", help="checkpoint to compare with: KL divergence, top-1")
     parser.add_argument("--text", type=Path, help="UTF-8 text to predict")
     parser.add_argument(
@@ -67,9 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=get_args(ActivationDType),
         help="what the model's linear layers round their inputs to (default: as its formats say)",
     )
-    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
     add_kv_dtype_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -153,11 +150,8 @@ def _measure(
                 cache=cache,
             ),
         )
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("predicting", total=text.num_tokens)
-        qualities, own = measure_quality(
-            [model], text, other, lambda done, total: progress.update(task, completed=done)
-        )
+    with progress_bar("predicting") as progress:
+        qualities, own = measure_quality([model], text, other, progress.show_count)
     qualities[0].require_numbers(str(checkpoint.path))
     if own is not None and reference is not None:
         own.require_numbers(str(reference.path))

@@ -9,6 +9,7 @@ from pathlib import Path
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
+from paredown.cli.options.shared import MODEL, add_common_arguments
 from paredown.cli.options.speculation import (
     add_speculation_arguments,
     describe_speculation,
@@ -38,14 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m",
         "--model",
-        help="folder or .gguf file (default: the packaged model)",
+        help=MODEL,
         metavar="MODEL",
     )
     parser.add_argument(
         "--prompts-file", type=Path, help="a prompt per line, answered as one batch", metavar="FILE"
     )
     parser.add_argument("--echo", action="store_true", help="print the prompt before its answer")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_common_arguments(parser, model=None, decode_threads=True)
     add_sampling_arguments(parser, max_tokens=128)
     add_speculation_arguments(parser)
     add_attention_sinks_arguments(parser)

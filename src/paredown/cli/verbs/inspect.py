@@ -167,7 +167,8 @@ def _formats(
     weights: tuple[WeightSpec, WeightSpec, int],
     kv_dtype: KVDType,
 ) -> ModelFormats:
-    """As asked for, else as they are: linear layers, output layer, bits of the embedding."""
+    """The formats asked for, else those of the model: linear layers, output layer, bits of the
+    embedding."""
     linear, output, embedding_bits = weights
     return ModelFormats(
         linear=linear if args.weights is None else _named(args.weights, "--weights"),

@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 def _formats(
     args: argparse.Namespace, profile: MachineProfile, model: LoadedModel
 ) -> list[ModelFormats]:
-    """Those asked for, or the usual ones and what the model is stored in. On a machine whose
+    """The formats asked for, or the usual ones and what the model is stored in. On a machine whose
     kernels were measured only what was measured: times from its roofs alone could not be compared
     with them."""
     asked = _WEIGHTS if args.weights is None else args.weights

@@ -10,8 +10,8 @@ from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.kv_pages import add_kv_pages_arguments
 from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import add_schedule_arguments, keeping_target, schedule_config
+from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
-from paredown.cli.options.threads import add_threads_arguments
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.build import build
 from paredown.engine.detokenize import prepare_texts
@@ -54,9 +54,6 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "model", nargs="?", help="folder or .gguf file (default: the packaged model)"
-    )
     parser.add_argument("--host", default=Listen.host, help=f"default: {Listen.host}")
     parser.add_argument(
         "--port", type=int, default=Listen.port, help=f"0: any free one (default: {Listen.port})"
@@ -69,7 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"seconds that answers may take after a stop signal (default: {Listen.drain_s})",
         metavar="N",
     )
-    add_threads_arguments(parser)
     add_executor_arguments(parser)
     add_kv_pages_arguments(parser)
     add_kv_dtype_argument(parser)
@@ -79,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the address as JSON when the server is ready"
+    add_common_arguments(
+        parser, decode_threads=True, printed="the address, when the server is ready,"
     )
 
 

@@ -147,8 +147,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _formats(args: argparse.Namespace, model: LoadedModel, activation_bytes: int) -> ModelFormats:
-    """As asked for, else as they are stored. Weights that are asked for have the output layer of
-    the original, bf16."""
+    """The formats asked for, else those that are stored. Weights that are asked for have the output
+    layer of the original, bf16."""
     stored = model.stored or ModelFormats()
     found = stored if args.weights is None else ModelFormats(linear=COSTED_FORMATS[args.weights])
     return replace(

@@ -24,7 +24,7 @@ class Calibration:
 
     @property
     def num_tokens(self) -> int:
-        """Of a window."""
+        """The length of a window."""
         return int(self.windows_NT.shape[1])
 
     @property

@@ -19,8 +19,8 @@ _NUM_HIDDEN = 2
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationDisk:
-    """Of `num_sequences` windows of `num_tokens` tokens, each `hidden_size` numbers, or
-    `heads_size` for what all heads of attention make."""
+    """The disk space for `num_sequences` windows of `num_tokens` tokens, each `hidden_size`
+    numbers, or `heads_size` for what all heads of attention make."""
 
     num_sequences: int
     num_tokens: int
@@ -29,7 +29,7 @@ class CalibrationDisk:
 
     @property
     def num_columns(self) -> int:
-        """Of all files together."""
+        """The numbers that all files together hold for a token."""
         return _NUM_HIDDEN * self.hidden_size + max(self.hidden_size, self.heads_size)
 
     @property

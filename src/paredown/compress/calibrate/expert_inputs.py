@@ -27,8 +27,8 @@ SHRINKAGE = 0.5
 
 
 class ExpertStatistics(InputStatistics):
-    """Of one expert, shrunk. Where it saw fewer tokens than it has columns, `largest` is that of
-    `all_experts`, all those of the layer at the same place."""
+    """The statistics of one expert, shrunk. Where it saw fewer tokens than it has columns,
+    `largest` is that of `all_experts`, all those of the layer at the same place."""
 
     def __init__(self, own: InputStatistics, all_experts: Iterable[InputStatistics]) -> None:
         super().__init__(own.num_columns)
@@ -44,7 +44,8 @@ class ExpertStatistics(InputStatistics):
 
 
 def shrunk(moments: Moments | None, num_columns: int, shrinkage: float = SHRINKAGE) -> Moments:
-    """None stands for those of no token."""
+    """The moments of one expert with a share of their mean diagonal added. None stands for an
+    expert that saw no token: it gets the identity."""
     if moments is None:
         return Moments(hessian_II=torch.eye(num_columns), num_rows=0)
     hessian_II = moments.hessian_II.clone()
@@ -54,7 +55,7 @@ def shrunk(moments: Moments | None, num_columns: int, shrinkage: float = SHRINKA
 
 
 def expert_statistics(point: str, seen: Mapping[str, InputStatistics]) -> ExpertStatistics:
-    """Of an expert's point, out of those of all points."""
+    """The statistics of an expert's point, out of those of all points."""
     return ExpertStatistics(seen[point], [seen[one] for one in _same_place(point, seen)])
 
 
@@ -93,7 +94,7 @@ def unseen_experts(roles: Iterable[str], seen: Collection[str], what: str) -> li
 
 
 def largest_input(point: str, absmax: Mapping[str, Tensor]) -> float:
-    """Of a point, or of the other experts' where this one saw no token."""
+    """The largest input of a point, or of the other experts' where this one saw no token."""
     points = [point] if point in absmax else _same_place(point, absmax)
     return max(float(absmax[one].max()) for one in points)
 

@@ -41,7 +41,7 @@ class InputStatistics:
             self._hessian.add(x)
 
     def moments(self) -> Moments | None:
-        """Of all inputs so far; None where they were not wanted."""
+        """The moments of all inputs so far; None where they were not wanted."""
         if self._moments is None and self._hessian is not None:
             self._moments = self._hessian.moments()
         return self._moments

@@ -67,7 +67,7 @@ class CalibrationMemory:
 def predict_memory(
     spec: ModelSpec, num_tokens: int, *, needs_hessian: bool, has_transforms: bool
 ) -> CalibrationMemory:
-    """Of a calibration on windows of `num_tokens`."""
+    """Predicts the peak memory of a calibration on windows of `num_tokens`."""
     hidden = spec.hidden_size
     shapes = max((layer.linear_shapes(hidden) for layer in spec.layer_counts), key=_num_values)
     layer_values = _num_values(shapes)

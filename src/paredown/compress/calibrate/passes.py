@@ -23,7 +23,8 @@ _SUM = "attention_sum"
 
 
 class Passes:
-    """Of one layer's block. Its files lie in the workspace until the layer is finished."""
+    """The passes of all windows through one layer's block. Its files lie in the workspace until the
+    layer is finished."""
 
     def __init__(self, block: LayerBlock, workspace: Workspace) -> None:
         self._block = block

@@ -57,7 +57,7 @@ class WalkPlan:
     kv_cache: KVFormat | None = None
 
     def role_schemes(self, layer: int) -> dict[str, Scheme]:
-        """Of one layer, by role."""
+        """The schemes of one layer, by role."""
         roles = linear_roles(self.source.spec, layer)
         names = {role: self.source.linear_name(role, layer) for role in roles}
         return {role: self.schemes[name] for role, name in names.items() if name in self.schemes}
@@ -187,7 +187,7 @@ class _LayerWork:
             self._tensors |= _named(name, weight)
 
     def _observe(self, roles: tuple[str, ...]) -> dict[str, InputStatistics]:
-        """Of the inputs of `roles`, by point, as far as their methods want any."""
+        """The statistics of the inputs of `roles`, by point, as far as their methods want any."""
         watched: dict[str, InputStatistics] = {}
         for role in roles:
             scheme = self._schemes[role]

@@ -41,8 +41,8 @@ _QUANTIZATION_VERSION = 2
 
 @dataclass(frozen=True, kw_only=True)
 class GGUFFormats:
-    """Of the linear layers, the output layer and the table of embeddings. Tied embeddings are
-    written once where the last two are the same, else as two tensors."""
+    """The formats of the linear layers, the output layer and the table of embeddings. Tied
+    embeddings are written once where the last two are the same, else as two tensors."""
 
     linear: BlockFormat
     output: BlockFormat
@@ -207,7 +207,7 @@ class _Job:
         return np.ascontiguousarray(values, np.float32)
 
     def _rope_factors(self) -> np.ndarray | None:
-        """Those of every layer: a GGUF file has one rule for all."""
+        """The factors of every layer: a GGUF file has one rule for all."""
         attention = self._checkpoint.spec.layers[0].attention
         assert attention.rotary is not None
         return rope_factors(attention.rotary, attention.head_dim)

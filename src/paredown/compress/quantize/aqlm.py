@@ -161,7 +161,8 @@ class AQLM:
 
 
 def half_dtype(spec: WeightSpec) -> ScaleDType:
-    """Of codebooks and scales. Raises ConfigError for a format that is no 16-bit float."""
+    """The dtype of codebooks and scales. Raises ConfigError for a format that is no 16-bit
+    float."""
     if spec.dtype == "fp16" or spec.dtype == "bf16":
         return spec.dtype
     raise ConfigError(

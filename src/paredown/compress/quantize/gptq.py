@@ -137,8 +137,8 @@ class GPTQ:
 
 @dataclass(frozen=True, kw_only=True)
 class _Factor:
-    """Of the damped H, in the reversed order: M with a diagonal of 1, and the squares of diag(L).
-    `added` is what stands on the diagonal beyond H."""
+    """The factor of the damped H, in the reversed order: M with a diagonal of 1, and the squares of
+    diag(L). `added` is what stands on the diagonal beyond H."""
 
     unit_II: Tensor
     pivots_I: Tensor
@@ -147,7 +147,8 @@ class _Factor:
 
 
 def _factor(hessian_II: Tensor, order_I: Tensor, damp: float) -> _Factor | None:
-    """None when H has no factor even with the most damping."""
+    """The factor of H with as much damping as it takes; None when H has none even with the most
+    damping."""
     diagonal_I = hessian_II.diagonal()
     mean = diagonal_I[diagonal_I != 0].mean().item()
     while damp <= _MOST_DAMP:

@@ -98,7 +98,7 @@ class KVRange:
         return x
 
     def scales(self, dtype: KVGridDType, share: KVShare = "layer") -> StaticKVScales:
-        """Of everything seen; nothing of it is clamped by more than half a step."""
+        """The scales of everything seen; nothing of it is clamped by more than half a step."""
         k_scale, v_scale = (self._scale(point, dtype, share) for point in KV_POINTS)
         return StaticKVScales(k_scale=k_scale, v_scale=v_scale)
 

@@ -12,7 +12,7 @@ def packed(token_ids: list[int]) -> bytes:
 
 
 class PackedPages:
-    """Those from `start` on of the pages in `tokens`. Implements PageContents.
+    """The pages in `tokens` from `start` on. Implements PageContents.
 
     What a page holds are bytes: Python's hashes of those are salted, so nobody can choose prompts
     whose pages collide. They are cut out when they are compared, which most never are.

@@ -59,7 +59,7 @@ class PagePool:
 
     @property
     def num_idle(self) -> int:
-        """Of the free ones, those whose content is kept."""
+        """The number of free pages whose content is kept."""
         return self._num_idle
 
     def is_shared(self, page: int) -> bool:

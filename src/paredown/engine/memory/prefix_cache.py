@@ -94,7 +94,7 @@ class PrefixCache:
         return run is not None and node % _MAX_PAGES < len(run.pages)
 
     def page(self, node: int) -> int:
-        """Of a node that the cache has."""
+        """The page of a node that the cache has."""
         return self._runs[node // _MAX_PAGES].pages[node % _MAX_PAGES]
 
     def begins_with(self, key: PageKey) -> bool:

@@ -210,7 +210,7 @@ class RequestPages:
         return self.cache.chain(page)
 
     def num_wanted_pages(self, request: Request) -> int:
-        """That it needs to start."""
+        """The number of pages that the request needs before it can start."""
         return min(-(-request.num_tokens // PAGE_SIZE), self.max_pages)
 
     def check_integrity(self, running: Iterable[Request]) -> None:
@@ -265,7 +265,8 @@ class RequestPages:
         return num_more - len(request.pages)
 
     def _next_key(self, request: Request) -> PageKey | None:
-        """Of the page after the sealed ones, where others of the same tokens could use it."""
+        """The key of the page after the sealed ones, where others of the same tokens could use
+        it."""
         index, node = request.num_sealed_pages, request.sealed_node
         if (index + 1) * PAGE_SIZE > len(request.token_ids):
             return None

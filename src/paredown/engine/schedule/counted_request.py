@@ -68,7 +68,7 @@ class CountedRequest(Request):
         self.index = index
 
     def add_tokens(self, num_tokens: int) -> None:
-        """As many tokens more were generated."""
+        """Counts tokens that were generated."""
         self._tokens.length += num_tokens
 
     def contents(self, start: int, end: int) -> PageContents:

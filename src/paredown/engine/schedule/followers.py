@@ -6,8 +6,8 @@ from paredown.engine.request import Request
 
 
 class Followers:
-    """Of requests that ask for the same prompt one is the leader, which waits or runs as any other.
-    Those that follow it are in no queue until it has computed the prompt."""
+    """The requests that ask for the same prompt as another. One of them is the leader, which waits
+    or runs as any other. Those that follow it are in no queue until it has computed the prompt."""
 
     def __init__(self) -> None:
         self.num_following = 0

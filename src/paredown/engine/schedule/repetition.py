@@ -13,8 +13,8 @@ from paredown.spec.kv import PAGE_SIZE
 
 
 class Repetition:
-    """Of a plan that gave each of `requests` its one uncomputed token, which is computed and
-    followed by another in each step from then on."""
+    """The repetition of a plan that gave each of `requests` its one uncomputed token, which is
+    computed and followed by another in each step from then on."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self._first = requests[0]
@@ -27,13 +27,14 @@ class Repetition:
 
     @classmethod
     def of(cls, requests: Sequence[Request]) -> "Repetition | None":
-        """None unless there are some, and each has one uncomputed token and no drafts."""
+        """The repetition of a plan over these requests; None unless there are some, and each has
+        one uncomputed token and no drafts."""
         for one in requests:
             if one.num_computed_tokens != len(one.token_ids) - 1 or one.draft_token_ids:
                 return None
         return cls(requests) if requests else None
 
     def due(self) -> Sequence[Request]:
-        """Those whose last token their pages may not cover."""
+        """The requests whose last token their pages may not cover."""
         num_more = len(self._first.token_ids) - self._num_tokens
         return self._due[(num_more - 1) % PAGE_SIZE]

@@ -101,7 +101,7 @@ class Scheduler:
         return min(self.max_positions, self.pool.num_pages * PAGE_SIZE)
 
     def num_known_pages(self, request: Request) -> int:
-        """Of a request that has not come yet, those that others have computed."""
+        """The pages that others have computed of a request that has not come yet."""
         return len(self._pages.find(request).pages)
 
     def check_prompt(self, num_prompt_tokens: int) -> None:
@@ -192,7 +192,7 @@ class Scheduler:
         return plan
 
     def _repeat(self, repetition: Repetition) -> StepPlan | None:
-        """None where pages are missing."""
+        """The plan of the step before once more; None where pages are missing."""
         plan = StepPlan(self._chunks, is_repeated=True)
         for request in repetition.due():
             if not self._pages.grow(request, len(request.token_ids), plan.page_copies):

@@ -14,7 +14,7 @@ _FADING = 0.995
 
 @dataclass(slots=True)
 class _Calls:
-    """Of a proposer: how many found something to propose."""
+    """The calls of a proposer: how many found something to propose."""
 
     num_found: float = 0.0
     num_calls: float = 0.0

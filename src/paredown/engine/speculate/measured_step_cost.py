@@ -36,7 +36,7 @@ class Least:
 
     @property
     def median(self) -> float:
-        """Of the last few values; the least where there are too few."""
+        """The median of the last few values; the least where there are too few."""
         return statistics.median(self._values) if len(self._values) >= _MIN_SAMPLES else self.value
 
     def start_anew(self) -> None:

@@ -83,7 +83,7 @@ class Speculator:
         return any(drafts)
 
     def _drafts(self, asks: Sequence[Ask]) -> list[list[int]] | None:
-        """None when that failed: drafting must not end an answer."""
+        """The drafts of the proposer; None when it failed: drafting must not end an answer."""
         try:
             drafts = self.proposer.propose(asks)
         except Exception as error:

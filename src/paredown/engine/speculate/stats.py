@@ -25,7 +25,8 @@ class SpeculationStats:
         self.num_tokens += num_tokens
 
     def observe(self, num_proposed: int, num_accepted: int) -> None:
-        """Of `num_proposed` draft tokens for a request the first `num_accepted` came true."""
+        """Notes that the first `num_accepted` of `num_proposed` draft tokens for a request came
+        true."""
         self.num_tested += min(num_accepted + 1, num_proposed)
         missing = num_proposed - len(self.num_proposed)
         self.num_proposed += [0] * missing

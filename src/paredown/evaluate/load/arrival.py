@@ -96,8 +96,8 @@ def poisson(arrivals: Sequence[Arrival], rate_per_s: float, seed: int) -> list[A
 
 
 def fit(arrivals: Sequence[Arrival], max_tokens: int) -> tuple[list[Arrival], int]:
-    """Those of a trace for a model that holds `max_tokens` of a request: prompts lose their end,
-    then answers theirs. And how many requests were cut."""
+    """Cuts the requests of a trace for a model that holds `max_tokens` of a request: prompts lose
+    their end, then answers theirs. Tells also how many requests were cut."""
     fitted, num_cut = [], 0
     for one in arrivals:
         num_output = min(one.num_output_tokens, max_tokens - 1)

@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def num_pages(self) -> int:
-        """As many as hold all of it at once."""
+        """The number of pages that hold all of it at once."""
         return self.batch * -(-(self.num_input_tokens + self.num_output_tokens) // PAGE_SIZE)
 
 

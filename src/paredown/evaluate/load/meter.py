@@ -11,8 +11,8 @@ from paredown.executors.wrapped_executor import WrappedExecutor
 
 
 class Meter:
-    """Of the steps of `executor`, which does what `metered` does. A step reads all weights once,
-    and of each sequence all keys and values up to its last token once."""
+    """A meter of the steps of `executor`, which does what `metered` does. A step reads all weights
+    once, and of each sequence all keys and values up to its last token once."""
 
     def __init__(self, metered: MeasuredExecutor) -> None:
         self._metered = metered

@@ -75,7 +75,7 @@ def step_bytes(runs: Sequence[LoadRun]) -> int:
 
 
 def latencies(runs: Sequence[LoadRun], name: str) -> list[float]:
-    """Of all requests that were answered; `name` is one of LATENCIES."""
+    """The latencies of all requests that were answered; `name` is one of LATENCIES."""
     found: list[float] = []
     for one in _answered(runs):
         value = getattr(one, name)

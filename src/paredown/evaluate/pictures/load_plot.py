@@ -183,13 +183,13 @@ def _style(panel: Any, x: str, y: str) -> None:
 
 
 def _legend(owner: Any, *entries: Any, **place: Any) -> None:
-    """Of a panel, or of the figure."""
+    """Draws the legend of a panel, or of the figure."""
     owner.legend(*entries, frameon=False, fontsize=_FONT - 1, labelcolor=LIGHT.ink, **place)
 
 
 def _thinned(moments: Sequence[Moment]) -> list[Moment]:
-    """Of each stretch the moments with the most and the fewest requests, so that no peak and no
-    pause is lost, and the last."""
+    """Keeps of each stretch the moments with the most and the fewest requests, so that no peak and
+    no pause is lost, and the last."""
     size = -(-len(moments) // _MAX_POINTS)
     found = []
     for start in range(0, len(moments), size):

@@ -48,14 +48,15 @@ class StepTimer:
 
 @dataclass(frozen=True)
 class _Seconds:
-    """Of one kind of step, round after round: the executor's, and the engine's beside it."""
+    """The seconds of one kind of step, round after round: the executor's, and the engine's beside
+    it."""
 
     executor: list[float] = field(default_factory=list)
     engine: list[float] = field(default_factory=list)
 
 
 def num_engine_pages() -> int:
-    """That `measure_engine_steps` needs."""
+    """The number of pages that `measure_engine_steps` needs."""
     return max(
         number * -(-(num_tokens + _NUM_DECODE_STEPS + 1) // PAGE_SIZE)
         for number, num_tokens in BATCHES
@@ -65,8 +66,8 @@ def num_engine_pages() -> int:
 def measure_engine_steps(
     executor: Executor, tokenizer: EngineTokenizer, formats: ModelFormats, num_rounds: int
 ) -> list[MeasuredEngineStep]:
-    """Of each batch: the step of its prompts, with what it takes to take the requests in, and steps
-    in which they decode, greedily. Lower quartiles."""
+    """Measures for each batch the step of its prompts, with what it takes to take the requests in,
+    and steps in which they decode, greedily. Lower quartiles."""
     timer, found = StepTimer(executor), []
     for number, num_tokens in BATCHES:
         first, later = _Seconds(), _Seconds()

@@ -105,7 +105,7 @@ def compare_speculation(
 def _answer_in_turn(
     engines: Sequence[Engine], prompts: Sequence[list[int]], params: SamplingParams
 ) -> list[tuple[list[list[int]], float]]:
-    """Of each engine the generated tokens, and how many per second of its own time."""
+    """The tokens that each engine generated, and how many per second of its own time."""
     requests, seconds = [], []
     for engine in engines:
         start_s = time.perf_counter()

@@ -127,7 +127,7 @@ class SweepPart:
 
     @property
     def steps(self) -> Sequence[dict[SweptLoad, MeasuredStep]]:
-        """Of each model, what was measured until `close`."""
+        """The steps of each model that were measured until `close`."""
         assert self._steps, "not closed yet"
         return self._steps
 

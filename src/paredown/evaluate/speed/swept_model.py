@@ -37,7 +37,7 @@ class SweptLoad:
         return self.num_sequences * self._pages_each
 
     def slices(self) -> list[SequenceSlice]:
-        """As the executor takes it, with a row of logits for each."""
+        """The load as the executor takes it, with a row of logits for each."""
         each = self._pages_each
         return [
             SequenceSlice(

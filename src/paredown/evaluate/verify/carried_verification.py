@@ -60,8 +60,8 @@ class CarriedVerification:
 
 
 def check_verified(source: Checkpoint, num_threads: int | None = None) -> VerifiedSource | None:
-    """None where `source` has no verification. Raises CheckpointError where it is not what was
-    verified, CapacityError or UnsupportedError where it cannot be run here."""
+    """The verification of `source`, None where it has none. Raises CheckpointError where it is not
+    what was verified, CapacityError or UnsupportedError where it cannot be run here."""
     found = read_verification(source.path)
     if found is None:
         return None

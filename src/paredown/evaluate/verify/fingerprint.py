@@ -97,8 +97,8 @@ class Fingerprint:
 
 
 def make_fingerprint(checkpoint: Checkpoint, executor: LoadedExecutor) -> Fingerprint:
-    """Of a checkpoint, loaded with the defaults that it will be served with. Raises CheckpointError
-    for logits that are not numbers."""
+    """Makes the fingerprint of a checkpoint, loaded with the defaults that it will be served with.
+    Raises CheckpointError for logits that are not numbers."""
     logits_TV = golden_logits(executor)
     if not np.isfinite(logits_TV).all():
         raise CheckpointError(

@@ -122,7 +122,7 @@ def verify(
 
 
 def versions() -> dict[str, str]:
-    """Of what the figures may depend on."""
+    """The versions of what the figures may depend on."""
     return {
         "paredown": importlib.metadata.version("paredown"),
         "python": platform.python_version(),

@@ -75,7 +75,7 @@ def _next(part: SequenceSlice, draft: list[int]) -> SequenceSlice:
 
 
 def _fitted(logits_RV: Logits, states: list[SamplingState]) -> Logits:
-    """As wide as the states' vocabulary: a tokenizer's may be padded to different sizes."""
+    """Logits as wide as the states' vocabulary: a tokenizer's may be padded to different sizes."""
     num_missing = own_states(states[:1])[0].vocab_size - logits_RV.shape[1]
     if num_missing > 0:
         return np.pad(logits_RV, ((0, 0), (0, num_missing)), constant_values=-np.inf)

@@ -99,7 +99,7 @@ class PagedDecoder:
         return table, rotation_at(rotary, attention.head_dim, cached_S.to(dtype))
 
     def _predict(self, x_TSD: Tensor, wanted: list[int]) -> Tensor:
-        """Of the tiles that hold a row whose logits are asked for."""
+        """The logits of the tiles that hold a row whose logits are asked for."""
         used = sorted({row // PAGE_SIZE for row in wanted})
         vocab_size = self._context.spec.vocab_size
         logits_LV = x_TSD.new_empty(len(wanted), vocab_size)

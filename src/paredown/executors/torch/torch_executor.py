@@ -108,7 +108,7 @@ class TorchExecutor:
 
     @property
     def known_content(self) -> str | None:
-        """None: loading knows no digest."""
+        """Gives None: loading knows no digest."""
         return None
 
     def sharing_weights(self, kv: KVSpec, *, keeps_sinks: bool = True) -> "TorchExecutor":

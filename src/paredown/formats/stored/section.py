@@ -30,7 +30,8 @@ def refuse_others(fields: Mapping[str, object], known: Collection[str], where: s
 
 
 def check_any_codes(tensor_names: Collection[str], suffix: str, method: str) -> None:
-    """Of formats that leave it to the files which modules are quantized. Raises CheckpointError."""
+    """Raises CheckpointError where a format that leaves it to the files which modules are quantized
+    finds none."""
     if not any(name.endswith(f".{suffix}") for name in tensor_names):
         raise CheckpointError(
             f"config.json says that the model is quantized by {method}, but no tensor is",

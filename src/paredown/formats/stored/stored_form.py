@@ -18,15 +18,16 @@ class StoredForm(Protocol):
 
     @property
     def spec(self) -> WeightSpec:
-        """Of the weight that `decode` gives."""
+        """The spec of the weight that `decode` gives."""
 
     @property
     def name(self) -> str:
-        """Of what is stored, for people: that of `spec`, where the form has no name of its own."""
+        """The name of what is stored, for people: that of `spec`, where the form has no name of its
+        own."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Of all tensors that belong to the module's weight."""
+        """The suffixes of all tensors that belong to the module's weight."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -56,4 +57,4 @@ class Quantization(Protocol):
         """What keys and values are meant to be kept in."""
 
     def form_for(self, module: str) -> StoredForm | None:
-        """None for a module stored in floats."""
+        """The form of a module, None for one stored in floats."""

@@ -51,7 +51,8 @@ class Fields:
         return found
 
     def optional_integer(self, name: str, default: int | None = None) -> int | None:
-        """None only where the field is null, or absent with the default None."""
+        """An integer or None, which is returned only where the field is null, or absent with the
+        default None."""
         value = self.config.get(name, default)
         return None if value is None else self.integer(name, default=default or REQUIRED)
 
@@ -65,7 +66,7 @@ class Fields:
         return float(str(value))
 
     def optional_number(self, name: str, default: float) -> float | None:
-        """None only where the field is null."""
+        """A number or None, which is returned only where the field is null."""
         value = self.config.get(name, default)
         return None if value is None else self.number(name, default)
 

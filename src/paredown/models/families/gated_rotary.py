@@ -152,7 +152,7 @@ def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
 
 
 def full_layers(fields: Fields, types: list[object], num_layers: int) -> list[int]:
-    """Of those that `layer_types` names, the numbers of the ones without a window."""
+    """The numbers of the layers that `layer_types` says have no window."""
     if len(types) != num_layers:
         raise CheckpointError(
             f"{fields.where}: layer_types must name each layer",

@@ -29,7 +29,8 @@ NORMS: Mapping[str, str] = {"attention_norm": "attn_norm", "mlp_norm": "ffn_norm
 
 @dataclass(frozen=True, kw_only=True)
 class GGUFRows:
-    """Of families with the same `architecture` the first in the table is the one that is read.
+    """What llama.cpp calls a family. Of families with the same `architecture` the first in the
+    table is the one that is read.
 
     `class_name`  of the model in Transformers
     `keys`        field of config.json -> metadata key behind the architecture's name

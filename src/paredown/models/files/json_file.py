@@ -29,5 +29,5 @@ def read_json_object(path: Path) -> dict[str, object]:
 
 
 def read_optional_json_object(path: Path) -> dict[str, object]:
-    """As `read_json_object`, but {} for a file that is not there."""
+    """Does what `read_json_object` does, but gives {} for a file that is not there."""
     return read_json_object(path) if path.exists() else {}

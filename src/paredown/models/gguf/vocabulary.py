@@ -50,9 +50,9 @@ class GGUFVocabulary:
 
 
 def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
-    """Of the folder or GGUF file `path`, whose table of embeddings has `vocab_size` rows. Raises
-    CheckpointError for files that are damaged, UnsupportedError for a tokenizer that llama.cpp has
-    no like of."""
+    """Reads the vocabulary of the folder or GGUF file `path`, whose table of embeddings has
+    `vocab_size` rows. Raises CheckpointError for files that are damaged, UnsupportedError for a
+    tokenizer that llama.cpp has no like of."""
     if is_gguf(path):
         stored = read_gguf(path).metadata
         return GGUFVocabulary(

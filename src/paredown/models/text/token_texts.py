@@ -57,7 +57,7 @@ class TokenTexts(list[str | bytes | None]):
             self.of(token_id)
 
     def of(self, token_id: int) -> str | bytes:
-        """Of any token, made where it is not there."""
+        """The text of any token, made where it is not there."""
         if token_id >= len(self):
             self.extend([None] * (token_id + 1 - len(self)))
         text = self[token_id]

@@ -149,7 +149,7 @@ class CompressedForm:
         return -(-num_rows // block_rows), num_columns // size
 
     def _spread(self, stored: npt.NDArray[Number], num_rows: int) -> npt.NDArray[Number]:
-        """Of each row and group, from those of a tensor or a block."""
+        """The numbers of each row and group, from those of a tensor or a block."""
         if self.per_tensor:
             return np.repeat(stored.reshape(1, 1), num_rows, axis=0)
         if self.block is not None:

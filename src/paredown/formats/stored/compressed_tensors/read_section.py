@@ -97,8 +97,8 @@ class CompressedTensorsConfig:
         return self.kv.notes
 
     def form_for(self, module: str) -> CompressedForm | None:
-        """As in the library, a name goes before a regular expression and that before a class
-        name."""
+        """The form that the section names for a module. As in the library, a name goes before a
+        regular expression and that before a class name."""
         if any(_matches(module, pattern) for pattern in self.ignore):
             return None
         forms = {target: group.form for group in self.groups for target in group.targets}

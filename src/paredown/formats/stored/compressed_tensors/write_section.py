@@ -86,7 +86,7 @@ def _group(spec: WeightSpec, targets: list[str]) -> dict[str, object]:
 
 
 def _input_arguments(spec: WeightSpec) -> dict[str, object] | None:
-    """None where the library is to take inputs as they are."""
+    """The arguments for inputs; None where the library is to take inputs as they are."""
     if not spec.has_input_scheme:
         return None
     dynamic = spec.activations == "int8_row"
