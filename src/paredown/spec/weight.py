@@ -15,6 +15,18 @@ _INTEGER_INPUTS: tuple[ActivationDType, ...] = ("int8_group", "int8_row", "int8_
 
 
 @dataclass(frozen=True, kw_only=True)
+class SuperBlock:
+    """Columns of a row whose codes lie together with their scales, and the bytes they take."""
+
+    num_columns: int
+    num_bytes: int
+
+    def row_bytes(self, num_columns: int) -> int:
+        """Bytes of a row of so many columns, a multiple of those of a block."""
+        return num_columns // self.num_columns * self.num_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class DTypeTraits:
     """What is known of the numbers of a weight.
 
@@ -23,12 +35,14 @@ class DTypeTraits:
     `is_coded`     a number means nothing without its scale
     `held_as`      what the native core holds in its place, with the same values, where it has no
                    kernel for it
+    `block`        of a row, where its codes lie in super-blocks with their own scales
     """
 
     bits: int
     activations: tuple[ActivationDType, ...] = _INTEGER_INPUTS
     is_coded: bool = True
     held_as: WeightDType | None = None
+    block: SuperBlock | None = None
 
 
 # fp8 is e4m3 as OCP's 8-bit formats define it (arXiv 2209.05433).
@@ -140,5 +154,8 @@ def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType 
     """Stored bits over the weights of a row of `num_columns`: codes, scales and zero points."""
     if not spec.is_quantized:
         return float(spec.bits)
+    block = spec.traits.block
+    if block is not None:
+        return 8 * block.num_bytes / block.num_columns
     per_group = DTYPES[scale_dtype].bits + (0 if spec.symmetric else spec.bits)
     return spec.bits + per_group / (spec.group_size or num_columns)
