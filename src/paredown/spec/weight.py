@@ -4,7 +4,19 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 WeightDType = Literal[
-    "fp32", "bf16", "fp16", "fp8", "int8", "int7", "int6", "int5", "int4", "int3", "int2", "int1"
+    "fp32",
+    "bf16",
+    "fp16",
+    "fp8",
+    "int8",
+    "int7",
+    "int6",
+    "int5",
+    "int4",
+    "int3",
+    "int2",
+    "int1",
+    "q4_k",
 ]
 ScaleDType = Literal["fp32", "bf16", "fp16"]
 # int8_group: one scale per row and group of columns; int8_row: one per row, found as it comes
@@ -59,6 +71,9 @@ DTYPES: dict[WeightDType, DTypeTraits] = {
     "int3": DTypeTraits(bits=3),
     "int2": DTypeTraits(bits=2),
     "int1": DTypeTraits(bits=1, held_as="int2"),
+    "q4_k": DTypeTraits(
+        bits=4, activations=("int8_group",), block=SuperBlock(num_columns=256, num_bytes=144)
+    ),
 }
 INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in DTYPES if dtype.startswith("int"))
 # The native core sums whole blocks of so many columns under one scale.
