@@ -60,7 +60,7 @@ def native_logits(checkpoint: Checkpoint, ids: list[int], **options: object) -> 
 
 def check_runs(checkpoint: Checkpoint) -> None:
     """The native core's logits are those of the dequantized checkpoint, within the tolerances of
-    tests/native/test_formats.py. It does not round products with scales to fp16."""
+    tests/executors/native/test_formats.py. It does not round products with scales to fp16."""
     torch.set_num_threads(1)
     ids = np.random.default_rng(1).integers(0, VOCAB_SIZE, 40).tolist()
     state = read_state(checkpoint)

@@ -27,7 +27,7 @@ def check_native(spec: ModelSpec) -> None:
         raise UnsupportedError(
             f"the native executor does not run {spec.family} as its config asks for",
             seen=lacking,
-            remedy="Run this model with the PyTorch decoder.",
+            remedy="Run this model on the PyTorch decoder (--executor torch).",
         )
 
 
@@ -56,7 +56,7 @@ def _check_lanes(name: str, size: int) -> None:
         raise UnsupportedError(
             f"The native executor needs {name} to be a multiple of {LANES}",
             seen=f"{name} = {size}",
-            remedy="Run this model with the PyTorch decoder.",
+            remedy="Run this model on the PyTorch decoder (--executor torch).",
         )
 
 

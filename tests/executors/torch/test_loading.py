@@ -74,7 +74,17 @@ def test_a_gpu_that_is_not_there_is_refused(checkpoint: Checkpoint) -> None:
         load_executor(checkpoint, replace(OPTIONS, device="cuda"))
 
 
-def test_no_pages_and_unknown_executors_are_refused(checkpoint: Checkpoint) -> None:
+def test_tokens_that_see_what_is_behind_them_are_refused(checkpoint: Checkpoint) -> None:
+    spec = checkpoint.spec
+    attention = replace(spec.layers[0].attention, is_causal=False)
+    layers = (replace(spec.layers[0], attention=attention), *spec.layers[1:])
+    with pytest.raises(UnsupportedError, match="behind them"):
+        loading.check_causal(replace(spec, layers=layers))
+
+
+def test_no_pages_and_unknown_names_are_refused(checkpoint: Checkpoint) -> None:
+    with pytest.raises(ConfigError, match="no such device"):
+        load_executor(checkpoint, replace(OPTIONS, device="tpu"))
     with pytest.raises(ConfigError, match="KV pages"):
         load_executor(checkpoint, replace(OPTIONS, num_pages=0))
     with pytest.raises(ConfigError, match="no such executor"):

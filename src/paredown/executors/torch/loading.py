@@ -40,7 +40,7 @@ class TorchLoading:
         raises."""
         check_device(options.device)
         _check_activations(options)
-        _check_causal(checkpoint.spec)
+        check_causal(checkpoint.spec)
         context = Context(spec=checkpoint.spec, sinks=options.sinks)
         available_bytes = free_bytes(options.device)
         kv = planned_kv(checkpoint, options, available_bytes)
@@ -80,10 +80,11 @@ def _check_activations(options: RunOptions) -> None:
         )
 
 
-def _check_causal(spec: ModelSpec) -> None:
+def check_causal(spec: ModelSpec) -> None:
+    """Raises UnsupportedError for a model that sees a text as a whole."""
     if not all(layer.attention.is_causal for layer in spec.layer_counts):
         raise UnsupportedError(
             "a model whose tokens see those behind them is not computed in steps",
             seen=spec.family,
-            remedy="Run it with the PyTorch decoder.",
+            remedy="Call the PyTorch decoder itself (models/decoder/decoder.py).",
         )
