@@ -26,6 +26,7 @@ PEAK_UNITS = {
     "int4-g32": "int8",
     "int4-g128": "int8",
     "w4a8-g32-qoq": "int8",
+    "q4_k": "int8",
 }
 # How the output layer is stored beside linear layers of a format: 8 bits cost little there.
 OUTPUT_FORMATS = {
@@ -34,9 +35,12 @@ OUTPUT_FORMATS = {
     "w4a8-g32-qoq": "int8",
     "int8": "int8",
     "w8a8": "int8",
+    "q4_k": "q4_k",
 }
 # Four bits in groups of 32, with float scales and with integer steps: both beside Q4_0.
 FOUR_BIT_FORMATS = ("int4-g32", "w4a8-g32-qoq")
+
+SINGLE_FORMATS = (*FOUR_BIT_FORMATS, "int4-g128", "int8", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +105,14 @@ class Case:
 
 PREFILL_BARS = {
     **dict.fromkeys(FOUR_BIT_FORMATS, Bar(min_ratio=1.5, min_utilization=0.55)),
+    "q4_k": Bar(min_ratio=1.0),
     "int4-g128": Bar(min_utilization=0.65),
     "w8a8": Bar(min_ratio=1.6, min_utilization=0.75),
     "bf16": Bar(min_ratio=1.15, min_utilization=0.80),
 }
 DECODE_BARS = {
     **dict.fromkeys(FOUR_BIT_FORMATS, Bar(min_ratio=1.08, min_utilization=0.88)),
+    "q4_k": Bar(min_ratio=1.0),
     "int4-g128": Bar(),
     "int8": Bar(min_ratio=1.08, min_utilization=0.90),
     "bf16": Bar(min_ratio=1.05, min_utilization=0.92),
@@ -120,6 +126,8 @@ def all_cases(output_formats: dict[str, str]) -> list[Case]:
     known = OUTPUT_FORMATS | output_formats
     cases = [
         *(case for model in MODELS[:2] for case in _single_cases(model)),
+        # Rows of the other one are no whole super-blocks.
+        *_single_cases("llama-3.2-1b", ("q4_k",)),
         *_batch_cases("qwen2.5-0.5b", (32,)),
         *_batch_cases("llama-3.2-1b", (8, 32)),
         *_small_model_cases(),
@@ -141,9 +149,9 @@ def all_cases(output_formats: dict[str, str]) -> list[Case]:
     ]
 
 
-def _single_cases(model: str) -> list[Case]:
+def _single_cases(model: str, formats: Sequence[str] = SINGLE_FORMATS) -> list[Case]:
     cases = []
-    for name in (*FOUR_BIT_FORMATS, "int4-g128", "int8", "bf16"):
+    for name in formats:
         variant = Variant(model=model, format=name)
         with_peers = name != "int4-g128"
         # One scale per row on both sides where reading prompts is what counts.

@@ -3,6 +3,7 @@
 MODEL/bf16/                    the Hugging Face folder all others come from
 MODEL/int4-g32-head-int8/      our compressed folders, named as their recipes
 MODEL/q4_0-head-q8_0.gguf      GGUF files, named as their formats
+MODEL/q4_k.gguf                all matrices in Q4_K by llama.cpp's own quantizer; we run it as it is
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.checkpoints.folder import write_random_checkpoint
+from benchmarks.checkpoints.llama_quantizer import quantize_file
 from benchmarks.checkpoints.shapes import CONFIGS
 from paredown.compress.compress import compress
 from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
@@ -29,6 +31,8 @@ GGUF_FORMATS: dict[str, BlockFormat] = {
 }
 SOURCE = "bf16"
 PACKAGED = "default"
+# Made by llama.cpp alone, one format for all matrices.
+LLAMA_FILES = {"q4_k": "Q4_K"}
 FloatFormat = Literal["bf16", "f16"]
 
 
@@ -61,7 +65,10 @@ def bf16_folder(root: Path, model: str) -> Path:
 
 
 def paredown_folder(root: Path, variant: Variant) -> Path:
-    """The compressed folder. Raises UnsupportedError for what `compress` cannot write."""
+    """The compressed folder, or the file that llama.cpp reads where it alone makes that format.
+    Raises UnsupportedError for what `compress` cannot write."""
+    if variant.format in LLAMA_FILES:
+        return gguf_file(root, variant)
     source = bf16_folder(root, variant.model)
     if variant.format == SOURCE:
         return source
@@ -74,6 +81,8 @@ def paredown_folder(root: Path, variant: Variant) -> Path:
 def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16") -> Path:
     """The GGUF file, with `float_format` wherever the variant says bf16. Raises UnsupportedError
     for a format that GGUF has no like of."""
+    if variant.format in LLAMA_FILES:
+        return _llama_file(root, variant)
     unknown = {variant.format, variant.output_format} - set(GGUF_FORMATS)
     if unknown:
         raise UnsupportedError(
@@ -89,4 +98,11 @@ def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16
     if not path.exists():
         formats = GGUFFormats(linear=linear, output=output, embedding=floats)
         write_gguf(Checkpoint.open(source), path, formats=formats)
+    return path
+
+
+def _llama_file(root: Path, variant: Variant) -> Path:
+    path = root / variant.model / f"{variant.format}.gguf"
+    if not path.exists():
+        quantize_file(gguf_file(root, Variant(model=variant.model, format=SOURCE)), path)
     return path

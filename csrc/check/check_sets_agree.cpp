@@ -77,6 +77,12 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test, Reached& reac
     zero_points.push_back(static_cast<uint8_t>(below(random, num_codes)));
     steps.push_back(static_cast<uint8_t>(1 + below(random, 8)));
   }
+  const WeightTraits& traits = traits_of(test.kind);
+  if (traits.is_super()) {
+    // Bytes of which any two are a small fp16 number, as scales are.
+    codes.resize(static_cast<size_t>(num_rows * source_row_bytes(test.kind, test.num_columns)));
+    for (uint8_t& byte : codes) byte = static_cast<uint8_t>(below(random, 0x20));
+  }
   ThreadPool pool(2);
   LinearSource source{};
   source.kind = test.kind;
@@ -92,7 +98,7 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test, Reached& reac
   }
   // With steps there is one scale for a row.
   const std::vector<float> row_scales(scales.begin(), scales.begin() + num_rows);
-  if (weight_bits(test.kind) <= 8) {
+  if (traits.has_scales()) {
     source.arrays["scales"] = source_array(test.stepped ? row_scales : scales, num_rows);
   }
   if (test.asymmetric) source.arrays["zero_points"] = source_array(zero_points, num_rows);
@@ -162,6 +168,17 @@ void check_linears(const SetCheck& set) {
   }
 }
 
+void check_super_blocks(const SetCheck& set) {
+  for (const WeightTraits& traits : kWeightTraits) {
+    if (!traits.is_super()) continue;
+    const int64_t num_columns = 3 * traits.block_columns;
+    for (int64_t num_tokens : {1, 2, 5, 33, 70}) {
+      check_linear(
+          set, {traits.kind, Activations::kInt8Group, num_columns, num_columns, false, num_tokens});
+    }
+  }
+}
+
 void check_steps(const SetCheck& set) {
   for (int64_t num_tokens : {1, 5, 33, 70}) {
     for (Activations activations : {Activations::kInt8Row, Activations::kInt8Static}) {
@@ -218,6 +235,7 @@ void check_sets_agree(Outcome& outcome) {
   for (Isa isa : supported_isas()) {
     if (isa == Isa::kGeneric) continue;
     check_linears({isa, reached, outcome});
+    check_super_blocks({isa, reached, outcome});
     check_steps({isa, reached, outcome});
     check_reached(isa, reached, outcome);
     for (bool learned_positions : {false, true}) {

@@ -22,7 +22,8 @@ enum class WeightKind {
   kInt4,
   kInt5,
   kInt6,
-  kInt8
+  kInt8,
+  kQ4K
 };
 
 struct WeightTraits {
@@ -70,6 +71,7 @@ constexpr WeightTraits codes(WeightKind kind, const char* name, int bits) {
 //   int2..int6  planes of 4, 2 and 1 bits, the low bits of a code first (6 = 4 + 2, 5 = 4 + 1,
 //               3 = 2 + 1); a plane of b bits is [b][16 rows][4 bytes], the byte of quad q at
 //               [q / (8 / b)] and bit b * (q % (8 / b))
+//   q4_k        256 columns, see kernels/linear/q4_k.h
 // The bf16 pairs and the int8 quads are B tiles of AMX as they lie.
 inline constexpr WeightTraits kWeightTraits[] = {
     numbers(WeightKind::kFp32, "fp32", 32, 4, false),
@@ -83,6 +85,7 @@ inline constexpr WeightTraits kWeightTraits[] = {
     codes(WeightKind::kInt5, "int5", 5),
     codes(WeightKind::kInt6, "int6", 6),
     codes(WeightKind::kInt8, "int8", 8),
+    {WeightKind::kQ4K, "q4_k", 4, false, false, 256, 144, 144 * kLanes},
 };
 
 constexpr bool are_in_order() {

@@ -11,6 +11,7 @@ from paredown.kernels.forms import WEIGHTS, kernel_uses
 from paredown.spec.kv import KV_DTYPES
 from paredown.spec.weight import DTYPES, SHORT_BF16_ISAS
 from references.linear import LinearCase, random_case, random_stepped_case
+from references.q4_k import random_rows
 
 # Tokens on both sides of every border between forms.
 TOKEN_COUNTS = (1, 2, 5, 9, 13, 16, 17, 33, 64, 129, 257, 600)
@@ -30,6 +31,14 @@ def layers() -> list[LinearCase]:
         )
         if group is None or (group < shape[1] and (kind, activations) != ("fp8", "bf16"))
     ]
+    cases.append(
+        LinearCase(
+            kind="q4_k",
+            values_OI=random_rows(rng, 48, 512),
+            group_size=512,
+            activations="int8_group",
+        )
+    )
     return cases + [
         random_stepped_case(rng, (rows, 3072), group_size=32, activations=activations)
         for rows, activations in product((90, 75), ("int8_row", "int8_static"))

@@ -277,10 +277,14 @@ def round_input(
 
 def round_inputs(module: nn.Linear, spec: WeightSpec, input_scale: float | None) -> RemovableHandle:
     """From now on, until the handle is removed, the module reads its inputs as `round_input` leaves
-    them for a weight in `spec`."""
+    them for a weight in `spec`. Super-blocks have one scale for the inputs of each."""
+    block = spec.traits.block
 
     def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         x, activations = inputs[0], spec.activations
+        if block is not None:
+            grid = ActivationGrid(granularity="group", group_size=block.num_columns)
+            return (round_activations(x, grid).values,)
         return (round_input(x, activations, input_scale, group_size=spec.group_size),)
 
     return module.register_forward_pre_hook(hook)

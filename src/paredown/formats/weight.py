@@ -19,7 +19,7 @@ class StoredSpec(Protocol):
 
 class Weight(Protocol):
     """O output rows and I input columns. The kinds are `GridWeight`, codes on a grid or floats,
-    and `CodebookWeight`, sums of vectors."""
+    `BlockWeight`, super-blocks with their own scales, and `CodebookWeight`, sums of vectors."""
 
     @property
     def spec(self) -> StoredSpec: ...

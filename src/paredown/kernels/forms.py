@@ -35,6 +35,7 @@ WEIGHTS: tuple[WeightSpec, ...] = (
         for dtype in INTEGERS
         if dtype != "int8" and DTYPES[dtype].held_as is None
     ),
+    *(WeightSpec(dtype=dtype) for dtype, traits in DTYPES.items() if traits.block is not None),
 )
 
 
@@ -74,7 +75,9 @@ def _linear_uses(isa: str, spec: WeightSpec) -> list[KernelUse]:
 
 
 def _made_up_layer(isa: str, spec: WeightSpec) -> _core.Linear:
-    values = np.zeros((_ROWS, _COLUMNS), dtype=_ELEMENTS.get(spec.dtype, np.uint8))
+    block = spec.traits.block
+    width = _COLUMNS if block is None else block.row_bytes(_COLUMNS)
+    values = np.zeros((_ROWS, width), dtype=_ELEMENTS.get(spec.dtype, np.uint8))
     group_size = spec.group_size or _COLUMNS
     groups = (_ROWS, _COLUMNS // group_size)
     scales = np.ones((_ROWS, 1) if spec.integer_steps else groups, dtype=np.float32)
@@ -84,7 +87,7 @@ def _made_up_layer(isa: str, spec: WeightSpec) -> _core.Linear:
         group_size=group_size,
         arrays=named_arrays(
             values=values,
-            scales=scales if spec.is_quantized else None,
+            scales=scales if spec.is_quantized and block is None else None,
             steps=np.ones(groups, dtype=np.uint8) if spec.integer_steps else None,
         ),
     )

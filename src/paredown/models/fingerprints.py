@@ -98,7 +98,13 @@ def joint_digest(digests: Mapping[str, str]) -> str:
 def packing_key(
     checkpoint: Checkpoint, digest: str, layout: int, options: Mapping[str, str]
 ) -> str:
-    """Names the packed form: the files' content, the config that says what they mean, the layout
-    and the options of loading that change what is packed."""
-    parts = {"content": digest, "config": checkpoint.config, "layout": layout, "options": options}
+    """Names the packed form: the files' content, the config that says what they mean, the formats
+    that they are read as, the layout and the options of loading that change what is packed."""
+    parts = {
+        "content": digest,
+        "config": checkpoint.config,
+        "weights": {module: spec.name for module, spec in checkpoint.weight_specs().items()},
+        "layout": layout,
+        "options": options,
+    }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

@@ -4,7 +4,19 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 WeightDType = Literal[
-    "fp32", "bf16", "fp16", "fp8", "int8", "int7", "int6", "int5", "int4", "int3", "int2", "int1"
+    "fp32",
+    "bf16",
+    "fp16",
+    "fp8",
+    "int8",
+    "int7",
+    "int6",
+    "int5",
+    "int4",
+    "int3",
+    "int2",
+    "int1",
+    "q4_k",
 ]
 ScaleDType = Literal["fp32", "bf16", "fp16"]
 # int8_group: one scale per row and group of columns; int8_row: one per row, found as it comes
@@ -12,6 +24,18 @@ ScaleDType = Literal["fp32", "bf16", "fp16"]
 ActivationDType = Literal["int8_group", "int8_row", "int8_static", "bf16", "fp32"]
 
 _INTEGER_INPUTS: tuple[ActivationDType, ...] = ("int8_group", "int8_row", "int8_static", "fp32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuperBlock:
+    """Columns of a row whose codes lie together with their scales, and the bytes they take."""
+
+    num_columns: int
+    num_bytes: int
+
+    def row_bytes(self, num_columns: int) -> int:
+        """Bytes of a row of so many columns, a multiple of those of a block."""
+        return num_columns // self.num_columns * self.num_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +47,14 @@ class DTypeTraits:
     `is_coded`     a number means nothing without its scale
     `held_as`      what the native core holds in its place, with the same values, where it has no
                    kernel for it
+    `block`        of a row, where its codes lie in super-blocks with their own scales
     """
 
     bits: int
     activations: tuple[ActivationDType, ...] = _INTEGER_INPUTS
     is_coded: bool = True
     held_as: WeightDType | None = None
+    block: SuperBlock | None = None
 
 
 # fp8 is e4m3 as OCP's 8-bit formats define it (arXiv 2209.05433).
@@ -45,6 +71,9 @@ DTYPES: dict[WeightDType, DTypeTraits] = {
     "int3": DTypeTraits(bits=3),
     "int2": DTypeTraits(bits=2),
     "int1": DTypeTraits(bits=1, held_as="int2"),
+    "q4_k": DTypeTraits(
+        bits=4, activations=("int8_group",), block=SuperBlock(num_columns=256, num_bytes=144)
+    ),
 }
 INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in DTYPES if dtype.startswith("int"))
 # The native core sums whole blocks of so many columns under one scale.
@@ -140,5 +169,8 @@ def bits_per_weight(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType 
     """Stored bits over the weights of a row of `num_columns`: codes, scales and zero points."""
     if not spec.is_quantized:
         return float(spec.bits)
+    block = spec.traits.block
+    if block is not None:
+        return 8 * block.num_bytes / block.num_columns
     per_group = DTYPES[scale_dtype].bits + (0 if spec.symmetric else spec.bits)
     return spec.bits + per_group / (spec.group_size or num_columns)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.block_weight import BlockWeight
 from paredown.formats.gguf import codes
 from paredown.formats.gguf.table import BLOCK_FORMATS, OTHER_TYPES, encode, exact_format
 from paredown.formats.grid_weight import GridWeight
@@ -15,7 +16,8 @@ from paredown.spec.weight import WeightSpec
 from references.gguf import QUANTIZERS, dequantize_block
 
 CODED = ("Q4_0", "Q5_0", "Q8_0")
-DEQUANTIZED = ("Q4_1", "Q5_1", "Q4_K", "Q6_K")
+IN_BLOCKS = ("Q4_K",)
+DEQUANTIZED = ("Q4_1", "Q5_1", "Q6_K")
 # Where a block's fp16 numbers stand.
 HALVES = {"Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q6_K": (208,)}
 QUANTIZE = {name: BLOCK_FORMATS[name].quantize for name in QUANTIZERS}
@@ -33,8 +35,10 @@ def random_rows(name: str, num_rows: int, num_columns: int, seed: int = 0) -> np
     return rows.reshape(num_rows, -1)
 
 
-def exact_values(weight: GridWeight) -> np.ndarray:
+def exact_values(weight: GridWeight | BlockWeight) -> np.ndarray:
     """Code times scale in float32, without the rounding to the scale's dtype."""
+    if isinstance(weight, BlockWeight):
+        return weight.dequantize()
     if weight.scales_OG is None:
         return weight.values_OI
     signed = weight.values_OI.astype(np.float32) - (1 << weight.spec.bits - 1)
@@ -42,14 +46,14 @@ def exact_values(weight: GridWeight) -> np.ndarray:
     return groups.reshape(signed.shape)
 
 
-@pytest.mark.parametrize("name", [*CODED, *DEQUANTIZED])
+@pytest.mark.parametrize("name", [*CODED, *IN_BLOCKS, *DEQUANTIZED])
 def test_blocks_have_the_values_of_the_naive_loop_and_of_the_package(name: str) -> None:
     block = BLOCK_FORMATS[name]
     rows = random_rows(name, 3, 512)
     weight = block.decode(rows)
     assert weight.shape == (3, 512)
     assert weight.spec == block.spec
-    assert block.is_exact == (name in CODED)
+    assert block.is_exact == (name not in DEQUANTIZED)
     found = exact_values(weight)
     naive = [dequantize_block(name, one.tobytes()) for one in rows.reshape(-1, block.block_bytes)]
     np.testing.assert_array_equal(found, np.array(naive, np.float32).reshape(found.shape))
@@ -67,11 +71,11 @@ def test_sizes_and_numbers_are_the_packages(name: str) -> None:
     assert all(gguf.GGMLQuantizationType[n] == i for i, n in OTHER_TYPES.items())
 
 
-@pytest.mark.parametrize("name", ["Q4_0", "Q8_0"])
+@pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q4_K"])
 @given(seed=st.integers(0, 2**32 - 1), num_rows=st.integers(1, 4), num_blocks=st.integers(1, 4))
 @settings(max_examples=20, deadline=None)
 def test_encode_gives_back_the_bytes(name: str, seed: int, num_rows: int, num_blocks: int) -> None:
-    rows = random_rows(name, num_rows, 32 * num_blocks, seed)
+    rows = random_rows(name, num_rows, BLOCK_FORMATS[name].block_columns * num_blocks, seed)
     block, again = encode(BLOCK_FORMATS[name].decode(rows))
     assert block.name == name
     np.testing.assert_array_equal(again, rows)

@@ -64,11 +64,12 @@ def _section(
     known = source.weight_specs()
     specs = {module: known[module] for module in modules.shapes}
     for module, spec in specs.items():
+        form = source.forms.get(module)
         with naming(module):
             if not spec.is_grid:
                 raise UnsupportedError(
                     "its codes are stored in a way that only the tools of that format write",
-                    seen="; ".join(source.forms[module].notes),
+                    seen="; ".join(form.notes) if form is not None else spec.name,
                     remedy="Convert to a float format (bf16, fp16, fp32).",
                 )
             stored_format.check(spec, modules.shapes[module])

@@ -78,6 +78,15 @@ def _linear(
             group_size=num_columns,
             arrays={"values": _floats(rng, weights, num_rows, num_columns)},
         )
+    block = DTYPES[form.kind].block
+    if block is not None:
+        num_bytes = block.row_bytes(num_columns)
+        return LinearSource(
+            kind=form.kind,
+            activations=form.activations,
+            group_size=num_columns,
+            arrays={"values": _block_bytes(rng, num_rows, num_bytes)},
+        )
     bits = DTYPES[form.kind].bits
     num_groups = num_columns // group_size
     steps_OG, num_scales = None, num_groups
@@ -105,6 +114,12 @@ def _linear(
             steps=steps_OG,
         ),
     )
+
+
+def _block_bytes(rng: np.random.Generator, num_rows: int, num_bytes: int) -> npt.NDArray[np.uint8]:
+    """Super-blocks: bytes of which any two are an fp16 number of 2^-13 to 2^-11, as scales are."""
+    drawn = rng.integers(0x08, 0x10, min(_DRAWN, num_rows * num_bytes), dtype=np.uint8)
+    return np.resize(drawn, (num_rows, num_bytes))
 
 
 def _scale(bits: int, num_columns: int) -> float:

@@ -1,15 +1,33 @@
 """Q4_K: super-blocks of 256 columns under d and m (fp16), s and t of 6 bits with every 32 columns,
-w = q (d s) - m t. It runs dequantized, with the roundings of llama.cpp."""
-
-from functools import partial
+w = q (d s) - m t. It runs as it is stored; its values have the roundings of llama.cpp."""
 
 import numpy as np
 
+from paredown.errors import CheckpointError
+from paredown.formats.block_weight import BlockWeight
 from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized, half
+from paredown.formats.gguf.unpack import half
 from paredown.spec.weight import WeightSpec
 
+NAME = "Q4_K"
 BLOCK_BYTES = 144
+SPEC = WeightSpec(dtype="q4_k")
+
+
+def decode(rows_OB: Bytes) -> BlockWeight:
+    """The rows as they are. Raises CheckpointError for scales that are not finite numbers."""
+    halves_OB2 = rows_OB.reshape(len(rows_OB), -1, BLOCK_BYTES)[:, :, :4]
+    if not np.isfinite(np.ascontiguousarray(halves_OB2).view(np.float16)).all():
+        raise CheckpointError(
+            f"a {NAME} tensor holds scales that are not finite numbers",
+            seen="NaN or infinity",
+            remedy="Download the file again.",
+        )
+    return BlockWeight(spec=SPEC, rows_OB=rows_OB, to_floats=dequantize)
+
+
+def encode(weight: BlockWeight) -> Bytes:
+    return weight.rows_OB
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
@@ -26,11 +44,12 @@ def dequantize(blocks_NB: Bytes) -> Floats:
 
 
 FORMAT = BlockFormat(
-    name="Q4_K",
+    name=NAME,
     type_id=12,
     block_columns=256,
     block_bytes=BLOCK_BYTES,
-    spec=WeightSpec(dtype="fp32"),
-    is_exact=False,
-    decode=partial(dequantized, block_bytes=BLOCK_BYTES, dequantize=dequantize),
+    spec=SPEC,
+    decode=decode,
+    encode=encode,
+    file_type=14,
 )

@@ -1,0 +1,33 @@
+"""A GGUF file of a small Llama in Q4_K as a simple quantizer makes it: llama.cpp's own
+is no part of the gguf package."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fakes.tiny_models import variant
+from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
+from paredown.formats.gguf import q4_k, q8_0
+from paredown.formats.gguf.block_format import BlockFormat
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.gguf.vocabulary import Vocabulary
+from references.q4_k import quantize
+
+WRITTEN = replace(q4_k.FORMAT, quantize=lambda values_OI: q4_k.decode(quantize(values_OI)))
+
+
+def write_q4_k(folder: Path, *, is_tied: bool = True, tables: BlockFormat = WRITTEN) -> Path:
+    """Two layers of 256 and 512 columns; `tables` is what embedding and output layer have."""
+    write = variant("llama", hidden_size=256, intermediate_size=512, tie_word_embeddings=is_tied)
+    write(folder / "source", torch.float32, 0)
+    write_gguf(
+        Checkpoint.open(folder / "source"),
+        folder / "model.gguf",
+        formats=GGUFFormats(linear=WRITTEN, output=tables, embedding=tables),
+        vocabulary=Vocabulary(metadata={}),
+    )
+    return folder / "model.gguf"
+
+
+Q8_TABLES = q8_0.FORMAT
