@@ -21,7 +21,7 @@ def test_bytes_are_read_as_people_write_them(text, num_bytes):
 
 @pytest.mark.parametrize("text", ["", "GB", "-1", "1e9", "1 2", "5 apples", "nan", "1.GB"])
 def test_what_is_no_number_of_bytes_is_refused(text):
-    with pytest.raises(ValueError, match="no number of bytes"):
+    with pytest.raises(ValueError, match="not a number of bytes"):
         parse_bytes(text)
 
 

@@ -28,7 +28,7 @@ def parse_bytes(text: str) -> int:
     ValueError."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?)?B?", text.strip(), re.IGNORECASE)
     if match is None:
-        raise ValueError(f"{text!r} is no number of bytes")
+        raise ValueError(f"{text!r} is not a number of bytes")
     number, prefix = match.groups()
     scale = {"k": KILO, "m": MEGA, "g": GIGA, "t": TERA}
     binary = {"ki": KIBI, "mi": MEBI, "gi": GIBI, "ti": KIBI * GIBI}

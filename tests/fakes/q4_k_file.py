@@ -11,7 +11,7 @@ from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
 from paredown.formats.gguf import q4_k, q8_0
 from paredown.formats.gguf.block_format import BlockFormat
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.gguf.vocabulary import Vocabulary
+from paredown.models.gguf.vocabulary import GGUFVocabulary
 from references.q4_k import quantize
 
 WRITTEN = replace(q4_k.FORMAT, quantize=lambda values_OI: q4_k.decode(quantize(values_OI)))
@@ -25,7 +25,7 @@ def write_q4_k(folder: Path, *, is_tied: bool = True, tables: BlockFormat = WRIT
         Checkpoint.open(folder / "source"),
         folder / "model.gguf",
         formats=GGUFFormats(linear=WRITTEN, output=tables, embedding=tables),
-        vocabulary=Vocabulary(metadata={}),
+        vocabulary=GGUFVocabulary(metadata={}),
     )
     return folder / "model.gguf"
 

@@ -75,5 +75,5 @@ def test_a_log_normal_length_is_cut_off_at_both_ends() -> None:
     "text", ["", "0", "-5", "5-2", "1e9", "~", "~5-9", "99999999999", "5.5", str(MAX_TOKENS + 1)]
 )
 def test_senseless_lengths(text: str) -> None:
-    with pytest.raises(ConfigError, match="no number of tokens"):
+    with pytest.raises(ConfigError, match="not a number of tokens"):
         parse_lengths(text)

@@ -153,7 +153,7 @@ def _format(document: object, where: str) -> WeightSpec:
     if isinstance(document, str):
         if document not in RECIPE_FORMATS:
             raise ConfigError(
-                f"{where} is no known format",
+                f"{where} is not a known format",
                 seen=document,
                 remedy=f"Known: {', '.join(RECIPE_FORMATS)}; or give its fields.",
             )

@@ -54,7 +54,7 @@ def parse_lengths(text: str, *, limit: int = MAX_TOKENS) -> Lengths:
                 return Lengths(low=1, high=max(limit, low), mean=low)
             return Lengths(low=low, high=high)
     raise ConfigError(
-        "this is no number of tokens",
+        "this is not a number of tokens",
         seen=repr(text)[:80],
         remedy="Write 512 (always), 100-900 (equally likely) or ~512 (log-normal with this mean); "
         f"from 1 to {MAX_TOKENS}.",

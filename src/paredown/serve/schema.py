@@ -161,7 +161,7 @@ class Generation(Strict):
             if not (key.isascii() and key.isdigit() and len(key) <= MAX_TOKEN_ID_DIGITS):
                 raise HttpError(
                     400,
-                    f"logit_bias: {key[:MAX_TOKEN_ID_DIGITS]!r} is no token id",
+                    f"logit_bias: {key[:MAX_TOKEN_ID_DIGITS]!r} is not a token id",
                     param="logit_bias",
                     code="invalid_value",
                 )

@@ -149,7 +149,7 @@ def test_plan_on_this_machine_as_it_was_measured(capsys: pytest.CaptureFixture[s
         (["plan", *ON_L4, "--rps", "3", "--weights", "int9"], "names no format"),
         (["plan", *ON_L4, "--rps", "3", "--cache-hit", "1"], "hit rate"),
         (["plan", *ON_L4, "--rps", "3", "--burstiness", "0"], "burstiness"),
-        (["plan", *ON_L4, "--rps", "3", "--input-tokens", "many"], "no number of tokens"),
+        (["plan", *ON_L4, "--rps", "3", "--input-tokens", "many"], "not a number of tokens"),
         (["plan", *ON_L4, "--rps", "3", "--input-tokens", "5000"], "prompts are longer"),
         (["plan", *ON_L4, "--rps", "3", "--price-per-hour", "-1"], "price is out of range"),
         (["plan", *ON_L4, "--rps", "3", "--machines", "0"], "number of machines"),
@@ -182,12 +182,12 @@ def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture
         ("arrived_at,num_prefill_tokens\n0,5\n", "not the columns of a trace"),
         ("arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,5\n0,6,6\n", "come at once"),
         ("arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,-5\n", "line 2"),
-        ("a" * 300_000, "line 1: this is no CSV"),
+        ("a" * 300_000, "line 1: this is not CSV"),
         (
             "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "1" * 300_000,
-            "line 2: this is no CSV",
+            "line 2: this is not CSV",
         ),
-        ('{"timestamp":' + "[" * 200_000, "line 1: this is no JSON"),
+        ('{"timestamp":' + "[" * 200_000, "line 1: this is not JSON"),
     ],
 )
 def test_bad_traces(

@@ -83,7 +83,7 @@ def test_memory_policy_and_step_budget_are_chosen_and_told():
     [
         (("--pages", "5", "--kv-memory", "1GB"), "not allowed with"),
         (("--max-step-tokens", "5", "--target-itl-ms", "9"), "not allowed with"),
-        (("--kv-memory", "much"), "is no number of bytes; write 2GB"),
+        (("--kv-memory", "much"), "is not a number of bytes; write 2GB"),
         (("--policy", "lifo"), "choose from"),
         (("--kv-dtype", "int3"), "unknown format of keys and values"),
         (("--kv-dtype", "int4,middle=bf16"), "does not say how keys and values are kept"),

@@ -60,10 +60,10 @@ def test_every_kind_of_trace_is_read(tmp_path: Path) -> None:
         (VIDUR + "-3,5,5\n", "line 4: -3 is not a valid time"),
         (VIDUR + "0.5,5,5\n", "line 4: a request comes before"),
         (AZURE + "yesterday,5,5\n", "line 4: .*yesterday"),
-        (json.dumps(MOONCAKE[0]) + "\n{\n", "line 2: this is no JSON"),
-        (json.dumps(MOONCAKE[0]) + "\n[1]\n", "line 2: this is no JSON object"),
+        (json.dumps(MOONCAKE[0]) + "\n{\n", "line 2: this is not JSON"),
+        (json.dumps(MOONCAKE[0]) + "\n[1]\n", "line 2: this is not a JSON object"),
         (json.dumps(MOONCAKE[0] | {"hash_ids": [1]}), "line 1: 1 hash_ids for 1000 tokens"),
-        (json.dumps(MOONCAKE[0] | {"hash_ids": 3}), "line 1: hash_ids is no list"),
+        (json.dumps(MOONCAKE[0] | {"hash_ids": 3}), "line 1: hash_ids is not a list"),
         (json.dumps(MOONCAKE[0] | {"hash_ids": [1, "a"]}), "line 1: hash_ids are not all"),
     ],
 )

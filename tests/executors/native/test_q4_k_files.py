@@ -24,7 +24,7 @@ from paredown.kernels.isa import ENVIRONMENT_VARIABLE, supported_isas
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.gguf.file import read_gguf
-from paredown.models.gguf.vocabulary import Vocabulary
+from paredown.models.gguf.vocabulary import GGUFVocabulary
 from paredown.models.roles import linear_places
 from paredown.spec.kv import KVSpec
 
@@ -128,7 +128,7 @@ def test_a_file_is_written_again_byte_for_byte(tmp_path: Path) -> None:
     write_q4_k(tmp_path)
     ours = Checkpoint.open(tmp_path / "model.gguf")
     assert ours.linear("q", 0).spec.name == "q4_k"
-    result = write_gguf(ours, tmp_path / "again.gguf", vocabulary=Vocabulary(metadata={}))
+    result = write_gguf(ours, tmp_path / "again.gguf", vocabulary=GGUFVocabulary(metadata={}))
     first, again = read_gguf(tmp_path / "model.gguf"), read_gguf(tmp_path / "again.gguf")
     assert first.places == again.places
     for name in first.places:

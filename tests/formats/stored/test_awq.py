@@ -94,7 +94,7 @@ def test_a_weight_survives_the_round_trip(spec: WeightSpec, seed: int, rows: int
         ("scales", np.full((4, 24), np.inf, np.float16), "F16", "scales.*not finite"),
         ("scales", np.ones((3, 24), np.float16), "F16", "scales.*has the wrong"),
         ("qzeros", np.zeros((4, 2), np.int32), "I32", "qzeros.*has the wrong"),
-        ("qweight", np.zeros(128, np.int32), "I32", "qweight.*has not the shape"),
+        ("qweight", np.zeros(128, np.int32), "I32", "qweight.*does not have the shape"),
         ("qweight", np.zeros((100, 3), np.int32), "I32", "100 columns in groups of 32"),
         ("qweight", np.zeros((128, 3), np.int64), "I64", "qweight.*has the wrong dtype"),
     ],

@@ -100,7 +100,7 @@ def test_scales_that_some_magnitude_gives_come_back(scale: float) -> None:
 @pytest.mark.parametrize("scale", [1.9, 1e37])
 def test_scales_that_no_magnitude_gives_are_refused(scale: float) -> None:
     weight = _with_scales((np.float32(scale).view(np.int32) + np.arange(200)).view(np.float32))
-    with pytest.raises(UnsupportedError, match="no row's largest magnitude"):
+    with pytest.raises(UnsupportedError, match="not each row's largest magnitude"):
         encode(weight)
 
 

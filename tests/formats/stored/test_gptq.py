@@ -172,7 +172,7 @@ def damaged(spec: WeightSpec, suffix: str, array: np.ndarray, dtype: str) -> GPT
         ("scales", np.ones((4, 32), np.float16), "F16", "scales.*has the wrong"),
         ("qzeros", np.zeros((3, 3), np.int32), "I32", "qzeros.*has the wrong"),
         ("qzeros", np.zeros((3, 4), np.int32), "I32", "not 8 throughout, though sym is true"),
-        ("qweight", np.zeros((0, 32), np.int32), "I32", "qweight.*has not the shape"),
+        ("qweight", np.zeros((0, 32), np.int32), "I32", "qweight.*does not have the shape"),
         ("qweight", np.zeros((12, 32), np.int64), "I64", "qweight.*has the wrong dtype"),
     ],
 )
@@ -220,5 +220,5 @@ def test_scales_must_be_fp16_numbers() -> None:
     assert GPTQForm(spec=weight.spec, version=2).decode(encode_gptq(kept, 2)).scales_OG[0] == bf16
     for scale in (1e-30, 1e10, 1 + 2.0**-20):
         bad = replace(kept, scales_OG=np.full((32, 1), scale, np.float32))
-        with pytest.raises(UnsupportedError, match="no fp16 numbers"):
+        with pytest.raises(UnsupportedError, match="not fp16 numbers"):
             encode_gptq(bad, 2)

@@ -48,7 +48,7 @@ class Length:
         parts = text.split("-")
         if len(parts) > 2 or not all(part.strip().isdecimal() for part in parts):
             raise ConfigError(
-                "this is no number of tokens", seen=repr(text), remedy="Write 128, or 16-1024."
+                "this is not a number of tokens", seen=repr(text), remedy="Write 128, or 16-1024."
             )
         low, high = int(parts[0]), int(parts[-1])
         if not 1 <= low <= high:

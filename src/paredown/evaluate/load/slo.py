@@ -61,6 +61,6 @@ def _seconds(text: str) -> float:
         seconds = math.nan
     if not 0 < seconds < math.inf:
         raise ConfigError(
-            "this is no limit of latency", seen=repr(text), remedy="Write 0.5s, 50ms or 800us."
+            "this is not a latency limit", seen=repr(text), remedy="Write 0.5s, 50ms or 800us."
         )
     return seconds

@@ -51,9 +51,9 @@ def _rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, Row]]:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise _error(path, number, "this is no JSON", line.strip()[:80]) from error
+                raise _error(path, number, "this is not JSON", line.strip()[:80]) from error
             if not isinstance(row, dict):
-                raise _error(path, number, "this is no JSON object", line.strip()[:80])
+                raise _error(path, number, "this is not a JSON object", line.strip()[:80])
             yield number, row
         return
     names = _cells(path, *first)
@@ -69,7 +69,7 @@ def _cells(path: Path, number: int, line: str) -> list[str]:
     try:
         (cells,) = csv.reader([line])
     except csv.Error as error:
-        raise _error(path, number, f"this is no CSV: {error}", line.strip()[:80]) from error
+        raise _error(path, number, f"this is not CSV: {error}", line.strip()[:80]) from error
     return cells
 
 
@@ -120,7 +120,7 @@ def _count(value: object) -> int:
 
 def _block_ids(value: object, num_tokens: int) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise TypeError(f"hash_ids is no list: {value}")
+        raise TypeError(f"hash_ids is not a list: {value}")
     if not all(isinstance(one, int) and one >= 0 for one in value):
         raise ValueError(f"hash_ids are not all numbers: {value}")
     ids = tuple(value)

@@ -95,7 +95,7 @@ def gptq_text(
     windows = [EvalWindow(inputs=one[:-1], targets=one[1:]) for one in cut]
     predicted = [token for window in windows for token in window.targets]
     note = (
-        f"; it has {_UNKNOWN} in place of rare words, the papers' copy (wikitext-2-raw-v1) has not"
+        f"; it has {_UNKNOWN} in place of rare words, the papers' copy (wikitext-2-raw-v1) does not"
         if dataset.raw and _UNKNOWN in raw
         else ""
     )

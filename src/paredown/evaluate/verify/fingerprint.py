@@ -53,7 +53,7 @@ class Fingerprint:
         """Raises KeyError, TypeError or ValueError for what `as_json` did not make."""
         golden = fields["golden"]
         if not isinstance(golden, dict):
-            raise TypeError("golden is no object")
+            raise TypeError("golden is not an object")
         return cls(
             small_files=_digests(fields["small_files"]),
             weight_files=_digests(fields["weight_files"]),
@@ -130,7 +130,7 @@ def _digest_small_files(checkpoint: Checkpoint) -> dict[str, str]:
 
 def _digests(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise TypeError("digests of files are no object of texts")
+        raise TypeError("digests of files are not an object of texts")
     return value
 
 

@@ -56,11 +56,11 @@ class GoldenLogits:
         log_p_TK = np.array(fields["log_probabilities_TK"], dtype=np.float64)
         sha256, arithmetic = fields["sha256"], fields["arithmetic"]
         if sampled_TK.dtype.kind != "i" or sampled_TK.ndim != 2:
-            raise ValueError("sampled_TK is no table of tokens")
+            raise ValueError("sampled_TK is not a table of tokens")
         if log_p_TK.shape != sampled_TK.shape:
-            raise ValueError("log_probabilities_TK is no table beside sampled_TK")
+            raise ValueError("log_probabilities_TK does not match sampled_TK")
         if not isinstance(arithmetic, dict) or not isinstance(sha256, str):
-            raise TypeError("sha256 is no text, or arithmetic no object")
+            raise TypeError("sha256 is not a text, or arithmetic not an object")
         return cls(
             sha256=sha256,
             sampled_TK=sampled_TK.tolist(),

@@ -73,5 +73,5 @@ def _digest(fields: Mapping[str, object]) -> str:
 
 def _object(value: object) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise TypeError("the fingerprint is no object")
+        raise TypeError("the fingerprint is not an object")
     return value

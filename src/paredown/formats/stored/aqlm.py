@@ -102,7 +102,7 @@ def _num_patches(tensors: Tensors) -> tuple[int, int]:
     """Down the rows, along the columns."""
     shape = present(tensors, CODES).shape
     if len(shape) != 3 or 0 in shape:
-        raise bad_tensor(CODES, "has not the shape of codes", list(shape))
+        raise bad_tensor(CODES, "does not have the shape of codes", list(shape))
     return shape[0], shape[1]
 
 

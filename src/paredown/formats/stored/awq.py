@@ -100,7 +100,7 @@ class AWQForm:
     def decode(self, tensors: Tensors) -> GridWeight:
         words = present(tensors, CODES).array
         if words.ndim != 2 or words.size == 0:
-            raise bad_tensor(CODES, "has not the shape of a weight", list(words.shape))
+            raise bad_tensor(CODES, "does not have the shape of a weight", list(words.shape))
         shapes = self.tensor_shapes((words.shape[1] * _PER_WORD, words.shape[0]))
         codes_IO = _unpack(take_words(tensors, CODES, shapes[CODES]))
         zeros_GO = _unpack(take_words(tensors, ZEROS, shapes[ZEROS]))

@@ -91,8 +91,8 @@ def _row_maxima(scales_O: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     wrong_O = _scales(found_O) != scales_O
     if wrong_O.any():
         raise UnsupportedError(
-            "scales are no row's largest magnitude / 127 in fp32, which is how bitsandbytes has "
-            "them",
+            "scales are not each row's largest magnitude / 127 in fp32, which is how bitsandbytes "
+            "has them",
             seen=f"{int(wrong_O.sum())} of {wrong_O.size} scales, {scales_O[wrong_O][0]} among "
             "them",
             remedy="Compress the original with llm-int8, or write compressed-tensors.",
@@ -118,9 +118,11 @@ def decode(tensors: Mapping[str, StoredTensor]) -> GridWeight:
         )
     maxima_O = cast("npt.NDArray[np.float32]", maxima.array)
     if maxima.shape[0] != codes.shape[0]:
-        raise _bad(ROW_MAXIMA, "has not one value per row", f"{maxima.shape} for {codes.shape}")
+        raise _bad(
+            ROW_MAXIMA, "does not have one value per row", f"{maxima.shape} for {codes.shape}"
+        )
     if not (np.isfinite(maxima_O).all() and (maxima_O >= 0).all()):
-        raise _bad(ROW_MAXIMA, "holds values that are no magnitudes", "negative or not finite")
+        raise _bad(ROW_MAXIMA, "holds values that are not magnitudes", "negative or not finite")
     signed_OI = cast("npt.NDArray[np.int8]", codes.array)
     return GridWeight(
         spec=SPEC,

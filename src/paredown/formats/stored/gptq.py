@@ -130,7 +130,7 @@ class GPTQForm:
     def decode(self, tensors: Tensors) -> GridWeight:
         words = present(tensors, CODES).array
         if words.ndim != 2 or words.size == 0:
-            raise bad_tensor(CODES, "has not the shape of a weight", list(words.shape))
+            raise bad_tensor(CODES, "does not have the shape of a weight", list(words.shape))
         bits = self.spec.bits
         shape = (words.shape[1], words.shape[0] * _WORD_BITS // bits)
         shapes = self.tensor_shapes(shape)
@@ -170,7 +170,7 @@ def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
 
 
 def encode_gptq(weight: GridWeight, version: Version) -> dict[str, StoredTensor]:
-    """A weight's tensors, by suffix. Raises UnsupportedError for scales that are no fp16 numbers,
+    """A weight's tensors, by suffix. Raises UnsupportedError for scales that are not fp16 numbers,
     and in version 1 for a zero point of 0."""
     spec = weight.spec
     check_spec(spec, weight.shape)

@@ -194,7 +194,7 @@ def _check_merges(merges: list[list[str]], tokens: set[str], where: str) -> None
     for merge in merges:
         if len(merge) != 2 or not {*merge, "".join(merge)} <= tokens:
             raise CheckpointError(
-                f"{where}: {MERGES} joins what are no tokens",
+                f"{where}: {MERGES} joins what are not tokens",
                 seen=" ".join(merge)[:200],
                 remedy=_REMEDY,
             )
