@@ -35,11 +35,25 @@ def test_a_step_again_is_a_step_with_what_comes_next(device: Device) -> None:
     steps = [SequenceSlice([4], 1, PAGES, 1), SequenceSlice([3], 15, pages, 1)]
     executor.step(steps)
     for part in steps:
-        part.token_ids = [60]  # whoever made a slice may use it again
+        part.token_ids, part.start = [60], 40  # whoever made a slice may use it again
     pages.append(6)
     found = executor.step_again([8, 9])
     expected = executor.step([SequenceSlice([8], 2, PAGES, 1), SequenceSlice([9], 16, pages, 1)])
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_row_has_the_same_bits_in_any_chunks(device: Device) -> None:
+    """Those of experts too, to whom few rows of a step are sent, or one."""
+    executor = torch_twin(random_decoder(SPEC), KV, device=device)
+    expected = executor.step([whole(50)])
+    for lengths in ([1] * 50, [2, 1, 13, 20, 5, 9], [33, 17]):
+        start, rows = 0, []
+        for length in lengths:
+            chunk = TEXT[start : start + length]
+            rows.append(executor.step([SequenceSlice(chunk, start, PAGES, length)]))
+            start += length
+        assert np.array_equal(np.concatenate(rows), expected)
 
 
 @pytest.mark.parametrize("device", DEVICES)

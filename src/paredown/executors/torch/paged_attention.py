@@ -27,6 +27,10 @@ class PagedAttention:
     attention: Attention
     sinks: AttentionSinks | None
 
+    @property
+    def _num_sink_pages(self) -> int:
+        return 0 if self.sinks is None else -(-self.sinks.num_sink_tokens // PAGE_SIZE)
+
     def attend(
         self, pages: Pages, queries: QueryPage, q_SHC: Tensor, met_SHC: Tensor | None
     ) -> Tensor:
@@ -58,17 +62,13 @@ class PagedAttention:
         """Pages of the text that some place of page number `page` may see, and that one."""
         window = self.attention.window if self.sinks is None else self.sinks.window
         first = 0 if window is None else max(0, page * PAGE_SIZE - window + 1) // PAGE_SIZE
-        num_sinks = 0 if self.sinks is None else -(-self.sinks.num_sink_tokens // PAGE_SIZE)
-        return [*range(min(num_sinks, first)), *range(first, page + 1)]
+        return [*range(min(self._num_sink_pages, first)), *range(first, page + 1)]
 
     def _held(self, queries: QueryPage, seen: list[int], device: torch.device) -> Tensor:
-        """Pages in memory that hold them. One that is gone is seen by none of the queries that are
-        asked for: another stands in its place."""
+        """Pages in memory that hold them. The first one of the window may be gone: none of the
+        queries that are asked for sees it, and the page before it stands in its place."""
         part = queries.sequence
-        num_sinks = 0 if self.sinks is None else -(-self.sinks.num_sink_tokens // PAGE_SIZE)
-        gone = range(num_sinks, num_sinks + part.num_released_pages)
-        there = [queries.page if page in gone else page for page in seen]
-        places = [held_place(part, page, num_sinks) for page in there]
+        places = [max(0, held_place(part, page, self._num_sink_pages)) for page in seen]
         return torch.tensor([part.pages[place] for place in places], device=device)
 
     def _visible(self, query_S1: Tensor, keys_N: Tensor) -> Tensor:
