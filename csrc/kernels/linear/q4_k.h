@@ -162,6 +162,11 @@ void q4_k_tiles(const LinearView& w, const InputRows& in, const OutputRows& out,
 
 void q4_k_one_token(const LinearView& w, const InputRows& in, const OutputRows& out,
                     int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
+  // Fetches of a super-block come at once, which Zen 4 pays with bandwidth (near_fetch.h).
+  if (on_zen4()) {
+    return q4_k_tiles<NearFetch::kNowhere, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens,
+                                                                      panel_begin, panel_end);
+  }
   with_near_fetch([&](auto near) {
     q4_k_tiles<near.value, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens, panel_begin,
                                                       panel_end);
