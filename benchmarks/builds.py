@@ -11,7 +11,8 @@ fast as they were; its exit status is 1 where a case is slower than its bar.
 Whole commits are compared, Python and C++; one is compiled once (minutes; a launcher such as
 CMAKE_CXX_COMPILER_LAUNCHER=ccache is used where the environment names it) and kept. Each build is
 driven by the drivers of its own commit (benchmarks.peers, benchmarks.loading_phases). Without
---after the later build is what is installed here. Cases are the steps of benchmarks.cpu_peers, a
+--after the later build is what is installed here; an editable install's import hook is part of its
+starts (0.1 s), so loading is compared with --after. Cases are the steps of benchmarks.cpu_peers, a
 prompt, a decode and eight sequences of every format, and loading: `packing` (a checkpoint is read
 and packed) and `mapped` (a start with packed weights that were kept, imports included). Below 1.00
 the later build takes less time: the median of the rounds' ratios, and their middle half.
