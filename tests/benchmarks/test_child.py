@@ -1,6 +1,7 @@
 """The driver of peers in processes of their own, and a whole case with peers that fail."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,29 @@ PROMPT = Case(task="prefill", variant=Variant(model="tiny-llama", format="bf16")
 
 def fake(name: str) -> Target:
     return Target(target=f"tests.fakes.fake_peer:{name}")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Children]:
+    """Every process starts once for all cases."""
+    targets = {
+        OURS: PEERS[OURS],
+        "machine": MACHINE,
+        "fake": fake("FakePeer"),
+        "steady": fake("SteadyPeer"),
+        "fivefold": fake("FivefoldPeer"),
+        "cold": fake("ColdPeer"),
+        "waking": fake("WakingPeer"),
+        "crashing": fake("CrashingPeer"),
+        "raising": fake("RaisingPeer"),
+    }
+    with Children(logs=tmp_path_factory.mktemp("logs"), targets=targets) as running:
+        yield running
 
 
 @pytest.fixture
@@ -63,30 +87,22 @@ def test_a_package_that_is_missing_is_a_reason(start) -> None:
         start("MissingPeer").call("info")
 
 
-def test_a_case_goes_on_without_the_peers_that_fail(tmp_path) -> None:
-    targets = {
-        OURS: PEERS[OURS],
-        "machine": MACHINE,
-        "steady": fake("FakePeer"),
-        "crashing": fake("CrashingPeer"),
-        "raising": fake("RaisingPeer"),
-    }
+def test_a_case_goes_on_without_the_peers_that_fail(children: Children, root: Path) -> None:
     case = Case(
         task="prefill",
         variant=Variant(model="tiny-llama", format="int4-g32"),
         prompt_tokens=64,
         bar=Bar(min_ratio=1e-9, min_utilization=2.0),
     )
-    names = [OURS, "steady", "crashing", "raising"]
-    with Children(logs=tmp_path / "logs", targets=targets) as children:
-        rounds = Rounds(most=2, case_s=60)
-        run = run_case(children, tmp_path, case, names, num_threads=1, rounds=rounds)
+    names = [OURS, "fake", "crashing", "raising"]
+    rounds = Rounds(most=2, case_s=60)
+    run = run_case(children, root, case, names, num_threads=1, rounds=rounds)
     assert set(run.failures) == {"crashing", "raising"}
-    assert run.seconds["steady"] == [0.01, 0.01]
+    assert run.seconds["fake"] == [0.01, 0.01]
     assert len(run.seconds[OURS]) == len(run.limits) == 2
     row = make_row(run)
-    assert row.best_peer == "steady"
-    assert row.rates["steady"].median == pytest.approx(6400)
+    assert row.best_peer == "fake"
+    assert row.rates["fake"].median == pytest.approx(6400)
     assert row.ratio is not None
     assert row.ratio.median == pytest.approx(row.rates[OURS].median / 6400, rel=0.5)
     assert row.passed is False
@@ -113,7 +129,7 @@ def test_a_case_goes_on_without_the_peers_that_fail(tmp_path) -> None:
         assert ", of the mean " in shown
 
 
-def test_a_decode_counts_every_sequence(tmp_path) -> None:
+def test_a_decode_counts_every_sequence(children: Children, root: Path) -> None:
     case = Case(
         task="decode",
         variant=Variant(model="tiny-qwen2", format="bf16"),
@@ -121,12 +137,10 @@ def test_a_decode_counts_every_sequence(tmp_path) -> None:
         num_steps=8,
         num_sequences=3,
     )
-    targets = {OURS: PEERS[OURS], "machine": MACHINE, "steady": fake("FakePeer")}
-    with Children(logs=tmp_path / "logs", targets=targets) as children:
-        rounds = Rounds(most=1, case_s=60)
-        run = run_case(children, tmp_path, case, [OURS, "steady"], num_threads=1, rounds=rounds)
+    rounds = Rounds(most=1, case_s=60)
+    run = run_case(children, root, case, [OURS, "fake"], num_threads=1, rounds=rounds)
     row = make_row(run)
-    assert row.rates["steady"].median == pytest.approx(3 * 8 / 0.01)
+    assert row.rates["fake"].median == pytest.approx(3 * 8 / 0.01)
     assert row.utilization is not None
     assert row.of_mean is not None
     # No reading is above the best.
@@ -136,20 +150,15 @@ def test_a_decode_counts_every_sequence(tmp_path) -> None:
     assert run.step_bytes > 3 * 24 * 2 * 2 * 2 * 32 * 2
 
 
-def test_a_case_that_takes_long_has_fewer_rounds_and_no_peer_that_is_no_mark(tmp_path) -> None:
-    targets = {
-        OURS: PEERS[OURS],
-        "machine": MACHINE,
-        "steady": fake("FakePeer"),
-        "fivefold": fake("FivefoldPeer"),
-    }
+def test_a_case_that_takes_long_has_fewer_rounds_and_no_peer_that_is_no_mark(
+    children: Children, root: Path
+) -> None:
     rounds = Rounds(most=9, case_s=0.0)
-    with Children(logs=tmp_path / "logs", targets=targets) as children:
-        names = [OURS, "steady", "fivefold"]
-        run = run_case(children, tmp_path, PROMPT, names, num_threads=1, rounds=rounds)
+    names = [OURS, "fake", "fivefold"]
+    run = run_case(children, root, PROMPT, names, num_threads=1, rounds=rounds)
     assert {name: len(seconds) for name, seconds in run.seconds.items()} == {
         OURS: MIN_ROUNDS,
-        "steady": MIN_ROUNDS,
+        "fake": MIN_ROUNDS,
     }
     assert len(run.limits) == MIN_ROUNDS
     assert run.failures == {
@@ -158,35 +167,21 @@ def test_a_case_that_takes_long_has_fewer_rounds_and_no_peer_that_is_no_mark(tmp
     }
 
 
-def test_a_peer_that_is_slow_at_first_has_another_turn(tmp_path) -> None:
-    targets = {
-        OURS: PEERS[OURS],
-        "machine": MACHINE,
-        "steady": fake("SteadyPeer"),
-        "cold": fake("ColdPeer"),
-    }
+def test_a_peer_that_is_slow_at_first_has_another_turn(children: Children, root: Path) -> None:
     rounds = Rounds(most=2, case_s=60)
-    with Children(logs=tmp_path / "logs", targets=targets) as children:
-        names = [OURS, "steady", "cold"]
-        run = run_case(children, tmp_path, PROMPT, names, num_threads=1, rounds=rounds)
+    names = [OURS, "steady", "cold"]
+    run = run_case(children, root, PROMPT, names, num_threads=1, rounds=rounds)
     assert not run.failures
     assert run.seconds["cold"] == [0.2, 0.2]
 
 
-def test_the_model_of_a_peer_that_is_left_out_is_freed(tmp_path) -> None:
-    targets = {
-        OURS: PEERS[OURS],
-        "machine": MACHINE,
-        "steady": fake("FakePeer"),
-        "fivefold": fake("FivefoldPeer"),
-    }
-    with Children(logs=tmp_path / "logs", targets=targets) as children:
-        names = [OURS, "steady", "fivefold"]
-        rounds = Rounds(most=1, case_s=60)
-        run = run_case(children, tmp_path, PROMPT, names, num_threads=1, rounds=rounds)
-        assert "fivefold" in run.failures
-        for name in ("steady", "fivefold"):
-            assert children.get(name).call("is_closed")
+def test_the_model_of_a_peer_that_is_left_out_is_freed(children: Children, root: Path) -> None:
+    names = [OURS, "fake", "fivefold"]
+    rounds = Rounds(most=1, case_s=60)
+    run = run_case(children, root, PROMPT, names, num_threads=1, rounds=rounds)
+    assert "fivefold" in run.failures
+    for name in ("fake", "fivefold"):
+        assert children.get(name).call("is_closed")
 
 
 def test_short_cases_have_all_rounds() -> None:
@@ -196,10 +191,10 @@ def test_short_cases_have_all_rounds() -> None:
     assert Rounds(most=1, case_s=60.0).are_done(1, 0.0)
 
 
-def test_a_short_turn_is_repeated_and_its_first_time_does_not_count(tmp_path) -> None:
-    targets = {OURS: PEERS[OURS], "machine": MACHINE, "waking": fake("WakingPeer")}
+def test_a_short_turn_is_repeated_and_its_first_time_does_not_count(
+    children: Children, root: Path
+) -> None:
     rounds = Rounds(most=2, case_s=60)
-    with Children(logs=tmp_path / "logs", targets=targets) as children:
-        run = run_case(children, tmp_path, PROMPT, [OURS, "waking"], num_threads=1, rounds=rounds)
+    run = run_case(children, root, PROMPT, [OURS, "waking"], num_threads=1, rounds=rounds)
     # With the first time it would be 0.03, without repeating 0.1.
     assert run.seconds["waking"] == pytest.approx([0.02, 0.02])
