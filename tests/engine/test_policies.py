@@ -183,14 +183,15 @@ def bound_s(policy: str, request: Request) -> float:
     }[policy]
 
 
+# Seconds are sums of powers of two: who arrives just at a bound is not moved by rounding.
 ARRIVALS = st.lists(
     st.tuples(
-        st.sampled_from([0.0, 0.3, 4.0, 30.0]),  # seconds after the one before
+        st.sampled_from([0.0, 0.25, 4.0, 30.0]),  # seconds after the one before
         st.integers(1, 60),  # tokens of the prompt
         st.builds(
             Service,
             priority=st.integers(-MAX_PRIORITY, MAX_PRIORITY),
-            deadline_s=st.sampled_from([None, 0.1, 10.0, 300.0]),
+            deadline_s=st.sampled_from([None, 0.125, 10.0, 300.0]),
         ),
         st.integers(0, 3),  # steps before the next arrival
     ),
