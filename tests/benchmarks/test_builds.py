@@ -231,10 +231,15 @@ def test_the_ratio_of_times_is_that_of_each_round() -> None:
     assert row.median == pytest.approx(0.8)
     assert (row.lower_quartile, row.upper_quartile) == pytest.approx((0.75, 1.0))
     assert (row.earlier_s, row.later_s) == pytest.approx((1.0, 0.75))
-    assert TimeRatio.of(LOADING, SECONDS).earlier_s == pytest.approx(4.0)
+    loading = TimeRatio.of(LOADING, SECONDS)
+    assert loading.earlier_s == pytest.approx(4.0)
+    # 1.6 of 2.0 seconds.
+    assert loading.quiet_ratio == pytest.approx(0.8)
+    slow = SECONDS | {OURS: [0.5, 1.6, 40.0, 96.0, 30.0]}
+    assert TimeRatio.of(LOADING, slow).quiet_ratio == loading.quiet_ratio
 
 
-def test_a_bar_is_for_a_steps_upper_quartile_and_for_loadings_median() -> None:
+def test_a_bar_is_for_a_steps_upper_quartile_and_for_quiet_loading() -> None:
     rows = {case: TimeRatio.of(case, SECONDS) for case in (STEP, LOADING)}
 
     def held(steps: float | None, loading: float | None) -> list[bool]:
@@ -275,9 +280,9 @@ def test_one_model_is_chosen_in_each_format_by_words() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["HEAD", "--rounds", "1"], "1 rounds, 9 of loading, 4 steps"),
+        (["HEAD", "--rounds", "1"], "1 rounds, 21 of loading, 4 steps"),
         (["HEAD", "--loading-rounds", "1"], "15 rounds, 1 of loading, 4 steps"),
-        (["HEAD", "--steps", "0"], "15 rounds, 9 of loading, 0 steps"),
+        (["HEAD", "--steps", "0"], "15 rounds, 21 of loading, 0 steps"),
         (["no-such-branch", "--after", "HEAD"], "no such commit"),
         (["HEAD", "--after", "no-such-branch"], "no such commit"),
         (["HEAD", "--cases", "b9"], "no case has these words"),
