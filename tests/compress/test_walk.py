@@ -3,7 +3,6 @@ bytes."""
 
 import json
 import multiprocessing
-import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from drivers.killed_compression import compress_until
 from drivers.seen_by_rtn import SeenByRTN
 from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.calibrate.calibration import Calibration
@@ -127,34 +127,18 @@ def test_calibrated_round_to_nearest_is_the_plain_one(
     assert not workspace_path(tmp_path / "a").exists()
 
 
-def run_until(source: Path, output: Path, calibration: Calibration, share: float) -> None:
-    """In a process of its own, which kills itself at that share of the work."""
-
-    def kill(what: str, now: float) -> None:
-        if now >= share:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    torch.set_num_threads(1)
-    compress(
-        Checkpoint.open(source),
-        output,
-        recipe(head="int8"),
-        calibration=calibration,
-        on_progress=kill,
-    )
-
-
 def test_a_killed_run_goes_on_to_the_same_bytes(
     llama: Checkpoint, calibration: Calibration, tmp_path: Path
 ) -> None:
     compress(llama, tmp_path / "whole", recipe(head="int8"), calibration=calibration)
     output = tmp_path / "out"
-    # Its server imports the packages once, and runs nothing that a fork would lose.
+    # Its server imports the package once, and runs nothing that a fork would lose.
     forks = multiprocessing.get_context("forkserver")
-    forks.set_forkserver_preload(["transformers", "paredown.compress.compress"])
+    forks.set_forkserver_preload(["paredown.compress.compress"])
     finished = []
     for share in (0.01, 0.2, 0.4, 0.55, 0.7, 0.96):
-        process = forks.Process(target=run_until, args=(llama.path, output, calibration, share))
+        job = (llama.path, output, recipe(head="int8"), calibration, share)
+        process = forks.Process(target=compress_until, args=job)
         process.start()
         process.join()
         assert process.exitcode == -signal.SIGKILL

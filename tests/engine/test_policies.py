@@ -1,4 +1,4 @@
-"""What each policy promises: who goes first, and how long nobody has to wait for others."""
+"""The promises of each policy: who goes first, and how long nobody has to wait for others."""
 
 import pytest
 from hypothesis import given, settings

@@ -111,9 +111,9 @@ def test_a_folder_is_planned_and_simulated_as_it_is_stored(
     assert f"out, {name}, output bf16, KV bf16" in " ".join(capsys.readouterr().out.split())
     assert main([*simulated, "--weights", "bf16", "--kv-dtype", "int8"]) == 0
     assert "out, bf16, KV int8" in " ".join(capsys.readouterr().out.split())
-    found = run_json(["plan", *words, "--p95", "3s", "--kv-dtype", "bf16"], capsys)
+    found = run_json(["plan", *words, "--p95", "40ms", "--kv-dtype", "bf16"], capsys)
     assert [one["weights"] for one in found["options"]] == ["bf16", "int8", "int4-g128", name]
-    asked = run_json(["plan", *words, "--p95", "3s", "--weights", name], capsys)
+    asked = run_json(["plan", *words, "--p95", "40ms", "--weights", name], capsys)
     assert {one["weights"] for one in asked["options"]} == {name}
 
 

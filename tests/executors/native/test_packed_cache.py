@@ -15,26 +15,23 @@ import numpy as np
 import pytest
 import torch
 
+from drivers.cached_start import load, load_together, write_and_hang
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
 from paredown.compress.compress import compress
 from paredown.errors import CapacityError, ConfigError
 from paredown.executors.cache_config import CacheConfig
-from paredown.executors.load import load_executor
 from paredown.executors.native import loading, packed_cache
 from paredown.executors.native.memory_plan import plan_memory
 from paredown.executors.native.native_executor import NativeExecutor
 from paredown.executors.native.packed_cache import FOLDER_NAME, drop_oldest
 from paredown.executors.native.partial_file import remove_leftovers
 from paredown.executors.protocol import SequenceSlice
-from paredown.executors.run_options import RunOptions
 from paredown.formats.table import FORMATS
 from paredown.kernels import _core
 from paredown.kernels.packed_file import PackedFile
-from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.kv import KVSpec
 
-ALWAYS = CacheConfig(min_bytes=0)
 # Tied and untied tables, learned positions, biases, norms of heads.
 FAMILIES = ("llama-tied", "llama-biases", "qwen3", "gpt2", "gpt2-untied", "opt")
 WIDE = {"hidden_size": 128, "intermediate_size": 256}
@@ -58,15 +55,6 @@ def blocked(folder: Path) -> Iterator[Path]:
     """A checkpoint next to which no folder can be made, for root either."""
     (folder / FOLDER_NAME).write_text("in the way")
     return folder
-
-
-def load(folder: Path, cache: CacheConfig | None = ALWAYS, **options: object) -> NativeExecutor:
-    executor = load_executor(
-        Checkpoint.open(folder),
-        RunOptions(num_pages=8, threads=ThreadPlan.resolve(2), cache=cache, **options),
-    )
-    executor.wait_for_cache()
-    return executor
 
 
 def logits(executor: NativeExecutor) -> np.ndarray:
@@ -269,15 +257,10 @@ def test_half_of_the_free_space_is_left(
     assert not (folder / FOLDER_NAME).exists()
 
 
-def load_in_a_child(folder: Path, start: object) -> None:
-    start.wait()
-    load(folder)
-
-
 def test_two_processes_may_write_at_once(folder: Path) -> None:
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(2)
-    children = [context.Process(target=load_in_a_child, args=(folder, start)) for _ in range(2)]
+    children = [context.Process(target=load_together, args=(folder, start)) for _ in range(2)]
     for child in children:
         child.start()
     for child in children:
@@ -285,11 +268,6 @@ def test_two_processes_may_write_at_once(folder: Path) -> None:
         assert child.exitcode == 0
     assert len(list((folder / FOLDER_NAME).iterdir())) == 2
     assert load(folder).weights_from == "cache"
-
-
-def write_and_hang(folder: Path) -> None:
-    packed_cache._ExitClock.go_on = lambda _: time.sleep(100) or True
-    load(folder)
 
 
 def test_what_a_killed_writer_left_is_removed_by_the_next(folder: Path) -> None:
