@@ -28,12 +28,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benchmarks.build import INSTALLED, ROOT, Build
+from benchmarks.build import ROOT, Build
 from benchmarks.build_cases import FORMATS, Choice, LoadingCase, chosen_cases
 from benchmarks.build_loading import loading_seconds
 from benchmarks.cases import MODELS, Case
 from benchmarks.checkpoints.cache import paredown_folder
-from benchmarks.commit_build import built_commit, commit_id
+from benchmarks.commit_build import build_of, commit_id
 from benchmarks.peers import OURS, PEERS
 from benchmarks.peers.child import PeerError
 from benchmarks.rounds import Children, Rounds, run_case
@@ -146,7 +146,7 @@ def compare(args: argparse.Namespace) -> list[str]:
     # All are known before one is compiled.
     commits = {name: commit_id(ref) for name, ref in refs.items() if ref is not None}
     folder = args.folder.resolve()
-    builds = {name: _build(commits.get(name), folder) for name in refs}
+    builds = {name: build_of(commits.get(name), folder / "commits") for name in refs}
     found: list[dict[str, object]] = []
     beyond: list[str] = []
     print(f"{'case':<50} {'earlier':>11} {'later':>11}  later / earlier")
@@ -168,13 +168,6 @@ def compare(args: argparse.Namespace) -> list[str]:
                 args.json.parent.mkdir(parents=True, exist_ok=True)
                 args.json.write_text(json.dumps(found, indent=2) + "\n")
     return beyond
-
-
-def _build(commit: str | None, folder: Path) -> Build:
-    if commit is None:
-        return INSTALLED
-    print(f"{commit[:12]} is compiled where it is new", file=sys.stderr, flush=True)
-    return built_commit(commit, folder / "commits")
 
 
 def _steps(

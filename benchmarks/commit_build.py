@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.build import ROOT, Build
+from benchmarks.build import INSTALLED, ROOT, Build
 from paredown.errors import ConfigError, ParedownError
 
 
@@ -28,6 +28,15 @@ def commit_id(ref: str, root: Path = ROOT) -> str:
             "there is no such commit", seen=ref, remedy="Give what `git log` knows, as HEAD~1."
         )
     return found.stdout.strip()
+
+
+def build_of(commit: str | None, folder: Path) -> Build:
+    """The build of a full commit id, below the absolute path `folder`, or what is installed here.
+    Raises BuildError."""
+    if commit is None:
+        return INSTALLED
+    print(f"{commit[:12]} is compiled where it is new", file=sys.stderr, flush=True)
+    return built_commit(commit, folder)
 
 
 def built_commit(commit: str, folder: Path, root: Path = ROOT) -> Build:
