@@ -46,7 +46,7 @@ CONVERSIONS = (
 )
 COMPRESSING = ("--samples", "8", "--calibration-tokens", "128", "--tokens", "512")
 PROMPT = "Once upon a time"
-GENERATING = ("--max-tokens", "24", "--temperature", "0", "--logprobs", "3")
+GENERATING = ("--max-tokens", "24", "--temperature", "0")
 VERIFICATION = "verification.json"
 GENERATED = "generated.json"
 # Sentences, versions, and the program's own hash.
