@@ -27,6 +27,10 @@ PEAK_UNITS = {
     "int4-g128": "int8",
     "w4a8-g32-qoq": "int8",
     "q4_k": "int8",
+    "q4_k_m": "int8",
+    "q5_k_m": "int8",
+    "q6_k": "int8",
+    "file": "int8",
 }
 # How the output layer is stored beside linear layers of a format: 8 bits cost little there.
 OUTPUT_FORMATS = {

@@ -5,11 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.cases import Bar
-from benchmarks.checkpoints.shapes import CONFIGS
 from benchmarks.figures import Spread, mbu, mfu, rates, rival, verdict
 from benchmarks.peers import OURS
 from benchmarks.rounds import Run
-from paredown.models.config import spec_from_config
 from paredown.units import format_rate
 
 
@@ -143,8 +141,7 @@ def _utilization(run: Run, ours: Sequence[float], limits: Sequence[float]) -> Sp
     if not ours or not limits:
         return None
     if case.task == "prefill":
-        spec = spec_from_config(CONFIGS[case.variant.model])
-        return Spread.of(mfu(ours, spec.num_active_linear_parameters(), limits))
+        return Spread.of(mfu(ours, run.num_linear_parameters, limits))
     steps_per_s = [rate / case.num_sequences for rate in ours]
     return Spread.of(mbu(steps_per_s, run.step_bytes, limits))
 

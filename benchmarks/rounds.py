@@ -10,15 +10,14 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.cases import PEAK_UNITS, Case
-from benchmarks.checkpoints.cache import Variant, bf16_folder, gguf_file, paredown_folder
-from benchmarks.checkpoints.shapes import CONFIGS
+from benchmarks.checkpoints.cache import Variant, gguf_file, paredown_folder
 from benchmarks.figures import Limit, decode_bytes
 from benchmarks.first_token import START_COMMANDS, StartError, seconds_to_first_byte
 from benchmarks.peers import MACHINE, OURS, PEERS, Target
 from benchmarks.peers.child import ChildPeer, PeerError
 from benchmarks.peers.trials import try_settings
 from paredown.errors import UnsupportedError
-from paredown.models.config import spec_from_config
+from paredown.models.checkpoint import Checkpoint
 
 # A case that takes long has fewer rounds, but never fewer than these.
 MIN_ROUNDS = 3
@@ -48,7 +47,8 @@ class Rounds:
 class Run:
     """What was measured of a case, before any arithmetic. `seconds` has a value per round for each
     that ran, `failures` the reason for each that did not; `limits` are bytes or operations per
-    second around our turn, one per round; `step_bytes` is what a decode step of ours reads."""
+    second around our turn, one per round; `step_bytes` is what a decode step of ours reads,
+    `num_linear_parameters` the weights that a token passes."""
 
     case: Case
     seconds: dict[str, list[float]]
@@ -56,6 +56,7 @@ class Run:
     settings: dict[str, dict[str, str]]
     limits: list[Limit]
     step_bytes: int = 0
+    num_linear_parameters: int = 0
 
 
 @dataclass
@@ -99,7 +100,6 @@ class Children:
 
 def make_files(root: Path, variant: Variant, names: Sequence[str]) -> None:
     """Writes the files that are not there yet, before anything is timed."""
-    bf16_folder(root, variant.model)
     paredown_folder(root, variant)
     if "llama.cpp" in names:
         gguf_file(root, variant)
@@ -135,8 +135,8 @@ class _CaseRun:
             self._kv_dtypes[f"{OURS} kv-{case.rival_kv_dtype}"] = case.rival_kv_dtype
         self._failures: dict[str, str] = {}
         self._limits: list[Limit] = []
-        spec = spec_from_config(CONFIGS[case.variant.model])
-        self._prompts = case.prompts(spec.vocab_size)
+        self._spec = Checkpoint.open(paredown_folder(root, case.variant)).spec
+        self._prompts = case.prompts(self._spec.vocab_size)
 
     def run(self, rounds: Rounds) -> Run:
         for name, kv_dtype in self._kv_dtypes.items():
@@ -162,6 +162,7 @@ class _CaseRun:
             settings=settings,
             limits=self._limits,
             step_bytes=step_bytes,
+            num_linear_parameters=self._spec.num_active_linear_parameters(),
         )
 
     def _round(self, number: int, step_bytes: int) -> dict[str, float]:

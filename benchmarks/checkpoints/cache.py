@@ -4,6 +4,8 @@ MODEL/bf16/                    the Hugging Face folder all others come from
 MODEL/int4-g32-head-int8/      our compressed folders, named as their recipes
 MODEL/q4_0-head-q8_0.gguf      GGUF files, named as their formats
 MODEL/q4_k.gguf                all matrices in Q4_K by llama.cpp's own quantizer; we run it as it is
+MODEL/q4_k_m.gguf              its mixture of that name
+MODEL/file.gguf                a real model's own file, which all of us run as it is
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.checkpoints.folder import write_random_checkpoint
-from benchmarks.checkpoints.llama_quantizer import quantize_file
+from benchmarks.checkpoints.llama_quantizer import LlamaMixture, quantize_file
 from benchmarks.checkpoints.shapes import CONFIGS
 from paredown.compress.compress import compress
 from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
@@ -31,8 +33,17 @@ GGUF_FORMATS: dict[str, BlockFormat] = {
 }
 SOURCE = "bf16"
 PACKAGED = "default"
-# Made by llama.cpp alone, one format for all matrices.
-LLAMA_FILES = {"q4_k": "Q4_K"}
+# Made by llama.cpp's own quantizer: by its name of the mixture, and whether all matrices have the
+# format of most of them.
+LLAMA_FILES: dict[str, LlamaMixture] = {
+    "q4_k": LlamaMixture(name="Q4_K_S", is_pure=True),
+    "q4_k_m": LlamaMixture(name="Q4_K_M"),
+    "q5_k_m": LlamaMixture(name="Q5_K_M"),
+    "q6_k": LlamaMixture(name="Q6_K"),
+    "q3_k_m": LlamaMixture(name="Q3_K_M"),
+}
+# A file that was there before us, with its own mixture of formats.
+FILE = "file"
 FloatFormat = Literal["bf16", "f16"]
 
 
@@ -67,7 +78,7 @@ def bf16_folder(root: Path, model: str) -> Path:
 def paredown_folder(root: Path, variant: Variant) -> Path:
     """The compressed folder, or the file that llama.cpp reads where it alone makes that format.
     Raises UnsupportedError for what `compress` cannot write."""
-    if variant.format in LLAMA_FILES:
+    if variant.format in LLAMA_FILES or variant.format == FILE:
         return gguf_file(root, variant)
     source = bf16_folder(root, variant.model)
     if variant.format == SOURCE:
@@ -81,6 +92,8 @@ def paredown_folder(root: Path, variant: Variant) -> Path:
 def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16") -> Path:
     """The GGUF file, with `float_format` wherever the variant says bf16. Raises UnsupportedError
     for a format that GGUF has no like of."""
+    if variant.format == FILE:
+        return root / variant.model / f"{FILE}.gguf"
     if variant.format in LLAMA_FILES:
         return _llama_file(root, variant)
     unknown = {variant.format, variant.output_format} - set(GGUF_FORMATS)
@@ -102,7 +115,8 @@ def gguf_file(root: Path, variant: Variant, *, float_format: FloatFormat = "bf16
 
 
 def _llama_file(root: Path, variant: Variant) -> Path:
+    mixture = LLAMA_FILES[variant.format]
     path = root / variant.model / f"{variant.format}.gguf"
     if not path.exists():
-        quantize_file(gguf_file(root, Variant(model=variant.model, format=SOURCE)), path)
+        quantize_file(gguf_file(root, Variant(model=variant.model, format=SOURCE)), path, mixture)
     return path

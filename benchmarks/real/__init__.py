@@ -1,0 +1,1 @@
+"""Real models, whose quality random weights cannot show: `make real` measures us on them."""

@@ -1,0 +1,127 @@
+"""Our next token along llama.cpp's own answers, from the same GGUF file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.peers.llama_logits import LlamaLogits, Logits
+from benchmarks.real.prompts import NUM_TOKENS, PROMPTS
+from benchmarks.real.row import Row, Section
+from paredown.engine.prompt import encode_prompt
+from paredown.evaluate.quality.divergence import kl_divergences
+from paredown.evaluate.quality.perplexity import Predictions
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor, SequenceSlice
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.kv import PAGE_SIZE
+
+MIN_SAME = 0.98
+MAX_KL = 0.003
+_MAX_TOKENS = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextTokens:
+    """`num_near` of the others are ties: our two best lie closer than twice the largest difference
+    of logits. `num_other_prompts` were cut into other tokens, and are not compared."""
+
+    num_tokens: int
+    num_same: int
+    num_near: int
+    kl_divergence: float
+    max_difference: float
+    num_other_prompts: int
+
+    @property
+    def same_share(self) -> float:
+        return self.num_same / max(1, self.num_tokens)
+
+    @property
+    def meets(self) -> bool:
+        """Whether all are the same or ties, nearly all the same, and every prompt was compared."""
+        return (
+            self.num_other_prompts == 0
+            and self.num_same + self.num_near == self.num_tokens
+            and self.same_share >= MIN_SAME
+            and self.kl_divergence <= MAX_KL
+        )
+
+
+def compare_rows(ours_TV: Logits, theirs_TV: Logits) -> tuple[int, int, float, float]:
+    """How many are the same, how many ties, the sum of KL(theirs || ours), and the largest
+    difference of logits."""
+    differences_T = np.abs(ours_TV - theirs_TV).max(axis=1)
+    same_T = ours_TV.argmax(axis=1) == theirs_TV.argmax(axis=1)
+    best_T2 = np.sort(ours_TV, axis=1)[:, -2:]
+    near_T = ~same_T & (best_T2[:, 1] - best_T2[:, 0] < 2 * differences_T)
+    kl_T = kl_divergences(Predictions.of(theirs_TV), Predictions.of(ours_TV))
+    return int(same_T.sum()), int(near_T.sum()), float(kl_T.sum()), float(differences_T.max())
+
+
+def measure(path: Path, num_threads: int, prompts: Sequence[str] = PROMPTS) -> NextTokens:
+    """Raises what opening the file raises."""
+    theirs = LlamaLogits(path, num_threads=num_threads)
+    checkpoint = Checkpoint.open(path)
+    options = RunOptions(
+        num_pages=_MAX_TOKENS // PAGE_SIZE,
+        threads=ThreadPlan.resolve(num_threads),
+        kv_dtype="fp32",
+    )
+    executor, tokenizer = load_executor(checkpoint, options), Tokenizer.open(path)
+    num_other, found = 0, []
+    for prompt in prompts:
+        ids = encode_prompt(tokenizer, prompt)
+        if ids != theirs.encode(prompt, add_special=True):
+            num_other += 1
+            continue
+        tokens, theirs_TV = theirs.answer(ids, NUM_TOKENS)
+        found.append(compare_rows(_rows(executor, ids + tokens[:-1]), theirs_TV))
+    theirs.close()
+    num_tokens = NUM_TOKENS * len(found)
+    return NextTokens(
+        num_tokens=num_tokens,
+        num_same=sum(one[0] for one in found),
+        num_near=sum(one[1] for one in found),
+        kl_divergence=sum(one[2] for one in found) / max(1, num_tokens),
+        max_difference=max((one[3] for one in found), default=0.0),
+        num_other_prompts=num_other,
+    )
+
+
+def section(files: dict[str, Path], num_threads: int) -> Section:
+    rows = []
+    for name, path in files.items():
+        found = measure(path, num_threads)
+        rows.append(
+            Row(
+                name=name,
+                asked=f"same or tied, {MIN_SAME:.0%} the same, KL {MAX_KL}",
+                found=f"{found.num_same} of {found.num_tokens} the same "
+                f"({found.same_share:.2%}), {found.num_near} tied, KL {found.kl_divergence:.5f}, "
+                f"largest difference {found.max_difference:.2f}"
+                + (
+                    f", {found.num_other_prompts} prompts with other tokens"
+                    if found.num_other_prompts
+                    else ""
+                ),
+                meets=found.meets,
+                decides=True,
+            )
+        )
+    return Section(
+        title="Next tokens along llama.cpp's answers",
+        protocol=f"{len(PROMPTS)} prompts, {NUM_TOKENS} tokens each, from the same GGUF file; keys "
+        "and values in fp32 on both sides; KL(llama.cpp || ours) in nats a token.",
+        rows=rows,
+    )
+
+
+def _rows(executor: LoadedExecutor, ids: list[int]) -> Logits:
+    pages = list(range(-(-len(ids) // PAGE_SIZE)))
+    asked = SequenceSlice(token_ids=ids, start=0, pages=pages, num_logits=NUM_TOKENS)
+    return np.array(executor.step([asked]))
