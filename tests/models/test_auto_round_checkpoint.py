@@ -1,5 +1,5 @@
-"""What AutoRound and newer GPTQModel write: fields that tell the history of a folder, and the section
-of config.json that is of AutoRound itself."""
+"""What AutoRound and newer GPTQModel write: fields that tell the history of a folder, and a section
+of config.json that is of AutoRound alone."""
 
 from pathlib import Path
 
