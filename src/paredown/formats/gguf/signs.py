@@ -11,7 +11,7 @@ def signs(octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
 
 
 def even_signs(words: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
-    """Of the seven lowest bits; the eighth sign makes the number of minuses even."""
+    """The signs of the seven lowest bits; the eighth sign makes the number of minuses even."""
     seven = (words & 127).astype(np.uint8)
     odd = seven ^ seven >> np.uint8(4)
     odd = odd ^ odd >> np.uint8(2)
