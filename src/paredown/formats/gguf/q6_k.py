@@ -2,13 +2,10 @@
 columns each and d (fp16), w = (q - 32) (d s). It runs dequantized, with the roundings
 of llama.cpp."""
 
-from functools import partial
-
 import numpy as np
 
 from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized, half
-from paredown.spec.weight import WeightSpec
+from paredown.formats.gguf.unpack import dequantized_format, half
 
 BLOCK_BYTES = 210
 
@@ -27,12 +24,4 @@ def dequantize(blocks_NB: Bytes) -> Floats:
     return values
 
 
-FORMAT = BlockFormat(
-    name="Q6_K",
-    type_id=14,
-    block_columns=256,
-    block_bytes=BLOCK_BYTES,
-    spec=WeightSpec(dtype="fp32"),
-    is_exact=False,
-    decode=partial(dequantized, block_bytes=BLOCK_BYTES, dequantize=dequantize),
-)
+FORMAT: BlockFormat = dequantized_format("Q6_K", 14, (256, BLOCK_BYTES), dequantize, file_type=18)
