@@ -3,6 +3,7 @@
 // of tokens, the form, the tile or the thread.
 #pragma once
 
+#include "kernels/linear/coded_floats.h"
 #include "kernels/linear/int_few.h"
 #include "kernels/linear/int_pairs.h"
 #include "kernels/linear/int_shared.h"
@@ -60,6 +61,13 @@ inline bool takes_floats(const LinearView& w, int64_t) {
   return w.input == InputKind::kFp32 && !is_integer(w.kind) && w.kind != WeightKind::kFp8;
 }
 inline bool takes_fp32_input(const LinearView& w, int64_t) { return w.input == InputKind::kFp32; }
+template <WeightKind kKind>
+inline bool takes_few_on_fp32(const LinearView& w, int64_t num_tokens) {
+  return takes_fp32_input(w, num_tokens) && w.kind == kKind && num_tokens <= kFewCodedTokens;
+}
+inline bool takes_many_on_fp32(const LinearView& w, int64_t num_tokens) {
+  return takes_fp32_input(w, num_tokens) && (!has_groups(w) || w.group_size <= kFloatColumns);
+}
 
 #if defined(PAREDOWN_HAS_TILES)
 inline bool fills_tiles(const LinearView& w, int64_t num_tokens) {
@@ -152,6 +160,12 @@ constexpr LinearForm kLinearForms[] = {
     {"bf16 products", takes_bf16_input, InputLayout::kRows, true, round_row, bf16_linear},
 #endif
     {"fp32 products", takes_floats, InputLayout::kRows, false, copy_row, float_linear},
+    {"int4 decode in registers, fp32 products", takes_few_on_fp32<WeightKind::kInt4>,
+     InputLayout::kRows, false, copy_row, few_coded_linear<4>},
+    {"int8 decode in registers, fp32 products", takes_few_on_fp32<WeightKind::kInt8>,
+     InputLayout::kRows, false, copy_row, few_coded_linear<8>},
+    {"fp32 products of codes unpacked into the cache", takes_many_on_fp32, InputLayout::kRows,
+     false, copy_row, many_coded_linear},
     {"fp32 products of unpacked codes", takes_fp32_input, InputLayout::kRows, false, copy_row,
      coded_linear},
 };
