@@ -66,7 +66,7 @@ def _logprobs(piece: Piece) -> Body:
 
 
 def _by_name(top: list[LogprobToken]) -> dict[str, float]:
-    """Of tokens with the same name, such as special ones, which have no text, the likeliest."""
+    """The likeliest of tokens with the same name: special ones have no text."""
     found: dict[str, float] = {}
     for one in top:
         found.setdefault(_name(one), one.logprob)
