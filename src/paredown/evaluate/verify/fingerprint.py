@@ -104,7 +104,8 @@ def make_fingerprint(checkpoint: Checkpoint, executor: LoadedExecutor) -> Finger
         raise CheckpointError(
             f"the predictions of {checkpoint.path} are not numbers",
             seen=f"{np.count_nonzero(~np.isfinite(logits_TV))} of {logits_TV.size} golden logits",
-            remedy="Its weights are damaged, or it needs a wider range than its format has.",
+            remedy="Use another checkpoint: its weights are damaged, or it needs a wider range "
+            "than its format has.",
         )
     return Fingerprint(
         small_files=_digest_small_files(checkpoint),

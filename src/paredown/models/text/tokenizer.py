@@ -178,13 +178,14 @@ def _read_library(path: Path) -> tokenizers.Tokenizer:
         raise CheckpointError(
             f"{path.parent} has no tokenizer.json",
             seen=", ".join(sorted(entry.name for entry in path.parent.glob("*"))) or "no files",
-            remedy="Download tokenizer.json too, or save the tokenizer in its fast form.",
+            remedy="Download tokenizer.json too, or make it from the older files with Transformers "
+            "(AutoTokenizer.from_pretrained, then save_pretrained).",
         )
     try:
         data = path.read_bytes()
     except OSError as error:
         raise CheckpointError(
-            f"{path} cannot be read", seen=error, remedy="Download the file again."
+            f"{path} cannot be read", seen=error, remedy="Check that you may read it."
         ) from error
     return _parse_library(data, str(path))
 
@@ -195,7 +196,10 @@ def _parse_library(data: bytes, where: str) -> tokenizers.Tokenizer:
         library = tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises nothing narrower
         raise CheckpointError(
-            f"{where} cannot be read", seen=error, remedy="Download the file again."
+            f"{where} cannot be read",
+            seen=error,
+            remedy="Download it again; one that is whole needs a newer library (`pip install -U "
+            "tokenizers`).",
         ) from error
     library.no_truncation()
     library.no_padding()
