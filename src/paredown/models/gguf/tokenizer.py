@@ -78,8 +78,8 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
 
 
 def _chat_templates(fields: Fields) -> object:
-    """As tokenizer_config.json has them: one text, or several by their names, of which the one
-    without a name is the default."""
+    """Gives them as tokenizer_config.json has them: one text, or several by their names, of which
+    the one without a name is the default."""
     named = {
         key.removeprefix(f"{CHAT_TEMPLATE}."): fields.text(key)
         for key in fields.config
