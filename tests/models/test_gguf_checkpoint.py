@@ -220,7 +220,7 @@ BAD_METADATA: dict[str, tuple[Change, type[Exception], str]] = {
     "one too many": ({"llama.block_count": np.uint32(3)}, CheckpointError, "missing"),
     "fewer layers": ({"llama.block_count": np.uint32(1)}, CheckpointError, "not part"),
     "shape": ({"llama.feed_forward_length": np.uint32(95)}, CheckpointError, "wrong shape"),
-    "split": ({"split.count": np.uint16(3)}, UnsupportedError, "split.count"),
+    "split": ({"split.count": np.uint16(3)}, CheckpointError, "split.count"),
     "experts": ({"llama.expert_count": np.uint32(8)}, UnsupportedError, "expert_count"),
     "rope": ({"llama.rope.dimension_count": np.uint32(8)}, UnsupportedError, "dimension_count"),
     "longrope": ({"llama.rope.scaling.type": "longrope"}, UnsupportedError, "longrope"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.models.gguf.checkpoint import is_gguf
-from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.spec.weight import ScaleDType
 
@@ -36,7 +36,7 @@ def copy_files(source: Path, folder: Path) -> None:
     """From a folder, or what a GGUF file says in their place. Raises CheckpointError for one that
     may not be read."""
     if is_gguf(source):
-        for name, text in hugging_face_files(read_gguf(source).metadata, str(source)).items():
+        for name, text in hugging_face_files(read_metadata(source), str(source)).items():
             (folder / name).write_text(text, "utf-8")
         return
     templates = sorted((source / TEMPLATES).glob("*.jinja"))

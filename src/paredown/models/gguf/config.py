@@ -42,7 +42,6 @@ def config_from_metadata(
     family = _family_of(arch, where)
     rows = family.gguf
     assert rows is not None
-    fields.must_be("split.count", 1)
     fields.must_be(f"{arch}.expert_count", 0)
     config: dict[str, object] = {
         "architectures": [rows.class_name],

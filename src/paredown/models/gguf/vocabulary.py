@@ -13,8 +13,8 @@ from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.config import plain_value
-from paredown.models.gguf.file import read_gguf
 from paredown.models.gguf.header import Value
+from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.special_tokens import (
     BOS,
     BYTE,
@@ -67,7 +67,7 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
     `vocab_size` rows. Raises CheckpointError for files that are damaged, UnsupportedError for a
     tokenizer that llama.cpp has no like of."""
     if is_gguf(path):
-        stored = read_gguf(path).metadata
+        stored = read_metadata(path)
         return GGUFVocabulary(
             metadata={key: value for key, value in stored.items() if key.startswith("tokenizer.")}
         )

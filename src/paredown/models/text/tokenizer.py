@@ -9,7 +9,7 @@ import tokenizers
 from paredown.errors import CheckpointError, RequestError
 from paredown.models.files.json_file import read_optional_json_object
 from paredown.models.gguf.checkpoint import is_gguf
-from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.text.chat_templates import ChatTemplates
 from paredown.models.text.clean_up import clean_up
@@ -84,7 +84,7 @@ class Tokenizer:
 
     @classmethod
     def _open_gguf(cls, path: Path) -> "Tokenizer":
-        found = hugging_face_files(read_gguf(path).metadata, str(path))
+        found = hugging_face_files(read_metadata(path), str(path))
         library = _parse_library(found["tokenizer.json"].encode(), f"{path}: its tokenizer")
         files = named_files(json.loads(found["tokenizer_config.json"]), str(path))
         return cls(
