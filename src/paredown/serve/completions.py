@@ -38,9 +38,7 @@ def _encode(tokenizer: PromptTokenizer, prompts: list[str | list[int]]) -> list[
     for prompt in prompts:
         token_ids = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
         if isinstance(prompt, str) and begins_twice(tokenizer, token_ids):
-            LOGGER.warning(
-                "a prompt begins with what is put before it: it is there twice"
-            )
+            LOGGER.warning("a prompt begins with what is put before it: it is there twice")
         encoded.append(token_ids)
     return encoded
 
