@@ -223,7 +223,20 @@ BAD_METADATA: dict[str, tuple[Change, type[Exception], str]] = {
     "split": ({"split.count": np.uint16(3)}, UnsupportedError, "split.count"),
     "experts": ({"llama.expert_count": np.uint32(8)}, UnsupportedError, "expert_count"),
     "rope": ({"llama.rope.dimension_count": np.uint32(8)}, UnsupportedError, "dimension_count"),
-    "yarn": ({"llama.rope.scaling.type": "yarn"}, UnsupportedError, "yarn"),
+    "longrope": ({"llama.rope.scaling.type": "longrope"}, UnsupportedError, "longrope"),
+    "logits": ({"llama.logit_scale": np.float32(0.5)}, UnsupportedError, "logit_scale"),
+    "scores": ({"llama.attention.scale": np.float32(0.5)}, UnsupportedError, "attention.scale"),
+    "both ways": ({"llama.attention.causal": False}, UnsupportedError, "attention.causal"),
+    "window": (
+        {"llama.attention.sliding_window": np.uint32(8)},
+        UnsupportedError,
+        "sliding_window",
+    ),
+    "more layers": (
+        {"llama.nextn_predict_layers": np.uint32(1)},
+        UnsupportedError,
+        "nextn_predict_layers",
+    ),
     "scaled angles": (
         {"llama.rope.scaling.attn_factor": np.float32(1.19)},
         UnsupportedError,
