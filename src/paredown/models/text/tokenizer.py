@@ -137,7 +137,9 @@ class Tokenizer:
             return [{"SpecialToken": {"id": token, "type_id": 0}} for token in tokens]
 
         def parts(*names: str) -> list[dict[str, object]]:
-            texts = [{"Sequence": {"id": name, "type_id": 0}} for name in names]
+            texts: list[dict[str, object]] = [
+                {"Sequence": {"id": name, "type_id": 0}} for name in names
+            ]
             return [*pieces(self.prompt_prefix), *texts, *pieces(self.prompt_suffix)]
 
         ids = {self._library.id_to_token(i): i for i in self.prompt_prefix + self.prompt_suffix}
