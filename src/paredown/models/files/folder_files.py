@@ -9,6 +9,7 @@ from paredown.errors import CheckpointError
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.weight import ScaleDType
 
 # Files that are copied when the source has them; a model card speaks of the source alone.
@@ -38,6 +39,8 @@ def copy_files(source: Path, folder: Path) -> None:
     if is_gguf(source):
         for name, text in hugging_face_files(read_metadata(source), str(source)).items():
             (folder / name).write_text(text, "utf-8")
+        # What stands around a text is keys there, and a part of tokenizer.json in a folder.
+        (folder / "tokenizer.json").write_text(Tokenizer.open(source).to_json(), "utf-8")
         return
     templates = sorted((source / TEMPLATES).glob("*.jinja"))
     for name in (*COPIED_FILES, *(f"{TEMPLATES}/{path.name}" for path in templates)):

@@ -124,7 +124,34 @@ class Tokenizer:
     def to_json(self) -> str:
         """Gives the tokenizer as a tokenizer.json that needs no files beside it."""
         text: str = self._library.to_str()
-        return text
+        if _around(self._library) == (self.prompt_prefix, self.prompt_suffix):
+            return text
+        around = self._post_processor()
+        return json.dumps(json.loads(text) | {"post_processor": around}, ensure_ascii=False)
+
+    def _post_processor(self) -> dict[str, object]:
+        """What puts `prompt_prefix` and `prompt_suffix` around a text, in JSON."""
+
+        def pieces(ids: Sequence[int]) -> list[dict[str, object]]:
+            tokens = [self._library.id_to_token(token_id) for token_id in ids]
+            return [{"SpecialToken": {"id": token, "type_id": 0}} for token in tokens]
+
+        def parts(*names: str) -> list[dict[str, object]]:
+            texts: list[dict[str, object]] = [
+                {"Sequence": {"id": name, "type_id": 0}} for name in names
+            ]
+            return [*pieces(self.prompt_prefix), *texts, *pieces(self.prompt_suffix)]
+
+        ids = {self._library.id_to_token(i): i for i in self.prompt_prefix + self.prompt_suffix}
+        return {
+            "type": "TemplateProcessing",
+            "single": parts("A"),
+            "pair": parts("A", "B"),
+            "special_tokens": {
+                token: {"id": token, "ids": [token_id], "tokens": [token]}
+                for token, token_id in ids.items()
+            },
+        }
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text` alone: no special tokens are put around it, but those written out in it
