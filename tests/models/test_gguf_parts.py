@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from gguf import GGUFWriter
-from fakes.tiny_models import VARIANTS
 
+from fakes.tiny_models import VARIANTS
 from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import CheckpointError
 from paredown.models.checkpoint import Checkpoint
