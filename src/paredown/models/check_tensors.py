@@ -216,9 +216,19 @@ def _check_tied_copy(tensors: FolderTensors, name: str, embedding: str) -> None:
         tensors[name].array.view(np.uint8), tensors[embedding].array.view(np.uint8)
     ):
         return
+    copy, original = tensors[name], tensors[embedding]
+    are_floats = copy.dtype in STORED_DTYPES and original.dtype in STORED_DTYPES
+    if are_floats and np.array_equal(copy.to_float32(), original.to_float32()):
+        raise CheckpointError(
+            f"{tensors.owner(name)}: tensor {name!r} differs in its dtype alone from "
+            f"{embedding!r}, to which config.json ties it",
+            seen=f"{copy.dtype} and {original.dtype}, the same numbers",
+            remedy="Set tie_word_embeddings to false in config.json, or remove the tensor.",
+        )
     raise CheckpointError(
         f"{tensors.owner(name)}: tensor {name!r} differs from {embedding!r} though config.json "
         "ties them",
-        seen="tie_word_embeddings true",
-        remedy="Set tie_word_embeddings to false, or remove the tensor.",
+        seen="tie_word_embeddings true, other numbers",
+        remedy="Set tie_word_embeddings to false in config.json to run the tensor, or remove the "
+        "tensor to run the embedding.",
     )

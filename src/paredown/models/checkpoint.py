@@ -43,7 +43,7 @@ class Checkpoint:
     (spec/experts.py); layers count from 0.
 
     `tensors`     the tensors that the model uses, by their names in the files and as stored there
-    `files`       the safetensors files, or the GGUF file
+    `files`       the safetensors files, or the parts of a GGUF file
     `file_bytes`  their size
     `forms`       how each quantized linear module of a folder is stored, by its name
     `blocks`      the formats of a GGUF file's tensors, by name; nothing for a folder
@@ -99,11 +99,11 @@ class Checkpoint:
     def _open_gguf(cls, path: Path) -> "Checkpoint":
         model = open_gguf(path)
         return cls(
-            path=path,
+            path=model.file.path,
             config=model.config,
             spec=model.spec,
             tensors=model.tensors,
-            files=[model.file],
+            files=model.file.files,
             file_bytes=model.file.file_bytes,
             names=model.names,
             blocks=model.blocks,

@@ -13,7 +13,9 @@ from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.names import EMBEDDING, OUTPUT, ROPE_FACTORS
 from paredown.models.gguf.rope import rotary_from_factors
+from paredown.models.gguf.rope_scaling import scaling_fields
 from paredown.models.gguf.special_tokens import BOS, end_ids
+from paredown.models.gguf.unread_keys import ReadFields, check_unread
 
 ARCHITECTURE = "general.architecture"
 TOKENS = "tokenizer.ggml.tokens"
@@ -29,12 +31,12 @@ def config_from_metadata(
 ) -> dict[str, object]:
     """`shapes` of the tensors by their names there, `factors` those of ROPE_FACTORS. Raises
     CheckpointError for what is missing or wrong, UnsupportedError for what is not run here."""
-    fields = Fields({key: plain_value(value) for key, value in metadata.items()}, where)
+    values = ReadFields({key: plain_value(value) for key, value in metadata.items()})
+    fields = Fields(values, where)
     arch = fields.text(ARCHITECTURE)
     family = _family_of(arch, where)
     rows = family.gguf
     assert rows is not None
-    fields.must_be("split.count", 1)
     fields.must_be(f"{arch}.expert_count", 0)
     config: dict[str, object] = {
         "architectures": [rows.class_name],
@@ -48,7 +50,9 @@ def config_from_metadata(
     }
     for name, role in rows.told_by.items():
         config[name] = f"blk.0.{rows.linears[role]}.bias" in shapes
-    return config | rows.more_config(fields, config)
+    config |= rows.more_config(fields, config)
+    check_unread(values, arch, where)
+    return config
 
 
 def _family_of(arch: str, where: str) -> Family:
@@ -107,30 +111,17 @@ def _rotary_fields(
 ) -> dict[str, object]:
     theta = fields.number(f"{arch}.rope.freq_base", 10_000.0)
     found: dict[str, object] = {"rope_theta": theta}
-    # llama.cpp's own type is linear; the older name of the factor is as good as the new one.
-    factor_key = f"{arch}.rope.scaling.factor"
-    if factor_key not in fields.config:
-        factor_key = f"{arch}.rope.scale_linear"
-    factor = fields.number(factor_key, 1.0)
-    kind = fields.text(f"{arch}.rope.scaling.type", "none" if factor == 1.0 else "linear")
-    fields.must_be(f"{arch}.rope.scaling.attn_factor", 1.0)
-    if kind == "linear":
-        if factor != 1.0:
-            found["rope_scaling"] = {"rope_type": "linear", "factor": factor}
-    elif kind != "none":
-        raise UnsupportedError(
-            f"{fields.where} asks for an unknown rotary scaling",
-            seen=kind,
-            remedy="Known scalings: none, linear, and Llama 3.1's as a tensor of factors.",
-        )
+    scaling = scaling_fields(fields, arch)
+    if scaling is not None:
+        found["rope_scaling"] = scaling
     if factors is None:
         return found
     rotary = rotary_from_factors(theta, factors)
     if rotary.scaling == "llama3":
-        if kind == "linear":
+        if scaling is not None:
             raise UnsupportedError(
                 f"{fields.where} scales rotary positions twice",
-                seen=f"rope.scaling.type linear and {ROPE_FACTORS}",
+                seen=f"rope.scaling.type {scaling['rope_type']} and {ROPE_FACTORS}",
                 remedy="Use the model's Hugging Face folder.",
             )
         found["rope_scaling"] = {

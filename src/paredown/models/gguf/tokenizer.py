@@ -63,8 +63,9 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
                 numbered["bos_token_id"] = found
     numbered["eos_token_id"] = end_ids(tokens, fields)
     config["add_bos_token"] = fields.flag(ADD_BOS, bool(usual) or _word_rule(fields).adds_bos)
-    if CHAT_TEMPLATE in fields.config:
-        config["chat_template"] = fields.text(CHAT_TEMPLATE)
+    templates = _chat_templates(fields)
+    if templates is not None:
+        config["chat_template"] = templates
     if JSON in metadata:
         tokenizer = fields.text(JSON)
     else:
@@ -74,6 +75,21 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
         "tokenizer_config.json": json.dumps(config, indent=2) + "\n",
         "generation_config.json": json.dumps(numbered, indent=2) + "\n",
     }
+
+
+def _chat_templates(fields: Fields) -> object:
+    """Gives them as tokenizer_config.json has them: one text, or several by their names, of which
+    the one without a name is the default."""
+    named = {
+        key.removeprefix(f"{CHAT_TEMPLATE}."): fields.text(key)
+        for key in fields.config
+        if key.startswith(f"{CHAT_TEMPLATE}.")
+    }
+    default = fields.text(CHAT_TEMPLATE) if CHAT_TEMPLATE in fields.config else None
+    if not named:
+        return default
+    templates = named if default is None else {"default": default, **named}
+    return [{"name": name, "template": text} for name, text in templates.items()]
 
 
 _LARGE = {TOKENS, SCORES, TYPES, MERGES}
