@@ -25,6 +25,9 @@ TOKENS = "tokenizer.ggml.tokens"
 # Numbers among the sizes, which are integers else.
 _NUMBERS = ("rms_norm_eps",)
 
+# Scalings of rotary positions that the file has words for.
+_SCALINGS = ("none", "linear", "llama3")
+
 
 def config_from_metadata(
     metadata: Mapping[str, Value],
@@ -140,6 +143,8 @@ def check_expressible(spec: ModelSpec) -> tuple[GGUFRows, LayerSpec, Rotary]:
         problem = f"the activation {layer.mlp.activation}"
     elif spec.windows and spec.windows[0] < spec.max_positions:
         problem = f"a sliding window of {spec.windows[0]} tokens"
+    elif rotary.scaling not in _SCALINGS or rotary.share != 1:
+        problem = f"rotary positions of {rotary.scaling} over {rotary.share:g} of each head"
     elif not rows.takes_bias and layer.attention.qkv_bias:
         problem = f"biases of the attention of {spec.family}"
     elif len({_without_window(one) for one in spec.layer_counts}) > 1:
