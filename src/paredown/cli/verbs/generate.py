@@ -15,6 +15,7 @@ from paredown.cli.options.speculation import (
     describe_speculation,
     speculation_config,
 )
+from paredown.cli.streams import text_of
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM, Completion
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -104,7 +105,7 @@ def _read_prompts(args: argparse.Namespace) -> list[str]:
             )
         return prompts
     if args.prompt is not None and args.prompt != "-":
-        return [args.prompt]
+        return [text_of(args.prompt)]
     if sys.stdin.isatty():
         raise ConfigError(
             "there is no prompt",
