@@ -183,8 +183,7 @@ def test_scaled_frequencies_equal_transformers(kind: str) -> None:
     [
         ("llama", {"model_type": "mamba"}, ["mamba", *FAMILIES]),
         ("llama", {"hidden_act": "quick_gelu"}, ["hidden_act", "quick_gelu", "gelu_new"]),
-        ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, ["yarn", "llama3"]),
-        ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, ["dynamic"]),
+        ("llama", {"rope_scaling": {"rope_type": "proportional"}}, ["proportional", "llama3"]),
         ("llama", {"partial_rotary_factor": 0.5}, ["partial_rotary_factor", "0.5"]),
         (
             "qwen3",

@@ -111,6 +111,8 @@ def vector_tensor(names: Names, role: str, layer: int | None) -> str:
     if owner in names.family.linears:
         assert layer is not None
         return f"{names.linear(owner, layer)}.{kind}"
+    if owner == "output":
+        return f"{names.output}.{kind}"
     return f"{names.norm(owner, layer)}.{kind}"
 
 
