@@ -12,6 +12,8 @@ import torch
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
     GPTNeoXConfig,
@@ -91,6 +93,13 @@ GEMMA2_SIZES = ROTARY_SIZES | {
     "attn_logit_softcapping": 5.0,
     "final_logit_softcapping": 3.0,
 }
+# A scale of its own, and layers of both kinds.
+GEMMA3_SIZES = ROTARY_SIZES | {
+    "head_dim": 32,
+    "sliding_window": 7,
+    "query_pre_attn_scalar": 24,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM, ROTARY_SIZES),
@@ -108,6 +117,7 @@ CLASSES = {
     "opt": (OPTConfig, OPTForCausalLM, OPT_SIZES),
     "gpt_neox": (GPTNeoXConfig, GPTNeoXForCausalLM, NEOX_SIZES),
     "gemma2": (Gemma2Config, Gemma2ForCausalLM, GEMMA2_SIZES),
+    "gemma3_text": (Gemma3TextConfig, Gemma3ForCausalLM, GEMMA3_SIZES),
 }
 LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -192,6 +202,19 @@ VARIANTS: dict[str, Writer] = {
         "gpt_neox", use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True
     ),
     "gpt-neox-whole-heads": variant("gpt_neox", rotary_pct=1.0),
+    "gemma3": variant("gemma3_text"),
+    "gemma3-scaled": variant(
+        "gemma3_text",
+        tie_word_embeddings=False,
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    ),
+    # As llama.cpp has them: a scale of the head's size, and a full layer in six.
+    "gemma3-six-layers": variant(
+        "gemma3_text", query_pre_attn_scalar=32, num_hidden_layers=6, layer_types=None
+    ),
 }
 # What the PyTorch decoder alone runs.
 DECODER_VARIANTS: dict[str, Writer] = {

@@ -19,9 +19,9 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from paredown.models.gguf.config import metadata_from_spec
 from paredown.models.gguf.file import read_gguf, write_gguf_file
 from paredown.models.gguf.header import NewTensor, Value
+from paredown.models.gguf.metadata import metadata_from_spec
 from paredown.models.gguf.names import ROPE_FACTORS
 from paredown.models.gguf.rope import rope_factors, rotary_from_factors
 from paredown.models.gguf.vocabulary import GGUFVocabulary
@@ -31,12 +31,14 @@ from paredown.spec.rotary import Rotary
 WRITTEN = (
     "llama-gqa", "llama-mqa", "llama-mha", "llama-tied", "llama-biases", "llama-head-dim",
     "llama-rope-llama3", "llama-rope-linear", "mistral-full", "qwen2", "qwen2-tied", "qwen3",
+    "gemma3-six-layers",
 )  # fmt: skip
 REFUSED = {
-    "llama-gelu": "activation gelu",
-    "mistral-window": "sliding window of 7",
-    "qwen2-window": "sliding window of 5",
-    "qwen3-tied-biases": "biases",
+    "llama-gelu": "activation of gelu would be silu",
+    "gemma3": "attention scale of .* would be",
+    "mistral-window": "attention window of 7 would be None",
+    "qwen2-window": "attention window of 5 would be None",
+    "qwen3-tied-biases": "bias of True would be False",
     "gpt2": "family gpt2",
     "opt": "family opt",
 }
@@ -66,16 +68,14 @@ def random_ids() -> torch.Tensor:
 @pytest.mark.parametrize("variant", WRITTEN)
 def test_spec_and_weights_come_back(variant: str, tmp_path: Path) -> None:
     source, found = write_pair(tmp_path, variant)
-    rotary = [one.spec.layers[0].attention.rotary for one in (source, found)]
-    assert all(isinstance(one, Rotary) for one in rotary)
-    head_dim = source.spec.layers[0].attention.head_dim
-    frequencies = [one.inverse_frequencies(head_dim) for one in rotary]
-    np.testing.assert_allclose(*frequencies, rtol=1e-6)
     family = "llama" if source.spec.family == "mistral" else source.spec.family
-    layers = tuple(
-        replace(layer, attention=replace(layer.attention, rotary=rotary[0]))
-        for layer in found.spec.layers
-    )
+    layers = ()
+    for layer, other in zip(source.spec.layers, found.spec.layers, strict=True):
+        rotary = [one.attention.rotary for one in (layer, other)]
+        assert all(isinstance(one, Rotary) for one in rotary)
+        frequencies = [one.inverse_frequencies(layer.attention.head_dim) for one in rotary]
+        np.testing.assert_allclose(*frequencies, rtol=1e-6)
+        layers += (replace(other, attention=replace(other.attention, rotary=rotary[0])),)
     assert replace(found.spec, layers=layers) == replace(source.spec, family=family)
     assert found.tensors.keys() == source.tensors.keys()
     for name, tensor in source.tensors.items():
@@ -212,7 +212,7 @@ def test_a_path_to_a_file_is_a_model(tmp_path: Path) -> None:
 
 Change = dict[str, Value | None]
 BAD_METADATA: dict[str, tuple[Change, type[Exception], str]] = {
-    "architecture": ({"general.architecture": "gemma3"}, UnsupportedError, "gemma3"),
+    "architecture": ({"general.architecture": "rwkv6"}, UnsupportedError, "rwkv6"),
     "no architecture": ({"general.architecture": None}, CheckpointError, "general.architecture"),
     "type": ({"llama.block_count": "2"}, CheckpointError, "llama.block_count"),
     "missing": ({"llama.embedding_length": None}, CheckpointError, "llama.embedding_length"),

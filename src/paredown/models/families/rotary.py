@@ -1,5 +1,6 @@
 """Rotary positions from a config: `rope_theta`, `rope_scaling`, or the newer `rope_parameters`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from paredown.errors import CheckpointError, UnsupportedError
@@ -17,6 +18,29 @@ def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA, share: flo
     parameters.must_be("partial_rotary_factor", share)
     fields.must_be("partial_rotary_factor", share)
     return replace(_read_whole(fields, parameters, default_theta), share=share)
+
+
+def read_rotary_by_kind(
+    fields: Fields, default_thetas: Mapping[str, float], theta_fields: Mapping[str, str]
+) -> dict[str, Rotary]:
+    """The rotary positions of each kind of layer. `rope_parameters` has an object for each; in
+    older configs `theta_fields` names the field with the base of a kind, whose positions are never
+    scaled, and the other kinds have `rope_theta` and `rope_scaling`."""
+    nested = fields.config.get("rope_parameters")
+    found = {}
+    for kind, theta in default_thetas.items():
+        if isinstance(nested, dict) and isinstance(nested.get(kind), dict):
+            config = {**fields.config, "rope_parameters": nested[kind]}
+            if kind in theta_fields:
+                config["rope_scaling"] = None
+            own = Fields(config, f"{fields.where} ({kind})")
+        elif kind in theta_fields:
+            named = fields.config.get(theta_fields[kind])
+            own = Fields({} if named is None else {"rope_theta": named}, fields.where)
+        else:
+            own = fields
+        found[kind] = read_rotary(own, theta)
+    return found
 
 
 def _read_whole(fields: Fields, parameters: Fields, default_theta: float) -> Rotary:

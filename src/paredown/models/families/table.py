@@ -2,6 +2,7 @@
 
 from paredown.models.families.family import Family
 from paredown.models.families.gemma2 import GEMMA2
+from paredown.models.families.gemma3 import GEMMA3
 from paredown.models.families.gpt2 import GPT2
 from paredown.models.families.gpt_neox import GPT_NEOX
 from paredown.models.families.gpt_oss import GPT_OSS
@@ -26,5 +27,6 @@ FAMILIES: dict[str, Family] = {
     "opt": OPT,
     "gpt_neox": GPT_NEOX,
     "gemma2": GEMMA2,
+    "gemma3_text": GEMMA3,
     "gpt_oss": GPT_OSS,
 }

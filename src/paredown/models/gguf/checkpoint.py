@@ -40,6 +40,9 @@ class GGUFTensors(Mapping[str, StoredTensor]):
             rows_OB = unpair_rows(rows_OB.reshape(tensor.shape[0], -1), tensor.paired_heads)
         if block.is_quantized:
             return StoredTensor(dtype="U8", array=rows_OB)
+        if tensor.offset:
+            floats = block.decode(rows_OB).dequantize().reshape(tensor.shape)
+            return StoredTensor(dtype="F32", array=floats - np.float32(tensor.offset))
         values = block.decode(rows_OB).arrays()["values"].reshape(tensor.shape)
         return StoredTensor(dtype=_FLOATS[block.name], array=values)
 

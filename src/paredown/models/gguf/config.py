@@ -1,7 +1,6 @@
-"""A GGUF file's metadata as the config.json of a Hugging Face folder, and back."""
+"""A GGUF file's metadata as the config.json of a Hugging Face folder."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +16,6 @@ from paredown.models.gguf.rope import rotary_from_factors
 from paredown.models.gguf.rope_scaling import scaling_fields
 from paredown.models.gguf.special_tokens import BOS, end_ids
 from paredown.models.gguf.unread_keys import ReadFields, check_unread
-from paredown.spec.layer import LayerSpec
-from paredown.spec.mlp import Mlp
-from paredown.spec.model import ModelSpec
-from paredown.spec.rotary import Rotary
 
 ARCHITECTURE = "general.architecture"
 TOKENS = "tokenizer.ggml.tokens"
@@ -55,6 +50,7 @@ def config_from_metadata(
     }
     for name, role in rows.told_by.items():
         config[name] = f"blk.0.{rows.linears[role]}.bias" in shapes
+    config |= rows.more_config(fields, config)
     check_unread(values, arch, where)
     return config
 
@@ -98,67 +94,6 @@ def _head_dim(fields: Fields, rows: GGUFRows) -> int:
     fields.must_be(f"{arch}.attention.value_length", head_dim)
     fields.must_be(f"{arch}.rope.dimension_count", head_dim)
     return head_dim
-
-
-def metadata_from_spec(spec: ModelSpec) -> dict[str, Value]:
-    """Raises UnsupportedError for a model that llama.cpp's architectures cannot express."""
-    rows, layer, rotary = check_expressible(spec)
-    arch, attention = rows.architecture, layer.attention
-    assert isinstance(layer.mlp, Mlp)
-    sizes: dict[str, Value] = {
-        "max_position_embeddings": np.uint32(spec.max_positions),
-        "hidden_size": np.uint32(spec.hidden_size),
-        "num_hidden_layers": np.uint32(spec.num_layers),
-        "intermediate_size": np.uint32(layer.mlp.size),
-        "num_attention_heads": np.uint32(attention.num_heads),
-        "num_key_value_heads": np.uint32(attention.num_kv_heads),
-        "head_dim": np.uint32(attention.head_dim),
-        "rms_norm_eps": np.float32(spec.final_norm.eps),
-    }
-    metadata: dict[str, Value] = {ARCHITECTURE: arch}
-    for name, size in sizes.items():
-        metadata[f"{arch}.{rows.keys[name]}"] = size
-        if name == "head_dim":
-            metadata[f"{arch}.attention.value_length"] = size
-    metadata |= {
-        f"{arch}.rope.dimension_count": np.uint32(attention.head_dim),
-        f"{arch}.rope.freq_base": np.float32(rotary.theta),
-        f"{arch}.vocab_size": np.uint32(spec.vocab_size),
-    }
-    if rotary.scaling == "linear":
-        metadata[f"{arch}.rope.scaling.type"] = "linear"
-        metadata[f"{arch}.rope.scaling.factor"] = np.float32(rotary.factor)
-    return metadata
-
-
-def check_expressible(spec: ModelSpec) -> tuple[GGUFRows, LayerSpec, Rotary]:
-    """The family's rows, the layer that all layers are like, and its rotary positions. Raises
-    UnsupportedError, naming what llama.cpp's architectures have no like of."""
-    rows, layer = FAMILIES[spec.family].gguf, spec.layers[0]
-    rotary = layer.attention.rotary
-    problem = None
-    if rows is None or rotary is None or not isinstance(layer.mlp, Mlp):
-        problem = f"the family {spec.family}"
-    elif layer.mlp.activation != "silu":
-        problem = f"the activation {layer.mlp.activation}"
-    elif spec.windows and spec.windows[0] < spec.max_positions:
-        problem = f"a sliding window of {spec.windows[0]} tokens"
-    elif not rows.takes_bias and layer.attention.qkv_bias:
-        problem = f"biases of the attention of {spec.family}"
-    elif len({_without_window(one) for one in spec.layer_counts}) > 1:
-        problem = "layers of different sizes"
-    else:
-        return rows, layer, rotary
-    known = [name for name, family in FAMILIES.items() if family.gguf is not None]
-    raise UnsupportedError(
-        "this model cannot be written as GGUF: llama.cpp would run another one",
-        seen=problem,
-        remedy=f"Written are {', '.join(known)} with silu and no sliding window.",
-    )
-
-
-def _without_window(layer: LayerSpec) -> LayerSpec:
-    return replace(layer, attention=replace(layer.attention, window=None))
 
 
 def plain_value(value: Value) -> object:
