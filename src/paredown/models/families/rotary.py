@@ -28,6 +28,18 @@ def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA, share: flo
     return rotary_of(fields, parameters, default_theta, share)
 
 
+def rotary_share(fields: Fields, default: float) -> float:
+    """The part of a head that is turned, wherever the config has it. Raises CheckpointError for
+    more than there is."""
+    name = "partial_rotary_factor"
+    parameters = rotary_parameters(fields)
+    owner = parameters if name in parameters.config else fields
+    share = owner.number(name, default)
+    if share > 1:
+        raise owner.wrong(name, "a share of a head, at most 1")
+    return share
+
+
 def rotary_parameters(fields: Fields) -> Fields:
     """The scaling dictionary under whichever name the config has it; `rope_scaling` wins, as in
     Transformers."""
