@@ -11,6 +11,7 @@ from tokenizers import (
     models,
     normalizers,
     pre_tokenizers,
+    processors,
     trainers,
 )
 
@@ -84,7 +85,11 @@ def write_sentence_piece(folder: Path, prefix: bool) -> int:
 
 
 def _save(tokenizer: Tokenizer, folder: Path) -> int:
+    bos = tokenizer.id_to_token(1)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[bos, "$A"], special_tokens=[(bos, 1)]
+    )
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": True}))
+    (folder / "tokenizer_config.json").write_text("{}")
     (folder / "config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 1]}))
     return tokenizer.get_vocab_size(with_added_tokens=True)

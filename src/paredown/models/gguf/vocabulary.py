@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.errors import UnsupportedError
-from paredown.models.files.json_file import read_json_object, read_optional_json_object
+from paredown.models.files.json_file import read_json_object
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.config import BOS, EOS, EOT
 from paredown.models.gguf.file import read_gguf
@@ -34,7 +34,8 @@ from paredown.models.gguf.tokenizer import (
     USER_DEFINED,
 )
 from paredown.models.gguf.words import GPT2_PATTERN, LLAMA_CPP_RULES, LlamaCppRule
-from paredown.models.text.tokenizer import Tokenizer, chat_template_source
+from paredown.models.text.chat_templates import DEFAULT, ChatTemplates
+from paredown.models.text.tokenizer import Tokenizer
 
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 # Below the score of every merge: a token that no merge makes is never to be made.
@@ -58,8 +59,9 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
         return GGUFVocabulary(
             metadata={key: value for key, value in stored.items() if key.startswith("tokenizer.")}
         )
-    library = read_json_object(path / "tokenizer.json")
     tokenizer = Tokenizer.open(path)
+    text = tokenizer.to_json()
+    library = json.loads(text)
     model = library.get("model")
     if not isinstance(model, dict) or model.get("type") != "BPE":
         raise _unsupported("a model that is not BPE", model)
@@ -73,12 +75,20 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
         metadata |= {MODEL: "gpt2", PRE: rule.pre, MERGES: [" ".join(m) for m in _merges(model)]}
     special, notes = _special_tokens(path, tokenizer)
     metadata |= special
-    template = chat_template_source(path, read_optional_json_object(path / "tokenizer_config.json"))
-    if isinstance(template, str):
-        metadata[CHAT_TEMPLATE] = template
-    metadata[JSON] = (path / "tokenizer.json").read_text("utf-8")
+    metadata |= _chat_templates(tokenizer.chat_templates)
+    metadata[JSON] = text
     notes += [] if rule.difference is None else [rule.difference]
     return GGUFVocabulary(metadata=metadata, notes=tuple(notes))
+
+
+def _chat_templates(templates: ChatTemplates) -> dict[str, Value]:
+    """The default one under llama.cpp's key, others by their names under keys that continue it."""
+    texts = templates.texts()
+    names = [name for name in texts if name != DEFAULT]
+    found: dict[str, Value] = {f"{CHAT_TEMPLATE}.{name}": texts[name] for name in names}
+    if names:
+        found[f"{CHAT_TEMPLATE}s"] = names
+    return found | ({CHAT_TEMPLATE: texts[DEFAULT]} if DEFAULT in texts else {})
 
 
 def _tokens(
