@@ -28,6 +28,26 @@ def fifth_bits(octets_N4: Bytes) -> Bytes:
     return np.unpackbits(octets_N4, axis=1, bitorder="little") << np.uint8(4)
 
 
+def nibble_pairs(octets_NB: Bytes) -> Bytes:
+    """Of 32 bytes at a time the low halves, then the high ones: [N, runs, 32]."""
+    pairs = octets_NB.reshape(len(octets_NB), -1, 32)
+    return np.stack([pairs & 15, pairs >> 4], axis=2).reshape(len(octets_NB), -1, 32)
+
+
+def bit_pairs(octets_NB: Bytes) -> Bytes:
+    """Of 32 bytes at a time the lowest two bits, then the next ones: [N, runs, 32]."""
+    shifts = np.arange(0, 8, 2, dtype=np.uint8).reshape(1, 1, 4, 1)
+    pairs = octets_NB.reshape(len(octets_NB), -1, 1, 32) >> shifts & np.uint8(3)
+    return pairs.reshape(len(octets_NB), -1, 32)
+
+
+def run_bits(octets_N32: Bytes) -> Bytes:
+    """A bit of each of eight runs of 32 columns, the lowest for the first: [N, 8, 32]."""
+    shifts = np.arange(8, dtype=np.uint8).reshape(1, 8, 1)
+    bits: Bytes = octets_N32[:, None, :] >> shifts & np.uint8(1)
+    return bits
+
+
 def dequantized(
     rows_OB: Bytes, block_bytes: int, dequantize: Callable[[Bytes], Floats]
 ) -> GridWeight:
