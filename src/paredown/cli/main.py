@@ -41,6 +41,7 @@ EXTRAS = {"torch": "compress", "matplotlib": "compress", "yaml": "compress"}
 EXAMPLES = """examples:
   paredown optimize                        compress the built-in model, show what it costs
   paredown optimize my-model -o smaller    the same for a Hugging Face checkpoint folder
+  paredown serve org/name                  serve a model of the Hugging Face hub
   paredown generate "Once upon a time"     let the built-in model go on
   paredown serve smaller --port 8000       serve it
 

@@ -1,5 +1,5 @@
-"""Prompts become tokens here and nowhere else: the rule for the beginning-of-sequence token, and
-what counts as a token id."""
+"""Prompts become tokens here and nowhere else: the rule for tokens around a text, and what counts
+as a token id."""
 
 from array import array
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ class PromptTokenizer(Protocol):
     """What a prompt needs of a tokenizer."""
 
     @property
-    def bos_token_id(self) -> int | None: ...
+    def prompt_prefix(self) -> tuple[int, ...]: ...
 
     @property
-    def add_bos(self) -> bool: ...
+    def prompt_suffix(self) -> tuple[int, ...]: ...
 
     def encode(self, text: str, /) -> list[int]: ...
 
@@ -25,11 +25,9 @@ class PromptTokenizer(Protocol):
 
 
 def encode_prompt(tokenizer: PromptTokenizer, text: str) -> list[int]:
-    """Tokens of plain text, after the bos token when the checkpoint asks for it."""
-    token_ids = tokenizer.encode(text)
-    if tokenizer.add_bos and tokenizer.bos_token_id is not None:
-        return [tokenizer.bos_token_id, *token_ids]
-    return token_ids
+    """Tokens of plain text, with what the checkpoint's tokenizer puts around it: mostly the bos
+    token before it."""
+    return [*tokenizer.prompt_prefix, *tokenizer.encode(text), *tokenizer.prompt_suffix]
 
 
 def encode_chat(tokenizer: PromptTokenizer, messages: list[dict[str, object]]) -> list[int]:

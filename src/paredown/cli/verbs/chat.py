@@ -15,6 +15,7 @@ from paredown.errors import ConfigError, RequestError, UnsupportedError
 
 EXAMPLES = """examples:
   paredown chat
+  paredown chat bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
   paredown chat my-model --system "Answer in one sentence." --temperature 0
   printf 'Hello\\nAnd then?\\n' | paredown chat --json
 

@@ -23,6 +23,7 @@ from paredown.errors import ConfigError
 EXAMPLES = """examples:
   paredown generate "Once upon a time"
   paredown generate "It was" --temperature 0 --max-tokens 50 --model my-model
+  paredown generate "It was" --model HuggingFaceTB/SmolLM2-135M-Instruct
   echo "The old house" | paredown generate --echo
   paredown generate --prompts-file prompts.txt --seed 1 --json
   paredown generate "It was" --speculate draft

@@ -14,6 +14,7 @@ from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification_file import NAME
+from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.optimize.choose import parse_quality_loss, quality_loss
 from paredown.optimize.optimize import (
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = resolve_model(args.model)
-    output = args.output or Path(f"{folder.resolve().name}-small")
+    output = args.output or Path(f"{model_name(folder)}-small")
     report = None if args.no_report else args.report or Path(f"{output}-report")
     config = OptimizeConfig(
         output=output,

@@ -1,21 +1,21 @@
-"""Q2_K: super-blocks of 256 columns under d and m (fp16), s and t of 4 bits with every 16 columns,
-w = q (d s) - m t."""
+"""Q2_K: super-blocks of 256 columns in 16 groups: s and t of four bits in a byte for each, 64 bytes
+of codes, d and m (fp16); w = q (d s) - m t."""
 
 import numpy as np
 
 from paredown.formats.gguf.block_format import Bytes, Floats
 from paredown.formats.gguf.blocks import block_format, finite_halves
-from paredown.formats.gguf.unpack import bit_pairs, half
+from paredown.formats.gguf.unpack import half, pairs_of_bits
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
-    """Groups of 16, of which s and t share a byte."""
-    factors = blocks_NB[:, :16]
-    scale = half(blocks_NB, 80) * (factors & 15).astype(np.float32)
-    minimum = half(blocks_NB, 82) * (factors >> 4).astype(np.float32)
-    codes = bit_pairs(blocks_NB[:, 16:80]).reshape(-1, 16, 16).astype(np.float32)
-    values: Floats = codes * scale[:, :, None] - minimum[:, :, None]
-    return values
+    """[N, 256]: two halves of 128 columns, each in four runs of 32 that share 32 bytes."""
+    d, m = half(blocks_NB, 80), half(blocks_NB, 82)
+    scale = d * (blocks_NB[:, :16] & 15).astype(np.float32)
+    minimum = m * (blocks_NB[:, :16] >> 4).astype(np.float32)
+    codes_NGC = pairs_of_bits(blocks_NB[:, 16:80]).reshape(-1, 16, 16)
+    values = codes_NGC.astype(np.float32) * scale[:, :, None] - minimum[:, :, None]
+    return values.reshape(len(blocks_NB), -1)
 
 
 FORMAT = block_format(

@@ -27,6 +27,8 @@ COPIED_FILES = (
     "LICENSE.txt",
     "NOTICE",
 )
+# A folder of templates beside the default one.
+TEMPLATES = "additional_chat_templates"
 _CONFIG_DTYPES: dict[ScaleDType, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -37,10 +39,12 @@ def copy_files(source: Path, folder: Path) -> None:
         for name, text in hugging_face_files(read_gguf(source).metadata, str(source)).items():
             (folder / name).write_text(text, "utf-8")
         return
-    for name in COPIED_FILES:
+    templates = sorted((source / TEMPLATES).glob("*.jinja"))
+    for name in (*COPIED_FILES, *(f"{TEMPLATES}/{path.name}" for path in templates)):
         if not (source / name).is_file():
             continue
         try:
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(source / name, folder / name)
         except PermissionError as error:
             raise CheckpointError(

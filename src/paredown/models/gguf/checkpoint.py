@@ -9,6 +9,7 @@ import numpy as np
 
 from paredown.errors import CheckpointError
 from paredown.formats.gguf.block_format import BlockFormat
+from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.gguf.config import config_from_metadata
@@ -152,8 +153,8 @@ def _missing(file: MappedGGUF, name: str) -> CheckpointError:
 
 
 def _notes(blocks: Mapping[str, BlockFormat]) -> tuple[str, ...]:
-    counts = Counter(block.name for block in blocks.values() if not block.is_exact)
+    counts = Counter(block.name for block in blocks.values() if block.note is not None)
     return tuple(
-        f"{count} tensors in {name} are dequantized to fp32: there is no kernel for that format"
+        f"{count} tensors in {name} {BLOCK_FORMATS[name].note}"
         for name, count in sorted(counts.items())
     )

@@ -14,13 +14,14 @@ from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.names import EMBEDDING, OUTPUT, ROPE_FACTORS
 from paredown.models.gguf.rope import rotary_from_factors
+from paredown.models.gguf.special_tokens import BOS, end_ids
 from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 from paredown.spec.rotary import Rotary
 
 ARCHITECTURE = "general.architecture"
-BOS, EOS, EOT = (f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos", "eot"))
+TOKENS = "tokenizer.ggml.tokens"
 # Numbers among the sizes, which are integers else.
 _NUMBERS = ("rms_norm_eps",)
 
@@ -172,11 +173,16 @@ def _rotary_fields(
 ) -> dict[str, object]:
     theta = fields.number(f"{arch}.rope.freq_base", 10_000.0)
     found: dict[str, object] = {"rope_theta": theta}
-    kind = fields.text(f"{arch}.rope.scaling.type", "none")
-    fields.must_be(f"{arch}.rope.scale_linear", 1.0)
+    # llama.cpp's own type is linear; the older name of the factor is as good as the new one.
+    factor_key = f"{arch}.rope.scaling.factor"
+    if factor_key not in fields.config:
+        factor_key = f"{arch}.rope.scale_linear"
+    factor = fields.number(factor_key, 1.0)
+    kind = fields.text(f"{arch}.rope.scaling.type", "none" if factor == 1.0 else "linear")
+    fields.must_be(f"{arch}.rope.scaling.attn_factor", 1.0)
     if kind == "linear":
-        factor = fields.number(f"{arch}.rope.scaling.factor")
-        found["rope_scaling"] = {"rope_type": "linear", "factor": factor}
+        if factor != 1.0:
+            found["rope_scaling"] = {"rope_type": "linear", "factor": factor}
     elif kind != "none":
         raise UnsupportedError(
             f"{fields.where} asks for an unknown rotary scaling",
@@ -207,7 +213,8 @@ def _token_ids(fields: Fields) -> dict[str, object]:
     found: dict[str, object] = {}
     if fields.config.get(BOS) is not None:
         found["bos_token_id"] = fields.integer(BOS, minimum=0)
-    ends = [fields.integer(key, minimum=0) for key in (EOS, EOT) if key in fields.config]
+    tokens = fields.config.get(TOKENS)
+    ends = end_ids(tokens, fields) if isinstance(tokens, list) else []
     if ends:
-        found["eos_token_id"] = ends[0] if len(set(ends)) == 1 else ends
+        found["eos_token_id"] = ends[0] if len(ends) == 1 else ends
     return found

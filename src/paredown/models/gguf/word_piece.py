@@ -1,0 +1,50 @@
+"""A GGUF file's WordPiece tokenizer (`tokenizer.ggml.model` bert) as the parts of tokenizer.json.
+
+A token that begins a word stands there behind SPACE, one that goes on stands as it is; the library
+has it the other way round, with a mark before those that go on.
+"""
+
+from collections.abc import Sequence
+
+from paredown.models.families.fields import Fields
+
+# SentencePiece's space.
+SPACE = "▁"
+_GOES_ON = "##"
+_LOWERCASE, _STRIP_ACCENTS = (
+    f"tokenizer.ggml.normalizer.{name}" for name in ("lowercase", "strip_accents")
+)
+# No word is too long: the others would be unknown as a whole.
+_MAX_WORD_CHARACTERS = 1 << 20
+
+
+def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str, object]:
+    """`unknown` is the token of a word that cannot be put together."""
+    is_lower = fields.flag(_LOWERCASE, True)
+    return {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": fields.flag(_STRIP_ACCENTS, is_lower),
+            "lowercase": is_lower,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": None,
+        "decoder": {"type": "WordPiece", "prefix": _GOES_ON, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": unknown,
+            "continuing_subword_prefix": _GOES_ON,
+            "max_input_chars_per_word": _MAX_WORD_CHARACTERS,
+            "vocab": {_library_token(token): place for place, token in enumerate(tokens)},
+        },
+    }
+
+
+def _library_token(token: str) -> str:
+    if token.startswith(SPACE):
+        return token[len(SPACE) :]
+    if token.startswith("[") and token.endswith("]"):
+        return token
+    return f"{_GOES_ON}{token}"
