@@ -14,7 +14,9 @@ _UNUSED = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("padding", "seper
 
 def tokenizer_notes(metadata: Mapping[str, Value]) -> Iterator[str]:
     """Gives one sentence for each fault."""
-    if metadata.get(_MODEL) == "gpt2" and _PRE not in metadata and _JSON not in metadata:
+    model = metadata.get(_MODEL)
+    is_byte_level = isinstance(model, str) and model == "gpt2"
+    if is_byte_level and _PRE not in metadata and _JSON not in metadata:
         yield f"{_PRE} is missing: text is cut into words by llama.cpp's default rule"
     tokens = metadata.get(_TOKENS)
     if not isinstance(tokens, list):
