@@ -43,6 +43,18 @@ def native_lacks(spec: ModelSpec) -> str | None:
         "caps of scores": any(one.attention.soft_cap is not None for one in layers),
         "caps of logits": spec.output.soft_cap is not None,
         "attention to later tokens": not all(one.attention.is_causal for one in layers),
+        "queries that grow": any(one.attention.temperature is not None for one in layers),
+        "norms over all heads": any(one.attention.norms_span_heads for one in layers),
+        "one norm for attention and MLP": any(
+            one.residual == "parallel_one_norm" for one in layers
+        ),
+        "turns of another length": any(
+            rotary.attention_factor != 1
+            for one in layers
+            if (rotary := one.attention.rotary) is not None
+        ),
+        "frequencies by the length of a text": spec.rotary_switch is not None,
+        "a bias of the output layer": spec.output.has_bias,
     }
     found = [words for words, is_there in lacking.items() if is_there]
     return ", ".join(found) or None

@@ -66,10 +66,12 @@ def _metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
 def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
     """What the layers without a window have of rotary positions: the others' bases are the
     architecture's own, or in the family's keys."""
-    widest = max(spec.layers, key=lambda one: one.attention.window or spec.max_positions + 1)
-    rotary, head_dim = widest.attention.rotary, widest.attention.head_dim
-    if rotary is None:
+    turned = [one.attention for one in spec.layers if one.attention.rotary is not None]
+    if not turned:
         return {}
+    widest = max(turned, key=lambda one: one.window or spec.max_positions + 1)
+    rotary, head_dim = widest.rotary, widest.head_dim
+    assert rotary is not None
     found: Metadata = {
         f"{arch}.rope.dimension_count": np.uint32(rotary.rotated_columns(head_dim)),
         f"{arch}.rope.freq_base": np.float32(rotary.theta),
