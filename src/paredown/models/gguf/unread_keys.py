@@ -5,6 +5,7 @@ llama.cpp has one list of keys for all architectures (`gguf.constants.Keys` of i
 A key of that list that nobody read and whose value is not its neutral one would be another model.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 
 from paredown.errors import UnsupportedError
@@ -97,7 +98,7 @@ def _changes(fields: Fields, arch: str, key: str) -> bool:
         if value == 0.0:
             return False
         scale = fields.number(f"{arch}.{key}")
-        return abs(scale * _head_dim(fields, arch) ** 0.5 - 1) > _TOLERANCE
+        return not math.isclose(scale * math.sqrt(_head_dim(fields, arch)), 1, rel_tol=_TOLERANCE)
     if key == "attention.sliding_window" and isinstance(value, int):
         # A window that holds the whole context hides nothing.
         return 0 < value < fields.integer(f"{arch}.context_length")
