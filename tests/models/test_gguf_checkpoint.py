@@ -279,23 +279,6 @@ def test_metadata_that_make_no_model_are_refused(case: str, tmp_path: Path) -> N
         Checkpoint.open(tmp_path / "model.gguf")
 
 
-@pytest.mark.parametrize(
-    ("change", "note"),
-    [
-        ({"tokenizer.ggml.padding_token_id": np.uint32(9)}, "padding_token_id 9 is none of the 2"),
-        ({"tokenizer.ggml.seperator_token_id": np.uint32(2)}, "seperator_token_id 2 is none"),
-        ({"tokenizer.ggml.model": "gpt2"}, "pre is missing"),
-    ],
-)
-def test_faults_that_llama_cpp_passes_over_are_notes(
-    change: Change, note: str, tmp_path: Path
-) -> None:
-    write_pair(tmp_path, "llama-gqa")
-    rewrite(tmp_path / "model.gguf", {"tokenizer.ggml.tokens": ["a", "b"], **change})
-    (found,) = Checkpoint.open(tmp_path / "model.gguf").notes
-    assert note in found
-
-
 def test_scales_that_are_no_numbers_name_their_module(tmp_path: Path) -> None:
     write_pair(tmp_path, "qwen2", formats="gguf-q8_0")
     path = tmp_path / "model.gguf"
