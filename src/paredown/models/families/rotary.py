@@ -39,7 +39,7 @@ def rotary_parameters(fields: Fields) -> Fields:
 
 
 def layer_rotary_parameters(fields: Fields, kind: str) -> Fields:
-    """Those of one kind of layer ("full_attention") in a dictionary that has an object for each; an
+    """The dictionary of one kind of layer ("full_attention") among those of all kinds; an
     empty one where that kind has none."""
     parameters = rotary_parameters(fields)
     value = parameters.config.get(kind) or {}
