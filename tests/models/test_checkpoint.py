@@ -12,6 +12,7 @@ import torch
 
 from fakes.tiny_models import VARIANTS, make_model, write_model
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
@@ -148,6 +149,19 @@ def test_a_copy_of_the_tied_embedding_is_ignored_if_it_is_one(tmp_path: Path) ->
     assert "lm_head.weight" not in Checkpoint.open(tmp_path).tensors
     edit_tensors(tmp_path, lambda tensors: tensors.update({"lm_head.weight": floats(300, 64)}))
     with pytest.raises(CheckpointError, match=r"'lm_head.weight' differs"):
+        Checkpoint.open(tmp_path)
+
+
+def test_a_copy_of_the_tied_embedding_in_another_dtype_is_told_as_such(tmp_path: Path) -> None:
+    VARIANTS["llama-tied"](tmp_path, torch.float32, 0)
+
+    def copy(tensors: dict[str, StoredTensor]) -> None:
+        rounded = cast(tensors["model.embed_tokens.weight"].to_float32(), "bf16").tensor
+        tensors["lm_head.weight"] = rounded
+        tensors["model.embed_tokens.weight"] = cast(rounded.to_float32(), "fp32").tensor
+
+    edit_tensors(tmp_path, copy)
+    with pytest.raises(CheckpointError, match=r"differs in its dtype alone .*BF16 and F32"):
         Checkpoint.open(tmp_path)
 
 

@@ -10,7 +10,7 @@ from paredown.executors.sampler import Logprobs, TokenLogprob
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.answer import Piece
 from paredown.serve.chat import ChatFormat
-from paredown.serve.completions import CompletionFormat
+from paredown.serve.completions import CompletionFormat, _encode
 from paredown.serve.logprobs import LogprobRows
 
 
@@ -61,3 +61,11 @@ def test_spaces_of_words(is_whole: bool, tmp_path: Path) -> None:
     found = [CompletionFormat().choice(one)["logprobs"] for one in pieces(tokenizer, [7], parts)]
     assert [one for part in found for one in part["tokens"]] == [" to", "to", " to"]
     assert [one for part in found for one in part["text_offset"]] == [0, 3, 5]
+
+
+def test_bos_twice_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = Tokenizer.open(write_folder(tmp_path, byte_level(bos=True)))
+    assert _encode(tokenizer, ["a", [0, 0, 66]]) == [[0, 66], [0, 0, 66]]
+    assert not caplog.records
+    assert _encode(tokenizer, ["<s>a"]) == [[0, 0, 66]]
+    assert "twice" in caplog.text

@@ -53,7 +53,7 @@ def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
         raise CapacityError(
             "the memory for keys and values holds no page",
             seen=f"{format_bytes(num_bytes)}, a page takes {format_bytes(page_bytes)}",
-            remedy="Give more (`--kv-memory`, `kv_cache_bytes`).",
+            remedy="Give more (--kv-memory of serve and bench, kv_cache_bytes of LLM).",
         )
     return num_bytes // page_bytes
 

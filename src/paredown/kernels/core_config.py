@@ -14,6 +14,11 @@ from paredown.spec.norm import Norm
 
 # The core works on 16 lanes; these sizes must be whole numbers of them.
 LANES = 16
+# Not every verb takes the option, and those that verify use the native core.
+NOT_NATIVE_REMEDY = (
+    "Run this model on the PyTorch decoder: generate, chat, serve and bench take --executor torch; "
+    "compress and convert write it with --no-verify."
+)
 
 
 def check_native(spec: ModelSpec) -> None:
@@ -27,7 +32,7 @@ def check_native(spec: ModelSpec) -> None:
         raise UnsupportedError(
             f"the native executor does not run {spec.family} as its config asks for",
             seen=lacking,
-            remedy="Run this model on the PyTorch decoder (--executor torch).",
+            remedy=NOT_NATIVE_REMEDY,
         )
 
 
@@ -68,7 +73,7 @@ def _check_lanes(name: str, size: int) -> None:
         raise UnsupportedError(
             f"The native executor needs {name} to be a multiple of {LANES}",
             seen=f"{name} = {size}",
-            remedy="Run this model on the PyTorch decoder (--executor torch).",
+            remedy=NOT_NATIVE_REMEDY,
         )
 
 

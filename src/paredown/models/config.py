@@ -47,7 +47,8 @@ def check_native(family: Family) -> None:
         raise UnsupportedError(
             "models of this family are not run by the native core",
             seen=f"model_type {family.model_type}; lacking: {family.not_native}",
-            remedy="Run it on the PyTorch decoder (--executor torch), or choose another family.",
+            remedy="Run it on the PyTorch decoder (generate, chat, serve and bench take --executor "
+            "torch), or choose another family.",
         )
 
 

@@ -1,16 +1,19 @@
 """POST /v1/completions: plain text goes on."""
 
+import logging
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paredown.engine.prompt import PromptTokenizer, encode_prompt
+from paredown.engine.prompt import PromptTokenizer, begins_twice, encode_prompt
 from paredown.serve.answer import Answer, Body, Piece
 from paredown.serve.body import read_json
 from paredown.serve.logprobs import LogprobToken
 from paredown.serve.schema import CompletionRequest, parse
 from paredown.serve.state import ServerState, make_jobs, tokenize
+
+LOGGER = logging.getLogger(__name__)
 
 
 async def complete(request: Request) -> Response:
@@ -31,7 +34,13 @@ async def complete(request: Request) -> Response:
 
 
 def _encode(tokenizer: PromptTokenizer, prompts: list[str | list[int]]) -> list[list[int]]:
-    return [encode_prompt(tokenizer, one) if isinstance(one, str) else one for one in prompts]
+    encoded = []
+    for prompt in prompts:
+        token_ids = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
+        if isinstance(prompt, str) and begins_twice(tokenizer, token_ids):
+            LOGGER.warning("a prompt begins with what is put before it: it is there twice")
+        encoded.append(token_ids)
+    return encoded
 
 
 class CompletionFormat:

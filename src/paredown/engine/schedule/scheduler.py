@@ -121,7 +121,8 @@ class Scheduler:
                 "the prompt does not fit in the key-value pages",
                 seen=f"{num_prompt_tokens} prompt tokens + 1; {self.pool.num_pages} pages x "
                 f"{PAGE_SIZE} tokens = {self.max_tokens_per_request}",
-                remedy="Raise the number of pages, or shorten the prompt.",
+                remedy="Shorten the prompt, or give more pages (--pages or --kv-memory of serve "
+                "and bench, num_pages of LLM).",
             )
 
     def check_room(self, num_requests: int) -> None:
@@ -130,7 +131,7 @@ class Scheduler:
             raise QueueFullError(
                 "too many requests are waiting",
                 seen=f"{self.num_waiting} waiting of at most {self.config.max_waiting}",
-                remedy="Send the request again later, or raise max_waiting.",
+                remedy="Send the request again later; a server takes more with --max-waiting.",
             )
 
     def submit(self, request: Request, *followers: Request) -> None:

@@ -28,6 +28,18 @@ def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA, share: flo
     return rotary_of(fields, parameters, default_theta, share)
 
 
+def rotary_share(fields: Fields, default: float) -> float:
+    """The part of a head that is turned, wherever the config has it. Raises CheckpointError for
+    more than there is."""
+    name = "partial_rotary_factor"
+    parameters = rotary_parameters(fields)
+    owner = parameters if name in parameters.config else fields
+    share = owner.number(name, default)
+    if share > 1:
+        raise owner.wrong(name, "a share of a head, at most 1")
+    return share
+
+
 def rotary_parameters(fields: Fields) -> Fields:
     """The scaling dictionary under whichever name the config has it; `rope_scaling` wins, as in
     Transformers."""
@@ -36,16 +48,6 @@ def rotary_parameters(fields: Fields) -> Fields:
     if not isinstance(value, dict):
         raise fields.wrong(name, "an object")
     return Fields(value, where=f"{fields.where} ({name})")
-
-
-def layer_rotary_parameters(fields: Fields, kind: str) -> Fields:
-    """The dictionary of one kind of layer ("full_attention") among those of all kinds; an
-    empty one where that kind has none."""
-    parameters = rotary_parameters(fields)
-    value = parameters.config.get(kind) or {}
-    if not isinstance(value, Mapping):
-        raise parameters.wrong(kind, "an object")
-    return Fields(value, where=f"{parameters.where}, {kind}")
 
 
 def rotary_of(
@@ -63,6 +65,29 @@ def rotary_of(
             remedy=f"Known scalings: {', '.join(_SCALINGS)}.",
         )
     return _SCALINGS[kind](fields, parameters, plain)
+
+
+def read_rotary_by_kind(
+    fields: Fields, default_thetas: Mapping[str, float], theta_fields: Mapping[str, str]
+) -> dict[str, Rotary]:
+    """The rotary positions of each kind of layer. `rope_parameters` has an object for each; in
+    older configs `theta_fields` names the field with the base of a kind, whose positions are never
+    scaled, and the other kinds have `rope_theta` and `rope_scaling`."""
+    nested = fields.config.get("rope_parameters")
+    found = {}
+    for kind, theta in default_thetas.items():
+        if isinstance(nested, dict) and isinstance(nested.get(kind), dict):
+            config = {**fields.config, "rope_parameters": nested[kind]}
+            if kind in theta_fields:
+                config["rope_scaling"] = None
+            own = Fields(config, f"{fields.where} ({kind})")
+        elif kind in theta_fields:
+            named = fields.config.get(theta_fields[kind])
+            own = Fields({} if named is None else {"rope_theta": named}, fields.where)
+        else:
+            own = fields
+        found[kind] = read_rotary(own, theta)
+    return found
 
 
 def original_max_positions(fields: Fields, parameters: Fields) -> int:
