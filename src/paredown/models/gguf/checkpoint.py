@@ -15,6 +15,7 @@ from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.gguf.config import config_from_metadata
 from paredown.models.gguf.names import ROPE_FACTORS, GGUFTensor, gguf_tensors, unpair_rows
 from paredown.models.gguf.parts import GGUFParts, read_parts
+from paredown.models.gguf.tokenizer_notes import tokenizer_notes
 from paredown.models.names import Names
 from paredown.spec.model import ModelSpec
 
@@ -98,7 +99,7 @@ def open_gguf(path: Path) -> GGUFModel:
         names=names,
         tensors=GGUFTensors(file, tensors),
         blocks=blocks,
-        notes=_notes(blocks),
+        notes=(*_notes(blocks), *tokenizer_notes(file.metadata)),
     )
 
 

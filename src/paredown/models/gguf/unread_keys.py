@@ -5,6 +5,7 @@ llama.cpp has one list of keys for all architectures (`gguf.constants.Keys` of i
 A key of that list that nobody read and whose value is not its neutral one would be another model.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 
 from paredown.errors import UnsupportedError
@@ -40,6 +41,8 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "rope.scaling.yarn_attn_factor": (1,),
     "rope.scaling.yarn_ext_factor": (0, 1),
 }
+# Scales are float32.
+_TOLERANCE = 1e-5
 # Without YaRN these have no use.
 _YARN = ("rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow")
 # What llama.cpp's list has beside HARMLESS and NEUTRAL, by the beginning of the key.
@@ -92,8 +95,10 @@ def _changes(fields: Fields, arch: str, key: str) -> bool:
     if key in HARMLESS or key in _YARN:
         return False
     if key == "attention.scale":
-        head_dim = _head_dim(fields, arch)
-        return bool(value) and abs(float(str(value)) * head_dim**0.5 - 1) > 1e-5
+        if value == 0.0:
+            return False
+        scale = fields.number(f"{arch}.{key}")
+        return not math.isclose(scale * math.sqrt(_head_dim(fields, arch)), 1, rel_tol=_TOLERANCE)
     if key == "attention.sliding_window" and isinstance(value, int):
         # A window that holds the whole context hides nothing.
         return 0 < value < fields.integer(f"{arch}.context_length")

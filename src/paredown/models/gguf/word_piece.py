@@ -20,6 +20,9 @@ _MAX_WORD_CHARACTERS = 1 << 20
 
 def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str, object]:
     """`unknown` is the token of a word that cannot be put together."""
+    vocabulary = {_library_token(token): place for place, token in enumerate(tokens)}
+    # Of whatever form it is, no word has this token among its pieces.
+    vocabulary[unknown] = vocabulary.pop(_library_token(unknown))
     is_lower = fields.flag(_LOWERCASE, True)
     return {
         "normalizer": {
@@ -37,7 +40,7 @@ def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str,
             "unk_token": unknown,
             "continuing_subword_prefix": _GOES_ON,
             "max_input_chars_per_word": _MAX_WORD_CHARACTERS,
-            "vocab": {_library_token(token): place for place, token in enumerate(tokens)},
+            "vocab": vocabulary,
         },
     }
 
