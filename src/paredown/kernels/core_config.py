@@ -41,20 +41,7 @@ def native_lacks(spec: ModelSpec) -> str | None:
     layers = spec.layer_counts
     lacking = {
         "caps of scores": any(one.attention.soft_cap is not None for one in layers),
-        "caps of logits": spec.output.soft_cap is not None,
         "attention to later tokens": not all(one.attention.is_causal for one in layers),
-        "queries that grow": any(one.attention.temperature is not None for one in layers),
-        "norms over all heads": any(one.attention.norms_span_heads for one in layers),
-        "one norm for attention and MLP": any(
-            one.residual == "parallel_one_norm" for one in layers
-        ),
-        "turns of another length": any(
-            rotary.attention_factor != 1
-            for one in layers
-            if (rotary := one.attention.rotary) is not None
-        ),
-        "frequencies by the length of a text": spec.rotary_switch is not None,
-        "a bias of the output layer": spec.output.has_bias,
     }
     found = [words for words, is_there in lacking.items() if is_there]
     return ", ".join(found) or None
@@ -91,6 +78,8 @@ def core_config(context: Context, kv: KVSpec) -> dict[str, object]:
         "num_sinks": context.num_sink_tokens,
         "embedding_multiplier": spec.embedding.multiplier,
         "output_multiplier": spec.output.multiplier,
+        "output_soft_cap": spec.output.soft_cap or 0.0,
+        "switch_tokens": spec.rotary_switch or 0,
         "final_norm": _norm_config(spec.final_norm),
         "layers": [
             _layer_config(layer, context.layer_window(number), kv_dtypes[number])
@@ -113,7 +102,7 @@ def _layer_config(layer: LayerSpec, window: int | None, kv_dtype: str) -> dict[s
 
 
 def _attention_config(attention: Attention, window: int | None) -> dict[str, object]:
-    rotary, scale = attention.rotary, attention.scale
+    scale, temperature = attention.scale, attention.temperature
     if scale is None:
         # Rounded twice, as float32 has it: 1 / sqrt in float64 is another number for some sizes.
         scale = float(np.float32(1.0) / np.sqrt(np.float32(attention.head_dim)))
@@ -122,8 +111,26 @@ def _attention_config(attention: Attention, window: int | None) -> dict[str, obj
         "num_kv_heads": attention.num_kv_heads,
         "head_dim": attention.head_dim,
         "window": window or 0,
-        "inverse_frequencies": rotary.inverse_frequencies(attention.head_dim) if rotary else [],
+        **_rotary_config(attention),
         "scale": scale,
+        "growth_beta": 0.0 if temperature is None else temperature.beta,
+        "growth_positions": 1 if temperature is None else temperature.num_positions,
+        "norms_span_heads": attention.norms_span_heads,
+    }
+
+
+def _rotary_config(attention: Attention) -> dict[str, object]:
+    rotary, head_dim, long = attention.rotary, attention.head_dim, list[float]()
+    if rotary is None:
+        plain, factor = list[float](), 1.0
+    else:
+        plain, factor = rotary.inverse_frequencies(head_dim), rotary.attention_factor
+        if rotary.switch_tokens is not None:
+            long = rotary.inverse_frequencies(head_dim, rotary.switch_tokens + 1)
+    return {
+        "inverse_frequencies": plain,
+        "long_inverse_frequencies": long,
+        "attention_factor": factor,
     }
 
 

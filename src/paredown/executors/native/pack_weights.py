@@ -51,7 +51,7 @@ def _load_tables(
     checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
 ) -> None:
     output = _held(checkpoint.output(), activations)
-    _add_linears(model, "output", 0, [output], [None])
+    _add_linears(model, "output", 0, [output], [_output_bias(checkpoint)])
     if checkpoint.spec.output.is_tied and not output.weight.spec.is_quantized:
         model.tie_embedding()
     else:
@@ -65,6 +65,10 @@ def _load_tables(
         assert learned is not None
         model.set_positions(STORED_DTYPES[positions.dtype], positions.array, learned.offset)
     _load_norm(checkpoint, model, checkpoint.spec.final_norm, "final_norm", None)
+
+
+def _output_bias(checkpoint: Checkpoint) -> Vector | None:
+    return checkpoint.vector("output.bias", None) if checkpoint.spec.output.has_bias else None
 
 
 def _load_layer(
