@@ -80,7 +80,7 @@ def compress_and_verify(
 
     Raises ConfigError for an unknown recipe or a bad option, UnsupportedError for a recipe that
     this model cannot have, CheckpointError for a model or text that cannot be read or predictions
-    that are not numbers, CapacityError for a calibration that does not fit in memory or on the disk,
+    that are not numbers, CapacityError for a calibration that fits neither memory nor disk,
     OutputError when `output` exists or cannot be written."""
     recipe, output = _as_recipe(recipe), Path(output)
     check_output_folder(output, overwrite)
