@@ -24,14 +24,23 @@ def word_piece(tokens: Sequence[str], unknown: str, fields: Fields) -> dict[str,
     # Of whatever form it is, no word has this token among its pieces.
     vocabulary[unknown] = vocabulary.pop(_library_token(unknown))
     is_lower = fields.flag(_LOWERCASE, True)
-    return {
-        "normalizer": {
+    strips = fields.flag(_STRIP_ACCENTS, is_lower)
+    normalizers: list[dict[str, object]] = [
+        {
             "type": "BertNormalizer",
             "clean_text": True,
             "handle_chinese_chars": True,
-            "strip_accents": fields.flag(_STRIP_ACCENTS, is_lower),
+            "strip_accents": strips,
             "lowercase": is_lower,
-        },
+        }
+    ]
+    if strips:
+        # llama.cpp strips all marks, those with a width of their own too, and keeps the first
+        # letter of what it takes apart: of the syllables of Hangul that is their lead.
+        stripped = {"Regex": r"[\p{M}\x{1161}-\x{1175}\x{11A8}-\x{11C2}]"}
+        normalizers.append({"type": "Replace", "pattern": stripped, "content": ""})
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": None,
         "decoder": {"type": "WordPiece", "prefix": _GOES_ON, "cleanup": True},
