@@ -91,6 +91,13 @@ def test_a_factor_without_a_type_is_linear() -> None:
         assert read("llama", **{key: np.float32(4)})["rope_scaling"] == linear
 
 
+@pytest.mark.parametrize("kind", ["adapter", "imatrix", "mmproj"])
+def test_files_that_are_no_models_are_named(kind: str) -> None:
+    changed = {**metadata("llama"), "general.type": kind}
+    with pytest.raises(UnsupportedError, match="holds no model"):
+        config_from_metadata(changed, SHAPES, None, "x.gguf")
+
+
 def test_a_multiplier_of_linear_positions_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="attn_factor"):
         read("llama", **{"rope.scaling.attn_factor": np.float32(1.19)})
