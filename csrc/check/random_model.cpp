@@ -241,8 +241,7 @@ void run_sequences(Model& model, Random& random, std::vector<Sequence*> sequence
     }
     if (running.empty()) return;
     std::vector<float> logits(tokens.size() * kVocab);
-    const StepInput input{tokens,  starts, lengths,  lengths,
-                          offsets, pages,  released, text_lengths};
+    const StepInput input{tokens, starts, lengths, lengths, offsets, pages, released, text_lengths};
     model.check(input);
     model.step(input, logits.data());
     auto row = logits.begin();
