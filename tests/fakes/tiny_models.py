@@ -24,6 +24,8 @@ from transformers import (
     GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Ministral3Config,
+    Ministral3ForCausalLM,
     MinistralConfig,
     MinistralForCausalLM,
     MistralConfig,
@@ -58,6 +60,15 @@ INITIALIZER_RANGE = 0.2
 # Large enough to be seen in the logits.
 NORM_EPS = 1e-3
 TOKENS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
+MINISTRAL3_ROPE = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.3,
+}
 ROTARY_SIZES = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 64,
@@ -145,6 +156,11 @@ CLASSES = {
     "granite": (GraniteConfig, GraniteForCausalLM, ROTARY_SIZES | GRANITE_SCALARS),
     "smollm3": (SmolLM3Config, SmolLM3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
     "ministral": (MinistralConfig, MinistralForCausalLM, ROTARY_SIZES | {"sliding_window": 7}),
+    "ministral3": (
+        Ministral3Config,
+        Ministral3ForCausalLM,
+        ROTARY_SIZES | {"head_dim": 16, "rope_parameters": MINISTRAL3_ROPE},
+    ),
     "olmo2": (Olmo2Config, Olmo2ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
     "olmo3": (
         Olmo3Config,

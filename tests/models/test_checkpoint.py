@@ -264,7 +264,8 @@ def test_a_damaged_config(content: bytes, words: str, llama: Path) -> None:
 def test_an_unknown_model_type(llama: Path) -> None:
     edit_config(llama, model_type="mamba")
     with pytest.raises(
-        UnsupportedError, match=r"mamba.*llama, mistral, ministral, qwen2, qwen3, mixtral, .*opt"
+        UnsupportedError,
+        match=r"mamba.*llama, mistral, ministral, ministral3, qwen2, qwen3, mixtral, .*opt",
     ):
         Checkpoint.open(llama)
 

@@ -44,6 +44,7 @@ CONFIGS: dict[str, dict[str, object]] = {
     "granite": ROTARY,
     "smollm3": ROTARY,
     "ministral": ROTARY,
+    "ministral3": ROTARY,
     "olmo2": ROTARY,
     "olmo3": ROTARY,
     # Published configs leave the other sizes out.

@@ -91,6 +91,13 @@ def test_a_factor_without_a_type_is_linear() -> None:
         assert read("llama", **{key: np.float32(4)})["rope_scaling"] == linear
 
 
+@pytest.mark.parametrize("kind", ["adapter", "imatrix", "mmproj"])
+def test_files_that_are_no_models_are_named(kind: str) -> None:
+    changed = {**metadata("llama"), "general.type": kind}
+    with pytest.raises(UnsupportedError, match="holds no model"):
+        config_from_metadata(changed, SHAPES, None, "x.gguf")
+
+
 def test_a_multiplier_of_linear_positions_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="attn_factor"):
         read("llama", **{"rope.scaling.attn_factor": np.float32(1.19)})
@@ -102,19 +109,19 @@ def test_yarn_as_transformers_names_it() -> None:
         "rope.scaling.factor": np.float32(4),
         "rope.scaling.original_context_length": np.uint32(64),
         "rope.scaling.attn_factor": np.float32(0.5),
-        "rope.scaling.yarn_beta_fast": np.float32(16),
+        "rope.scaling.yarn_beta_fast": np.float32(32),
     }
     assert read("llama", **fields)["rope_scaling"] == {
         "rope_type": "yarn",
         "factor": 4.0,
         "original_max_position_embeddings": 64,
         "attention_factor": pytest.approx(0.5 * 1.1386294),
-        "beta_fast": 16.0,
+        "beta_fast": 32.0,
         "beta_slow": 1.0,
     }
 
 
-@pytest.mark.parametrize("key", ["yarn_log_multiplier", "yarn_ext_factor"])
+@pytest.mark.parametrize("key", ["yarn_log_multiplier", "yarn_ext_factor", "yarn_beta_slow"])
 def test_yarn_of_other_kinds_is_refused(key: str) -> None:
     fields = {"rope.scaling.type": "yarn", f"rope.scaling.{key}": np.float32(0.3)}
     with pytest.raises(UnsupportedError, match=key):

@@ -19,10 +19,13 @@ _DEFAULT_MEMORY_SHARE = 0.25
 PLANNED_STEP_TOKENS = 512
 
 
-def planned_kv(checkpoint: Checkpoint, options: RunOptions, available_bytes: int) -> KVSpec:
+def planned_kv(
+    checkpoint: Checkpoint, options: RunOptions, available_bytes: int, spec: ModelSpec | None = None
+) -> KVSpec:
     """The pages that `options` ask for; without a number, those that a share of `available_bytes`
-    holds. Raises ConfigError and CapacityError."""
-    spec = checkpoint.spec
+    holds. `spec` is the checkpoint's, or has heads as the executor pads them. Raises ConfigError
+    and CapacityError."""
+    spec = checkpoint.spec if spec is None else spec
     choice = checkpoint.kv_dtype if options.kv_dtype is None else options.kv_dtype
     dtypes = resolve_kv_choice(choice, spec.num_layers)
     num_pages = options.num_pages

@@ -1,8 +1,7 @@
 """What the native core is told of a model, and which models it does not run."""
 
-import numpy as np
-
 from paredown.errors import UnsupportedError
+from paredown.kernels.padded_heads import LANES, score_scale
 from paredown.spec.attention import Attention
 from paredown.spec.context import Context
 from paredown.spec.experts import Experts
@@ -12,8 +11,6 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 from paredown.spec.norm import Norm
 
-# The core works on 16 lanes; these sizes must be whole numbers of them.
-LANES = 16
 # Not every verb takes the option, and those that verify use the native core.
 NOT_NATIVE_REMEDY = (
     "Run this model on the PyTorch decoder: generate, chat, serve and bench take --executor torch; "
@@ -102,17 +99,14 @@ def _layer_config(layer: LayerSpec, window: int | None, kv_dtype: str) -> dict[s
 
 
 def _attention_config(attention: Attention, window: int | None) -> dict[str, object]:
-    scale, temperature = attention.scale, attention.temperature
-    if scale is None:
-        # Rounded twice, as float32 has it: 1 / sqrt in float64 is another number for some sizes.
-        scale = float(np.float32(1.0) / np.sqrt(np.float32(attention.head_dim)))
+    temperature = attention.temperature
     return {
         "num_heads": attention.num_heads,
         "num_kv_heads": attention.num_kv_heads,
         "head_dim": attention.head_dim,
         "window": window or 0,
         **_rotary_config(attention),
-        "scale": scale,
+        "scale": score_scale(attention),
         "growth_beta": 0.0 if temperature is None else temperature.beta,
         "growth_positions": 1 if temperature is None else temperature.num_positions,
         "norms_span_heads": attention.norms_span_heads,

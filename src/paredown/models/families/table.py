@@ -9,6 +9,7 @@ from paredown.models.families.gpt_neox import GPT_NEOX
 from paredown.models.families.gpt_oss import GPT_OSS
 from paredown.models.families.granite import GRANITE
 from paredown.models.families.llama import LLAMA
+from paredown.models.families.ministral3 import MINISTRAL3
 from paredown.models.families.mistral import MINISTRAL, MISTRAL
 from paredown.models.families.mixtral import MIXTRAL
 from paredown.models.families.olmo2 import OLMO2, OLMO3
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,
     "ministral": MINISTRAL,
+    "ministral3": MINISTRAL3,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
     "mixtral": MIXTRAL,

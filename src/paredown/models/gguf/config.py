@@ -18,6 +18,8 @@ from paredown.models.gguf.special_tokens import BOS, end_ids
 from paredown.models.gguf.unread_keys import ReadFields, check_unread
 
 ARCHITECTURE = "general.architecture"
+# A model, an adapter, an importance matrix or the part that sees images.
+KIND = "general.type"
 TOKENS = "tokenizer.ggml.tokens"
 # Numbers among the sizes, which are integers else.
 _NUMBERS = ("rms_norm_eps",)
@@ -33,6 +35,7 @@ def config_from_metadata(
     CheckpointError for what is missing or wrong, UnsupportedError for what is not run here."""
     values = ReadFields({key: plain_value(value) for key, value in metadata.items()})
     fields = Fields(values, where)
+    _check_kind(fields)
     arch = fields.text(ARCHITECTURE)
     family = _family_of(arch, where)
     rows = family.gguf
@@ -53,6 +56,16 @@ def config_from_metadata(
     config |= rows.more_config(fields, config)
     check_unread(values, arch, where)
     return config
+
+
+def _check_kind(fields: Fields) -> None:
+    kind = fields.text(KIND, "model")
+    if kind != "model":
+        raise UnsupportedError(
+            f"{fields.where} holds no model of its own",
+            seen=f"{KIND} {kind}",
+            remedy="Name the file of the model that it belongs to.",
+        )
 
 
 def _family_of(arch: str, where: str) -> Family:

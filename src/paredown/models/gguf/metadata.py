@@ -13,6 +13,7 @@ from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.config import ARCHITECTURE, config_from_metadata
 from paredown.models.gguf.names import EMBEDDING, OUTPUT
 from paredown.models.gguf.rope import rope_factors
+from paredown.models.gguf.rope_scaling import scaling_metadata
 from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 
@@ -76,10 +77,7 @@ def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
         f"{arch}.rope.dimension_count": np.uint32(rotary.rotated_columns(head_dim)),
         f"{arch}.rope.freq_base": np.float32(rotary.theta),
     }
-    if rotary.scaling == "linear":
-        found[f"{arch}.rope.scaling.type"] = "linear"
-        found[f"{arch}.rope.scaling.factor"] = np.float32(rotary.factor)
-    return found
+    return found | scaling_metadata(rotary, arch)
 
 
 def _read_back(spec: ModelSpec, rows: GGUFRows, metadata: Metadata) -> ModelSpec:
