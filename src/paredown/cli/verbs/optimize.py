@@ -15,6 +15,7 @@ from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification_file import NAME
+from paredown.jobs.float_source import FromQuantized
 from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.optimize.choose import parse_quality_loss, quality_loss
@@ -86,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         calibration=calibration_config(args),
     )
     with progress_bar("starting") as bar:
-        result = optimize(folder, config, bar.show_share)
+        model = FromQuantized(model=folder) if args.from_quantized else folder
+        result = optimize(model, config, bar.show_share)
     if args.json:
         print(json.dumps(result.as_json(), indent=2))
     else:
