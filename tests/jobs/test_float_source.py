@@ -5,16 +5,33 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from jobs.test_compress import measured_on, model, text  # noqa: F401
+from fakes.tiny_models import make_model
 from paredown.cli.main import main
 from paredown.compress.convert.convert import convert
 from paredown.errors import UnsupportedError
 from paredown.evaluate.verify.verification_file import NAME
 from paredown.jobs.compress import compress_and_verify
 from paredown.jobs.float_source import FromQuantized, float_source
+from paredown.jobs.verify_config import VerifyConfig
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    make_model("llama", torch.bfloat16, 0).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "text.txt"
+    path.write_text("It was the best of times, it was the worst. " * 20)
+    return path
+
 
 GGUF_TYPES = ("gguf-q4_0", "gguf-q8_0")
 
@@ -55,7 +72,7 @@ def test_the_floats_are_those_that_the_file_means(quantized: Path) -> None:
     assert not place.exists()
 
 
-def test_a_folder_of_floats_is_taken_as_it_is(model: Path) -> None:  # noqa: F811
+def test_a_folder_of_floats_is_taken_as_it_is(model: Path) -> None:
     for named in (model, FromQuantized(model=model)):
         with float_source(named) as source:
             assert source.floats is source.original
@@ -65,7 +82,7 @@ def test_a_folder_of_floats_is_taken_as_it_is(model: Path) -> None:  # noqa: F81
 def test_the_proof_says_what_the_original_was(
     quantized: Path,
     text: Path,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     words = ["compress", str(quantized), "-o", str(tmp_path / "a"), "--recipe", "int4-g32"]
     words += ["--text", str(text), "--tokens", "100", "--threads", "1"]
@@ -75,17 +92,14 @@ def test_the_proof_says_what_the_original_was(
     assert Checkpoint.open(tmp_path / "a").weight_specs()["model.layers.0.mlp.up_proj"].bits == 4
 
 
-def test_python_and_mixed_take_it_too(
+def test_python_takes_it_too(
     quantized: Path,
     text: Path,
-    measured_on,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
+    measured_on = VerifyConfig(text=text, num_tokens=100)
     made = compress_and_verify(
         FromQuantized(model=quantized), tmp_path / "b", "int8", verify=measured_on, num_threads=1
     )
     assert made.written.notes[0].startswith("the original is quantized itself")
     assert made.verification is not None
-    common = [str(quantized), "--from-quantized", "--text", str(text), "--tokens", "40"]
-    assert main(["mixed", *common, "-o", str(tmp_path / "m.yaml"), "--group-size", "32"]) == 0
-    assert (tmp_path / "m.yaml").is_file()

@@ -245,6 +245,9 @@ class GPTQConfig:
     rules: tuple[GPTQRule, ...]
     tensor_names: Collection[str]
 
+    def form_for_embedding(self, module: str) -> None:
+        return None
+
     def form_for(self, module: str) -> GPTQForm | None:
         if f"{module}.{CODES}" not in self.tensor_names:
             return None
