@@ -5,6 +5,9 @@ from collections.abc import Generator
 
 import pytest
 
+# No test asks the world's hub; those of the hub have one of their own (fakes/hub.py).
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -25,6 +25,11 @@ class CheckpointError(ParedownError):
     """A checkpoint folder is incomplete, damaged or contradicts its own config."""
 
 
+class HubError(CheckpointError):
+    """A model could not be fetched from the hub: it is away, refuses, lacks the model, or sends
+    what it did not announce."""
+
+
 class UnsupportedError(ParedownError):
     """A valid thing that this version cannot do."""
 

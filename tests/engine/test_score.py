@@ -25,7 +25,7 @@ class ByteTokenizer:
 
     def __init__(self, prefix: int | None = PREFIX, add_bos: bool = False) -> None:
         self.bos_token_id = self.prefix_token_id = prefix
-        self.add_bos = add_bos
+        self.prompt_prefix = (prefix,) if add_bos and prefix is not None else ()
 
     def encode(self, text: str, /) -> list[int]:
         ids: list[int] = []

@@ -1,6 +1,7 @@
 """Small tokenizers of the kinds that llama.cpp has, trained on a few sentences, and texts."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import (
@@ -11,6 +12,7 @@ from tokenizers import (
     models,
     normalizers,
     pre_tokenizers,
+    processors,
     trainers,
 )
 
@@ -31,12 +33,12 @@ CORPUS = [text * 3 for text in TEXTS[:7]] + ["the there then them ship ships eve
 END = "<|end|>"
 
 
-def write_byte_level(folder: Path, pattern: str, ignore_merges: bool) -> int:
+def write_byte_level(folder: Path, patterns: Sequence[str], ignore_merges: bool) -> int:
     """tokenizer.json and what stands beside it; returns the number of tokens."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(pattern), "isolated"),
+            *(pre_tokenizers.Split(Regex(one), "isolated") for one in patterns),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -84,7 +86,11 @@ def write_sentence_piece(folder: Path, prefix: bool) -> int:
 
 
 def _save(tokenizer: Tokenizer, folder: Path) -> int:
+    bos = tokenizer.id_to_token(1)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[bos, "$A"], special_tokens=[(bos, 1)]
+    )
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": True}))
+    (folder / "tokenizer_config.json").write_text("{}")
     (folder / "config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 1]}))
     return tokenizer.get_vocab_size(with_added_tokens=True)

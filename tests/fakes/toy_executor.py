@@ -174,7 +174,8 @@ class ToyTokenizer:
     """Bytes are tokens 1..256; the others decode to pieces of UTF-8 that need each other."""
 
     bos_token_id: int | None = None
-    add_bos = False
+    prompt_prefix: tuple[int, ...] = ()
+    prompt_suffix: tuple[int, ...] = ()
     eos_token_ids = frozenset({EOS})
     has_chat_template = True
     PIECES = (b" the", b" of", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\x8e\x89")

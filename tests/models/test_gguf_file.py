@@ -183,7 +183,7 @@ BAD: dict[str, tuple[bytes, type[Exception], str]] = {
         CheckpointError,
         "do not divide the columns",
     ),
-    "known type": (with_data(head(1, 0) + info("a", type_id=10)), UnsupportedError, "Q2_K"),
+    "known type": (with_data(head(1, 0) + info("a", type_id=15)), UnsupportedError, "Q8_K"),
     "unknown type": (with_data(head(1, 0) + info("a", type_id=99)), UnsupportedError, "type 99"),
     "past the end": (with_data(head(1, 0) + info("a", (5,))), CheckpointError, "ends before"),
     "offset": (

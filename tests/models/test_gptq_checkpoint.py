@@ -225,6 +225,10 @@ def test_autogptqs_own_file_is_read_where_the_config_says_nothing(tmp_path: Path
         ({"pack_dtype": "int64"}, "pack_dtype"),
         ({"rotation": "hadamard"}, "rotation"),
         ({"is_marlin_format": True}, "is_marlin_format"),
+        ({"data_type": "mx_fp"}, "data_type"),
+        ({"data_type": "int_asym_float_zp"}, "data_type"),
+        ({"act_bits": 8}, "act_bits"),
+        ({"super_bits": 6}, "super_bits"),
         ({"dynamic": ["x"]}, "dynamic"),
         ({"dynamic": {"+:(": {}}}, "dynamic"),
         ({"dynamic": {"x": 8}}, "dynamic.x"),
@@ -251,7 +255,9 @@ def test_gptq_sections_that_cannot_be_followed(changes, words: str, tmp_path: Pa
         ({"q_group_size": 0}, "group_size"),
         ({"q_group_size": 128}, "wrong shape"),
         ({"backend": "llm-awq"}, "llm-awq"),
-        ({"clip": True}, "clip"),
+        ({"extra_config": {"x": {"bits": 8}}}, "extra_config"),
+        ({"dynamic": {"x": {"bits": 8}}}, "dynamic"),
+        ({"data_type": "mx_fp"}, "data_type"),
     ],
 )
 def test_awq_sections_that_cannot_be_followed(changes, words: str, tmp_path: Path) -> None:

@@ -285,6 +285,34 @@ def test_groups_that_do_not_divide_the_columns(tmp_path: Path) -> None:
         Checkpoint.open(tmp_path)
 
 
+@pytest.mark.parametrize("spec", [INT4, W8A8, FP8], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("status", ["frozen", None])
+def test_codes_are_codes_whatever_the_status_is(
+    status: str | None, spec: WeightSpec, tmp_path: Path
+) -> None:
+    write_packed(tmp_path, "llama-gqa", spec)
+    expected = Checkpoint.open(tmp_path).linear("down", 1)
+    section = quantization_config(spec, ["lm_head"]) | {"quantization_status": status}
+    edit_config(tmp_path, quantization_config=section)
+    checkpoint = Checkpoint.open(tmp_path)
+    assert checkpoint.notes == ()
+    assert np.array_equal(checkpoint.linear("down", 1).values_OI, expected.values_OI)
+
+
+@pytest.mark.parametrize("spec", [INT4, W8A8, FP8], ids=lambda spec: spec.name)
+def test_floats_beside_scales_are_refused(spec: WeightSpec, tmp_path: Path) -> None:
+    def to_floats(tensors: dict[str, StoredTensor]) -> None:
+        tensors.pop(f"{MODULE}.weight_packed", None)
+        floats = StoredTensor(dtype="F32", array=np.ones((64, 96), np.float32))
+        tensors[f"{MODULE}.weight"] = floats
+
+    write_packed(tmp_path, "llama-gqa", spec, to_floats)
+    section = quantization_config(spec, ["lm_head"]) | {"quantization_status": "frozen"}
+    edit_config(tmp_path, quantization_config=section)
+    with pytest.raises(UnsupportedError, match=rf"{MODULE}.*floats beside scales"):
+        Checkpoint.open(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("section", "error", "words"),
     [

@@ -258,9 +258,7 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
             seen=f"transposed: {module.role}",
             remedy="Use a float format (bf16, fp16).",
         )
-    if module.layer is not None and any(
-        one.num_parts > 1 for one in source.names.family.linears.values()
-    ):
+    if module.layer is not None and any(one.fused for one in source.names.family.linears.values()):
         raise UnsupportedError(
             f"{scheme.format} cannot be stored for {source.spec.family}: query, key and value of "
             "a layer are one module, which is not taken apart",

@@ -1,12 +1,13 @@
 """From tokens to text, a little at a time: whole characters, and nothing past a stop string."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from paredown.engine.piece_detokenizer import (
     REPLACEMENT,
     ByteLevelDetokenizer,
     SentencePieceDetokenizer,
 )
+from paredown.models.text.clean_up import TextCleaner
 from paredown.models.text.token_texts import TokenTexts
 
 # Enough prompt to carry a word boundary into the answer (a SentencePiece tokenizer drops the
@@ -20,8 +21,20 @@ class TokenDecoder(Protocol):
     def decode(self, token_ids: list[int], /) -> str: ...
 
 
+@runtime_checkable
+class CleaningDecoder(Protocol):
+    """A tokenizer whose `decode` drops spaces before punctuation."""
+
+    def decode_uncleaned(self, token_ids: list[int], /) -> str: ...
+
+
 class Detokenizer(Protocol):
     """Text of a growing token sequence."""
+
+    @property
+    def num_cut_chars(self) -> int:
+        """How many characters are held back that would come out as U+FFFD."""
+        ...
 
     def push(self, token_id: int) -> str:
         """The text that `token_id` completes; empty inside a character."""
@@ -44,6 +57,9 @@ def make_detokenizer(tokenizer: TokenDecoder, prompt_token_ids: list[int]) -> De
     """For the answer to a prompt, by the tokenizer's table where it has one."""
     # Asking whether it is of a protocol takes longer than all else here.
     texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
+    if getattr(tokenizer, "cleans_up", False):
+        assert isinstance(tokenizer, CleaningDecoder)
+        return CleaningDetokenizer(tokenizer, prompt_token_ids)
     if texts is None:
         return DecodingDetokenizer(tokenizer, prompt_token_ids)
     if texts.is_byte_level:
@@ -68,6 +84,10 @@ class DecodingDetokenizer:
         # `_token_ids[:_num_known]` decodes to `_known_text`; both were released before.
         self._token_ids = context
         self._num_known = len(context)
+
+    @property
+    def num_cut_chars(self) -> int:
+        return self._decode(self._token_ids[self._num_known :]).count(REPLACEMENT)
 
     def push(self, token_id: int) -> str:
         self._token_ids.append(token_id)
@@ -105,6 +125,31 @@ class DecodingDetokenizer:
         self._num_known = num_tokens - self._num_known
         self._known_text = self._decode(self._token_ids[: self._num_known])
         return delta
+
+
+class Uncleaned:
+    """Decodes as the tokenizer does before it drops spaces."""
+
+    def __init__(self, decoder: CleaningDecoder) -> None:
+        self.decode = decoder.decode_uncleaned
+
+
+class CleaningDetokenizer:
+    """For a tokenizer that drops spaces before punctuation. Held back is the last word."""
+
+    def __init__(self, decoder: CleaningDecoder, prompt_token_ids: list[int]) -> None:
+        self._words = DecodingDetokenizer(Uncleaned(decoder), prompt_token_ids)
+        self._cleaner = TextCleaner()
+
+    @property
+    def num_cut_chars(self) -> int:
+        return self._words.num_cut_chars
+
+    def push(self, token_id: int) -> str:
+        return self._cleaner.push(self._words.push(token_id))
+
+    def flush(self) -> str:
+        return self._cleaner.push(self._words.flush()) + self._cleaner.flush()
 
 
 class StopMatcher:

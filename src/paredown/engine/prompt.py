@@ -1,5 +1,5 @@
-"""Prompts become tokens here and nowhere else: the rule for the beginning-of-sequence token, and
-what counts as a token id."""
+"""Prompts become tokens here and nowhere else: the rule for tokens around a text, and what counts
+as a token id."""
 
 from array import array
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ class PromptTokenizer(Protocol):
     """What a prompt needs of a tokenizer."""
 
     @property
-    def bos_token_id(self) -> int | None: ...
+    def prompt_prefix(self) -> tuple[int, ...]: ...
 
     @property
-    def add_bos(self) -> bool: ...
+    def prompt_suffix(self) -> tuple[int, ...]: ...
 
     def encode(self, text: str, /) -> list[int]: ...
 
@@ -25,11 +25,16 @@ class PromptTokenizer(Protocol):
 
 
 def encode_prompt(tokenizer: PromptTokenizer, text: str) -> list[int]:
-    """Tokens of plain text, after the bos token when the checkpoint asks for it."""
-    token_ids = tokenizer.encode(text)
-    if tokenizer.add_bos and tokenizer.bos_token_id is not None:
-        return [tokenizer.bos_token_id, *token_ids]
-    return token_ids
+    """Tokens of plain text, with what the checkpoint's tokenizer puts around it: mostly the bos
+    token before it."""
+    return [*tokenizer.prompt_prefix, *tokenizer.encode(text), *tokenizer.prompt_suffix]
+
+
+def begins_twice(tokenizer: PromptTokenizer, token_ids: list[int]) -> bool:
+    """Whether an encoded text itself begins with what is put before it: the model sees that
+    twice."""
+    prefix = list(tokenizer.prompt_prefix)
+    return bool(prefix) and token_ids[: 2 * len(prefix)] == prefix * 2
 
 
 def encode_chat(tokenizer: PromptTokenizer, messages: list[dict[str, object]]) -> list[int]:
@@ -64,7 +69,8 @@ def _no_token_id(prompt: list[int], vocab_size: int) -> RequestError:
     return RequestError(
         "the prompt holds a token id that the model does not have",
         seen=shown(next(one for one in prompt if not _is_token_id(one, vocab_size))),
-        remedy=f"Token ids are integers from 0 to {vocab_size - 1}.",
+        remedy=f"Token ids are integers from 0 to {vocab_size - 1}; leave out of a text what names "
+        "a token that only the tokenizer has.",
     )
 
 

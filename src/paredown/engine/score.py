@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from paredown.engine.prompt import encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import RequestError
 from paredown.executors.sampler import Logprobs
@@ -28,7 +27,7 @@ class ScoringTokenizer(Protocol):
     def bos_token_id(self) -> int | None: ...
 
     @property
-    def add_bos(self) -> bool: ...
+    def prompt_prefix(self) -> tuple[int, ...]: ...
 
     @property
     def prefix_token_id(self) -> int | None: ...
@@ -134,11 +133,12 @@ def encode_pair(
 
 
 def encode_text(tokenizer: ScoringTokenizer, text: str) -> list[int]:
-    """Encodes a text as a prompt is, but one that begins with the bos token gets no second one."""
+    """Encodes a text as a prompt is, but one that begins with the bos token gets no second one, and
+    none has anything behind it: what continues it is scored there."""
     token_ids = tokenizer.encode(text)
     if token_ids[:1] == [tokenizer.bos_token_id]:
         return token_ids
-    return encode_prompt(tokenizer, text)
+    return [*tokenizer.prompt_prefix, *token_ids]
 
 
 def fit_window(context: list[int], continuation: list[int], max_tokens: int) -> ScoredWindow:

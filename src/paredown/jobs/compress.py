@@ -69,8 +69,8 @@ def compress_and_verify(
     again. Where the two models do not fit in memory together, or the native core does not take
     them, the folder is kept without a proof and `not_verified` says why (docs/verification.md).
 
-    `model`        folder or .gguf file; None is the model that comes with the package; one that
-                   is quantized is taken inside FromQuantized(model=...), and the proof says so
+    `model`        folder or .gguf file; None is the packaged model; a quantized one goes inside
+                   FromQuantized(model=...), and the proof says so
     `output`       folder to write; must not exist unless `overwrite` is set
     `recipe`       a recipe, the name of one ("int4-g128"), or a YAML file (docs/recipes.md)
     `calibration`  the text that calibrated recipes look at, or where to take it from
@@ -80,18 +80,16 @@ def compress_and_verify(
 
     Raises ConfigError for an unknown recipe or a bad option, UnsupportedError for a recipe that
     this model cannot have, CheckpointError for a model or text that cannot be read or predictions
-    that are not numbers, CapacityError when the calibration would not fit in memory or on the disk,
-    OutputError when `output` exists or cannot be written.
-    """
+    that are not numbers, CapacityError for a calibration that fits neither memory nor disk,
+    OutputError when `output` exists or cannot be written."""
     recipe, output = _as_recipe(recipe), Path(output)
     check_output_folder(output, overwrite)
     resolve_num_threads(num_threads)
     with float_source(model, on_progress) as source:
         # Taking a text may mean to have the model write one: what cannot work is told before.
         checked = check_recipe(source.floats, recipe)
-        windows = None
-        if recipe.needs_calibration:
-            windows = calibration_windows(source.original, calibration, num_threads)
+        needed = recipe.needs_calibration
+        windows = calibration_windows(source.original, calibration, num_threads) if needed else None
         verifier = None
         if verify is not None:
             verifier = Verifier(
@@ -111,16 +109,19 @@ def compress_and_verify(
             on_progress=on_progress,
             finish=verifier,
         )
-        written = replace(written, notes=(*source.notes, *written.notes))
-        return _result(source.original, written, verifier)
+        return _result(source.original, source.notes, written, verifier)
 
 
 def _result(
-    source: Checkpoint, written: CompressResult, verifier: Verifier | None
+    source: Checkpoint,
+    notes: tuple[str, ...],
+    written: CompressResult,
+    verifier: Verifier | None,
 ) -> CompressedCheckpoint:
+    """`notes` are those of the source, which come before those of what was written."""
     return CompressedCheckpoint(
         source_bytes=source.file_bytes,
-        written=written,
+        written=replace(written, notes=(*notes, *written.notes)),
         verification=None if verifier is None else verifier.verification,
         not_verified=NOT_WANTED if verifier is None else verifier.skipped,
     )

@@ -62,6 +62,9 @@ class RunForm:
             group_bits = 8 if self.symmetric else 16
             row_bits = DTYPES["bf16"].bits / num_columns
             return DTYPES[self.kind].bits + group_bits / self.group_size + row_bits
+        block = DTYPES[self.kind].block
+        if block is not None:
+            return 8 * (block.held_bytes or block.num_bytes) / block.num_columns
         held = WeightSpec(dtype=self.kind, group_size=self.group_size, symmetric=self.symmetric)
         return bits_per_weight(held, num_columns)
 

@@ -179,12 +179,10 @@ ACTIVATIONS = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": Tru
         ("config.kv_cache_scheme", "int8", "kv_cache_scheme"),
         ("config.sparsity_config", {"format": "sparse-bitmask"}, "sparse-bitmask"),
         ("config.transform_config", {"config_groups": {"u": {}}}, "transform_config"),
-        ("config.quantization_status", "frozen", "frozen"),
         ("config.config_groups", {}, "config_groups"),
         ("config.config_groups", {"NVFP4": ["Linear"]}, "NVFP4"),
         ("config.config_groups", {"g": 3}, "config_groups.g"),
         ("config.ignore", [3], "ignore"),
-        ("config.something_new", "on", "something_new"),
     ],
 )
 def test_what_we_do_not_know_is_refused_by_name(place: str, value, named: str) -> None:
@@ -198,3 +196,27 @@ def test_what_we_do_not_know_is_refused_by_name(place: str, value, named: str) -
         read(config)
     assert isinstance(caught.value, ParedownError)
     assert named in str(caught.value)
+
+
+@pytest.mark.parametrize("status", ["frozen", "initialized", "compressed", None])
+def test_the_status_says_nothing_of_the_tensors(status: str | None) -> None:
+    section = quantization_config(SPECS["int4-g32"], []) | {"quantization_status": status}
+    config = read(section)
+    assert spec_of(config, "x") == SPECS["int4-g32"]
+    assert config.notes == ()
+
+
+def test_unknown_fields_are_noted() -> None:
+    section = quantization_config(SPECS["int4-g32"], []) | {"something_new": "on"}
+    section["config_groups"]["group_0"]["told"] = 3
+    config = read(section)
+    assert spec_of(config, "x") == SPECS["int4-g32"]
+    (note,) = config.notes
+    assert note.endswith("passed over: something_new, config_groups.group_0.told")
+
+
+def test_packed_weights_that_are_floats_are_refused() -> None:
+    section = quantization_config(SPECS["int4-g32"], []) | {"quantization_status": "frozen"}
+    config = read_compressed_tensors(section, ["x.weight", "x.weight_scale"])
+    with pytest.raises(UnsupportedError, match=r"x\.weight holds floats beside scales"):
+        config.form_for("x")

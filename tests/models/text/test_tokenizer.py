@@ -16,23 +16,6 @@ from paredown.errors import CheckpointError, RequestError
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS, Tokenizer
 
 TEXT = ["It was the best of times, it was the worst of times.", "Call me Ishmael. <b>café</b>"]
-TEMPLATE = """
-{%- if messages[0]['role'] == 'tool' %}{{ raise_exception('no tools here') }}{% endif %}
-{{ bos_token }}
-{% for message in messages %}
-    {% if message.role == 'skip' %}
-        {% continue %}
-    {% endif %}
-<|{{ message.role }}|>{{ message['content'] | trim }}{{ message | tojson }}{{ eos_token }}
-{% endfor %}
-{% if add_generation_prompt %}
-<|assistant|>
-{% endif %}"""
-MESSAGES: list[dict[str, object]] = [
-    {"role": "system", "content": "  Be <brief> & café.\n"},
-    {"role": "skip", "content": "x"},
-    {"role": "user", "content": "Hi\nthere"},
-]
 fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -53,9 +36,7 @@ def build(folder: Path) -> PreTrainedTokenizerFast:
         single="<s> $A", special_tokens=[("<s>", 0)]
     )
     library.enable_truncation(4)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=library, bos_token="<s>", eos_token="</s>", chat_template=TEMPLATE
-    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=library, bos_token="<s>", eos_token="</s>")
     fast.save_pretrained(folder)
     return fast
 
@@ -138,8 +119,10 @@ def test_special_ids_come_from_all_files(folder: Path) -> None:
     edit_json(folder / "config.json", eos_token_id=7, bos_token_id=5)
     edit_json(folder / "generation_config.json", eos_token_id=[8, 9], bos_token_id=None)
     tokenizer = Tokenizer.open(folder)
-    assert tokenizer.bos_token_id == 5
+    assert tokenizer.bos_token_id == 0
     assert tokenizer.eos_token_ids == {1, 7, 8, 9}
+    (folder / "tokenizer_config.json").unlink()
+    assert Tokenizer.open(folder).bos_token_id == 5
 
 
 def test_no_special_ids(folder: Path) -> None:
@@ -152,65 +135,6 @@ def test_no_special_ids(folder: Path) -> None:
 def test_special_tokens_may_be_objects(folder: Path) -> None:
     edit_json(folder / "tokenizer_config.json", eos_token={"content": "</s>", "lstrip": False})
     assert Tokenizer.open(folder).eos_token_ids == {1}
-
-
-@pytest.mark.parametrize("place", ["file", "config", "named"])
-def test_chats_equal_transformers(place: str, tmp_path: Path) -> None:
-    theirs = build(tmp_path)
-    if place != "file":
-        (tmp_path / "chat_template.jinja").unlink()
-        named = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
-        template = TEMPLATE if place == "config" else named
-        edit_json(tmp_path / "tokenizer_config.json", chat_template=template)
-    ours = Tokenizer.open(tmp_path)
-    assert ours.has_chat_template
-    expected = theirs.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
-    assert ours.render_chat(MESSAGES) == expected
-    assert "<brief> & café" in expected
-
-
-def test_no_chat_template(folder: Path) -> None:
-    (folder / "chat_template.jinja").unlink()
-    tokenizer = Tokenizer.open(folder)
-    assert not tokenizer.has_chat_template
-    with pytest.raises(RequestError, match="has no chat template"):
-        tokenizer.render_chat(MESSAGES)
-
-
-@pytest.mark.parametrize(
-    ("template", "words"),
-    [
-        (TEMPLATE, "no tools here"),
-        ("{{ messages[0].x.y }}", "has no attribute 'x'"),
-        ("{{ messages[0] + 1 }}", "unsupported operand"),
-        ("{{ 1 / 0 }}", "division by zero"),
-        ("{{ messages.__class__.__mro__ }}", "unsafe"),
-        ("{{ messages.append(1) }}", "'append' of 'list' object is unsafe"),
-        ("{% for i in range(10 ** 9) %}{% endfor %}", "Range too big"),
-        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
-        ("{{ strftime_now(3) }}", "must be str"),
-        ("{% include 'x' %}", "no loader"),
-    ],
-)
-def test_what_a_template_raises_is_a_request_error(template: str, words: str, folder: Path) -> None:
-    (folder / "chat_template.jinja").write_text(template)
-    with pytest.raises(RequestError) as caught:
-        Tokenizer.open(folder).render_chat([{"role": "tool", "content": "x"}])
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("template", ["{% for %}", "{{", 3, [{"name": "default"}], [1]])
-def test_a_damaged_template(template: object, folder: Path) -> None:
-    (folder / "chat_template.jinja").unlink()
-    edit_json(folder / "tokenizer_config.json", chat_template=template)
-    with pytest.raises(CheckpointError, match="the chat template cannot be read"):
-        Tokenizer.open(folder)
-
-
-def test_a_template_file_that_is_not_text(folder: Path) -> None:
-    (folder / "chat_template.jinja").write_bytes(b"\xff")
-    with pytest.raises(CheckpointError, match="the chat template cannot be read"):
-        Tokenizer.open(folder)
 
 
 def test_a_folder_without_tokenizer(folder: Path) -> None:

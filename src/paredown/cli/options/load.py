@@ -11,6 +11,7 @@ from paredown.cost.model_formats import ModelFormats
 from paredown.errors import ConfigError
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
+from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.run_forms import model_formats
 from paredown.plan.lengths import parse_lengths
@@ -113,7 +114,7 @@ def read_model(name: str | None) -> LoadedModel:
     checkpoint = Checkpoint.open(resolve_model(name))
     tell_notes(checkpoint.notes)
     return LoadedModel(
-        name=checkpoint.path.name, spec=checkpoint.spec, stored=model_formats(checkpoint)
+        name=model_name(checkpoint.path), spec=checkpoint.spec, stored=model_formats(checkpoint)
     )
 
 

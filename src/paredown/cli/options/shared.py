@@ -4,8 +4,14 @@ import argparse
 
 from paredown.kernels.thread_plan import MAX_DECODE_TOKENS
 
-MODEL = "folder or .gguf file (default: the packaged model)"
-MODEL_OR_CONFIG = "folder, .gguf file, or a config.json alone (default: the packaged model)"
+MODEL = (
+    "folder, .gguf file, or a model of the Hugging Face hub: org/name, org/name@revision, "
+    "org/name:file.gguf (default: the packaged model)"
+)
+MODEL_OR_CONFIG = (
+    "folder, .gguf file, a config.json alone, or a model of the Hugging Face hub as org/name "
+    "(default: the packaged model)"
+)
 
 
 def add_common_arguments(

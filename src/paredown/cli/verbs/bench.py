@@ -53,6 +53,7 @@ from paredown.executors.protocol import Executor, LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import measure_machine
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE, KVSpec
@@ -144,7 +145,7 @@ class _Bench:
                 load.cells, num_rounds, progress.show_count
             )
         result = make_measurement(
-            self._checkpoint.path.name, self._checkpoint, speed=trial.speed(machine)
+            model_name(self._checkpoint.path), self._checkpoint, speed=trial.speed(machine)
         )
         gains = self._speculation_gains(num_rounds)
         predictor = Predictor.of(
@@ -155,7 +156,7 @@ class _Bench:
         )
         compared = predictor.compare(trial, result, load.cells, results)
         if load.plot is not None:
-            write_plot(load.plot, results, self._checkpoint.path.name)
+            write_plot(load.plot, results, model_name(self._checkpoint.path))
         if args.json:
             listed = [asdict(one) | {"gain": one.gain, "spread": one.spread} for one in gains]
             loads = [
@@ -187,9 +188,9 @@ class _Bench:
             progress.show_note("answering")
             result = benchmark.run_arrivals(load.name, arrivals, progress.show_count)
         if load.plot is not None:
-            write_plot(load.plot, [result], self._checkpoint.path.name)
+            write_plot(load.plot, [result], model_name(self._checkpoint.path))
         if args.json:
-            measurement = make_measurement(self._checkpoint.path.name, self._checkpoint)
+            measurement = make_measurement(model_name(self._checkpoint.path), self._checkpoint)
             summary = result.summary.as_json() | {"load": load.name, "num_cut": num_cut}
             _print_json(measurement, machine, {"loads": [summary]})
             return 0

@@ -23,6 +23,7 @@ EXAMPLES = f"""{EXPLAINED}
 examples:
   paredown compress -o small
   paredown compress my-model -o my-model-int8 --recipe int8
+  paredown compress HuggingFaceTB/SmolLM2-135M-Instruct -o smollm2-int8 --recipe int8
   paredown compress my-model -o my-model-int4 --recipe int4-g32-asym --json
   paredown compress my-model -o my-model-small --recipe llm-int8
   paredown compress my-model -o my-model-gptq --recipe gptq-int4-g128

@@ -24,6 +24,7 @@ from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.weight import ActivationDType
@@ -156,7 +157,7 @@ def _measure(
     if own is not None and reference is not None:
         own.require_numbers(str(reference.path))
     return make_measurement(
-        checkpoint.path.name, checkpoint, quality=qualities[0], original=reference
+        model_name(checkpoint.path), checkpoint, quality=qualities[0], original=reference
     )
 
 

@@ -23,6 +23,7 @@ from paredown.evaluate.pictures.roofline_plot import write_roofline
 from paredown.formats.table import COSTED_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_alone import is_config_alone, read_config_alone
+from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.run_forms import model_formats, run_forms
 from paredown.spec.kv import KVDType
@@ -149,7 +150,7 @@ def _read(args: argparse.Namespace) -> _Subject:
             f"all linear layers are counted as {linear.name}; some are {', '.join(others)}"
         )
     return _Subject(
-        name=checkpoint.path.name,
+        name=model_name(checkpoint.path),
         spec=checkpoint.spec,
         formats=_formats(
             args,

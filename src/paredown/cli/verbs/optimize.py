@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
-from paredown.cli.options.quantized import add_quantized_argument
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification_file import NAME
+from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.optimize.choose import parse_quality_loss, quality_loss
 from paredown.optimize.optimize import (
@@ -65,13 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, help="folder for the report (default: -o + -report)"
     )
     reports.add_argument("--no-report", action="store_true", help="write no report")
-    add_quantized_argument(parser)
     add_common_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     folder = resolve_model(args.model)
-    output = args.output or Path(f"{folder.resolve().name}-small")
+    output = args.output or Path(f"{model_name(folder)}-small")
     report = None if args.no_report else args.report or Path(f"{output}-report")
     config = OptimizeConfig(
         output=output,

@@ -25,6 +25,7 @@ from paredown.executors.page_memory import page_arithmetic
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.app import create_app
@@ -35,6 +36,7 @@ from paredown.spec.context import Context
 EXAMPLES = """examples:
   paredown serve
   paredown serve my-model --port 8080 --max-waiting 100
+  paredown serve HuggingFaceTB/SmolLM2-135M-Instruct@main
   paredown serve my-model --kv-dtype int8 --kv-memory 2GB
   paredown serve my-model --kv-dtype int4,first2=bf16,last2=bf16 --decode-threads 4
   paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
@@ -108,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
 
     worker = Worker(load)
     state = ServerState(
-        model_name=args.name or path.resolve().name,
+        model_name=args.name or model_name(path),
         max_positions=context.max_request_tokens,
         tokenizer=tokenizer,
         worker=worker,

@@ -31,10 +31,10 @@ _UNKNOWN = "<unk>"
 
 
 class TemplateTokenizer(TextTokenizer, Protocol):
-    """One that also tells whether its template begins with the start token."""
+    """One that also tells what stands before a text."""
 
     @property
-    def add_bos(self) -> bool: ...
+    def prompt_prefix(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +79,7 @@ def gptq_text(
     path = _find(name, dataset) if path is None else path
     raw = read_text(path)
     lines = raw.removesuffix("\n").split("\n")
-    ids = tokenizer.encode(dataset.join(lines))
-    if tokenizer.add_bos and tokenizer.bos_token_id is not None:
-        ids = [tokenizer.bos_token_id, *ids]
+    ids = [*tokenizer.prompt_prefix, *tokenizer.encode(dataset.join(lines))]
     size = window_tokens(max_positions)
     num_windows = (len(ids) if num_tokens is None else min(num_tokens, len(ids))) // size
     if num_windows < 1 or size < 2:

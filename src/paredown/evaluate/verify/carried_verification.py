@@ -21,14 +21,16 @@ from paredown.executors.load import load_executor
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.hub.hub_source import HubSource, model_name
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedSource:
     """A checkpoint that is what it was verified as. `golden` are its logits on this machine,
-    `figures` what its verification.json tells people."""
+    `figures` what its verification.json tells people, `hub` where on the hub it came from."""
 
     name: str
+    hub: HubSource | None
     figures: Mapping[str, object]
     golden: GoldenLogits
 
@@ -36,11 +38,13 @@ class VerifiedSource:
 @dataclass(frozen=True, kw_only=True)
 class CarriedVerification:
     """`same_logits`: the golden logits are the source's bit for bit. `difference` is that of the
-    log-probabilities, as a share of their size (evaluate/verify/golden.py)."""
+    log-probabilities, as a share of their size (evaluate/verify/golden.py). `hub` is where the
+    source came from."""
 
     source: str
     same_logits: bool
     difference: float
+    hub: HubSource | None = None
 
     @property
     def words(self) -> str:
@@ -56,6 +60,7 @@ class CarriedVerification:
             "source": self.source,
             "same_logits": self.same_logits,
             "difference": self.difference if np.isfinite(self.difference) else None,
+            **({} if self.hub is None else {"hub": self.hub.as_json()}),
         }
 
 
@@ -72,7 +77,12 @@ def check_verified(source: Checkpoint, num_threads: int | None = None) -> Verifi
     fingerprint.check_files(source, executor)
     fingerprint.check_logits(source, executor)
     golden = make_golden(golden_logits(executor), executor.arithmetic)
-    return VerifiedSource(name=source.path.resolve().name, figures=figures, golden=golden)
+    return VerifiedSource(
+        name=model_name(source.path),
+        hub=HubSource.of(source.path),
+        figures=figures,
+        golden=golden,
+    )
 
 
 def carry_verification(
@@ -89,6 +99,7 @@ def carry_verification(
     sampled_TK = np.array(verified.golden.sampled_TK)
     carried = CarriedVerification(
         source=verified.name,
+        hub=verified.hub,
         same_logits=hash_logits(logits_TV) == verified.golden.sha256,
         difference=verified.golden.difference(log_probabilities(logits_TV, sampled_TK)),
     )

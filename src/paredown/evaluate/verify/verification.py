@@ -25,6 +25,7 @@ from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.hub.hub_source import HubSource, model_name
 from paredown.progress import OnProgress
 
 # Errors of layers are averages over tokens and settle early.
@@ -35,7 +36,8 @@ _VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     """`compressed` and `original` are measured side by side, on the same tokens; `protocol` says
-    which. `notes` are those of the recipe: what was not done as asked."""
+    which. `notes` are those of the recipe: what was not done as asked. `hub`: the repository and
+    commit that the original came from."""
 
     recipe: str
     compressed: Measurement
@@ -44,6 +46,7 @@ class Verification:
     protocol: str
     fingerprint: Fingerprint
     notes: tuple[str, ...] = ()
+    hub: HubSource | None = None
 
     @property
     def worst_layers(self) -> list[LayerError]:
@@ -62,6 +65,7 @@ class Verification:
             ],
             "protocol": self.protocol,
             "notes": list(self.notes),
+            **({} if self.hub is None else {"hub": self.hub.as_json()}),
             "versions": versions(),
         }
 
@@ -109,7 +113,7 @@ def verify(
         tokens,
         lambda done, total: progress("comparing layers", 0.8 + 0.2 * done / total),
     )
-    name = original.path.resolve().name
+    name = model_name(original.path)
     return Verification(
         recipe=recipe,
         compressed=make_measurement(recipe, compressed, quality=quality, original=original),
@@ -118,6 +122,7 @@ def verify(
         protocol=f"{text.protocol}; errors of layers on the first {len(tokens)} of them",
         fingerprint=make_fingerprint(compressed, executor),
         notes=notes,
+        hub=HubSource.of(original.path),
     )
 
 

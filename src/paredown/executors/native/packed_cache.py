@@ -38,6 +38,7 @@ from paredown.models.fingerprints import (
     mapped_states,
     packing_key,
 )
+from paredown.models.hub.hub_source import HubSource
 
 LOGGER = logging.getLogger(__name__)
 
@@ -135,8 +136,9 @@ class PackedCache:
         if config.folder is not None:
             return [_Place(config.folder, record_name, config.max_folder_bytes, is_beside=False)]
         users = _Place(user_cache_folder(), record_name, config.max_folder_bytes, is_beside=False)
-        if self._checkpoint.path.is_file():
-            return [users]  # it may share its folder with other models
+        # A file may share its folder with other models, and the hub's cache is kept by its client.
+        if self._checkpoint.path.is_file() or HubSource.of(self._checkpoint.path) is not None:
+            return [users]
         # Next to the checkpoint there is room for its one newest file.
         return [_Place(self._checkpoint.path / FOLDER_NAME, "content", 0, is_beside=True), users]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.formats.weight import CoreWeight
-from paredown.spec.weight import WeightSpec
+from paredown.spec.weight import WeightSpec, bits_per_weight
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -48,6 +48,16 @@ class BlockFormat:
     @property
     def is_quantized(self) -> bool:
         return self.block_columns > 1
+
+    @property
+    def note(self) -> str | None:
+        """How its weights are held otherwise than in the file; None where they are not."""
+        if not self.is_exact:
+            return f"are dequantized to {self.spec.name}: there is no kernel for that format"
+        held_bits = bits_per_weight(self.spec, self.block_columns, "fp16")
+        if held_bits <= 8 * self.block_bytes / self.block_columns:
+            return None
+        return f"are held as {self.spec.name}: the same values in {held_bits:.4g} bits a weight"
 
     def row_bytes(self, num_columns: int) -> int:
         return num_columns // self.block_columns * self.block_bytes

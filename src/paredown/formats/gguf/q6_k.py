@@ -1,16 +1,11 @@
 """Q6_K: super-blocks of 256 columns in 128 and 64 bytes of codes, s in 16 signed bytes for 16
-columns each and d (fp16), w = (q - 32) (d s). It runs dequantized, with the roundings
-of llama.cpp."""
-
-from functools import partial
+columns each and d (fp16), w = (q - 32) (d s)."""
 
 import numpy as np
 
-from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized, half
-from paredown.spec.weight import WeightSpec
-
-BLOCK_BYTES = 210
+from paredown.formats.gguf.block_format import Bytes, Floats
+from paredown.formats.gguf.blocks import block_format, finite_halves
+from paredown.formats.gguf.unpack import half
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
@@ -27,12 +22,4 @@ def dequantize(blocks_NB: Bytes) -> Floats:
     return values
 
 
-FORMAT = BlockFormat(
-    name="Q6_K",
-    type_id=14,
-    block_columns=256,
-    block_bytes=BLOCK_BYTES,
-    spec=WeightSpec(dtype="fp32"),
-    is_exact=False,
-    decode=partial(dequantized, block_bytes=BLOCK_BYTES, dequantize=dequantize),
-)
+FORMAT = block_format("Q6_K", 14, "q6_k", dequantize, are_numbers=finite_halves(208), file_type=18)

@@ -1,9 +1,15 @@
 """The formats that tensors of a GGUF file have, by llama.cpp's names."""
 
 from paredown.errors import UnsupportedError
-from paredown.formats.gguf import q4_0, q4_k, q5_0, q6_k, q8_0
+from paredown.formats.gguf import q2_k, q3_k, q4_0, q4_k, q5_0, q5_k, q6_k, q8_0
 from paredown.formats.gguf.block_format import BlockFormat, Bytes
 from paredown.formats.gguf.floats import BF16, F16, F32
+from paredown.formats.gguf.fp4 import MXFP4, NVFP4
+from paredown.formats.gguf.iq1 import IQ1_M, IQ1_S
+from paredown.formats.gguf.iq2 import IQ2_S, IQ2_XS, IQ2_XXS
+from paredown.formats.gguf.iq3 import IQ3_S, IQ3_XXS
+from paredown.formats.gguf.iq4 import IQ4_NL, IQ4_XS
+from paredown.formats.gguf.ternary import TQ1_0, TQ2_0
 from paredown.formats.gguf.with_minimum import Q4_1, Q5_1
 from paredown.formats.weight import CoreWeight
 from paredown.spec.weight import WeightSpec
@@ -17,15 +23,28 @@ BLOCK_FORMATS: dict[str, BlockFormat] = {
     "Q8_0": q8_0.FORMAT,
     "Q4_1": Q4_1,
     "Q5_1": Q5_1,
+    "Q2_K": q2_k.FORMAT,
+    "Q3_K": q3_k.FORMAT,
     "Q4_K": q4_k.FORMAT,
+    "Q5_K": q5_k.FORMAT,
     "Q6_K": q6_k.FORMAT,
+    "IQ1_S": IQ1_S,
+    "IQ1_M": IQ1_M,
+    "IQ2_XXS": IQ2_XXS,
+    "IQ2_XS": IQ2_XS,
+    "IQ2_S": IQ2_S,
+    "IQ3_XXS": IQ3_XXS,
+    "IQ3_S": IQ3_S,
+    "IQ4_NL": IQ4_NL,
+    "IQ4_XS": IQ4_XS,
+    "TQ1_0": TQ1_0,
+    "TQ2_0": TQ2_0,
+    "MXFP4": MXFP4,
+    "NVFP4": NVFP4,
 }
 # The others that llama.cpp has, so that a refusal can name them.
 OTHER_TYPES: dict[int, str] = {
-    9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS",
-    18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8",
-    25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0",
-    39: "MXFP4", 40: "NVFP4",
+    9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 41: "Q1_0",
 }  # fmt: skip
 
 

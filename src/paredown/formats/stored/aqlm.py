@@ -19,7 +19,13 @@ from paredown.errors import CheckpointError, ConfigError, UnsupportedError
 from paredown.formats.codebook_weight import CodebookSpec, CodebookWeight
 from paredown.formats.floating import cast
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
-from paredown.formats.stored.section import check_any_codes, damaged, refuse_others, whole_number
+from paredown.formats.stored.section import (
+    check_any_codes,
+    damaged,
+    note_passed_over,
+    pass_over_others,
+    whole_number,
+)
 from paredown.formats.stored.stored_format import Layout, StoredFormat
 from paredown.formats.stored.tensor_checks import Tensors, bad_tensor, present, take, take_scales
 from paredown.formats.tensor import STORED_DTYPES, StoredDType, StoredTensor
@@ -150,11 +156,11 @@ class AQLMConfig:
     """Which linear modules are stored in codebooks (formats/stored/stored_form.py): those that have
     codes in the files, all in one form."""
 
-    notes: ClassVar[tuple[str, ...]] = ()
     kv: ClassVar[KVScheme] = NO_SCHEME
 
     form: CodebookForm
     tensor_names: Collection[str]
+    notes: tuple[str, ...] = ()
 
     def form_for_embedding(self, module: str) -> None:
         return None
@@ -165,7 +171,7 @@ class AQLMConfig:
 
 def read_aqlm(config: Mapping[str, object], tensor_names: Collection[str]) -> AQLMConfig:
     """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
-    refuse_others(config, {"quant_method", KEPT, *_DEFAULTS})
+    unknown = pass_over_others(config, {"quant_method", KEPT, *_DEFAULTS})
     read = {name: whole_number(config, name, default) for name, default in _DEFAULTS.items()}
     try:
         spec = CodebookSpec(
@@ -177,7 +183,11 @@ def read_aqlm(config: Mapping[str, object], tensor_names: Collection[str]) -> AQ
     except ConfigError as error:
         raise damaged("nbits_per_codebook and its like", read) from error
     check_any_codes(tensor_names, CODES, METHOD)
-    return AQLMConfig(form=CodebookForm(codebooks=spec), tensor_names=tensor_names)
+    return AQLMConfig(
+        form=CodebookForm(codebooks=spec),
+        tensor_names=tensor_names,
+        notes=note_passed_over(unknown),
+    )
 
 
 def write_aqlm(layout: Layout[CodebookSpec]) -> dict[str, object]:

@@ -21,11 +21,13 @@ from paredown.formats.grid_weight import GridWeight
 from paredown.formats.stored.half_scales import half_scales
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.section import (
+    CHANGING,
     check_any_codes,
     check_same_method,
     damaged,
     flag,
-    refuse_others,
+    note_passed_over,
+    pass_over_others,
     unsupported,
     whole_number,
 )
@@ -53,10 +55,8 @@ METHOD = "awq"
 VERSION = "gemm"
 _READ = {"quant_method", "bits", "w_bit", "group_size", "q_group_size", "zero_point", "version"}
 _READ |= {"method", "format", "modules_to_not_convert", "backend"}
-# Fields that say how others are to run it, or how it came to be.
-_NOTES = {"do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config", "lm_head", "meta"}
-_NOTES |= {"desc_act", "sym", "pack_dtype", "damp_percent", "true_sequential", "model_seqlen"}
-_NOTES |= {"batch_size", "act_group_aware", "cache_block_outputs", "checkpoint_format"}
+# What GPTQModel repeats of GPTQ's fields says nothing of these tensors.
+_READ |= {"desc_act", "sym", "pack_dtype", "checkpoint_format", "lm_head"}
 _BACKENDS = (None, "autoawq", "auto", "gemm")
 
 
@@ -95,6 +95,8 @@ class AWQForm:
         }
 
     def settle(self, tensors: Tensors, shape: tuple[int, int]) -> StoredForm:
+        if self.spec.symmetric:
+            self._read_zeros(tensors, self.tensor_shapes(shape)[ZEROS])
         return self
 
     def decode(self, tensors: Tensors) -> GridWeight:
@@ -103,15 +105,24 @@ class AWQForm:
             raise bad_tensor(CODES, "does not have the shape of a weight", list(words.shape))
         shapes = self.tensor_shapes((words.shape[1] * _PER_WORD, words.shape[0]))
         codes_IO = _unpack(take_words(tensors, CODES, shapes[CODES]))
-        zeros_GO = _unpack(take_words(tensors, ZEROS, shapes[ZEROS]))
+        zeros_GO = self._read_zeros(tensors, shapes[ZEROS])
         scales_GO, scale_dtype = take_scales(tensors, SCALES, shapes[SCALES])
         return GridWeight(
             spec=self.spec,
             values_OI=np.ascontiguousarray(codes_IO.T),
             scales_OG=np.ascontiguousarray(scales_GO.T),
-            zero_points_OG=np.ascontiguousarray(zeros_GO.T),
+            zero_points_OG=None if self.spec.symmetric else np.ascontiguousarray(zeros_GO.T),
             scale_dtype=scale_dtype,
         )
+
+    def _read_zeros(self, tensors: Tensors, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+        zeros_GO = _unpack(take_words(tensors, ZEROS, shape))
+        half = 1 << (BITS - 1)
+        if self.spec.symmetric and not (zeros_GO == half).all():
+            seen = f"{zeros_GO.min()} to {zeros_GO.max()}"
+            problem = f"is not {half} throughout, though zero_point is false"
+            raise bad_tensor(ZEROS, problem, seen)
+        return zeros_GO
 
 
 def check_spec(spec: WeightSpec, shape: tuple[int, int]) -> None:
@@ -165,11 +176,11 @@ class AWQConfig:
     """Which linear modules are quantized (formats/stored/stored_form.py): those that have codes in
     the files."""
 
-    notes: ClassVar[tuple[str, ...]] = ()
     kv: ClassVar[KVScheme] = NO_SCHEME
 
     spec: WeightSpec
     tensor_names: Collection[str]
+    notes: tuple[str, ...] = ()
 
     def form_for_embedding(self, module: str) -> None:
         return None
@@ -180,7 +191,7 @@ class AWQConfig:
 
 def read_awq(config: Mapping[str, object], tensor_names: Collection[str]) -> AWQConfig:
     """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
-    refuse_others(config, _READ | _NOTES)
+    unknown = pass_over_others(config, _READ, changing=CHANGING | {"dynamic"})
     check_same_method(config, METHOD)
     version = str(config.get("version", config.get("format", VERSION))).lower()
     if version != VERSION:
@@ -191,14 +202,13 @@ def read_awq(config: Mapping[str, object], tensor_names: Collection[str]) -> AWQ
     bits = whole_number(config, "w_bit" if "w_bit" in config else "bits", BITS)
     if bits != BITS:
         raise unsupported("bits", bits, f"Known is {BITS}.")
-    if not flag(config, "zero_point", True):
-        raise unsupported("zero_point", False, "Known is true.")
     size = whole_number(config, "q_group_size" if "q_group_size" in config else "group_size", 128)
     if size == 0 or size < -1:
         raise damaged("group_size", size)
     group_size = None if size == -1 else size
-    spec = WeightSpec(dtype="int4", group_size=group_size, symmetric=False)
-    return AWQConfig(spec=spec, tensor_names=tensor_names)
+    symmetric = not flag(config, "zero_point", True)
+    spec = WeightSpec(dtype="int4", group_size=group_size, symmetric=symmetric)
+    return AWQConfig(spec=spec, tensor_names=tensor_names, notes=note_passed_over(unknown))
 
 
 def write_awq(layout: Layout[WeightSpec]) -> dict[str, object]:

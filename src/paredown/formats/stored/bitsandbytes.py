@@ -17,7 +17,12 @@ import numpy.typing as npt
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.grid_weight import GridWeight
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
-from paredown.formats.stored.section import check_any_codes, unsupported
+from paredown.formats.stored.section import (
+    check_any_codes,
+    note_passed_over,
+    pass_over_others,
+    unsupported,
+)
 from paredown.formats.stored.stored_format import Layout, StoredFormat
 from paredown.formats.stored.tensor_checks import Tensors
 from paredown.formats.tensor import StoredTensor
@@ -33,6 +38,8 @@ _ROW_FORMAT = 0
 _REMEDY = "Use the config.json that belongs to these weights, or download them again."
 METHOD = "bitsandbytes"
 THRESHOLD = 6.0
+_READ = {"quant_method", "load_in_8bit", "load_in_4bit", "_load_in_8bit", "_load_in_4bit"}
+_RUNNING = ("llm_int8_", "bnb_4bit_")
 NOTE = (
     "LLM.int8() multiplies large inputs in 16 bits and rounds the others to int8; here no input is "
     "rounded, which is more exact"
@@ -174,10 +181,10 @@ class BitsAndBytesConfig:
     """Which linear modules are stored as codes (formats/stored/stored_form.py): those that have row
     maxima in the files."""
 
-    notes: ClassVar[tuple[str, ...]] = ()
     kv: ClassVar[KVScheme] = NO_SCHEME
 
     tensor_names: Collection[str]
+    notes: tuple[str, ...] = ()
 
     def form_for_embedding(self, module: str) -> None:
         return None
@@ -190,12 +197,13 @@ def read_bitsandbytes(
     config: Mapping[str, object], tensor_names: Collection[str]
 ) -> BitsAndBytesConfig:
     """Raises UnsupportedError for the 4-bit forms, CheckpointError for a folder without codes. The
-    other fields are of the 4-bit forms, or say how a library would run the model."""
+    other fields that the library has are of the 4-bit forms, or say how it would run the model."""
     if config.get("load_in_8bit") is not True or config.get("load_in_4bit"):
         seen = {name: config.get(name) for name in ("load_in_8bit", "load_in_4bit")}
         raise unsupported("load_in_8bit", seen, "Known is 8 bits.")
+    unknown = pass_over_others(config, {*_READ, *(n for n in config if n.startswith(_RUNNING))})
     check_any_codes(tensor_names, ROW_MAXIMA, METHOD)
-    return BitsAndBytesConfig(tensor_names=tensor_names)
+    return BitsAndBytesConfig(tensor_names=tensor_names, notes=note_passed_over(unknown))
 
 
 def write_bitsandbytes(layout: Layout[WeightSpec]) -> dict[str, object]:

@@ -33,7 +33,8 @@ from paredown.formats.stored.section import (
     check_same_method,
     damaged,
     flag,
-    refuse_others,
+    note_passed_over,
+    pass_over_others,
     unsupported,
     whole_number,
 )
@@ -67,13 +68,6 @@ VERSIONS: dict[str, Version] = {"gptq": 1, "gptq_v2": 2}
 _FORMAT_OF = {version: name for name, version in VERSIONS.items()}
 _READ = {"quant_method", "bits", "group_size", "sym", "desc_act", "checkpoint_format", "format"}
 _READ |= {"method", "pack_dtype", "dynamic", "lm_head"}
-# Fields that say how a checkpoint came to be, or how others are to run it.
-_NOTES = {"damp_percent", "damp_auto_increment", "true_sequential", "static_groups", "meta", "mse"}
-_NOTES |= {"model_name_or_path", "model_file_base_name", "dataset", "tokenizer", "model_seqlen"}
-_NOTES |= {"block_name_to_quantize", "module_name_preceding_first_block", "batch_size", "backend"}
-_NOTES |= {"pad_token_id", "max_input_length", "cache_block_outputs", "act_group_aware"}
-_NOTES |= {"modules_in_block_to_quantize", "use_cuda_fp16", "use_exllama", "disable_exllama"}
-_NOTES |= {"exllama_config", "pack_impl", "awq_gemm_checkpoint", "version", "quant_type"}
 _OVERRIDES = {"bits", "group_size", "sym", "desc_act"}
 
 
@@ -237,13 +231,13 @@ class GPTQConfig:
     """Which linear modules are quantized, and how (formats/stored/stored_form.py): those that have
     codes in the files, in the form of the first rule that matches, else of `spec`."""
 
-    notes: ClassVar[tuple[str, ...]] = ()
     kv: ClassVar[KVScheme] = NO_SCHEME
 
     spec: WeightSpec
     version: Version
     rules: tuple[GPTQRule, ...]
     tensor_names: Collection[str]
+    notes: tuple[str, ...] = ()
 
     def form_for_embedding(self, module: str) -> None:
         return None
@@ -262,7 +256,7 @@ class GPTQConfig:
 
 def read_gptq(config: Mapping[str, object], tensor_names: Collection[str]) -> GPTQConfig:
     """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
-    refuse_others(config, _READ | _NOTES)
+    unknown = pass_over_others(config, _READ)
     check_same_method(config, METHOD)
     named = config.get("checkpoint_format", config.get("format", "gptq"))
     if not isinstance(named, str) or named not in VERSIONS:
@@ -274,11 +268,15 @@ def read_gptq(config: Mapping[str, object], tensor_names: Collection[str]) -> GP
     dynamic = config.get("dynamic") or {}
     if not isinstance(dynamic, dict):
         raise damaged("dynamic", dynamic)
+    for name, own in dynamic.items():
+        if isinstance(own, dict):
+            unknown += pass_over_others(own, _OVERRIDES, f"dynamic.{name}.")
     return GPTQConfig(
-        spec=_parse_spec(config),
+        spec=parse_spec(config),
         version=VERSIONS[named],
         rules=tuple(_parse_rule(str(name), own, config) for name, own in dynamic.items()),
         tensor_names=tensor_names,
+        notes=note_passed_over(unknown),
     )
 
 
@@ -309,7 +307,8 @@ def _fields(spec: WeightSpec) -> dict[str, object]:
     return {"bits": spec.bits, "group_size": group_size, "sym": spec.symmetric}
 
 
-def _parse_spec(config: Mapping[str, object]) -> WeightSpec:
+def parse_spec(config: Mapping[str, object]) -> WeightSpec:
+    """Raises UnsupportedError or CheckpointError for other bits and group sizes than it has."""
     bits = whole_number(config, "bits", 4)
     if bits not in GPTQ_DTYPES:
         raise unsupported("bits", bits, f"Known are {', '.join(map(str, GPTQ_DTYPES))}.")
@@ -335,8 +334,7 @@ def _parse_rule(name: str, own: object, config: Mapping[str, object]) -> GPTQRul
         return GPTQRule(pattern=pattern, form=None)
     if not isinstance(own, dict):
         raise damaged(where, own)
-    refuse_others(own, _OVERRIDES | _NOTES, f"{where}.")
-    return GPTQRule(pattern=pattern, form=_parse_spec({**config, **own}))
+    return GPTQRule(pattern=pattern, form=parse_spec({**config, **own}))
 
 
 def _format(version: Version) -> StoredFormat[WeightSpec, GridWeight]:

@@ -1,8 +1,42 @@
 """What can be said of a field of config.json's quantization_config that cannot be used."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from paredown.errors import CheckpointError, UnsupportedError
+
+# Fields that say how AutoGPTQ, GPTQModel, AutoAWQ or AutoRound made a checkpoint, or how others are
+# to run it. A field that is missing here is noted, not refused.
+HISTORY = {"damp_percent", "damp_auto_increment", "true_sequential", "static_groups", "meta", "mse"}
+HISTORY |= {"model_name_or_path", "model_file_base_name", "dataset", "tokenizer", "model_seqlen"}
+HISTORY |= {"block_name_to_quantize", "module_name_preceding_first_block", "batch_size", "backend"}
+HISTORY |= {"pad_token_id", "max_input_length", "cache_block_outputs", "act_group_aware"}
+HISTORY |= {"modules_in_block_to_quantize", "use_cuda_fp16", "use_exllama", "disable_exllama"}
+HISTORY |= {"exllama_config", "pack_impl", "awq_gemm_checkpoint", "version", "quant_type"}
+HISTORY |= {"do_fuse", "fuse_max_seq_len", "modules_to_fuse", "failsafe", "fallback", "hessian"}
+HISTORY |= {"offload_to_disk", "offload_to_disk_path", "gptaq", "foem", "gc_mode", "moe", "device"}
+HISTORY |= {
+    "autoround_version",
+    "provider",
+    "iters",
+    "nsamples",
+    "seqlen",
+    "lr",
+    "minmax_lr",
+    "amp",
+}
+HISTORY |= {"enable_minmax_tuning", "enable_norm_bias_tuning", "enable_quanted_input"}
+HISTORY |= {"gradient_accumulate_steps", "low_gpu_mem_usage", "quant_lm_head", "scale_dtype"}
+HISTORY |= {"to_quant_block_names", "act_data_type", "act_dynamic", "act_sym", "act_group_size"}
+# Fields that make of the tensors, or of what is computed with them, something else than the format
+# says: rotated inputs, low-rank weights beside the codes, scales of scales, codebooks.
+CHANGING = {"rotation", "rotation_config", "hadamard_config", "spinquant_config", "krot"}
+CHANGING |= {"transform_config", "adapter", "is_marlin_format", "super_bits", "super_group_size"}
+CHANGING |= {"codebook", "tensor_storage", "out_scales", "weight_block_size", "extra_config"}
+# Fields that change the reading unless their value is plain.
+_PLAIN: dict[str, Callable[[object], bool]] = {
+    "data_type": lambda value: value in ("int", "int_sym", "int_asym"),
+    "act_bits": lambda value: type(value) is int and value >= 16,
+}
 
 
 def unsupported(field: str, value: object, known: str = "") -> UnsupportedError:
@@ -23,10 +57,42 @@ def damaged(field: str, value: object) -> CheckpointError:
 
 
 def refuse_others(fields: Mapping[str, object], known: Collection[str], where: str = "") -> None:
-    """Fields that we do not read must say nothing. Raises UnsupportedError."""
+    """Fields that we do not read must say nothing. For arguments of the arithmetic, of which each
+    means something. Raises UnsupportedError."""
     for name, value in fields.items():
-        if name not in known and value not in (None, False, {}, []):
+        if name not in known and _says_something(value):
             raise unsupported(f"{where}{name}", value)
+
+
+def pass_over_others(
+    fields: Mapping[str, object],
+    known: Collection[str],
+    where: str = "",
+    changing: Collection[str] = CHANGING,
+) -> tuple[str, ...]:
+    """The names of fields that are not known and say something. Every release of a tool tells more
+    of how it made a file, so these are passed over; the caller notes them. Raises UnsupportedError
+    for those that change how the tensors are read or what is computed with them."""
+    names = []
+    for name, value in fields.items():
+        if name in known or name in HISTORY or not _says_something(value):
+            continue
+        is_plain = name in _PLAIN and _PLAIN[name](value)
+        if name in changing or (name in _PLAIN and not is_plain):
+            raise unsupported(f"{where}{name}", value)
+        if not is_plain:
+            names.append(f"{where}{name}")
+    return tuple(names)
+
+
+def note_passed_over(names: Collection[str]) -> tuple[str, ...]:
+    """What is said of fields that were passed over; nothing where there were none."""
+    if not names:
+        return ()
+    shown = ", ".join(_shorten(name) for name in names)
+    return (
+        f"quantization_config has fields that are not known here and were passed over: {shown}",
+    )
 
 
 def check_any_codes(tensor_names: Collection[str], suffix: str, method: str) -> None:
@@ -60,6 +126,10 @@ def flag(fields: Mapping[str, object], field: str, default: bool) -> bool:
     if not isinstance(value, bool):
         raise damaged(field, value)
     return value
+
+
+def _says_something(value: object) -> bool:
+    return value not in (None, False, {}, [])
 
 
 def _shorten(value: object) -> str:

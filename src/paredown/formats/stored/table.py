@@ -1,10 +1,10 @@
 """The formats of quantized checkpoints of the Hugging Face kind, by the names that people call
 them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from paredown.formats.stored import aqlm, awq, bitsandbytes, gptq
+from paredown.formats.stored import aqlm, auto_round, awq, bitsandbytes, gptq
 from paredown.formats.stored.compressed_tensors import format as compressed_tensors
 from paredown.formats.stored.section import unsupported
 from paredown.formats.stored.stored_form import Quantization
@@ -22,15 +22,20 @@ STORED_FORMATS: dict[str, StoredFormat[Any, Any]] = {
     "bitsandbytes": bitsandbytes.FORMAT,
 }
 
+# AutoRound's own section is read and never written: its tensors are those of GPTQ or AWQ.
+_READERS: dict[str, Callable[[Mapping[str, object], Collection[str]], Quantization]] = {
+    **{stored.method: stored.read for stored in STORED_FORMATS.values()},
+    auto_round.METHOD: auto_round.read_auto_round,
+}
+
 
 def read_quantization(section: Mapping[str, object], tensor_names: Collection[str]) -> Quantization:
     """What quantization_config says. Raises UnsupportedError for a method or anything in it that we
     do not know, CheckpointError for what is not valid."""
-    formats = {format.method: format for format in STORED_FORMATS.values()}
     method = section.get("quant_method")
-    if not isinstance(method, str) or method not in formats:
-        raise unsupported("quant_method", method, f"Known are {', '.join(formats)}.")
-    return formats[method].read(section, tensor_names)
+    if not isinstance(method, str) or method not in _READERS:
+        raise unsupported("quant_method", method, f"Known are {', '.join(_READERS)}.")
+    return _READERS[method](section, tensor_names)
 
 
 def written_format(spec: StoredSpec) -> StoredFormat[Any, Any]:

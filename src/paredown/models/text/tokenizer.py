@@ -4,101 +4,101 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import jinja2
 import tokenizers
 
 from paredown.errors import CheckpointError, RequestError
 from paredown.models.files.json_file import read_optional_json_object
 from paredown.models.gguf.checkpoint import is_gguf
-from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
-from paredown.models.text.chat_template import compile_template
+from paredown.models.text.chat_templates import ChatTemplates
+from paredown.models.text.clean_up import clean_up
 from paredown.models.text.token_texts import TokenTexts, piece_decoder
-
-# What a template, which is a program from the checkpoint, can raise over messages it dislikes.
-TEMPLATE_ERRORS = (
-    jinja2.TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
+from paredown.models.text.tokenizer_files import (
+    TokenizerFiles,
+    add_tokens,
+    named_files,
+    read_tokenizer_files,
+    tokenizer_file,
 )
+
 # From so many characters on, which take 2 ms, a text is encoded without holding other threads up.
 LONG_TEXT_CHARS = 4_000
-SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 
 
 class Tokenizer:
-    """`vocab_size` counts added tokens; `eos_token_ids` are all that may end a text; `add_bos` says
-    whether the model was trained with `bos_token_id` before plain text. `token_texts` is None where
-    tokens have no text of their own."""
+    """`vocab_size` counts added tokens; `eos_token_ids` are all that may end a text.
+    `prompt_prefix` and `prompt_suffix` are what the model was trained to see before and after plain
+    text. `cleans_up` says whether decoding drops spaces before punctuation. `token_texts` is None
+    where tokens have no text of their own."""
 
     def __init__(
         self,
         library: tokenizers.Tokenizer,
+        files: TokenizerFiles,
         *,
-        special_tokens: Mapping[str, str],
-        bos_token_id: int | None,
-        add_bos: bool,
-        eos_token_ids: frozenset[int],
-        chat_template: jinja2.Template | None,
+        around: tuple[tuple[int, ...], tuple[int, ...]],
+        numbered: Sequence[Mapping[str, object]],
+        chat_templates: ChatTemplates,
     ) -> None:
+        """`around` is prompt_prefix and prompt_suffix; `numbered` may tell ids of special tokens,
+        the first the most: generation_config.json and config.json."""
         self._library = library
-        self._special_tokens = special_tokens
-        self._chat_template = chat_template
-        self.bos_token_id = bos_token_id
-        self.add_bos = add_bos
-        self.eos_token_ids = eos_token_ids
+        self._special_tokens = files.special_tokens
+        self.cleans_up = files.cleans_up(type(library.model).__name__)
+        self.chat_templates = chat_templates
+        named = [
+            _known(library, files.special_tokens.get(f"{end}_token")) for end in ("bos", "eos")
+        ]
+        bos_ids = [*named[0], *_ids(numbered, "bos_token_id")]
+        self.bos_token_id = bos_ids[0] if bos_ids else None
+        self.eos_token_ids = frozenset([*_ids(numbered, "eos_token_id"), *named[1]])
+        self.prompt_prefix, self.prompt_suffix = around
         self.vocab_size = library.get_vocab_size(with_added_tokens=True)
-        self.token_texts = _token_texts(library)
+        self.token_texts = None if self.cleans_up else _token_texts(library)
 
     @classmethod
     def open(cls, path: Path) -> "Tokenizer":
-        """Reads tokenizer.json and what stands about it in tokenizer_config.json,
-        generation_config.json, config.json and chat_template.jinja, or a GGUF file's metadata.
-        Raises CheckpointError, UnsupportedError for a GGUF file's tokenizer of an unknown kind."""
+        """Reads tokenizer.json and what stands about it (models/text/tokenizer_files.py), ids of
+        special tokens from generation_config.json and config.json, and the chat templates; or a
+        GGUF file's metadata. Raises CheckpointError, UnsupportedError for a GGUF file's tokenizer
+        of an unknown kind."""
         if is_gguf(path):
             return cls._open_gguf(path)
-        library = _read_library(path / "tokenizer.json")
-        config = read_optional_json_object(path / "tokenizer_config.json")
+        files = read_tokenizer_files(path)
+        library = _read_library(tokenizer_file(path, files.config))
+        add_tokens(library, files)
+        library.encode_special_tokens = files.splits_special_tokens
         numbered = [
             read_optional_json_object(path / name)
             for name in ("generation_config.json", "config.json")
         ]
-        source = chat_template_source(path, config)
-        return cls._assemble(library, config, numbered, _compile(source, path))
+        templates = ChatTemplates.of_folder(path, files.config)
+        return cls(
+            library,
+            files,
+            around=_around(library),
+            numbered=numbered,
+            chat_templates=templates,
+        )
 
     @classmethod
     def _open_gguf(cls, path: Path) -> "Tokenizer":
-        files = hugging_face_files(read_gguf(path).metadata, str(path))
-        library = _parse_library(files["tokenizer.json"].encode(), f"{path}: its tokenizer")
-        config = json.loads(files["tokenizer_config.json"])
-        numbered = [json.loads(files["generation_config.json"])]
-        return cls._assemble(library, config, numbered, _compile(config.get("chat_template"), path))
-
-    @classmethod
-    def _assemble(
-        cls,
-        library: tokenizers.Tokenizer,
-        config: Mapping[str, object],
-        numbered: Sequence[Mapping[str, object]],
-        chat_template: jinja2.Template | None,
-    ) -> "Tokenizer":
-        """`config` is tokenizer_config.json, `numbered` what may tell ids of special tokens."""
-        special = {name: text for name in SPECIAL_TOKENS if (text := _token_text(config, name))}
-        bos_ids = [*_ids(numbered, "bos_token_id"), *_known(library, special.get("bos_token"))]
-        eos_ids = [*_ids(numbered, "eos_token_id"), *_known(library, special.get("eos_token"))]
-        bos_token_id = bos_ids[0] if bos_ids else None
+        found = hugging_face_files(read_metadata(path), str(path))
+        library = _parse_library(found["tokenizer.json"].encode(), f"{path}: its tokenizer")
+        files = named_files(json.loads(found["tokenizer_config.json"]), str(path))
         return cls(
             library,
-            special_tokens=special,
-            bos_token_id=bos_token_id,
-            add_bos=_adds_bos(library, config, bos_token_id),
-            eos_token_ids=frozenset(eos_ids),
-            chat_template=chat_template,
+            files,
+            around=_asked_around(library, files),
+            numbered=[json.loads(found["generation_config.json"])],
+            chat_templates=ChatTemplates(files.config.get("chat_template"), str(path)),
         )
+
+    @property
+    def add_bos(self) -> bool:
+        """Whether plain text follows the bos token."""
+        return self.prompt_prefix[:1] == (self.bos_token_id,)
 
     @property
     def prefix_token_id(self) -> int | None:
@@ -113,13 +113,45 @@ class Tokenizer:
 
     @property
     def has_chat_template(self) -> bool:
-        return self._chat_template is not None
+        return bool(self.chat_templates)
 
     @property
     def vocabulary(self) -> dict[str, int]:
         """The ids of all tokens, added ones too; a new dict at each call."""
         entries: dict[str, int] = self._library.get_vocab(with_added_tokens=True)
         return entries
+
+    def to_json(self) -> str:
+        """Gives the tokenizer as a tokenizer.json that needs no files beside it."""
+        text: str = self._library.to_str()
+        if _around(self._library) == (self.prompt_prefix, self.prompt_suffix):
+            return text
+        around = self._post_processor()
+        return json.dumps(json.loads(text) | {"post_processor": around}, ensure_ascii=False)
+
+    def _post_processor(self) -> dict[str, object]:
+        """What puts `prompt_prefix` and `prompt_suffix` around a text, in JSON."""
+
+        def pieces(ids: Sequence[int]) -> list[dict[str, object]]:
+            tokens = [self._library.id_to_token(token_id) for token_id in ids]
+            return [{"SpecialToken": {"id": token, "type_id": 0}} for token in tokens]
+
+        def parts(*names: str) -> list[dict[str, object]]:
+            texts: list[dict[str, object]] = [
+                {"Sequence": {"id": name, "type_id": 0}} for name in names
+            ]
+            return [*pieces(self.prompt_prefix), *texts, *pieces(self.prompt_suffix)]
+
+        ids = {self._library.id_to_token(i): i for i in self.prompt_prefix + self.prompt_suffix}
+        return {
+            "type": "TemplateProcessing",
+            "single": parts("A"),
+            "pair": parts("A", "B"),
+            "special_tokens": {
+                token: {"id": token, "ids": [token_id], "tokens": [token]}
+                for token, token_id in ids.items()
+            },
+        }
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text` alone: no special tokens are put around it, but those written out in it
@@ -143,30 +175,29 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `ids`; bytes that make no character become U+FFFD."""
+        text = self.decode_uncleaned(ids, skip_special_tokens)
+        return clean_up(text) if self.cleans_up else text
+
+    def decode_uncleaned(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """What `decode` gives before spaces are dropped, where `cleans_up` says that they are."""
         text: str = self._library.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
-    def render_chat(self, messages: list[dict[str, object]]) -> str:
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        tools: Sequence[Mapping[str, object]] | None = None,
+    ) -> str:
         """The conversation as the model was trained to see it, up to where its answer starts.
+        `tools` are functions by their JSON schemas; a template of the name "tool_use" is chosen
+        where they are given.
 
-        Raises RequestError when there is no template or the template refuses the messages.
+        Raises RequestError when there is no template or the template refuses the messages,
+        CheckpointError for a damaged template.
         """
-        if self._chat_template is None:
-            raise RequestError(
-                "this model has no chat template",
-                seen=f"{len(messages)} messages",
-                remedy="Send plain text to the completions instead.",
-            )
-        try:
-            return self._chat_template.render(
-                messages=messages, add_generation_prompt=True, **self._special_tokens
-            )
-        except TEMPLATE_ERRORS as error:
-            raise RequestError(
-                "the model's chat template refuses these messages",
-                seen=str(error) or type(error).__name__,
-                remedy="Send messages with the roles and the content that the model knows.",
-            ) from error
+        return self.chat_templates.render(
+            messages, tools=tools, special_tokens=self._special_tokens
+        )
 
 
 def _read_library(path: Path) -> tokenizers.Tokenizer:
@@ -174,13 +205,14 @@ def _read_library(path: Path) -> tokenizers.Tokenizer:
         raise CheckpointError(
             f"{path.parent} has no tokenizer.json",
             seen=", ".join(sorted(entry.name for entry in path.parent.glob("*"))) or "no files",
-            remedy="Download tokenizer.json too, or save the tokenizer in its fast form.",
+            remedy="Download tokenizer.json too, or make it from the older files with Transformers "
+            "(AutoTokenizer.from_pretrained, then save_pretrained).",
         )
     try:
         data = path.read_bytes()
     except OSError as error:
         raise CheckpointError(
-            f"{path} cannot be read", seen=error, remedy="Download the file again."
+            f"{path} cannot be read", seen=error, remedy="Check that you may read it."
         ) from error
     return _parse_library(data, str(path))
 
@@ -191,7 +223,10 @@ def _parse_library(data: bytes, where: str) -> tokenizers.Tokenizer:
         library = tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises nothing narrower
         raise CheckpointError(
-            f"{where} cannot be read", seen=error, remedy="Download the file again."
+            f"{where} cannot be read",
+            seen=error,
+            remedy="Download it again; one that is whole needs a newer library (`pip install -U "
+            "tokenizers`).",
         ) from error
     library.no_truncation()
     library.no_padding()
@@ -204,16 +239,13 @@ def _token_texts(library: tokenizers.Tokenizer) -> TokenTexts | None:
     decoder = piece_decoder(library.decoder.__getstate__())
     if decoder is None:
         return None
-    added = library.get_added_tokens_decoder().values()
-    return TokenTexts(library, frozenset(one.content for one in added if one.special), decoder)
-
-
-def _token_text(config: Mapping[str, object], name: str) -> str | None:
-    """A special token's text; it stands there as such or in an object with its properties."""
-    value = config.get(name)
-    if isinstance(value, dict):
-        value = value.get("content")
-    return value if isinstance(value, str) else None
+    # What decoding skips: the library keeps a token special that is added again as another.
+    special = {
+        token.content
+        for token_id, token in library.get_added_tokens_decoder().items()
+        if token.special or not library.decode([token_id], skip_special_tokens=True)
+    }
+    return TokenTexts(library, frozenset(special), decoder)
 
 
 def _known(library: tokenizers.Tokenizer, token: str | None) -> list[int]:
@@ -221,16 +253,35 @@ def _known(library: tokenizers.Tokenizer, token: str | None) -> list[int]:
     return [] if token_id is None else [token_id]
 
 
-def _adds_bos(
-    library: tokenizers.Tokenizer, config: Mapping[str, object], bos_token_id: int | None
-) -> bool:
-    """What `add_bos_token` says; where it is not given, what the post-processor does."""
-    if bos_token_id is None:
-        return False
-    stated = config.get("add_bos_token")
-    if isinstance(stated, bool):
-        return stated
-    return bool(library.encode("", add_special_tokens=True).ids[:1] == [bos_token_id])
+def _around(library: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the post-processor puts before and after a text."""
+    if not library.num_special_tokens_to_add(is_pair=False):
+        return (), ()
+    plain: list[int] = []
+    for text in ("a", " ", "\n"):
+        plain = library.encode(text, add_special_tokens=False).ids
+        if plain:
+            break
+    whole = library.encode(text, add_special_tokens=True)
+    num_before = next(
+        (i for i, is_added in enumerate(whole.special_tokens_mask) if not is_added), 0
+    )
+    ids = whole.ids
+    return tuple(ids[:num_before]), tuple(ids[num_before + len(plain) :])
+
+
+def _asked_around(
+    library: tokenizers.Tokenizer, files: TokenizerFiles
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What `add_bos_token` and `add_eos_token` put before and after a text: in a GGUF file they
+    decide, whatever tokenizer it holds."""
+    bos, eos = (
+        _known(library, files.special_tokens.get(f"{end}_token"))
+        if files.config.get(f"add_{end}_token") is True
+        else []
+        for end in ("bos", "eos")
+    )
+    return tuple(bos), tuple(eos)
 
 
 def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
@@ -241,36 +292,3 @@ def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
         values = value if isinstance(value, list) else [value]
         ids += [token_id for token_id in values if type(token_id) is int and token_id >= 0]
     return ids
-
-
-def chat_template_source(folder: Path, config: Mapping[str, object]) -> object:
-    """From chat_template.jinja, else from tokenizer_config.json: a text, or of several the one
-    named "default"; None where there is none. Raises CheckpointError."""
-    path = folder / "chat_template.jinja"
-    if path.exists():
-        try:
-            return path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise _bad_template(folder, error) from error
-    source = config.get("chat_template")
-    if not isinstance(source, list):
-        return source
-    try:
-        return {entry["name"]: entry["template"] for entry in source}.get("default")
-    except (LookupError, TypeError) as error:
-        raise _bad_template(folder, error) from error
-
-
-def _compile(source: object, where: Path) -> jinja2.Template | None:
-    try:
-        return None if source is None else compile_template(source)
-    except TEMPLATE_ERRORS as error:
-        raise _bad_template(where, error) from error
-
-
-def _bad_template(where: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(
-        f"{where}: the chat template cannot be read",
-        seen=str(error) or type(error).__name__,
-        remedy="Download chat_template.jinja or tokenizer_config.json again.",
-    )

@@ -24,7 +24,7 @@ from typing import Literal, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from paredown.errors import CheckpointError
+from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.bits import num_words, pack_bits, unpack_bits
 from paredown.formats.e4m3 import has_nan
 from paredown.formats.floating import cast as cast_floats
@@ -83,7 +83,7 @@ class CompressedForm:
     def tensor_shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
         num_rows, num_columns = shape
         shapes: dict[str, tuple[int, ...]] = {SCALE: self._scale_shape(shape)}
-        if self._is_packed:
+        if self.is_packed:
             shapes[PACKED] = (num_rows, num_words(num_columns, self.spec.bits))
             shapes[SHAPE] = (2,)
         else:
@@ -99,15 +99,17 @@ class CompressedForm:
         return shapes
 
     def settle(self, tensors: Tensors, shape: tuple[int, int]) -> StoredForm:
-        if self._is_packed and (stored := _read_shape(tensors)) != shape:
+        if self.is_packed and (stored := _read_shape(tensors)) != shape:
             seen = f"{list(stored)}, config.json asks for {list(shape)}"
             raise bad_tensor(SHAPE, "names the wrong shape", seen)
+        if not self.is_packed and tensors[PLAIN].dtype in STORED_DTYPES:
+            raise stored_in_floats(PLAIN)
         if not self.has_order:
             return self
         return settle_order(self, tensors, suffix=ORDER, scale_suffix=SCALE, num_columns=shape[1])
 
     def decode(self, tensors: Tensors) -> GridWeight:
-        if self._is_packed:
+        if self.is_packed:
             shape = _read_shape(tensors)
         else:
             shape = _check_shape(PLAIN, list(present(tensors, PLAIN).shape))
@@ -127,12 +129,12 @@ class CompressedForm:
         )
 
     @property
-    def _is_packed(self) -> bool:
+    def is_packed(self) -> bool:
         return self.form == "pack-quantized"
 
     @property
     def _packs_zeros(self) -> bool:
-        return self._is_packed and not self.per_tensor and self.block is None
+        return self.is_packed and not self.per_tensor and self.block is None
 
     def _scale_shape(self, shape: tuple[int, int]) -> tuple[int, ...]:
         if self.per_tensor:
@@ -157,7 +159,7 @@ class CompressedForm:
         return stored
 
     def _read_codes(self, tensors: Tensors, shape: tuple[int, int]) -> npt.NDArray[np.uint8]:
-        if self._is_packed:
+        if self.is_packed:
             words_OW = take_words(tensors, PACKED, self.tensor_shapes(shape)[PACKED])
             return unpack_bits(words_OW, self.spec.bits, shape[1])
         if self.spec.dtype == "fp8":
@@ -225,6 +227,15 @@ def encode(weight: GridWeight) -> dict[str, StoredTensor]:
         scale = np.array([weight.input_scale], np.float32)
         tensors[INPUT_SCALE] = cast_floats(scale, weight.scale_dtype).tensor
     return tensors
+
+
+def stored_in_floats(name: str) -> UnsupportedError:
+    """The error for a weight beside whose scales no codes are."""
+    return UnsupportedError(
+        f"tensor {name} holds floats beside scales, not the codes that quantization_config names",
+        seen="weights that were never stored compressed",
+        remedy="Save the model again with save_compressed=True, or use the original.",
+    )
 
 
 def _signed(codes: npt.NDArray[np.uint8], bits: int) -> StoredTensor:

@@ -5,9 +5,24 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from paredown.formats.stored.compressed_tensors.form import CompressedForm, Form, form_of
+from paredown.formats.stored.compressed_tensors.form import (
+    PACKED,
+    PLAIN,
+    SCALE,
+    CompressedForm,
+    Form,
+    form_of,
+    stored_in_floats,
+)
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme, parse_kv_scheme
-from paredown.formats.stored.section import damaged, refuse_others, unsupported
+from paredown.formats.stored.section import (
+    CHANGING,
+    damaged,
+    note_passed_over,
+    pass_over_others,
+    refuse_others,
+    unsupported,
+)
 from paredown.spec.weight import DTYPES, INTEGERS, ActivationDType, WeightDType, WeightSpec
 
 METHOD = "compressed-tensors"
@@ -79,10 +94,11 @@ _ORDERS = (None, False, "weight", "static", "group", "dynamic")
 @dataclass(frozen=True, kw_only=True)
 class ConfigGroup:
     """`targets`: a class name ("Linear"), a module's name, or "re:" and a regular expression that
-    matches the beginning of a module's name."""
+    matches the beginning of a module's name. `unknown`: fields that were passed over."""
 
     targets: tuple[str, ...]
     form: CompressedForm
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +107,19 @@ class CompressedTensorsConfig:
 
     groups: tuple[ConfigGroup, ...]
     ignore: tuple[str, ...]
+    tensor_names: Collection[str]
     kv: KVScheme = NO_SCHEME
+    unknown: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.kv.notes
+        names = (*self.unknown, *(name for group in self.groups for name in group.unknown))
+        return (*self.kv.notes, *note_passed_over(names))
 
     def form_for(self, module: str) -> CompressedForm | None:
         """The form that the section names for a module. As in the library, a name goes before a
-        regular expression and that before a class name."""
+        regular expression and that before a class name. Raises UnsupportedError for a module that
+        is to be packed and is stored in floats beside scales."""
         return self._form_for(module, LINEAR)
 
     def form_for_embedding(self, module: str) -> CompressedForm | None:
@@ -112,22 +132,30 @@ class CompressedTensorsConfig:
         forms = {target: group.form for group in self.groups for target in group.targets}
         matching = [target for target in forms if _matches(module, kind, target)]
         matching.sort(key=lambda target: (target == kind, target.startswith("re:"), target))
-        return forms[matching[0]] if matching else None
+        if not matching:
+            return None
+        form = forms[matching[0]]
+        has_codes, has_floats, has_scales = (
+            f"{module}.{suffix}" in self.tensor_names for suffix in (PACKED, PLAIN, SCALE)
+        )
+        if form.is_packed and has_floats and has_scales and not has_codes:
+            raise stored_in_floats(f"{module}.{PLAIN}")
+        return form
 
 
 def read_compressed_tensors(
     config: Mapping[str, object], tensor_names: Collection[str]
 ) -> CompressedTensorsConfig:
-    """Raises UnsupportedError, naming it, for anything that would make the weights or the
-    arithmetic other than what we do, and CheckpointError for what is not valid."""
-    if config.get("quantization_status", "compressed") != "compressed":
-        raise unsupported("quantization_status", config["quantization_status"])
+    """Raises UnsupportedError, naming it, for anything that is known to make the weights or the
+    arithmetic other than what we do and for any argument of them that we do not know, and
+    CheckpointError for what is not valid. `quantization_status` says how far the library's own work
+    went; what is stored, the tensors themselves say."""
     ignore = config.get("ignore") or []
     sparsity = config.get("sparsity_config") or {}
     if sparsity != {} and not (isinstance(sparsity, dict) and sparsity.get("format") == "dense"):
         raise unsupported("sparsity_config", sparsity)
     read = {"quant_method", "quantization_status", "ignore", "sparsity_config", "config_groups"}
-    refuse_others(config, read | {"format", "kv_cache_scheme"} | _CONFIG_NOTES)
+    unknown = pass_over_others(config, read | {"format", "kv_cache_scheme"} | _CONFIG_NOTES)
     groups = config.get("config_groups")
     if not isinstance(groups, dict) or not groups:
         raise damaged("config_groups", groups)
@@ -135,6 +163,8 @@ def read_compressed_tensors(
     return CompressedTensorsConfig(
         groups=tuple(group for group in parsed if group is not None),
         ignore=_patterns("ignore", ignore),
+        tensor_names=tensor_names,
+        unknown=unknown,
         kv=parse_kv_scheme(config.get("kv_cache_scheme")),
     )
 
@@ -147,13 +177,15 @@ def _parse_group(name: str, group: object, config: Mapping[str, object]) -> Conf
         group = {**_PRESETS[name.upper()], "targets": group}
     if not isinstance(group, dict):
         raise damaged(where, group)
-    refuse_others(group, {"targets", "weights", "input_activations", "format"}, f"{where}.")
+    read = {"targets", "weights", "input_activations", "format"}
+    unknown = pass_over_others(group, read, f"{where}.", CHANGING | {"output_activations"})
     if group.get("weights") is None:
         if group.get("input_activations") is not None:
             raise unsupported(f"{where}.input_activations", group["input_activations"])
         return None
     form = _parse_form(where, group, group.get("format") or config.get("format"))
-    return ConfigGroup(targets=_patterns(f"{where}.targets", group.get("targets")), form=form)
+    targets = _patterns(f"{where}.targets", group.get("targets"))
+    return ConfigGroup(targets=targets, form=form, unknown=unknown)
 
 
 def _parse_form(where: str, group: Mapping[str, object], named: object) -> CompressedForm:

@@ -1,0 +1,131 @@
+"""AutoRound's own section of config.json (https://github.com/intel/auto-round). Its modules are
+packed as those of GPTQ or AWQ, which `packing_format` says:
+
+    auto_round:auto_gptq               GPTQ's first version: zero points are stored minus 1
+    auto_round, auto_round:gptqmodel   its second: zero points as they are
+    auto_round:auto_awq                AWQ
+
+`extra_config` overrides bits, group size and symmetry of modules, by name or by a regular
+expression that is found anywhere in a name; 16 bits are floats.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from paredown.formats.stored import awq, gptq
+from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
+from paredown.formats.stored.section import (
+    CHANGING,
+    check_any_codes,
+    damaged,
+    note_passed_over,
+    pass_over_others,
+    unsupported,
+)
+from paredown.spec.weight import WeightSpec
+
+METHOD = "auto-round"
+CODES = gptq.CODES
+_FLOAT_BITS = 16
+Packing = Literal["gptq", "gptq-v2", "awq"]
+PACKINGS: dict[str, Packing] = {
+    "auto": "gptq",
+    "auto_round:gptq": "gptq",
+    "auto_round:auto_gptq": "gptq",
+    "auto_round": "gptq-v2",
+    "auto_round:gptqmodel": "gptq-v2",
+    "auto_round:awq": "awq",
+    "auto_round:auto_awq": "awq",
+}
+_DEFAULT_PACKING = "auto_round:auto_gptq"
+# Kernels that earlier releases name behind the packing.
+_KERNELS = (":exllamav2", ":tritonv2", ":marlin")
+_OVERRIDES = {"bits", "group_size", "sym"}
+_READ = {"quant_method", "packing_format", "extra_config", *_OVERRIDES}
+_CHANGING = (CHANGING - {"extra_config"}) | {"dynamic"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoRoundConfig:
+    """Which linear modules are quantized (formats/stored/stored_form.py): those that have codes in
+    the files. `specs` overrides `spec` by a module's name, else by the first pattern that is found
+    in it; None: floats."""
+
+    kv: ClassVar[KVScheme] = NO_SCHEME
+
+    packing: Packing
+    spec: WeightSpec
+    specs: Mapping[str, WeightSpec | None]
+    tensor_names: Collection[str]
+    notes: tuple[str, ...] = ()
+
+    def form_for(self, module: str) -> gptq.GPTQForm | awq.AWQForm | None:
+        if f"{module}.{CODES}" not in self.tensor_names:
+            return None
+        spec = self._spec_of(module)
+        if spec is None:
+            return None
+        if self.packing == "awq":
+            return awq.AWQForm(spec=spec)
+        has_order = f"{module}.{gptq.ORDER}" in self.tensor_names
+        return gptq.GPTQForm(
+            spec=spec, version=1 if self.packing == "gptq" else 2, has_order=has_order
+        )
+
+    def _spec_of(self, module: str) -> WeightSpec | None:
+        if module in self.specs:
+            return self.specs[module]
+        found = (spec for pattern, spec in self.specs.items() if re.search(pattern, module))
+        return next(found, self.spec)
+
+
+def read_auto_round(config: Mapping[str, object], tensor_names: Collection[str]) -> AutoRoundConfig:
+    """Raises UnsupportedError or CheckpointError for what cannot be read as it is meant."""
+    unknown = pass_over_others(config, _READ, changing=_CHANGING)
+    packing = _parse_packing(config.get("packing_format", _DEFAULT_PACKING))
+    check_any_codes(tensor_names, CODES, METHOD)
+    extra = config.get("extra_config") or {}
+    if not isinstance(extra, dict):
+        raise damaged("extra_config", extra)
+    specs = {}
+    for name, own in extra.items():
+        where = f"extra_config.{name}"
+        if not isinstance(own, dict):
+            raise damaged(where, own)
+        _check_pattern(where, str(name))
+        is_float = own.get("bits") == _FLOAT_BITS
+        known = own if is_float else _OVERRIDES
+        unknown += pass_over_others(own, known, f"{where}.", _CHANGING)
+        specs[str(name)] = None if is_float else _parse_spec({**config, **own}, packing)
+    return AutoRoundConfig(
+        packing=packing,
+        spec=_parse_spec(config, packing),
+        specs=specs,
+        tensor_names=tensor_names,
+        notes=note_passed_over(unknown),
+    )
+
+
+def _parse_packing(named: object) -> Packing:
+    text = str(named)
+    for kernel in _KERNELS:
+        text = text.removesuffix(kernel)
+    if text not in PACKINGS:
+        raise unsupported("packing_format", named, f"Known are {', '.join(PACKINGS)}.")
+    return PACKINGS[text]
+
+
+def _parse_spec(config: Mapping[str, object], packing: Packing) -> WeightSpec:
+    spec = gptq.parse_spec(config)
+    if packing == "awq" and spec.bits != awq.BITS:
+        raise unsupported("bits", spec.bits, f"Known in AWQ's packing is {awq.BITS}.")
+    return spec
+
+
+def _check_pattern(where: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise damaged(where, error) from error

@@ -1,0 +1,47 @@
+"""What the hub's cache has of a model, without asking the hub."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from paredown.errors import HubError
+from paredown.models.files.shards import INDEX_NAME, SINGLE_NAME
+from paredown.models.hub.hub_name import HubName
+from paredown.models.hub.hub_source import COMMIT, SNAPSHOTS
+from paredown.models.hub.needed_files import CONFIG_NAME, gguf_files, shards
+
+
+def cached_commit(folder: Path, name: HubName) -> str | None:
+    """The commit that a revision was when it was last asked for; a commit is itself."""
+    if COMMIT.fullmatch(name.wanted_revision):
+        return name.wanted_revision
+    try:
+        commit = (folder / "refs" / name.wanted_revision).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return commit if COMMIT.fullmatch(commit) else None
+
+
+def cached_model(folder: Path, commit: str, name: HubName) -> Path | None:
+    """The folder or GGUF file of a commit where all its weights are there. They come last, so the
+    small files are there too."""
+    snapshot = folder / SNAPSHOTS / commit
+    if (snapshot / CONFIG_NAME).is_file() and name.file is None:
+        return snapshot if _has_weights(snapshot) else None
+    names = _names(snapshot)
+    try:
+        files = gguf_files(name, names)
+    except HubError:
+        return None
+    return snapshot / files[0]
+
+
+def _has_weights(snapshot: Path) -> bool:
+    if (snapshot / SINGLE_NAME).is_file():
+        return True
+    named = shards(snapshot / INDEX_NAME)
+    return bool(named) and all((snapshot / one).is_file() for one in named)
+
+
+def _names(snapshot: Path) -> Collection[str]:
+    files = (path for path in snapshot.rglob("*") if path.is_file())
+    return [path.relative_to(snapshot).as_posix() for path in files]

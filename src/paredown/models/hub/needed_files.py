@@ -1,0 +1,101 @@
+"""Which files of a repository a checkpoint consists of."""
+
+import json
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from paredown.errors import HubError
+from paredown.models.files.shards import INDEX_NAME, SINGLE_NAME
+from paredown.models.hub.hub_name import HubName
+
+CONFIG_NAME = "config.json"
+# Everything small that a folder may say about the model; weights are named one by one.
+_SMALL = re.compile(r"[^/]+\.(json|jinja|txt|model)|additional_chat_templates/[^/]+\.jinja")
+_PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
+# Weights of pictures and sound beside those of the language model.
+_PROJECTOR = "mmproj"
+_SHOWN = 12
+
+
+def small_files(names: Collection[str]) -> list[str]:
+    """Config, tokenizer, templates, proofs and licences; never code, pictures or other weights."""
+    return sorted(name for name in names if _SMALL.fullmatch(name))
+
+
+def weight_files(name: HubName, names: Collection[str], folder: Path) -> list[str]:
+    """The safetensors files as `models/files/shards.py` reads them; the index must be in `folder`
+    where there is one. Raises HubError for a repository that has none."""
+    if SINGLE_NAME in names:
+        return [SINGLE_NAME]
+    if INDEX_NAME in names:
+        return shards(folder / INDEX_NAME)
+    raise HubError(
+        f"{name.repository} holds no weights in safetensors form",
+        seen=_shown(names),
+        remedy="Name another repository of this model, or a GGUF file as org/name:file.gguf.",
+    )
+
+
+def shards(index: Path) -> list[str]:
+    """The names in an index file; none for one that is damaged, which opening the folder tells."""
+    try:
+        weight_map = json.loads(index.read_text("utf-8"))["weight_map"]
+        found = {name for name in weight_map.values() if Path(name).name == name}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return sorted(found)
+
+
+def gguf_files(name: HubName, names: Collection[str]) -> list[str]:
+    """The file that the name asks for, all parts of it where it is split, the first part first.
+    Part of a file's name does where it fits one file only. Raises HubError for none and several."""
+    files = [one for one in names if one.lower().endswith(".gguf")]
+    wanted = name.file
+    found = [one for one in files if one == wanted]
+    if not found:
+        models = [one for one in files if not one.rsplit("/", 1)[-1].startswith(_PROJECTOR)]
+        found = [one for one in models if wanted is None or _has_tag(one, wanted)]
+    sets: dict[str, list[str]] = {}
+    for one in sorted(found):
+        part = _PART.fullmatch(one)
+        sets.setdefault(one if part is None else part["stem"], []).append(one)
+    if len(sets) != 1:
+        problem = "no GGUF file" if not sets else "several GGUF files"
+        asked = "" if wanted is None else f" that {wanted!r} names"
+        raise HubError(
+            f"{name.repository} holds {problem}{asked}",
+            seen=_shown(found or files or names),
+            remedy=f"Name one file, as {name.repository}:file.gguf.",
+        )
+    return _all_parts(next(iter(sets.values()))[0], files, name)
+
+
+def _has_tag(file: str, tag: str) -> bool:
+    """Whether `tag` stands in the file's name, between marks: Q4_K is not in Q4_K_M."""
+    pattern = rf"(?<![A-Za-z0-9_]){re.escape(tag)}(?![A-Za-z0-9_])"
+    return re.search(pattern, file.rsplit("/", 1)[-1], re.IGNORECASE) is not None
+
+
+def _all_parts(file: str, files: Collection[str], name: HubName) -> list[str]:
+    part = _PART.fullmatch(file)
+    if part is None:
+        return [file]
+    count = int(part["count"])
+    parts = [
+        f"{part['stem']}-{number:05}-of-{part['count']}.gguf" for number in range(1, count + 1)
+    ]
+    missing = [one for one in parts if one not in files]
+    if missing or not parts:
+        raise HubError(
+            f"{name.repository} lacks parts of a split GGUF file",
+            seen=f"no {', '.join(missing[:_SHOWN])}",
+            remedy="Name another file or revision of this repository.",
+        )
+    return parts
+
+
+def _shown(names: Collection[str]) -> str:
+    listed = sorted(names)
+    more = f", and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return (", ".join(listed[:_SHOWN]) or "no files") + more

@@ -1,0 +1,217 @@
+"""TokenizerFiles: what the files beside tokenizer.json say of a tokenizer, by the rules of
+Transformers 5.
+
+tokenizer_config.json counts most. Only where it has no `added_tokens_decoder` do
+special_tokens_map.json, which then counts more, and added_tokens.json say anything. The ids that
+they give stand for an order: a token that tokenizer.json knows keeps its id, others come behind.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tokenizers
+
+from paredown.errors import CheckpointError
+from paredown.models.files.json_file import read_optional_json_object
+
+CONFIG = "tokenizer_config.json"
+# In tokenizer_config.json: added tokens by their ids.
+LISTED = "added_tokens_decoder"
+SPECIAL_MAP = "special_tokens_map.json"
+ADDED = "added_tokens.json"
+NAMED = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+)
+# Lists of special tokens that have no names of their own; the second is the older word.
+EXTRA, OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+# The release of Transformers by whose rules the files are read.
+_TRANSFORMERS = (5, 23)
+_VERSIONED = re.compile(r"tokenizer\.(\d+(?:\.\d+)*)\.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerFiles:
+    """`config`          tokenizer_config.json, as far as special_tokens_map.json leaves it
+    `special_tokens`  the texts of the special tokens that have names
+    `listed`          tokens of the vocabulary with their properties; their ids say the order
+    `is_complete`     whether that is the list that counts, tokenizer.json's own tokens among it
+    `named`           special tokens, which the vocabulary has even where nothing lists them
+    """
+
+    config: Mapping[str, object]
+    special_tokens: Mapping[str, str]
+    listed: Mapping[int, tokenizers.AddedToken]
+    is_complete: bool
+    named: tuple[tokenizers.AddedToken, ...]
+
+    @property
+    def splits_special_tokens(self) -> bool:
+        """Whether special tokens that are written out in a text are text like any other."""
+        return self.config.get("split_special_tokens") is True
+
+    def cleans_up(self, model: str) -> bool:
+        """Whether decoding drops spaces before punctuation; `model` is the kind in tokenizer.json.
+        In BPE, whose spaces are the text's own, Transformers does so only by the second name."""
+        if model == "BPE":
+            forced = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
+            return self._is_cleaned and self.config.get(forced) is True
+        return self._is_cleaned
+
+    @property
+    def _is_cleaned(self) -> bool:
+        return self.config.get("clean_up_tokenization_spaces") is True
+
+
+def read_tokenizer_files(folder: Path) -> TokenizerFiles:
+    """Reads what stands beside the folder's tokenizer.json. Raises CheckpointError."""
+    config = read_optional_json_object(folder / CONFIG)
+    where = f"{folder / CONFIG}"
+    extra = _extra(config, where)
+    is_complete = LISTED in config
+    if is_complete:
+        listed = _listed(config[LISTED], where)
+    else:
+        special_map = read_optional_json_object(folder / SPECIAL_MAP)
+        where = f"{folder / SPECIAL_MAP} and {CONFIG}"
+        is_unsaid = not {EXTRA, OLD_EXTRA} & set(config)
+        extra += _extra({EXTRA: special_map.get(EXTRA)}, where)
+        special = {token.content for token in extra}
+        if is_unsaid and EXTRA not in special_map:
+            extra += _extra(special_map, where)
+        config = config | {k: v for k, v in special_map.items() if k not in (EXTRA, OLD_EXTRA)}
+        config |= _extra_names(special_map)
+        usual = {name: config[name] for name in NAMED if name in config}
+        special |= {token.content for token in _named(usual, where).values()}
+        listed = _older_list(folder / ADDED, special)
+    names = _named(config, where)
+    return TokenizerFiles(
+        config=config,
+        special_tokens={name: token.content for name, token in names.items()},
+        listed=listed,
+        is_complete=is_complete,
+        named=(*names.values(), *extra),
+    )
+
+
+def named_files(config: Mapping[str, object], where: str) -> TokenizerFiles:
+    """Takes tokenizer_config.json by itself, nothing added: a GGUF file lists all its tokens."""
+    return TokenizerFiles(
+        config=config,
+        special_tokens={name: one.content for name, one in _named(config, where).items()},
+        listed={},
+        is_complete=True,
+        named=(),
+    )
+
+
+def add_tokens(library: tokenizers.Tokenizer, files: TokenizerFiles) -> None:
+    """Adds to the vocabulary of tokenizer.json what the files beside it say."""
+    known = library.get_added_tokens_decoder()
+    listed = files.listed if files.is_complete else {**files.listed, **known}
+    tokens = [listed[token_id] for token_id in sorted(listed)]
+    texts = {token.content for token in [*known.values(), *tokens]}
+    for token in files.named:
+        if token.content not in texts:
+            texts.add(token.content)
+            tokens.append(token)
+    special = set(files.special_tokens.values())
+    for token in tokens:
+        token.special = token.special or token.content in special
+    library.add_tokens(tokens)
+
+
+def tokenizer_file(folder: Path, config: Mapping[str, object]) -> Path:
+    """tokenizer.json, or the one of the files that `fast_tokenizer_files` lists for versions of
+    Transformers that is for the highest up to the version whose rules hold here."""
+    listed = config.get("fast_tokenizer_files")
+    found = {}
+    for name in listed if isinstance(listed, list) else []:
+        if isinstance(name, str) and (version := _VERSIONED.fullmatch(name)):
+            found[tuple(map(int, version[1].split(".")))] = name
+    best = max((version for version in found if version <= _TRANSFORMERS), default=None)
+    return folder / ("tokenizer.json" if best is None else found[best])
+
+
+def _named(config: Mapping[str, object], where: str) -> dict[str, tokenizers.AddedToken]:
+    """The special tokens that have names: the usual ones first, then those of this model alone,
+    which are all texts under a name that ends in _token and what `extra_special_tokens` names."""
+    own = [name for name in config if name.endswith("_token") and name not in NAMED]
+    found = {
+        name: config[name] for name in (*NAMED, *own) if isinstance(config.get(name), str | dict)
+    }
+    found |= _extra_names(config)
+    return {name: _special(value, f"{where}: {name}") for name, value in found.items()}
+
+
+def _extra_names(config: Mapping[str, object]) -> dict[str, object]:
+    extra = config.get(EXTRA)
+    return extra if isinstance(extra, dict) else {}
+
+
+def _extra(config: Mapping[str, object], where: str) -> list[tokenizers.AddedToken]:
+    name = EXTRA if config.get(EXTRA) else OLD_EXTRA
+    value = config.get(name)
+    if value is None or isinstance(value, dict):
+        return []
+    if not isinstance(value, list):
+        raise _wrong(f"{where}: {name}", value, "a list of tokens")
+    return [_special(entry, f"{where}: {name}") for entry in value]
+
+
+def _listed(value: object, where: str) -> dict[int, tokenizers.AddedToken]:
+    where = f"{where}: {LISTED}"
+    if not isinstance(value, dict):
+        raise _wrong(where, value, "an object of tokens by their ids")
+    found = {}
+    for token_id, entry in value.items():
+        if not token_id.isdecimal():
+            raise _wrong(where, token_id, "ids as names")
+        found[int(token_id)] = _token(entry, where)
+    return found
+
+
+def _older_list(path: Path, special: Collection[str]) -> dict[int, tokenizers.AddedToken]:
+    """added_tokens.json: ids by texts."""
+    found = {}
+    for text, token_id in read_optional_json_object(path).items():
+        if type(token_id) is not int or token_id < 0:
+            raise _wrong(f"{path}: {text}", token_id, "an id")
+        is_special = text in special
+        found[token_id] = tokenizers.AddedToken(text, normalized=not is_special, special=is_special)
+    return found
+
+
+def _special(value: object, where: str) -> tokenizers.AddedToken:
+    """A special token as a text or an object."""
+    if isinstance(value, str):
+        return tokenizers.AddedToken(value, special=True)
+    token = _token(value, where)
+    token.special = True
+    return token
+
+
+def _token(value: object, where: str) -> tokenizers.AddedToken:
+    if not isinstance(value, dict) or not isinstance(value.get("content"), str):
+        raise _wrong(where, value, 'tokens as objects with "content"')
+    flags = {name: value[name] for name in _FLAGS if name in value}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise _wrong(f"{where}: {name}", flag, "true or false")
+    return tokenizers.AddedToken(value["content"], **flags)
+
+
+def _wrong(where: str, seen: object, wanted: str) -> CheckpointError:
+    return CheckpointError(
+        f"{where} does not hold {wanted}",
+        seen=repr(seen)[:100],
+        remedy="Correct the file, or download it again.",
+    )
