@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
-from paredown.cli.options.quantized import add_quantized_argument
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
@@ -67,7 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", type=Path, help="folder for the report (default: -o + -report)"
     )
     reports.add_argument("--no-report", action="store_true", help="write no report")
-    add_quantized_argument(parser)
     add_common_arguments(parser)
 
 
