@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
+from paredown.cli.options.quantized import add_quantized_argument
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=DEFAULT_ROUNDS, help="of timing (default %(default)s)"
     )
     add_calibration_arguments(parser, DEFAULT_SAMPLES)
+    add_quantized_argument(parser)
     reports = parser.add_mutually_exclusive_group()
     reports.add_argument(
         "--report", type=Path, help="folder for the report (default: -o + -report)"
