@@ -1,4 +1,4 @@
-"""What `optimize` finds on the real folders, and whether it holds its time."""
+"""The candidates that `optimize` finds on the real folders, and whether it holds its time."""
 
 import json
 import shutil
@@ -73,7 +73,7 @@ def section(folders: Mapping[str, Path], work: Path) -> Section:
 
 
 def _small_rows(name: str, found: Search) -> list[Row]:
-    """What is asked of the candidate that was chosen."""
+    """The rows about the candidate that was chosen."""
     reference = found.result["reference"]
     chosen = next(
         one for one in found.result["candidates"] if one["name"] == found.result["chosen"]

@@ -68,6 +68,7 @@ class FamilyTraits:
     default_head_dim: int | None = None
     default_norm_eps: float = 1e-6
     default_theta: float = DEFAULT_THETA
+    rotary_share: float = 1.0
     sliding_window: int | None = None
     full_layers: tuple[int, ...] = ()
     experts: ExpertLayers | None = None
@@ -110,7 +111,7 @@ def _read_attention(fields: Fields, variant: FamilyTraits, hidden_size: int) -> 
         num_heads=num_heads,
         num_kv_heads=num_kv_heads or num_heads,
         head_dim=head_dim or even_heads(hidden_size, num_heads),
-        rotary=read_rotary(fields, variant.default_theta),
+        rotary=read_rotary(fields, variant.default_theta, variant.rotary_share),
         window=variant.sliding_window,
         qkv_bias=variant.qkv_bias,
         out_bias=variant.attention_out_bias,

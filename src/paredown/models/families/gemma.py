@@ -4,11 +4,10 @@ is scaled, and a GELU."""
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paredown.models.families import gated_rotary
-from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
 from paredown.models.families.gguf_rows import GGUFRows
+from paredown.models.families.llama import LLAMA
 from paredown.spec.model import Embedding, ModelSpec
 from paredown.spec.norm import Norms
 
@@ -45,15 +44,10 @@ def _config_from_gguf(_fields: Fields, _config: Mapping[str, object]) -> dict[st
     return {"hidden_act": _ACTIVATION}
 
 
-GEMMA = Family(
+GEMMA = replace(
+    LLAMA,
     model_type="gemma",
     read_spec=read_spec,
-    prefixes=gated_rotary.PREFIXES,
-    linears=gated_rotary.LINEARS,
-    norms=gated_rotary.NORMS,
-    embedding=gated_rotary.EMBEDDING,
-    ignorable=gated_rotary.IGNORABLE,
-    config_fields=gated_rotary.CONFIG_FIELDS,
     gguf=GGUFRows(
         architecture="gemma",
         class_name="GemmaForCausalLM",

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from paredown.models.families import gated_rotary
-from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
 from paredown.models.families.gguf_rows import GGUFRows, Metadata
+from paredown.models.families.llama import LLAMA
 from paredown.spec.model import Embedding, ModelSpec
 
 # Field of config.json -> metadata key. llama.cpp divides the logits as Transformers does.
@@ -60,15 +59,10 @@ def _gguf_from_spec(spec: ModelSpec) -> Metadata:
     return {key: np.float32(values[name]) for name, key in _SCALARS.items()}
 
 
-GRANITE = Family(
+GRANITE = replace(
+    LLAMA,
     model_type="granite",
     read_spec=read_spec,
-    prefixes=gated_rotary.PREFIXES,
-    linears=gated_rotary.LINEARS,
-    norms=gated_rotary.NORMS,
-    embedding=gated_rotary.EMBEDDING,
-    ignorable=gated_rotary.IGNORABLE,
-    config_fields=gated_rotary.CONFIG_FIELDS,
     gguf=GGUFRows(
         architecture="granite",
         class_name="GraniteForCausalLM",

@@ -2,13 +2,12 @@
 and one for gate and up, a part of each head rotated in some, and LongRoPE."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family, LinearModule, fused_modules
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
-from paredown.models.families.rotary import read_rotary, rotary_share
+from paredown.models.families.rotary import rotary_share
 from paredown.spec.model import ModelSpec
 from paredown.spec.roles import QKV_ROLES
 
@@ -18,25 +17,14 @@ _OLD_NAMES = ("su", "yarn")
 
 
 def read_spec(fields: Fields) -> ModelSpec:
+    known = _with_known_names(fields)
     traits = FamilyTraits(
         family="phi3",
         default_norm_eps=1e-5,
         sliding_window=fields.optional_integer("sliding_window"),
+        rotary_share=rotary_share(known, 1.0),
     )
-    spec = read_gated_rotary(_without_rotary(fields), traits)
-    own = _with_known_names(fields)
-    rotary = read_rotary(own, share=rotary_share(own, 1.0))
-    layers = tuple(
-        replace(layer, attention=replace(layer.attention, rotary=rotary)) for layer in spec.layers
-    )
-    return replace(spec, layers=layers)
-
-
-def _without_rotary(fields: Fields) -> Fields:
-    """The config for the reader of layers that are rotated whole."""
-    left_out = ("rope_scaling", "rope_parameters", "partial_rotary_factor")
-    kept = {name: value for name, value in fields.config.items() if name not in left_out}
-    return Fields(kept, fields.where)
+    return read_gated_rotary(known, traits)
 
 
 def _with_known_names(fields: Fields) -> Fields:

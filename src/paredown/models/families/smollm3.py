@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 from paredown.errors import CheckpointError
-from paredown.models.families import gated_rotary
-from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import (
     FULL,
@@ -14,6 +12,7 @@ from paredown.models.families.gated_rotary import (
     read_gated_rotary,
 )
 from paredown.models.families.gguf_rows import GGUFRows
+from paredown.models.families.llama import LLAMA
 from paredown.spec.model import ModelSpec
 
 _INTERVAL = 4
@@ -68,15 +67,10 @@ def _turned_layers(fields: Fields, num_layers: int) -> list[bool]:
     return [bool(one) for one in listed[:num_layers]]
 
 
-SMOLLM3 = Family(
+SMOLLM3 = replace(
+    LLAMA,
     model_type="smollm3",
     read_spec=read_spec,
-    prefixes=gated_rotary.PREFIXES,
-    linears=gated_rotary.LINEARS,
-    norms=gated_rotary.NORMS,
-    embedding=gated_rotary.EMBEDDING,
-    ignorable=gated_rotary.IGNORABLE,
-    config_fields=gated_rotary.CONFIG_FIELDS,
     gguf=GGUFRows(
         architecture="smollm3",
         class_name="SmolLM3ForCausalLM",
