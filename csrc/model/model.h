@@ -52,6 +52,9 @@ struct StepInput {
   // [S] pages between those of the sinks and the next ones of a slice that it has given up: no
   // layer sees them any more.
   std::span<const int32_t> num_released;
+  // [S] tokens of the whole texts as far as they are known; empty: each ends with its slice. Read
+  // where ModelConfig::switch_tokens is set.
+  std::span<const int32_t> text_lengths = {};
 };
 
 class Model {
@@ -104,13 +107,15 @@ class Model {
     int64_t position;
     const int32_t* pages;
     int64_t num_released;
+    bool is_long;  // of a text that turns as long ones do
   };
 
   void reserve(int64_t num_tokens);
   void add_layer(const LayerConfig& config);
-  RotaryTable* rotary_table(const std::vector<float>& frequencies);
+  RotaryTable* rotary_table(const AttentionConfig& attention);
+  bool is_long(const StepInput& input, size_t slice) const;
   void embed_rows(const StepInput& input);
-  void turn(int64_t t, int64_t position);
+  void turn(int64_t t);
   void run_layer(int64_t index, const StepInput& input);
   void run_attention_output(int64_t index);
   void run_mlp(int64_t index);
@@ -123,6 +128,7 @@ class Model {
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
   void rotate_and_store(int64_t index);
+  void finish_logits(float* logits);
   bool fills_page(int64_t t, int64_t end) const;
   void check_released(const StepInput& input, size_t slice) const;
   void activate(const MlpConfig& mlp);

@@ -3,6 +3,7 @@ names of whole recipes (llm-int8) stand in the place of [METHOD-]...FORMAT."""
 
 from typing import cast, get_args
 
+from paredown.compress.group_sizes import find_format
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.llm_int8 import LLMInt8
@@ -11,7 +12,7 @@ from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
 from paredown.compress.recipe import OUTPUT, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS, GROUP_SIZES, RECIPE_FORMATS, STATIC_FORMATS
+from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -52,6 +53,7 @@ SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-kv-DTYPE]"
 EXPLAINED = f"""recipes by name: {SYNTAX}
   FORMAT  integers of 1 to 8 bits, one scale per row or per group of columns
           ({", ".join(map(str, GROUP_SIZES))}): int8, int4-g128, int3-g32-asym (with zero points);
+          int4-g128-g64-g32 gives each layer the largest groups that divide its columns;
           with inputs in 8 bits too: w8a8, w8a8-static, w4a8, w4a8-g128; with scales that are
           integer steps of their row's, fast prompts too: w4a8-g32-qoq, w4a8-g128-asym-qoq;
           floats: fp8, fp8-g128, bf16, fp16, fp32
@@ -81,7 +83,7 @@ def find_recipe(name: str) -> Recipe:
 
 def _methods_and_format(name: str) -> Recipe:
     methods, format_name = _split_methods(name)
-    spec = _find_format(format_name)
+    spec, group_sizes = _find_format(format_name)
     if not spec.is_quantized:
         if methods:
             raise ConfigError(
@@ -97,20 +99,22 @@ def _methods_and_format(name: str) -> Recipe:
         name=name,
         steps=(
             *(TransformStep(transform=transform) for transform in transforms),
-            QuantizeStep(quantizer=quantizers[0] if quantizers else RTN(), spec=spec),
+            QuantizeStep(
+                quantizer=quantizers[0] if quantizers else RTN(), spec=spec, group_sizes=group_sizes
+            ),
         ),
     )
 
 
 def _output_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
-    spec = _find_format(head)
+    spec, group_sizes = _find_format(head)
     if not spec.is_quantized:
         raise ConfigError(
             f"{OUTPUT_MARK} must be followed by a quantized format",
             seen=name,
             remedy=f"Without {OUTPUT_MARK} the output layer keeps its floats; give int8, for one.",
         )
-    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(OUTPUT,))
+    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(OUTPUT,), group_sizes=group_sizes)
 
 
 def _split_kv(name: str) -> tuple[str, KVFormat | None]:
@@ -148,12 +152,14 @@ def _split_methods(name: str) -> tuple[list[str], str]:
     return methods, rest
 
 
-def _find_format(name: str) -> WeightSpec:
-    if name not in RECIPE_FORMATS:
+def _find_format(name: str) -> tuple[WeightSpec, tuple[int, ...]]:
+    """With the group sizes to choose from."""
+    found = find_format(name)
+    if found is None:
         raise ConfigError(
             "there is no such format",
             seen=name,
             remedy=f"Name one as {SYNTAX}: int4-g128, gptq-int3-g64, or "
             f"{', '.join(NAMED)} (paredown compress --help).",
         )
-    return RECIPE_FORMATS[name]
+    return found

@@ -1,9 +1,11 @@
 """Which linear layer becomes what: a recipe resolved against a checkpoint, before any work."""
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from paredown.compress.group_sizes import groups_name
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.recipe import LAYERS, OUTPUT, QuantizeStep, Recipe
 from paredown.errors import ConfigError, UnsupportedError, naming
@@ -89,11 +91,16 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
     a format that a module cannot have."""
     modules = _modules(source)
     titles = _by_title(modules)
+    columns = {module.name: module.shape[1] for module in modules}
     schemes: dict[str, Scheme] = {}
     owners: dict[str, int] = {}
     for number, step in enumerate(recipe.quantize_steps):
-        for name in _matching(step, modules, titles):
-            schemes[name] = Scheme(quantizer=step.quantizer, spec=step.spec)
+        names = _matching(step, modules, titles)
+        # Formats with zero points cannot stand beside each other: one size for all.
+        shared = None if step.spec.symmetric else math.gcd(*(columns[name] for name in names))
+        for name in names:
+            spec = step.spec_for(shared or columns[name])
+            schemes[name] = Scheme(quantizer=step.quantizer, spec=spec)
             owners[name] = number
     for number, step in enumerate(recipe.quantize_steps):
         if number not in owners.values():
@@ -107,6 +114,25 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
             _check(module, schemes[module.name], source)
     _check_mixture(recipe, list(schemes.values()))
     return {module.name: schemes[module.name] for module in modules if module.name in schemes}
+
+
+def resolved_name(recipe: Recipe, schemes: Mapping[str, Scheme]) -> str:
+    """The recipe's name with the group sizes that layers have, where it offers several:
+    gptq-int4-g128-g64-g32 becomes gptq-int4-g64 for a model of which no layer has others."""
+    name, start = recipe.name, 0
+    for step in recipe.quantize_steps:
+        offered = groups_name(step.group_sizes)
+        at = name.find(offered, start) if offered else -1
+        if at < 0:
+            continue
+        found = {
+            scheme.spec.group_size
+            for scheme in schemes.values()
+            if replace(scheme.spec, group_size=step.spec.group_size) == step.spec
+        }
+        kept = groups_name([size for size in step.group_sizes if size in found])
+        name, start = name[:at] + kept + name[at + len(offered) :], at + len(kept)
+    return name
 
 
 def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[SchemeRow]:
@@ -216,9 +242,7 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
             seen=f"transposed: {module.role}",
             remedy="Use a float format (bf16, fp16).",
         )
-    if module.layer is not None and any(
-        one.num_parts > 1 for one in source.names.family.linears.values()
-    ):
+    if module.layer is not None and any(one.fused for one in source.names.family.linears.values()):
         raise UnsupportedError(
             f"{scheme.format} cannot be stored for {source.spec.family}: query, key and value of "
             "a layer are one module, which is not taken apart",

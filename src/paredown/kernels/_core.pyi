@@ -56,6 +56,7 @@ class Model:
         num_logits: list[int],
         pages: list[Sequence[int]],
         num_released: list[int],
+        text_lengths: Sequence[int],
         logits: npt.NDArray[np.float32],
     ) -> None: ...
     def write_drafts(

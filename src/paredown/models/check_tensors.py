@@ -20,12 +20,12 @@ REMEDY = "Use the config.json that belongs to these weights, or download them ag
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """A linear layer as stored: `shape` is (out, in), with all its `num_parts`."""
+    """A linear layer as stored: `shape` is (out, in), with the rows of all its `roles`."""
 
     name: str
     shape: tuple[int, int]
     transposed: bool = False
-    num_parts: int = 1
+    roles: tuple[str, ...] = ()
 
     @property
     def float_shape(self) -> tuple[int, int]:
@@ -69,15 +69,16 @@ def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
     """Every linear module of the layers once, and the output layer unless it is tied."""
     for layer in range(spec.num_layers):
         seen = set()
-        for role, (num_rows, num_columns) in spec.linear_shapes(layer).items():
-            source, name = names.source(role), names.linear(role, layer)
+        shapes = spec.linear_shapes(layer)
+        for role, (_, num_columns) in shapes.items():
+            name, roles = names.linear(role, layer), names.fused(role)
             if name not in seen:
                 seen.add(name)
                 yield Module(
                     name=name,
-                    shape=(source.num_parts * num_rows, num_columns),
-                    transposed=source.transposed,
-                    num_parts=source.num_parts,
+                    shape=(sum(shapes[one][0] for one in roles), num_columns),
+                    transposed=names.source(role).transposed,
+                    roles=roles,
                 )
     if not spec.output.is_tied:
         yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
@@ -97,8 +98,10 @@ def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[in
     if spec.position_shape is not None:
         yield f"{names.position_embedding}.weight", spec.position_shape
     for layer in range(spec.num_layers):
-        for role, size in layer_vectors(spec, layer).items():
-            yield vector_tensor(names, role, layer), (num_parts(names, role) * size,)
+        sizes = layer_vectors(spec, layer)
+        for role in sizes:
+            stored = sum(sizes[one] for one in fused_vectors(names, role))
+            yield vector_tensor(names, role, layer), (stored,)
         for role, shape in spec.router_shapes(layer).items():
             yield f"{names.router(role, layer)}.weight", shape
     for role, size in model_vectors(spec).items():
@@ -111,12 +114,17 @@ def vector_tensor(names: Names, role: str, layer: int | None) -> str:
     if owner in names.family.linears:
         assert layer is not None
         return f"{names.linear(owner, layer)}.{kind}"
+    if owner == "output":
+        return f"{names.output}.{kind}"
     return f"{names.norm(owner, layer)}.{kind}"
 
 
-def num_parts(names: Names, role: str) -> int:
-    source = names.family.linears.get(role.rsplit(".", 1)[0])
-    return 1 if source is None else source.num_parts
+def fused_vectors(names: Names, role: str) -> list[str]:
+    """The vectors that one tensor holds together with that of the role."""
+    owner, kind = role.rsplit(".", 1)
+    if owner not in names.family.linears:
+        return [role]
+    return [f"{one}.{kind}" for one in names.fused(owner)]
 
 
 def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
@@ -136,7 +144,7 @@ def _form_for(quantization: Quantization | None, module: Module) -> StoredForm |
     """The form of a module's weight, None for floats. Every format packs torch's Linear alone, so a
     transposed module is never meant; the codes of one that holds several roles are not taken
     apart."""
-    if quantization is None or module.transposed or module.num_parts > 1:
+    if quantization is None or module.transposed or len(module.roles) > 1:
         return None
     return quantization.form_for(module.name)
 
@@ -216,9 +224,19 @@ def _check_tied_copy(tensors: FolderTensors, name: str, embedding: str) -> None:
         tensors[name].array.view(np.uint8), tensors[embedding].array.view(np.uint8)
     ):
         return
+    copy, original = tensors[name], tensors[embedding]
+    are_floats = copy.dtype in STORED_DTYPES and original.dtype in STORED_DTYPES
+    if are_floats and np.array_equal(copy.to_float32(), original.to_float32()):
+        raise CheckpointError(
+            f"{tensors.owner(name)}: tensor {name!r} differs in its dtype alone from "
+            f"{embedding!r}, to which config.json ties it",
+            seen=f"{copy.dtype} and {original.dtype}, the same numbers",
+            remedy="Set tie_word_embeddings to false in config.json, or remove the tensor.",
+        )
     raise CheckpointError(
         f"{tensors.owner(name)}: tensor {name!r} differs from {embedding!r} though config.json "
         "ties them",
-        seen="tie_word_embeddings true",
-        remedy="Set tie_word_embeddings to false, or remove the tensor.",
+        seen="tie_word_embeddings true, other numbers",
+        remedy="Set tie_word_embeddings to false in config.json to run the tensor, or remove the "
+        "tensor to run the embedding.",
     )

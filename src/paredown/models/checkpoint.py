@@ -43,7 +43,7 @@ class Checkpoint:
     (spec/experts.py); layers count from 0.
 
     `tensors`     the tensors that the model uses, by their names in the files and as stored there
-    `files`       the safetensors files, or the GGUF file
+    `files`       the safetensors files, or the parts of a GGUF file
     `file_bytes`  their size
     `forms`       how each quantized linear module of a folder is stored, by its name
     `blocks`      the formats of a GGUF file's tensors, by name; nothing for a folder
@@ -99,11 +99,11 @@ class Checkpoint:
     def _open_gguf(cls, path: Path) -> "Checkpoint":
         model = open_gguf(path)
         return cls(
-            path=path,
+            path=model.file.path,
             config=model.config,
             spec=model.spec,
             tensors=model.tensors,
-            files=[model.file],
+            files=model.file.files,
             file_bytes=model.file.file_bytes,
             names=model.names,
             blocks=model.blocks,
@@ -139,11 +139,7 @@ class Checkpoint:
         """The stored numbers of a linear layer as [out, in], not dequantized."""
         source = self.names.source(role)
         weight = self._weight(self.names.linear(role, layer), source.transposed)
-        if source.num_parts == 1:
-            return weight
-        assert not weight.spec.is_quantized
-        num_heads = self.spec.layers[layer].attention.num_heads
-        return weight.rows(own_rows(source, weight.shape[0], num_heads))
+        return weight.rows(self._own_rows(role, layer)) if source.fused else weight
 
     def router(self, role: str, layer: int) -> StoredTensor:
         """[out, hidden] of a layer with experts's "router" or "shared_gate", always in floats."""
@@ -173,8 +169,14 @@ class Checkpoint:
         owner = role.rsplit(".", 1)[0]
         if layer is None or owner not in self.names.family.linears:
             return values
-        num_heads = self.spec.layers[layer].attention.num_heads
-        return values[own_rows(self.names.source(owner), len(values), num_heads)]
+        return values[self._own_rows(owner, layer)] if self.names.source(owner).fused else values
+
+    def _own_rows(self, role: str, layer: int) -> slice | npt.NDArray[np.integer]:
+        """Which rows of its module are those of the role."""
+        roles, shapes = self.names.fused(role), self.spec.linear_shapes(layer)
+        sizes = [shapes[one][0] for one in roles]
+        num_blocks = self.names.num_blocks(role, self.spec.layers[layer])
+        return own_rows(sizes, roles.index(role), num_blocks)
 
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""

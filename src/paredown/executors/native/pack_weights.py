@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from paredown.errors import ConfigError
 from paredown.executors.native.native_form import to_native
+from paredown.executors.native.native_heads import NativeHeads
 from paredown.formats.grid_weight import GridWeight, float_weight
 from paredown.formats.integer_steps import integer_steps
 from paredown.formats.tensor import STORED_DTYPES
@@ -51,7 +52,7 @@ def _load_tables(
     checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
 ) -> None:
     output = _held(checkpoint.output(), activations)
-    _add_linears(model, "output", 0, [output], [None])
+    _add_linears(model, "output", 0, [output], [_output_bias(checkpoint)])
     if checkpoint.spec.output.is_tied and output.form.has_rows:
         model.tie_embedding()
     else:
@@ -75,12 +76,17 @@ def _load_embedding(embedding: _Held, model: NativeModel) -> None:
     model.set_embedding(weight.spec.dtype, weight.arrays()["values"])
 
 
+def _output_bias(checkpoint: Checkpoint) -> Vector | None:
+    return checkpoint.vector("output.bias", None) if checkpoint.spec.output.has_bias else None
+
+
 def _load_layer(
     checkpoint: Checkpoint, model: NativeModel, layer: int, activations: ActivationDType | None
 ) -> None:
     spec = checkpoint.spec
+    heads = NativeHeads.of(spec.layers[layer], model.spec.layers[layer])
     for role, norm in spec.layers[layer].norms.by_role().items():
-        _load_norm(checkpoint, model, norm, role, layer)
+        _load_norm(checkpoint, model, norm, role, layer, heads)
     for role in spec.router_shapes(layer):
         # In float32 whatever it is stored in: it decides where a token goes.
         router = GridWeight(
@@ -88,19 +94,26 @@ def _load_layer(
         )
         _add_linears(model, role, layer, [_held(router, None)], [None])
     for group, roles in row_groups(spec.linear_shapes(layer)).items():
-        weights = [_held(checkpoint.linear(role, layer), activations) for role in roles]
-        biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
+        weights = [_held(heads.weight(checkpoint, role, layer), activations) for role in roles]
+        biases = [heads.bias(checkpoint, role, layer) for role in roles]
         _add_linears(model, group, layer, weights, biases)
 
 
 def _load_norm(
-    checkpoint: Checkpoint, model: NativeModel, norm: Norm, role: str, layer: int | None
+    checkpoint: Checkpoint,
+    model: NativeModel,
+    norm: Norm,
+    role: str,
+    layer: int | None,
+    heads: NativeHeads | None = None,
 ) -> None:
     """What the core multiplies with is the stored weight and the norm's offset."""
     weight = checkpoint.vector(f"{role}.weight", layer)
     assert weight is not None, f"{role} has no weight"
     if norm.offset:
         weight = weight + np.float32(norm.offset)
+    if heads is not None and role in ("q_norm", "k_norm"):
+        weight = heads.norm(weight)
     model.set_norm(role, layer or 0, weight, checkpoint.vector(f"{role}.bias", layer))
 
 
