@@ -15,6 +15,9 @@ namespace paredown {
 
 enum class Factors { kNone, kFourBits, kSixBits, kBytes };
 
+// What codes of four bits stand for, as unsigned bytes; kNone: themselves.
+enum class CodeTable { kNone, kIq4, kE2m1 };
+
 struct BlockForm {
   WeightKind kind;
   int bits;  // of a code
@@ -23,10 +26,10 @@ struct BlockForm {
   Factors factors;
   int factor_zero;  // what is taken off scales
   bool has_minima;
-  int zero_point;        // of codes, or of what a table makes of them
-  const uint8_t* table;  // unsigned bytes of four-bit codes; null: the codes themselves
-  int product_bits;      // of what is multiplied
-  bool has_bf16_scale;   // d is bf16; else fp16
+  int zero_point;  // of codes, or of what a table makes of them
+  CodeTable table;
+  int product_bits;     // of what is multiplied
+  bool has_bf16_scale;  // d is bf16; else fp16
 
   constexpr int num_groups() const { return static_cast<int>(columns / group_columns); }
   constexpr bool is_short() const { return columns == kBlockColumns; }
@@ -45,22 +48,27 @@ struct BlockForm {
 };
 
 // IQ4's values of four-bit codes, 128 above, and twice those of e2m1 (OCP MX), 12 above.
-inline constexpr uint8_t kIq4Table[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                          129, 141, 153, 166, 181, 197, 217, 241};
-inline constexpr uint8_t kE2m1Table[16] = {12, 13, 14, 15, 16, 18, 20, 24,
-                                           12, 11, 10, 9,  8,  6,  4,  0};
+// By CodeTable.
+inline constexpr uint8_t kCodeTables[][16] = {
+    {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+    {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241},
+    {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0},
+};
+constexpr const uint8_t* code_table(CodeTable table) {
+  return kCodeTables[static_cast<int>(table)];
+}
 
 inline constexpr BlockForm kBlockForms[] = {
-    {WeightKind::kQ2K, 2, 256, 16, Factors::kFourBits, 0, true, 0, nullptr, 2, false},
-    {WeightKind::kQ3K, 3, 256, 16, Factors::kSixBits, 32, false, 4, nullptr, 3, false},
-    {WeightKind::kQ4K, 4, 256, 32, Factors::kSixBits, 0, true, 0, nullptr, 4, false},
-    {WeightKind::kQ5K, 5, 256, 32, Factors::kSixBits, 0, true, 0, nullptr, 5, false},
-    {WeightKind::kQ6K, 6, 256, 16, Factors::kBytes, 0, false, 32, nullptr, 6, false},
-    {WeightKind::kIq4Xs, 4, 256, 32, Factors::kBytes, 0, false, 128, kIq4Table, 8, false},
-    {WeightKind::kQ41, 4, 32, 32, Factors::kNone, 0, true, 0, nullptr, 4, false},
-    {WeightKind::kQ51, 5, 32, 32, Factors::kNone, 0, true, 0, nullptr, 5, false},
-    {WeightKind::kIq4Nl, 4, 32, 32, Factors::kNone, 0, false, 128, kIq4Table, 8, false},
-    {WeightKind::kMxfp4, 4, 32, 32, Factors::kNone, 0, false, 12, kE2m1Table, 5, true},
+    {WeightKind::kQ2K, 2, 256, 16, Factors::kFourBits, 0, true, 0, CodeTable::kNone, 2, false},
+    {WeightKind::kQ3K, 3, 256, 16, Factors::kSixBits, 32, false, 4, CodeTable::kNone, 3, false},
+    {WeightKind::kQ4K, 4, 256, 32, Factors::kSixBits, 0, true, 0, CodeTable::kNone, 4, false},
+    {WeightKind::kQ5K, 5, 256, 32, Factors::kSixBits, 0, true, 0, CodeTable::kNone, 5, false},
+    {WeightKind::kQ6K, 6, 256, 16, Factors::kBytes, 0, false, 32, CodeTable::kNone, 6, false},
+    {WeightKind::kIq4Xs, 4, 256, 32, Factors::kBytes, 0, false, 128, CodeTable::kIq4, 8, false},
+    {WeightKind::kQ41, 4, 32, 32, Factors::kNone, 0, true, 0, CodeTable::kNone, 4, false},
+    {WeightKind::kQ51, 5, 32, 32, Factors::kNone, 0, true, 0, CodeTable::kNone, 5, false},
+    {WeightKind::kIq4Nl, 4, 32, 32, Factors::kNone, 0, false, 128, CodeTable::kIq4, 8, false},
+    {WeightKind::kMxfp4, 4, 32, 32, Factors::kNone, 0, false, 12, CodeTable::kE2m1, 5, true},
 };
 
 constexpr const BlockForm& block_form(WeightKind kind) {

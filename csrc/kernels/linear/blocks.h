@@ -78,7 +78,7 @@ template <WeightKind kKind, int kQuad>
 inline U8x64 block_quad(const uint8_t* run) {
   constexpr BlockForm kForm = block_form(kKind);
   const U8x64 codes = quad_codes<kForm.bits, kQuad>(run);
-  if constexpr (kForm.table != nullptr) return look_up(kForm.table, codes);
+  if constexpr (kForm.table != CodeTable::kNone) return look_up(code_table(kForm.table), codes);
   return codes;
 }
 

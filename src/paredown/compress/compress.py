@@ -300,6 +300,7 @@ class _Job:
             floats=sorted(modules - set(specs)),
             others=[*routers, *([] if output in specs else [output])],
             common=common[0][0] if common and modules <= set(specs) else None,
+            embedding=source.names.embedding,
             kv=None if self._recipe.kv_cache is None else KV_SCHEMES[self._recipe.kv_cache],
         )
         return written_format(next(iter(specs.values()))).section(layout)

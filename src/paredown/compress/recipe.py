@@ -13,18 +13,19 @@ from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 # Targets that are not the name of a module: every linear layer of the transformer layers, and the
-# output layer.
+# output layer, and the table of embeddings.
 LAYERS = "layers"
 OUTPUT = "head"
+EMBEDDING = "embedding"
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeStep:
-    """`targets`: "layers", "head", a role ("down"), a module's whole name, or "re:" and a regular
-    expression that matches a module's whole name. `group_sizes`: each module has the largest of
-    them that divides its columns, in the place of that of `spec`, which is the largest of all; none
-    where all have that of `spec`. Raises ConfigError or UnsupportedError for a format that the
-    quantizer does not make."""
+    """`targets`: "layers", "head", "embedding", a role ("down"), a module's name, or "re:" and a
+    regular expression that matches a module's whole name. `group_sizes`: each module has the
+    largest of them that divides its columns, in the place of that of `spec`, which is the largest
+    of all; none where all have that of `spec`. Raises ConfigError or UnsupportedError for a format
+    that the quantizer does not make."""
 
     quantizer: Quantizer
     spec: WeightSpec
@@ -95,7 +96,8 @@ class Recipe:
         for step in self.quantize_steps:
             if LAYERS in step.targets:
                 return step.spec
-        steps = [step for step in self.quantize_steps if step.targets != (OUTPUT,)]
+        tables = ((OUTPUT,), (EMBEDDING,))
+        steps = [step for step in self.quantize_steps if step.targets not in tables]
         if steps:
             return steps[0].spec
         return WeightSpec(dtype=self.floats or "bf16")

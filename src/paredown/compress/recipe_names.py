@@ -1,5 +1,6 @@
-"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-kv-DTYPE], as in gptq-int4-g128-head-int8; the
-names of whole recipes (llm-int8) stand in the place of [METHOD-]...FORMAT."""
+"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE], as in
+gptq-int4-g128-head-int8; the names of whole recipes (llm-int8) stand in the place of
+[METHOD-]...FORMAT."""
 
 from typing import cast, get_args
 
@@ -10,13 +11,14 @@ from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
-from paredown.compress.recipe import OUTPUT, QuantizeStep, Recipe, TransformStep
+from paredown.compress.recipe import EMBEDDING, OUTPUT, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 OUTPUT_MARK = f"-{OUTPUT}-"
+EMBEDDING_MARK = f"-{EMBEDDING}-"
 KV_MARK = "-kv-"
 
 
@@ -49,7 +51,7 @@ NAMED: dict[str, Recipe] = {
 }
 
 # For the help of every verb that takes recipes.
-SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-kv-DTYPE]"
+SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE]"
 EXPLAINED = f"""recipes by name: {SYNTAX}
   FORMAT  integers of 1 to 8 bits, one scale per row or per group of columns
           ({", ".join(map(str, GROUP_SIZES))}): int8, int4-g128, int3-g32-asym (with zero points);
@@ -60,6 +62,7 @@ EXPLAINED = f"""recipes by name: {SYNTAX}
   METHOD  how codes are found: rtn (where none is named), gptq, hqq;
           what goes before: awq, smoothquant, as in awq-gptq-int4-g128
   -head-  the output layer too: gptq-int4-g128-head-int8
+  -embedding-  the table of embeddings too: int8-head-int8-embedding-int8
   -kv-    how a server keeps keys and values: {", ".join(get_args(KVFormat))}
   whole recipes, in the place of [METHOD-]FORMAT:
           {", ".join(NAMED)}
@@ -72,12 +75,15 @@ def find_recipe(name: str) -> Recipe:
     if name in NAMED:
         return NAMED[name]
     body, kv_cache = _split_kv(name)
+    body, has_table, table = body.partition(EMBEDDING_MARK)
     linear, separator, head = body.partition(OUTPUT_MARK)
     base = NAMED[linear] if linear in NAMED else _methods_and_format(linear)
     steps = base.steps
     if separator:
         quantizers = [step.quantizer for step in steps if isinstance(step, QuantizeStep)]
-        steps += (_output_step(head, quantizers[-1] if quantizers else RTN(), name),)
+        steps += (_table_step(OUTPUT, head, quantizers[-1] if quantizers else RTN(), name),)
+    if has_table:
+        steps += (_table_step(EMBEDDING, table, RTN(), name),)
     return Recipe(name=name, steps=steps, floats=base.floats, kv_cache=kv_cache)
 
 
@@ -106,15 +112,16 @@ def _methods_and_format(name: str) -> Recipe:
     )
 
 
-def _output_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
-    spec, group_sizes = _find_format(head)
+def _table_step(target: str, form: str, quantizer: Quantizer, name: str) -> QuantizeStep:
+    """For the output layer or the embedding."""
+    spec, group_sizes = _find_format(form)
     if not spec.is_quantized:
         raise ConfigError(
-            f"{OUTPUT_MARK} must be followed by a quantized format",
+            f"-{target}- must be followed by a quantized format",
             seen=name,
-            remedy=f"Without {OUTPUT_MARK} the output layer keeps its floats; give int8, for one.",
+            remedy=f"Without -{target}- that layer keeps its floats; give int8, for one.",
         )
-    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(OUTPUT,), group_sizes=group_sizes)
+    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(target,), group_sizes=group_sizes)
 
 
 def _split_kv(name: str) -> tuple[str, KVFormat | None]:

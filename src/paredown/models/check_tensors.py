@@ -47,22 +47,35 @@ def check_contents(
 ) -> Contents:
     """Raises CheckpointError at the first tensor that is missing, wrong or extra; a config that
     asks for endless layers ends at the first missing."""
-    used, forms = set(), {}
-    for name, shape in float_tensors(spec, names):
-        check_float(tensors, name, shape)
-        used.add(name)
-    for module in linear_modules(spec, names):
-        form = _form_for(quantization, module)
+    used: set[str] = set()
+    forms: dict[str, StoredForm] = {}
+
+    def check_weight(module: Module, form: StoredForm | None) -> None:
         if form is None:
             check_float(tensors, f"{module.name}.weight", module.float_shape)
             used.add(f"{module.name}.weight")
         else:
             forms[module.name] = check_packed(tensors, module, form)
-            used |= {f"{module.name}.{suffix}" for suffix in form.suffixes}
+            used.update(f"{module.name}.{suffix}" for suffix in form.suffixes)
+
+    table = embedding_module(spec, names)
+    check_weight(
+        table, None if quantization is None else quantization.form_for_embedding(table.name)
+    )
+    for name, shape in float_tensors(spec, names):
+        check_float(tensors, name, shape)
+        used.add(name)
+    for module in linear_modules(spec, names):
+        check_weight(module, _form_for(quantization, module))
     check_nothing_extra(tensors, used, spec, names, quantization)
     patterns = () if quantization is None else quantization.kv.tensors
     scales = {name for name in tensors if any(re.fullmatch(one, name) for one in patterns)}
     return Contents(used=used, kv_scales=scales, forms=forms)
+
+
+def embedding_module(spec: ModelSpec, names: Names) -> Module:
+    """The table of embeddings, which is no linear module but may be packed as one."""
+    return Module(name=names.embedding, shape=(spec.vocab_size, spec.hidden_size))
 
 
 def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
@@ -92,9 +105,8 @@ def router_modules(spec: ModelSpec, names: Names) -> Iterator[str]:
 
 
 def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(name, shape) of what is never packed: embeddings, norms, biases and routers. A router comes
+    """(name, shape) of what is never packed: positions, norms, biases and routers. A router comes
     before the experts that it asks for, so that a config of endless experts ends here."""
-    yield f"{names.embedding}.weight", (spec.vocab_size, spec.hidden_size)
     if spec.position_shape is not None:
         yield f"{names.position_embedding}.weight", spec.position_shape
     for layer in range(spec.num_layers):

@@ -18,6 +18,7 @@ from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import (
     check_contents,
+    embedding_module,
     linear_modules,
     vector_tensor,
 )
@@ -146,8 +147,8 @@ class Checkpoint:
         return self.tensors[f"{self.names.router(role, layer)}.weight"]
 
     def embedding(self) -> CoreWeight:
-        """[vocab, hidden]; in floats, but a GGUF file may have quantized it."""
-        return self._plain(self.names.embedding)
+        """[vocab, hidden], in floats or quantized."""
+        return self._weight(self.names.embedding)
 
     def output(self) -> CoreWeight:
         """The output layer, [vocab, hidden]; the embedding where the two are tied."""
@@ -180,8 +181,9 @@ class Checkpoint:
 
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""
-        specs = {self.names.embedding: self._plain_spec(self.names.embedding)}
-        for module in linear_modules(self.spec, self.names):
+        specs = {}
+        embedding = embedding_module(self.spec, self.names)
+        for module in (embedding, *linear_modules(self.spec, self.names)):
             form = self.forms.get(module.name)
             specs[module.name] = self._plain_spec(module.name) if form is None else form.spec
         return specs

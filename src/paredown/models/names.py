@@ -57,7 +57,8 @@ def find_names(family: Family, tensor_names: Collection[str]) -> Names:
     """Tries the family's prefixes on the embedding. Raises CheckpointError when none fits."""
     tried = [Names(family=family, prefix=prefix) for prefix in family.prefixes]
     for names in tried:
-        if f"{names.embedding}.weight" in tensor_names:
+        # A quantized table has tensors of other names (weight_packed).
+        if any(name.startswith(f"{names.embedding}.weight") for name in tensor_names):
             return names
     raise CheckpointError(
         f"tensor '{tried[0].embedding}.weight' is missing from the checkpoint",

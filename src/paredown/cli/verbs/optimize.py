@@ -62,12 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=DEFAULT_ROUNDS, help="of timing (default %(default)s)"
     )
     add_calibration_arguments(parser, DEFAULT_SAMPLES)
+    add_quantized_argument(parser)
     reports = parser.add_mutually_exclusive_group()
     reports.add_argument(
         "--report", type=Path, help="folder for the report (default: -o + -report)"
     )
     reports.add_argument("--no-report", action="store_true", help="write no report")
-    add_quantized_argument(parser)
     add_common_arguments(parser)
 
 
