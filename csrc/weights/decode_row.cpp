@@ -68,7 +68,7 @@ void decode_block(const BlockForm& form, const uint8_t* block, int64_t lane, flo
     read_codes(block + column / kBlockColumns * form.run_bytes(), form.bits, lane, codes);
     for (int64_t i = 0; i < kBlockColumns; ++i) {
       const int group = static_cast<int>((column + i) / form.group_columns);
-      const int code = form.table == nullptr ? codes[i] : form.table[codes[i]];
+      const int code = form.table == CodeTable::kNone ? codes[i] : code_table(form.table)[codes[i]];
       float scale = d;
       float minimum = -e;
       if (form.factors != Factors::kNone) {
