@@ -37,6 +37,9 @@ struct Layer {
   RotaryTable* rotary = nullptr;         // shared by those of the same turns; null: none
 };
 
+// The embedding, where it is packed as a linear layer.
+inline constexpr const char* kEmbeddingRole = "embedding";
+
 // The place of a linear layer, or of several that read the same input.
 struct LinearSlot {
   std::string role;

@@ -38,6 +38,7 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
   }
   kv_ = AlignedBuffer(kv_bytes);
   slots_ = linear_slots(config_, layers_, output_);
+  slots_.push_back({kEmbeddingRole, 0, &embedding_rows_, config_.vocab_size, config_.hidden_size});
   for (size_t i = 0; i < slots_.size(); ++i) slots_by_name_[{slots_[i].layer, slots_[i].role}] = i;
 }
 

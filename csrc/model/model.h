@@ -74,7 +74,8 @@ class Model {
   void set_kv_scales(int64_t layer, std::span<const float> keys, std::span<const float> values);
   void set_embedding(WeightKind kind, std::span<const uint8_t> bytes);
   void set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
-  // The embedding is tied to the output layer: its rows are read out of that one's panels.
+  // The embedding is tied to the output layer: its rows are read out of that one's panels. One that
+  // is packed on its own is added as the linear layer "embedding".
   void tie_embedding();
 
   // As above with what another model had packed; the bytes are not copied and outlive the model.
@@ -139,7 +140,12 @@ class Model {
   const LinearSlot& linear_slot(const std::string& role, int64_t layer) const;
   Norm& norm_slot(const std::string& role, int64_t layer);
   Table make_table(WeightKind kind, std::span<const uint8_t> bytes) const;
-  // `scratch` takes the row where it does not lie in one piece: hidden_size floats, padded to 32.
+  // The packed weight whose rows are those of the embedding; null: it is a table.
+  const PackedLinear* packed_embedding() const;
+  // The kind of numbers of embedding_row.
+  WeightKind embedding_kind() const;
+  // `scratch` takes the row where it does not lie in one piece: hidden_size floats, padded to
+  // blocks.
   const void* embedding_row(int32_t token, void* scratch) const;
 
   template <class Body>
@@ -158,6 +164,7 @@ class Model {
   std::vector<Layer> layers_;
   Norm final_norm_;
   LinearGroup output_;
+  LinearGroup embedding_rows_;  // empty, or the embedding packed
   std::vector<LinearSlot> slots_;
   std::map<std::pair<int64_t, std::string>, size_t> slots_by_name_;  // into slots_
   Table embedding_;

@@ -55,7 +55,7 @@ void Model::embed_rows(const StepInput& input) {
   for_rows(num_tokens_, [&](int64_t t) {
     float* row = hidden + t * sizes_.hidden_stride;
     const int64_t position = rows_[static_cast<size_t>(t)].position;
-    kernels_.embed(embedding_.kind,
+    kernels_.embed(embedding_kind(),
                    embedding_row(input.tokens[static_cast<size_t>(t)],
                                  wide_.as<float>() + t * sizes_.wide_stride),
                    row, config_.hidden_size, false);

@@ -104,7 +104,8 @@ class NativeModel:
         self._blobs.append(Blob(fields=fields, data=_bytes_of(values_VH)))
 
     def tie_embedding(self) -> None:
-        """The embedding is the output layer, which must be there: rows are read from its panels."""
+        """The embedding is the output layer, which must be there: rows are read from its panels.
+        One that is packed on its own is added with the role "embedding"."""
         self._core.tie_embedding()
 
     def set_positions(
@@ -147,6 +148,7 @@ class NativeModel:
             fields, data = dict(blob.fields), blob.data
             match fields.pop("part"):
                 case "linear":
+                    has_embedding |= fields["role"] == "embedding"
                     self._core.borrow_linear(**fields, bytes=data)
                 case "embedding":
                     self._core.borrow_embedding(**fields, bytes=data)

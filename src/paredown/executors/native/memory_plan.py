@@ -10,8 +10,8 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
-from paredown.spec.run_form import run_form, table_dtype
-from paredown.spec.weight import DTYPES, WeightSpec
+from paredown.spec.run_form import run_form, table_bits
+from paredown.spec.weight import WeightSpec
 
 
 def plan_memory(
@@ -58,13 +58,13 @@ def _output_bytes(checkpoint: Checkpoint) -> int:
 
 
 def _embedding_bytes(checkpoint: Checkpoint) -> int:
-    """Nothing where it is tied to an output layer of floats: its rows are read from there. One that
-    is quantized is held in fp16 (pack_weights)."""
+    """Nothing where it is tied and its rows are read out of the output layer (pack_weights)."""
     spec = checkpoint.spec
     stored = checkpoint.weight_specs()[checkpoint.names.embedding]
-    if spec.output.is_tied and not stored.is_quantized:
+    if spec.output.is_tied and run_form(stored, spec.hidden_size).has_rows:
         return 0
-    return spec.vocab_size * spec.hidden_size * DTYPES[table_dtype(stored)].bits // 8
+    bits = table_bits(stored, spec.hidden_size)
+    return int(spec.vocab_size * spec.hidden_size * bits / 8)
 
 
 def _step_bytes(context: Context, kv: KVSpec, num_threads: int) -> int:

@@ -18,7 +18,7 @@ from paredown.kernels.native_model import NativeModel
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.norm import Norm
 from paredown.spec.roles import row_groups
-from paredown.spec.run_form import RunForm, run_form, table_dtype
+from paredown.spec.run_form import RunForm, run_form
 from paredown.spec.weight import ActivationDType, WeightSpec
 
 Vector = npt.NDArray[np.float32]
@@ -53,19 +53,27 @@ def _load_tables(
 ) -> None:
     output = _held(checkpoint.output(), activations)
     _add_linears(model, "output", 0, [output], [_output_bias(checkpoint)])
-    if checkpoint.spec.output.is_tied and not output.weight.spec.is_quantized:
+    if checkpoint.spec.output.is_tied and output.form.has_rows:
         model.tie_embedding()
     else:
-        embedding = checkpoint.embedding()
-        if table_dtype(embedding.spec, embedding.scale_dtype) != embedding.spec.dtype:
-            embedding = float_weight(embedding.dequantize(), embedding.scale_dtype)[0]
-        model.set_embedding(embedding.spec.dtype, embedding.arrays()["values"])
+        _load_embedding(_held(checkpoint.embedding(), None), model)
     positions = checkpoint.position_embedding()
     if positions is not None:
         learned = checkpoint.spec.embedding.positions
         assert learned is not None
         model.set_positions(STORED_DTYPES[positions.dtype], positions.array, learned.offset)
     _load_norm(checkpoint, model, checkpoint.spec.final_norm, "final_norm", None)
+
+
+def _load_embedding(embedding: _Held, model: NativeModel) -> None:
+    """Floats as a table; codes as a linear layer where its rows can be read."""
+    weight = embedding.weight
+    if weight.spec.is_quantized and embedding.form.has_rows:
+        _add_linears(model, "embedding", 0, [embedding], [None])
+        return
+    if weight.spec.is_quantized:
+        weight = float_weight(weight.dequantize(), weight.scale_dtype)[0]
+    model.set_embedding(weight.spec.dtype, weight.arrays()["values"])
 
 
 def _output_bias(checkpoint: Checkpoint) -> Vector | None:
