@@ -22,7 +22,7 @@ Clock = Callable[[], float]
 
 
 class ProgressView(Protocol):
-    """What shows progress: `share` of the whole is done, None where nobody knows."""
+    """A display of progress: `share` of the whole is done, None where nobody knows."""
 
     def show(self, what: str, share: float | None) -> None: ...
 

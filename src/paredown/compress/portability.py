@@ -1,4 +1,4 @@
-"""What other programs cannot do with a checkpoint that was written."""
+"""Limits of other programs with a checkpoint that was written."""
 
 from paredown.formats.stored.compressed_tensors.form import CompressedForm
 from paredown.models.checkpoint import Checkpoint

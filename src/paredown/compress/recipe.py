@@ -36,7 +36,7 @@ class QuantizeStep:
         self.quantizer.check(self.spec)
 
     def spec_for(self, num_columns: int) -> WeightSpec:
-        """What a module with so many columns becomes; the smallest groups where none divides."""
+        """The format of a module with so many columns; the smallest groups where none divides."""
         return fit_groups(self.spec, self.group_sizes, num_columns)
 
 

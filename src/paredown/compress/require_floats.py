@@ -1,4 +1,4 @@
-"""What compression starts from: numbers that nobody has rounded yet."""
+"""Compression starts from numbers that nobody has rounded yet."""
 
 from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint

@@ -1,4 +1,4 @@
-"""What each token of an answer adds to its text, and where: a token that is decoded alone may lose
+"""The text that each token of an answer adds, and where: a token that is decoded alone may lose
 its space, and one that cuts a character has bytes but no text."""
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from paredown.models.text.token_texts import TokenTexts
 
 
 def own_text(tokenizer: TokenDecoder, token_id: int) -> str | bytes:
-    """What a token adds to a text that has begun: its text, or its bytes where these are not whole
+    """A token's share of a text that has begun: its text, or its bytes where these are not whole
     characters. "" for special tokens."""
     texts: TokenTexts | None = getattr(tokenizer, "token_texts", None)
     if texts is not None:

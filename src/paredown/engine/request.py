@@ -80,8 +80,8 @@ class Request:
 
     @property
     def salt(self) -> str:
-        """What its pages are found under: those of long texts hold other keys, and begin with a
-        word that no other salt begins with."""
+        """The prefix its pages are found under: those of long texts hold other keys, and begin
+        with a word that no other salt begins with."""
         return f"long {self.service.salt}" if self.is_long else self.service.salt
 
     @property

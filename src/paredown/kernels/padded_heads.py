@@ -26,7 +26,7 @@ def with_padded_heads(spec: ModelSpec) -> ModelSpec:
 
 
 def score_scale(attention: Attention) -> float:
-    """What scores are multiplied with, as float32 has it: rounded twice where it follows from the
+    """The scale of scores, as float32 has it: rounded twice where it follows from the
     size of a head, because 1 / sqrt in float64 is another number for some sizes."""
     if attention.scale is not None:
         return attention.scale

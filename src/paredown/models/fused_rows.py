@@ -23,6 +23,6 @@ def own_rows(
 
 
 def fused_rows(parts: Sequence[npt.NDArray[T]], num_blocks: int = 1) -> npt.NDArray[T]:
-    """What the module has, from the rows of its parts in their order."""
+    """The module's rows, put together from those of its parts in their order."""
     blocks = [part.reshape(num_blocks, -1, *part.shape[1:]) for part in parts]
     return np.concatenate(blocks, axis=1).reshape(-1, *parts[0].shape[1:])

@@ -50,7 +50,7 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSetup:
-    """What all candidates are made and measured with. `source` is what is rounded, `original` what
+    """All that candidates are made and measured with. `source` is what is rounded, `original` what
     the user has, whose executor is the reference: the same, unless that is quantized itself, as
     `notes` say for the proof.
     `folder` keeps the candidates that took a calibration, so that none is made twice;

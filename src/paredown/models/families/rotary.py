@@ -53,8 +53,8 @@ def rotary_parameters(fields: Fields) -> Fields:
 def rotary_of(
     fields: Fields, parameters: Fields, default_theta: float, share: float = 1.0
 ) -> Rotary:
-    """What these parameters say; `fields` are those of the whole config. Raises UnsupportedError
-    for a scaling rule we do not have."""
+    """The positions that these parameters describe; `fields` are those of the whole config. Raises
+    UnsupportedError for a scaling rule we do not have."""
     theta = parameters if "rope_theta" in parameters.config else fields
     plain = Rotary(theta=theta.number("rope_theta", default_theta), share=share)
     kind = parameters.text("rope_type", parameters.text("type", "default"))

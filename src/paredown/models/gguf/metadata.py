@@ -65,7 +65,7 @@ def _metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
 
 
 def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
-    """What the layers without a window have of rotary positions: the others' bases are the
+    """Rotary positions of the layers without a window: the others' bases are the
     architecture's own, or in the family's keys."""
     turned = [one.attention for one in spec.layers if one.attention.rotary is not None]
     if not turned:
@@ -93,7 +93,7 @@ def _read_back(spec: ModelSpec, rows: GGUFRows, metadata: Metadata) -> ModelSpec
 
 
 def _differences(one: object, other: object, name: str) -> Iterator[str]:
-    """What is another, in the words of the spec."""
+    """Yields each difference, in the words of the spec."""
     if name.endswith("family") or one == other:
         return
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):

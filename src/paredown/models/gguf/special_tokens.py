@@ -1,4 +1,4 @@
-"""What llama.cpp knows of tokens by their keys and by their texts, whatever their ids
+"""Tokens that llama.cpp knows by their keys and by their texts, whatever their ids
 (src/llama-vocab.cpp): which of them end an answer, and which are matched whole in a text."""
 
 from collections.abc import Sequence

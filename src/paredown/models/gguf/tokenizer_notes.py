@@ -1,4 +1,4 @@
-"""What is wrong with a GGUF file's tokenizer and passed over, as llama.cpp does with a warning."""
+"""Faults of a GGUF file's tokenizer that are passed over, as llama.cpp does with a warning."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""What a file says of its model and no reader asked for: harmless, passed over with a note, or
+"""Keys of a file that no reader asked for: harmless, passed over with a note, or
 refused.
 
 llama.cpp has one list of keys for all architectures (`gguf.constants.Keys` of its Python package).

@@ -130,7 +130,7 @@ class Tokenizer:
         return json.dumps(json.loads(text) | {"post_processor": around}, ensure_ascii=False)
 
     def _post_processor(self) -> dict[str, object]:
-        """What puts `prompt_prefix` and `prompt_suffix` around a text, in JSON."""
+        """A post-processor that puts `prompt_prefix` and `prompt_suffix` around a text, in JSON."""
 
         def pieces(ids: Sequence[int]) -> list[dict[str, object]]:
             tokens = [self._library.id_to_token(token_id) for token_id in ids]
@@ -179,7 +179,7 @@ class Tokenizer:
         return clean_up(text) if self.cleans_up else text
 
     def decode_uncleaned(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """What `decode` gives before spaces are dropped, where `cleans_up` says that they are."""
+        """The text of `decode` before spaces are dropped, where `cleans_up` says that they are."""
         text: str = self._library.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
@@ -254,7 +254,7 @@ def _known(library: tokenizers.Tokenizer, token: str | None) -> list[int]:
 
 
 def _around(library: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the post-processor puts before and after a text."""
+    """The ids that the post-processor puts before and after a text."""
     if not library.num_special_tokens_to_add(is_pair=False):
         return (), ()
     plain: list[int] = []
@@ -273,8 +273,8 @@ def _around(library: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, 
 def _asked_around(
     library: tokenizers.Tokenizer, files: TokenizerFiles
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What `add_bos_token` and `add_eos_token` put before and after a text: in a GGUF file they
-    decide, whatever tokenizer it holds."""
+    """The ids that `add_bos_token` and `add_eos_token` put before and after a text: in a GGUF file
+    they decide, whatever tokenizer it holds."""
     bos, eos = (
         _known(library, files.special_tokens.get(f"{end}_token"))
         if files.config.get(f"add_{end}_token") is True
