@@ -181,12 +181,17 @@ class Checkpoint:
 
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""
-        specs = {}
         embedding = embedding_module(self.spec, self.names)
-        for module in (embedding, *linear_modules(self.spec, self.names)):
-            form = self.forms.get(module.name)
-            specs[module.name] = self._plain_spec(module.name) if form is None else form.spec
-        return specs
+        modules = (embedding, *linear_modules(self.spec, self.names))
+        return {module.name: self._stored_spec(module.name) for module in modules}
+
+    def embedding_spec(self) -> WeightSpec:
+        """How the table of embeddings is stored."""
+        return self._stored_spec(self.names.embedding)
+
+    def _stored_spec(self, module: str) -> WeightSpec:
+        form = self.forms.get(module)
+        return self._plain_spec(module) if form is None else form.spec
 
     def _weight(self, module: str, transposed: bool = False) -> CoreWeight:
         form = self.forms.get(module)

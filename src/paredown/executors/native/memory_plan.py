@@ -3,6 +3,7 @@
 from itertools import chain
 
 from paredown.executors.memory_plan import MemoryPlan
+from paredown.executors.native.tied_embedding import embedding_is_output
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
 from paredown.kernels.native_model import planned_step_bytes
 from paredown.kernels.padded_heads import with_padded_heads
@@ -58,12 +59,11 @@ def _output_bytes(checkpoint: Checkpoint) -> int:
 
 
 def _embedding_bytes(checkpoint: Checkpoint) -> int:
-    """Nothing where it is tied and its rows are read out of the output layer (pack_weights)."""
-    spec = checkpoint.spec
-    stored = checkpoint.weight_specs()[checkpoint.names.embedding]
-    if spec.output.is_tied and run_form(stored, spec.hidden_size).has_rows:
+    """Nothing where its rows are read out of the output layer."""
+    if embedding_is_output(checkpoint):
         return 0
-    bits = table_bits(stored, spec.hidden_size)
+    spec = checkpoint.spec
+    bits = table_bits(checkpoint.embedding_spec(), spec.hidden_size)
     return int(spec.vocab_size * spec.hidden_size * bits / 8)
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from paredown.errors import ConfigError
 from paredown.executors.native.native_form import to_native
 from paredown.executors.native.native_heads import NativeHeads
+from paredown.executors.native.tied_embedding import embedding_is_output
 from paredown.formats.grid_weight import GridWeight, float_weight
 from paredown.formats.integer_steps import integer_steps
 from paredown.formats.tensor import STORED_DTYPES
@@ -53,7 +54,7 @@ def _load_tables(
 ) -> None:
     output = _held(checkpoint.output(), activations)
     _add_linears(model, "output", 0, [output], [_output_bias(checkpoint)])
-    if checkpoint.spec.output.is_tied and output.form.has_rows:
+    if embedding_is_output(checkpoint):
         model.tie_embedding()
     else:
         _load_embedding(_held(checkpoint.embedding(), None), model)
