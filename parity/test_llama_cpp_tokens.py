@@ -25,7 +25,7 @@ PIECES = (
 )  # fmt: skip
 # A no-break space behind a space is no space to llama.cpp by these rules; by the tokenizers that
 # they stand for it is.
-WITHOUT_NO_BREAK_SPACE = ("tiny_aya", "cohere2moe")
+WITHOUT_NO_BREAK_SPACE = ("tiny_aya", "cohere2moe", "afmoe")
 NUM_LINES = 200
 SEED = 1
 

@@ -8,7 +8,7 @@ import pytest
 from paredown.engine.prompt import encode_prompt
 from paredown.errors import CheckpointError
 from paredown.models.families.fields import Fields
-from paredown.models.gguf.file import write_gguf_file
+from paredown.models.gguf.file import read_gguf, write_gguf_file
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.special_tokens import END_TEXTS, EOS, EOT, end_ids
 from paredown.models.text.tokenizer import Tokenizer
@@ -119,3 +119,18 @@ def test_sentence_piece_has_its_usual_ids_where_the_file_names_none(tmp_path: Pa
     tokenizer = Tokenizer.open(tmp_path / "t.gguf")
     assert (tokenizer.bos_token_id, tokenizer.eos_token_ids) == (1, {2})
     assert encode_prompt(tokenizer, "a") == [1, 3, 4]
+
+
+def test_named_templates_and_tokens_of_users(tmp_path: Path) -> None:
+    tokens, types = [*TOKENS, "<think>"], [*CONTROL_TYPES, 4]
+    named: dict[str, Value] = {
+        "tokenizer.chat_template": "plain",
+        "tokenizer.chat_templates": ["tool_use"],
+        "tokenizer.chat_template.tool_use": "tools",
+    }
+    path = tmp_path / "t.gguf"
+    open_tokenizer(path, tokens, types)
+    write_gguf_file(path, {**read_gguf(path).metadata, **named}, [], [])
+    tokenizer = Tokenizer.open(path)
+    assert tokenizer.encode("a<think>b") == [3, 6, 4]
+    assert tokenizer.chat_templates.texts() == {"default": "plain", "tool_use": "tools"}

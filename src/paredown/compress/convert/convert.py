@@ -14,6 +14,7 @@ from pathlib import Path
 from paredown.compress.convert.float_folder import write_floats
 from paredown.compress.convert.quantized_folder import write_quantized
 from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
+from paredown.compress.portability import portability_notes
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import ConfigError
 from paredown.formats.stored.table import STORED_FORMATS
@@ -111,7 +112,11 @@ def convert(
         path=output,
         bits_per_weight=checkpoint_bits_per_weight(written, source.spec),
         file_bytes=written.file_bytes,
-        notes=(*source.notes, *_dropped(source, written, target)),
+        notes=(
+            *source.notes,
+            *_dropped(source, written, target),
+            *portability_notes(written),
+        ),
         clamped=clamped,
     )
 

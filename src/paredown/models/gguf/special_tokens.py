@@ -1,4 +1,4 @@
-"""What llama.cpp knows of tokens by their keys and by their texts, whatever their ids
+"""Tokens that llama.cpp knows by their keys and by their texts, whatever their ids
 (src/llama-vocab.cpp): which of them end an answer, and which are matched whole in a text."""
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ NORMAL, UNKNOWN_TYPE, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 USUAL_IDS: dict[str, dict[str, int]] = {
     "llama": {BOS: 1, EOS: 2, UNKNOWN: 0},
     "bert": {BOS: 101, UNKNOWN: 100},
+    "t5": {EOS: 1, UNKNOWN: 2},
 }
 END_TEXTS = frozenset(
     {

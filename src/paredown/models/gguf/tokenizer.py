@@ -2,8 +2,8 @@
 
 `tokenizer.ggml.*` is what llama.cpp reads: tokens with types and merges ("gpt2", byte-level BPE,
 cut into words by a rule of llama.cpp's own that `pre` names), tokens with scores ("llama", that is
-SentencePiece's BPE), or pieces of words ("bert"). `tokenizer.huggingface.json`, where it is there,
-is tokenizer.json whole, and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+SentencePiece's BPE), pieces of words ("bert"), or tokens of a unigram model ("t5").
+`tokenizer.huggingface.json`, where it is there, is tokenizer.json whole, and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 """
 
 import json
@@ -28,12 +28,14 @@ from paredown.models.gguf.special_tokens import (
     matched_types,
     token_id,
 )
+from paredown.models.gguf.unigram import unigram
 from paredown.models.gguf.word_piece import SPACE, word_piece
 from paredown.models.gguf.words import MISSING, WORD_RULES, WordRule
 
 JSON = "tokenizer.huggingface.json"
 CHAT_TEMPLATE = "tokenizer.chat_template"
-ADD_BOS = "tokenizer.ggml.add_bos_token"
+ADD_BOS, ADD_EOS = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"
+CHARSMAP = "tokenizer.ggml.precompiled_charsmap"
 MODEL, PRE, TOKENS, SCORES, TYPES, MERGES, SPACE_PREFIX = (
     f"tokenizer.ggml.{name}"
     for name in (
@@ -62,9 +64,12 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
             if name == "bos":
                 numbered["bos_token_id"] = found
     numbered["eos_token_id"] = end_ids(tokens, fields)
-    config["add_bos_token"] = fields.flag(ADD_BOS, bool(usual) or _word_rule(fields).adds_bos)
-    if CHAT_TEMPLATE in fields.config:
-        config["chat_template"] = fields.text(CHAT_TEMPLATE)
+    config["add_bos_token"] = fields.flag(ADD_BOS, _adds_bos(fields))
+    if fields.flag(ADD_EOS, fields.text(MODEL) == "t5"):
+        config["add_eos_token"] = True
+    templates = _chat_templates(fields)
+    if templates is not None:
+        config["chat_template"] = templates
     if JSON in metadata:
         tokenizer = fields.text(JSON)
     else:
@@ -76,7 +81,27 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
     }
 
 
-_LARGE = {TOKENS, SCORES, TYPES, MERGES}
+def _chat_templates(fields: Fields) -> object:
+    """Gives them as tokenizer_config.json has them: one text, or several by their names, of which
+    the one without a name is the default."""
+    named = {
+        key.removeprefix(f"{CHAT_TEMPLATE}."): fields.text(key)
+        for key in fields.config
+        if key.startswith(f"{CHAT_TEMPLATE}.")
+    }
+    default = fields.text(CHAT_TEMPLATE) if CHAT_TEMPLATE in fields.config else None
+    if not named:
+        return default
+    templates = named if default is None else {"default": default, **named}
+    return [{"name": name, "template": text} for name, text in templates.items()]
+
+
+def _adds_bos(fields: Fields) -> bool:
+    """Where the file does not say."""
+    return BOS in USUAL_IDS.get(fields.text(MODEL), {}) or _word_rule(fields).adds_bos
+
+
+_LARGE = {TOKENS, SCORES, TYPES, MERGES, CHARSMAP}
 # Types of tokens that are matched whole in a text.
 _MATCHED = (CONTROL, USER_DEFINED, UNKNOWN_TYPE)
 
@@ -95,11 +120,16 @@ def _tokenizer(
         parts = _sentence_piece(metadata, tokens, fields)
     elif kind == "bert":
         parts = word_piece(tokens, _unknown(tokens, fields), fields)
+    elif kind == "t5":
+        scores = _numbers(metadata, SCORES, fields.where, len(tokens), 0.0).tolist()
+        unknown_id = token_id(fields, UNKNOWN, len(tokens))
+        parts = unigram(tokens, scores, unknown_id, metadata.get(CHARSMAP), fields)
     else:
         raise UnsupportedError(
             f"{fields.where} has a tokenizer that is not read here",
             seen=kind,
-            remedy="Known are gpt2 (byte-level BPE), llama (SentencePiece BPE), bert (WordPiece) "
+            remedy="Known are gpt2 (byte-level BPE), llama (SentencePiece BPE), bert (WordPiece), "
+            "t5 (unigram) "
             f"and {JSON}.",
         )
     added = [

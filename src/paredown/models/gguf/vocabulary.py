@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.errors import UnsupportedError
+from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.config import plain_value
-from paredown.models.gguf.file import read_gguf
 from paredown.models.gguf.header import Value
+from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.special_tokens import (
     BOS,
     BYTE,
@@ -67,13 +67,13 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
     `vocab_size` rows. Raises CheckpointError for files that are damaged, UnsupportedError for a
     tokenizer that llama.cpp has no like of."""
     if is_gguf(path):
-        stored = read_gguf(path).metadata
+        stored = read_metadata(path)
         return GGUFVocabulary(
             metadata={key: value for key, value in stored.items() if key.startswith("tokenizer.")}
         )
     tokenizer = Tokenizer.open(path)
-    text = tokenizer.to_json()
-    library = json.loads(text)
+    library = json.loads(tokenizer.to_json())
+    notes = _drop_rowless(library, path, vocab_size)
     model = library.get("model")
     if not isinstance(model, dict) or model.get("type") != "BPE":
         raise _unsupported("a model that is not BPE", model)
@@ -85,12 +85,31 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
     else:
         rule = _word_rule(library, model)
         metadata |= {MODEL: "gpt2", PRE: rule.pre, MERGES: [" ".join(m) for m in _merges(model)]}
-    special, notes = _special_tokens(path, tokenizer, tokens)
+    special, lost = _special_tokens(path, tokenizer, tokens)
     metadata |= special
-    metadata |= _chat_templates(tokenizer.chat_templates)
-    metadata[JSON] = text
+    try:
+        metadata |= _chat_templates(tokenizer.chat_templates)
+    except CheckpointError as error:
+        notes.append(f"{error.what}, and is not written: {error.seen}")
+    metadata[JSON] = json.dumps(library, ensure_ascii=False)
+    notes += lost
     notes += [] if rule.difference is None else [rule.difference]
     return GGUFVocabulary(metadata=metadata, notes=tuple(notes))
+
+
+def _drop_rowless(library: dict[str, object], path: Path, vocab_size: int) -> list[str]:
+    """Takes out tokens that only files beside tokenizer.json name, and that the model has no row
+    for: a padding token, mostly. Gives a note of them."""
+    stored = read_json_object(path / "tokenizer.json").get("added_tokens")
+    own = {entry["id"] for entry in stored} if isinstance(stored, list) else set()
+    added = library["added_tokens"]
+    assert isinstance(added, list), "the tokenizer's library wrote it"
+    rowless = [one for one in added if one["id"] >= vocab_size and one["id"] not in own]
+    if not rowless:
+        return []
+    library["added_tokens"] = [one for one in added if one not in rowless]
+    texts = ", ".join(one["content"] for one in rowless)
+    return [f"tokens that the model has no row for are not written: {texts}"]
 
 
 def _chat_templates(templates: ChatTemplates) -> dict[str, Value]:
