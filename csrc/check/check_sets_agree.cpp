@@ -158,8 +158,9 @@ void check_linears(const SetCheck& set) {
     for (WeightKind kind : {WeightKind::kInt2, WeightKind::kInt3, WeightKind::kInt4,
                             WeightKind::kInt5, WeightKind::kInt6, WeightKind::kInt8}) {
       for (int64_t group_size : {int64_t{32}, int64_t{64}, kColumns}) {
-        for (Activations activations : {Activations::kFp32, Activations::kInt8Group,
-                                        Activations::kInt8Row, Activations::kInt8Static}) {
+        for (Activations activations :
+             {Activations::kFp32, Activations::kBf16, Activations::kInt8Group,
+              Activations::kInt8Row, Activations::kInt8Static}) {
           check_linear(set, {kind, activations, kColumns, group_size, false, num_tokens});
           check_linear(set, {kind, activations, kColumns, group_size, true, num_tokens});
         }

@@ -1,190 +1,201 @@
-// Codes times fp32 inputs, at the pace of floats: few tokens decode in registers, for more a
-// stretch of columns is decoded once and stays in the second cache. The bits are those of
-// `coded_linear`: the sum of each group is made column by column, then multiplied with its scale.
+// Integer codes times inputs that are not rounded to int8: one token decodes them in registers; for
+// more a stretch of columns is decoded once, stays in the second cache, and all tokens pass over
+// it. Numbers says as what they are multiplied (kernels/linear/float_codes.h).
 #pragma once
 
-#include "kernels/linear/float.h"
+#include "kernels/linear/float_codes.h"
 #include "kernels/linear/stretch.h"
 
 namespace paredown {
 namespace {
 
-// Of a stretch: of four panels 256 KB.
-constexpr int64_t kFloatColumns = 1024;
-constexpr int kFewCodedTokens = 4;
-constexpr int kFewCodedPanels = 4;  // one sum a panel waits for its own last product
-static_assert(kFloatPanels * kFloatColumns * 4 <= 8 * kManyColumns);
+constexpr int kOneCodedPanels = 4;  // one sum a panel waits for its own last product
+// Where groups are cut, the sums of so many panels wait beside their totals.
+constexpr int kCutPanels = 2;
 
-inline int64_t weight_group(const LinearView& w, int64_t group) {
-  return w.weight_groups == 1 ? 0 : group;
-}
-
-// totals += sum * scale, of a group.
-template <int kTokens, int kPanels>
-inline void scale_sums(const LinearView& w, int64_t panel, int64_t group,
-                       const F32x16 (&sums)[kTokens][kPanels], F32x16 (&totals)[kTokens][kPanels]) {
-  for (int p = 0; p < kPanels; ++p) {
-    const int64_t index = ((panel + p) * w.weight_groups + weight_group(w, group)) * kLanes;
-    const F32x16 scale = w.scales == nullptr ? set_f(1.0f) : load_scales(w, index);
-    for (int t = 0; t < kTokens; ++t) totals[t][p] = fma(sums[t][p], scale, totals[t][p]);
-  }
-}
-
-template <int kTokens, int kPanels>
-inline void set_zero(F32x16 (&sums)[kTokens][kPanels]) {
-  for (auto& row : sums) {
-    for (F32x16& sum : row) sum = zero_f();
-  }
-}
-
-// A block of kPanels panels, decoded in registers, times 32 columns of the inputs.
-template <int kBits, int kTokens, int kPanels>
-inline __attribute__((always_inline)) void add_block(const uint8_t* block, int64_t panel_bytes,
-                                                     const F32x16 (&zero_points)[kPanels],
-                                                     const float* x, int64_t row_stride,
-                                                     F32x16 (&sums)[kTokens][kPanels]) {
-  unroll<kQuads>([&](auto quad) {
-    U8x64 codes[kPanels];
-    for (int p = 0; p < kPanels; ++p) {
-      codes[p] = quad_codes<kBits, quad.value>(block + p * panel_bytes);
-    }
-    unroll<4>([&](auto column) {
-      F32x16 weights[kPanels];
-      for (int p = 0; p < kPanels; ++p) {
-        weights[p] = sub(to_float(byte_of<column.value>(codes[p])), zero_points[p]);
-      }
-      for (int t = 0; t < kTokens; ++t) {
-        const F32x16 value = set_f(x[t * row_stride + quad.value * 4 + column.value]);
-        for (int p = 0; p < kPanels; ++p) sums[t][p] = fma(weights[p], value, sums[t][p]);
-      }
-    });
-  });
-}
-
-template <int kBits, int kTokens, int kPanels>
-__attribute__((noinline)) void few_coded_tile(const LinearView& w, const InputRows& in,
+template <class Numbers, int kBits, int kPanels>
+__attribute__((noinline)) void one_coded_tile(const LinearView& w, const InputRows& in,
                                               const OutputRows& out, int64_t token, int64_t panel) {
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * kBits;
   const int64_t panel_bytes = w.num_columns / kBlockColumns * kBytes;
   const uint8_t* block = packed_columns(w, panel, 0);
-  const float* x = in.values + token * in.row_stride;
-  F32x16 totals[kTokens][kPanels];
-  set_zero(totals);
+  const uint8_t* x = Numbers::row(in, token);
+  fetch_outputs<1, kPanels>(out, token, panel);
+  F32x16 totals[1][kPanels];
+  for (F32x16& total : totals[0]) total = zero_f();
   for (int64_t group = 0; group < w.num_groups; ++group) {
-    F32x16 zero_points[kPanels];
-    for (int p = 0; p < kPanels; ++p) {
-      const int64_t index = (panel + p) * w.weight_groups + weight_group(w, group);
-      zero_points[p] = zero_points_of(w, index * kLanes);
-    }
-    F32x16 sums[kTokens][kPanels];
-    set_zero(sums);
-    for (int64_t k = 0; k < w.group_size; k += kBlockColumns, block += kBytes, x += kBlockColumns) {
-      add_block<kBits>(block, panel_bytes, zero_points, x, in.row_stride, sums);
+    typename Numbers::template Zero<kBits> zero[kPanels];
+    for (int p = 0; p < kPanels; ++p) zero[p] = Numbers::template zero<kBits>(w, panel + p, group);
+    F32x16 sums[1][kPanels];
+    for (F32x16& sum : sums[0]) sum = zero_f();
+    for (int64_t k = 0; k < w.group_size; k += kBlockColumns) {
+      unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
+        Numbers::template add_codes<kBits, quad.value, kPanels>(
+            block, panel_bytes, zero, x + quad.value * 4 * Numbers::kInputBytes, sums);
+      });
+      block += kBytes;
+      x += kBlockColumns * Numbers::kInputBytes;
     }
     scale_sums(w, panel, group, sums, totals);
   }
-  finish_rows<kTokens, kPanels>(w, out, token, panel, totals);
+  finish_rows<1, kPanels>(w, out, token, panel, totals);
 }
 
-template <int kBits, int kPanels>
-void few_coded(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
-               int64_t panel, int64_t panel_end) {
+template <class Numbers, int kBits, int kPanels>
+void one_coded_panels(const LinearView& w, const InputRows& in, const OutputRows& out,
+                      int64_t num_tokens, int64_t panel, int64_t panel_end) {
   for (; panel + kPanels <= panel_end; panel += kPanels) {
-    token_tiles<kFewCodedTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-      few_coded_tile<kBits, tokens.value, kPanels>(w, in, out, token, panel);
-    });
+    for (int64_t token = 0; token < num_tokens; ++token) {
+      one_coded_tile<Numbers, kBits, kPanels>(w, in, out, token, panel);
+    }
   }
   if constexpr (kPanels > 1) {
-    few_coded<kBits, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
+    one_coded_panels<Numbers, kBits, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 
-template <int kBits>
-void few_coded_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                      int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
-  few_coded<kBits, kFewCodedPanels>(w, in, out, num_tokens, panel_begin, panel_end);
+template <class Numbers>
+void one_coded_token(const LinearView& w, const InputRows& in, const OutputRows& out,
+                     int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
+  with_code_bits(w.kind, [&](auto bits) {
+    one_coded_panels<Numbers, bits.value, kOneCodedPanels>(w, in, out, num_tokens, panel_begin,
+                                                           panel_end);
+  });
 }
 
-// A stretch of kPanels panels as floats, [kPanels][kFloatColumns][16 rows].
-template <int kPanels>
-inline void decode_stretch(const LinearView& w, int64_t panel, const Stretch& stretch,
-                           float* columns) {
-  for (int p = 0; p < kPanels; ++p) {
-    const uint8_t* block = packed_columns(w, panel + p, stretch.first);
-    float* target = columns + p * kFloatColumns * kLanes;
-    for (int64_t k = 0; k < stretch.num_columns; k += kBlockColumns) {
-      const int64_t group = weight_group(w, (stretch.first + k) / w.group_size);
-      const int64_t index = ((panel + p) * w.weight_groups + group) * kLanes;
-      decode_floats(w.kind, block, zero_points_of(w, index), target);
+// Columns [first, first + num_columns) of a panel.
+template <class Numbers, int kBits>
+__attribute__((noinline)) void decode_numbers(const LinearView& w, int64_t panel,
+                                              const Stretch& stretch, uint8_t* to) {
+  const uint8_t* block = packed_columns(w, panel, stretch.first);
+  const int64_t end = stretch.first + stretch.num_columns;
+  for (int64_t k = stretch.first; k < end;) {
+    const int64_t group = k / w.group_size;
+    const auto zero = Numbers::template zero<kBits>(w, panel, group);
+    const int64_t group_end = (group + 1) * w.group_size;
+    for (; k < (group_end < end ? group_end : end); k += kBlockColumns) {
+      unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
+        Numbers::template decode<kBits, quad.value>(block, zero,
+                                                    to + quad.value * 4 * Numbers::kColumnBytes);
+      });
       block += block_bytes(w.kind);
-      target += kBlockColumns * kLanes;
+      to += kBlockColumns * Numbers::kColumnBytes;
     }
   }
 }
 
-// Sums of the one group that there is wait between stretches, and totals of several.
+// The next stretch from `first` on: whole groups, or a part of one.
+template <class Numbers>
+inline Stretch next_stretch(const LinearView& w, int64_t first) {
+  int64_t end = (first / w.group_size + 1) * w.group_size;
+  if (w.group_size <= Numbers::kStretch)
+    end = first + Numbers::kStretch / w.group_size * w.group_size;
+  if (end > first + Numbers::kStretch) end = first + Numbers::kStretch;
+  if (end > w.num_columns) end = w.num_columns;
+  return {first, end - first, end == w.num_columns};
+}
+
 template <int kTokens, int kPanels>
-inline void stretch_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
-                         const Stretch& stretch, const float* columns, int64_t token, int64_t panel,
-                         float* waiting) {
-  constexpr int64_t kPanelBytes = kFloatColumns * kLanes * 4;
-  const auto* values = reinterpret_cast<const uint8_t*>(columns);
-  const float* x = in.values + token * in.row_stride + stretch.first;
-  const bool one_group = w.num_groups == 1;
-  F32x16 totals[kTokens][kPanels];
+inline void begin_sums(bool is_first, const float* waiting, F32x16 (&sums)[kTokens][kPanels]) {
   for (int i = 0; i < kTokens * kPanels; ++i) {
-    totals[i / kPanels][i % kPanels] = stretch.first == 0 ? zero_f() : load_f(waiting + i * kLanes);
+    sums[i / kPanels][i % kPanels] = is_first ? zero_f() : load_f(waiting + i * kLanes);
   }
-  if (one_group) {
-    add_plain<WeightKind::kFp32>(values, kPanelBytes, stretch.num_columns, x, in.row_stride,
-                                 totals);
+}
+template <int kTokens, int kPanels>
+inline void keep_sums(const F32x16 (&sums)[kTokens][kPanels], float* waiting) {
+  for (int i = 0; i < kTokens * kPanels; ++i) {
+    store_f(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);
   }
-  for (int64_t k = 0; k < stretch.num_columns && !one_group; k += w.group_size) {
-    F32x16 sums[kTokens][kPanels];
-    set_zero(sums);
-    add_plain<WeightKind::kFp32>(values + k * kLanes * 4, kPanelBytes, w.group_size, x + k,
-                                 in.row_stride, sums);
-    scale_sums(w, panel, (stretch.first + k) / w.group_size, sums, totals);
-  }
-  if (!stretch.is_last) {
-    for (int i = 0; i < kTokens * kPanels; ++i) {
-      store_f(waiting + i * kLanes, totals[i / kPanels][i % kPanels]);
-    }
-    return;
-  }
-  if (!one_group) return finish_rows<kTokens, kPanels>(w, out, token, panel, totals);
-  F32x16 scaled[kTokens][kPanels];
-  set_zero(scaled);
-  scale_sums(w, panel, 0, totals, scaled);
-  finish_rows<kTokens, kPanels>(w, out, token, panel, scaled);
 }
 
-template <int kPanels>
-void many_coded(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
-                int64_t panel, int64_t panel_end, float* columns) {
-  float* carry = columns + kFloatPanels * kFloatColumns * kLanes;
-  const int64_t groups = w.num_groups == 1 ? kBlockColumns : w.group_size;
-  const int64_t limit = kFloatColumns / groups * groups;
+// Tokens of a stretch of some panels that lie decoded at `numbers`.
+template <class Numbers, int kTokens, int kPanels>
+inline void add_numbers(const uint8_t* numbers, int64_t num_columns, const uint8_t* x,
+                        int64_t row_bytes, F32x16 (&sums)[kTokens][kPanels]) {
+  constexpr int64_t kPanelBytes = Numbers::kStretch * Numbers::kColumnBytes;
+  for (int64_t k = 0; k < num_columns; k += 4) {
+    Numbers::template add_decoded<kTokens, kPanels>(numbers, kPanelBytes, x, row_bytes, sums);
+    numbers += 4 * Numbers::kColumnBytes;
+    x += 4 * Numbers::kInputBytes;
+  }
+}
+
+// What waits of a tile between stretches: totals of several groups, and where a group is cut its
+// sums so far.
+struct WaitingTile {
+  float* totals;
+  float* sums;
+};
+
+template <class Numbers, int kTokens, int kPanels>
+__attribute__((noinline)) void coded_tile_of(const LinearView& w, const InputRows& in,
+                                             const OutputRows& out, const Stretch& stretch,
+                                             const uint8_t* numbers, int64_t token, int64_t panel,
+                                             const WaitingTile& waiting) {
+  if (stretch.is_last) fetch_outputs<kTokens, kPanels>(out, token, panel);
+  const uint8_t* x = Numbers::row(in, token) + stretch.first * Numbers::kInputBytes;
+  const int64_t row_bytes = Numbers::row_bytes(in);
+  const int64_t end = stretch.first + stretch.num_columns;
+  F32x16 totals[kTokens][kPanels];
+  begin_sums(stretch.first == 0 || w.num_groups == 1, waiting.totals, totals);
+  for (int64_t k = stretch.first; k < end;) {
+    const int64_t group = k / w.group_size;
+    const int64_t group_end = (group + 1) * w.group_size;
+    const int64_t size = (group_end < end ? group_end : end) - k;
+    F32x16 sums[kTokens][kPanels];
+    begin_sums(k == group * w.group_size, waiting.sums, sums);
+    add_numbers<Numbers>(numbers, size, x, row_bytes, sums);
+    if (k + size == group_end) {
+      scale_sums(w, panel, group, sums, totals);
+    } else {
+      keep_sums(sums, waiting.sums);
+    }
+    numbers += size * Numbers::kColumnBytes;
+    x += size * Numbers::kInputBytes;
+    k += size;
+  }
+  if (stretch.is_last) return finish_rows<kTokens, kPanels>(w, out, token, panel, totals);
+  if (w.num_groups > 1) keep_sums(totals, waiting.totals);
+}
+
+// `numbers`: room for kFloatPanels panels, and behind them for the sums of as many of all tokens.
+template <class Numbers, int kPanels>
+void many_coded_panels(const LinearView& w, const InputRows& in, const OutputRows& out,
+                       int64_t num_tokens, int64_t panel, int64_t panel_end, uint8_t* numbers) {
+  constexpr int64_t kPanelBytes = Numbers::kStretch * Numbers::kColumnBytes;
+  static_assert(kFloatPanels * kPanelBytes <= 8 * kManyColumns * kLanes);
+  auto* carry = reinterpret_cast<float*>(numbers + 8 * kManyColumns * kLanes);
   for (; panel + kPanels <= panel_end; panel += kPanels) {
-    for (int64_t first = 0; first < w.num_columns; first += limit) {
-      const bool is_last = first + limit >= w.num_columns;
-      const Stretch stretch{first, is_last ? w.num_columns - first : limit, is_last};
-      decode_stretch<kPanels>(w, panel, stretch, columns);
+    Stretch stretch{};
+    for (int64_t first = 0; first < w.num_columns; first += stretch.num_columns) {
+      stretch = next_stretch<Numbers>(w, first);
+      with_code_bits(w.kind, [&](auto bits) {
+        for (int p = 0; p < kPanels; ++p) {
+          decode_numbers<Numbers, bits.value>(w, panel + p, stretch, numbers + p * kPanelBytes);
+        }
+      });
       token_tiles<kFloatTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-        stretch_tile<tokens.value, kPanels>(w, in, out, stretch, columns, token, panel,
-                                            carry + token * kPanels * kLanes);
+        float* totals = carry + token * kPanels * kLanes;
+        float* sums = w.num_groups == 1 ? totals : totals + num_tokens * kPanels * kLanes;
+        coded_tile_of<Numbers, tokens.value, kPanels>(w, in, out, stretch, numbers, token, panel,
+                                                      {totals, sums});
       });
     }
   }
   if constexpr (kPanels > 1) {
-    many_coded<kPanels / 2>(w, in, out, num_tokens, panel, panel_end, columns);
+    many_coded_panels<Numbers, kPanels / 2>(w, in, out, num_tokens, panel, panel_end, numbers);
   }
 }
 
-void many_coded_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
+template <class Numbers>
+void many_coded_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
                        int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void* scratch) {
-  many_coded<kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end,
-                           static_cast<float*>(scratch));
+  auto* numbers = static_cast<uint8_t*>(scratch);
+  if (w.num_groups > 1 && w.group_size > Numbers::kStretch) {
+    return many_coded_panels<Numbers, kCutPanels>(w, in, out, num_tokens, panel_begin, panel_end,
+                                                  numbers);
+  }
+  many_coded_panels<Numbers, kFloatPanels>(w, in, out, num_tokens, panel_begin, panel_end, numbers);
 }
 
 }  // namespace
