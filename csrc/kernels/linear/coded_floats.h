@@ -9,7 +9,7 @@
 namespace paredown {
 namespace {
 
-constexpr int kOneCodedPanels = 4;  // one sum a panel waits for its own last product
+constexpr int kOneCodedPanels = kFloatPanels;
 // Where groups are cut, the sums of so many panels wait beside their totals.
 constexpr int kCutPanels = 2;
 

@@ -97,6 +97,7 @@ def compress_and_verify(
                 checked.recipe.name,
                 verify.choose_text(source.original, num_threads),
                 num_threads=num_threads,
+                activations=verify.activations,
                 notes=source.notes,
                 on_progress=on_progress,
             )
