@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fakes.gguf_tokenizers import TEXTS, write_byte_level, write_sentence_piece
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.executors.load import load_executor
 from paredown.executors.native.native_executor import NativeExecutor
 from paredown.executors.protocol import SequenceSlice

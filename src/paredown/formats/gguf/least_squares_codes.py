@@ -109,11 +109,11 @@ def _line(groups: Groups, codes_CN: Floats) -> tuple[Floats, Floats, Floats]:
     only_shift = np.minimum(first * inverse(total), np.float32(0))
     takes_scale = only_scale * cross >= only_shift * first
     alone = (np.where(takes_scale, only_scale, 0), np.where(takes_scale, 0, only_shift))
-    scale = np.where(is_line, scale, alone[0]).astype(np.float32)
-    shift = np.where(is_line, shift, alone[1]).astype(np.float32)
-    gained: Floats = 2 * (scale * cross + shift * first)
-    gained -= scale * scale * double + shift * shift * total + 2 * scale * shift * single
-    return scale, shift, gained
+    fitted: Floats = np.where(is_line, scale, alone[0]).astype(np.float32)
+    moved: Floats = np.where(is_line, shift, alone[1]).astype(np.float32)
+    gained: Floats = 2 * (fitted * cross + moved * first)
+    gained -= fitted * fitted * double + moved * moved * total + 2 * fitted * moved * single
+    return fitted, moved, gained
 
 
 def fit_symmetric(groups: Groups, low: int, top: int) -> Floats:
