@@ -119,7 +119,7 @@ def _floats(path: Path, file: MappedGGUF, name: str) -> Floats:
 
 
 def _read_legacy(raw: bytes, path: Path) -> _Entries:
-    """Of each entry its name, a number of calls and means times that number."""
+    """The entries: of each its name, a number of calls and means times that number."""
     reader = _Legacy(raw, path)
     entries = {}
     for _ in range(reader.count()):

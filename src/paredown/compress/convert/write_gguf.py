@@ -283,7 +283,7 @@ def _module(tensor: GGUFTensor) -> str:
 
 
 def _importance_metadata(importance: Importance | None) -> dict[str, Value]:
-    """As llama.cpp's own quantizer names them."""
+    """The keys that llama.cpp's own quantizer writes."""
     if importance is None:
         return {}
     return {
