@@ -1,4 +1,4 @@
-"""What is measured, and the bars that the project sets itself for it."""
+"""The cases that are measured, and the bars that the project sets itself for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ SINGLE_FORMATS = (*FOUR_BIT_FORMATS, "int4-g128", "int8", "bf16")
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """What we ask of ourselves: a ratio to the best peer, a share of the machine's limit (MFU for
+    """The bar of a case: a ratio to the best peer, a share of the machine's limit (MFU for
     prefill, MBU for decode), seconds for a start. None is not asked."""
 
     min_ratio: float | None = None

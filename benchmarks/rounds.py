@@ -45,8 +45,8 @@ class Rounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What was measured of a case, before any arithmetic. `seconds` has a value per round for each
-    that ran, `failures` the reason for each that did not; `limits` are bytes or operations per
+    """A case as measured, before any arithmetic. `seconds` has a value per round for each that ran,
+    `failures` the reason for each that did not; `limits` are bytes or operations per
     second around our turn, one per round; `step_bytes` is what a decode step of ours reads,
     `num_linear_parameters` the weights that a token passes."""
 
@@ -182,7 +182,7 @@ class _CaseRun:
         return {name: elapsed for name, elapsed in found.items() if elapsed is not None}
 
     def _again_where_slow(self, seconds: Mapping[str, float]) -> dict[str, float]:
-        """What the peers took, who have another turn where they were slow: the first one may be an
+        """Seconds of the peers, who have another turn where they were slow: the first one may be an
         engine's first work with a model."""
         peers = {name: elapsed for name, elapsed in seconds.items() if name.split(" ")[0] != OURS}
         had_another = set[str]()

@@ -34,7 +34,7 @@ EXIT_BAD_INPUT = 2
 
 
 def sections(root: Path, num_threads: int) -> Mapping[str, Callable[[], Section]]:
-    """What can be measured, by its name. Files and folders are made when a section runs."""
+    """Maps names to what can be measured. Files and folders are made when a section runs."""
     models, shapes = root / "models", BENCH_FOLDER / "models"
     return {
         "next-tokens": lambda: next_tokens.section(fetch(root), num_threads),

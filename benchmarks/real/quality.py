@@ -1,4 +1,4 @@
-"""What recipes cost SmolLM2: KL to the original on two texts, through the executor that serves."""
+"""The cost of recipes for SmolLM2: KL to the original on two texts, as the server computes it."""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -11,6 +11,7 @@
 
 #include "machine/isa.h"
 #include "model/linear_runner.h"
+#include "weights/decode_row.h"
 #include "weights/names.h"
 
 namespace nb = nanobind;
@@ -110,6 +111,17 @@ class Linear {
 
   size_t num_bytes() const { return group_.parts[0].bytes().size(); }
 
+  // Of codes, as an embedding reads them.
+  void read_row(int64_t row,
+                nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu> values) const {
+    const LinearView& view = group_.parts[0].view();
+    if (!has_decoded_rows(view) || row < 0 || row >= view.num_rows ||
+        static_cast<int64_t>(values.shape(0)) != view.num_columns) {
+      throw std::invalid_argument("a row of codes has the weight's columns, in whole blocks");
+    }
+    decode_row(view, row, values.data());
+  }
+
   std::string form(int64_t num_tokens) const {
     if (num_tokens < 1) throw std::invalid_argument("there must be tokens");
     return runner_.kernels().linear_form(group_.parts[0].view(), num_tokens).name;
@@ -155,6 +167,7 @@ void bind_linear(nb::module_& m) {
            nb::arg("num_threads"), nb::arg("weight"))
       .def_prop_ro("num_bytes", &Linear::num_bytes)
       .def("form", &Linear::form, nb::arg("num_tokens"))
+      .def("read_row", &Linear::read_row, nb::arg("row"), nb::arg("values"))
       .def("run", &Linear::run, nb::arg("input"), nb::arg("output"));
 }
 

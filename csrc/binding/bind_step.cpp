@@ -72,10 +72,10 @@ class PageTable {
 };
 
 void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers num_logits,
-          const nb::list& pages, Numbers num_released, Logits logits) {
+          const nb::list& pages, Numbers num_released, Numbers text_lengths, Logits logits) {
   const PageTable table(pages);
-  const StepInput input{tokens,          starts,        lengths,     num_logits,
-                        table.offsets(), table.pages(), num_released};
+  const StepInput input{tokens,          starts,        lengths,      num_logits,
+                        table.offsets(), table.pages(), num_released, text_lengths};
   model.check(input);
   int64_t num_rows = 0;
   for (int32_t count : input.num_logits) num_rows += count;
@@ -108,7 +108,8 @@ std::vector<std::vector<int32_t>> drafts(Model& model, Numbers tokens, Numbers s
 
 void bind_steps(nb::class_<Model>& model) {
   model.def("step", step, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
-            nb::arg("num_logits"), nb::arg("pages"), nb::arg("num_released"), nb::arg("logits"));
+            nb::arg("num_logits"), nb::arg("pages"), nb::arg("num_released"),
+            nb::arg("text_lengths"), nb::arg("logits"));
   model.def("write_drafts", drafts, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
             nb::arg("pages"), nb::arg("states"), nb::arg("num_draft_tokens"));
 }

@@ -13,8 +13,10 @@ namespace nb = nanobind;
 namespace paredown {
 namespace {
 
-const std::map<std::string, Residual> kResiduals = {{"sequential", Residual::kSequential},
-                                                    {"parallel", Residual::kParallel}};
+const std::map<std::string, Residual> kResiduals = {
+    {"sequential", Residual::kSequential},
+    {"parallel", Residual::kParallel},
+    {"parallel_one_norm", Residual::kParallelOneNorm}};
 
 NormConfig read_norm(nb::handle dict) {
   Fields fields(dict, "a norm");
@@ -34,6 +36,11 @@ AttentionConfig read_attention(nb::handle dict) {
   attention.window = fields.get<int64_t>("window");
   attention.inverse_frequencies = fields.get<std::vector<float>>("inverse_frequencies");
   attention.scale = fields.get<float>("scale");
+  attention.long_inverse_frequencies = fields.get<std::vector<float>>("long_inverse_frequencies");
+  attention.attention_factor = fields.get<float>("attention_factor");
+  attention.growth_beta = fields.get<float>("growth_beta");
+  attention.growth_positions = fields.get<int64_t>("growth_positions");
+  attention.norms_span_heads = fields.get<bool>("norms_span_heads");
   fields.finish();
   return attention;
 }
@@ -101,6 +108,8 @@ ModelConfig read_config(const nb::dict& options) {
   config.num_sinks = fields.get<int64_t>("num_sinks");
   config.embedding_multiplier = fields.get<float>("embedding_multiplier");
   config.output_multiplier = fields.get<float>("output_multiplier");
+  config.output_soft_cap = fields.get<float>("output_soft_cap");
+  config.switch_tokens = fields.get<int64_t>("switch_tokens");
   config.final_norm = read_norm(fields.take("final_norm"));
   for (nb::handle layer : fields.get<nb::list>("layers"))
     config.layers.push_back(read_layer(layer));

@@ -78,7 +78,7 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test, Reached& reac
     steps.push_back(static_cast<uint8_t>(1 + below(random, 8)));
   }
   const WeightTraits& traits = traits_of(test.kind);
-  if (traits.is_super()) {
+  if (traits.is_blocked) {
     // Bytes of which any two are a small fp16 number, as scales are.
     codes.resize(static_cast<size_t>(num_rows * source_row_bytes(test.kind, test.num_columns)));
     for (uint8_t& byte : codes) byte = static_cast<uint8_t>(below(random, 0x20));
@@ -168,9 +168,9 @@ void check_linears(const SetCheck& set) {
   }
 }
 
-void check_super_blocks(const SetCheck& set) {
+void check_blocks(const SetCheck& set) {
   for (const WeightTraits& traits : kWeightTraits) {
-    if (!traits.is_super()) continue;
+    if (!traits.is_blocked) continue;
     const int64_t num_columns = 3 * traits.block_columns;
     for (int64_t num_tokens : {1, 2, 5, 33, 70}) {
       check_linear(
@@ -235,7 +235,7 @@ void check_sets_agree(Outcome& outcome) {
   for (Isa isa : supported_isas()) {
     if (isa == Isa::kGeneric) continue;
     check_linears({isa, reached, outcome});
-    check_super_blocks({isa, reached, outcome});
+    check_blocks({isa, reached, outcome});
     check_steps({isa, reached, outcome});
     check_reached(isa, reached, outcome);
     for (bool learned_positions : {false, true}) {

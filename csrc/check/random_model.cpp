@@ -10,6 +10,7 @@ constexpr int64_t kHidden = 48;  // no multiple of 32: rows of integer weights a
 constexpr int64_t kContext = 96;
 constexpr int64_t kPages = 24;
 constexpr int64_t kWindow = 19;
+constexpr int64_t kSwitch = 40;  // some sequences are longer
 
 void add_random_linear(Model& model, Random& random, const Case& test, const std::string& role,
                        int64_t layer, int64_t rows, int64_t columns) {
@@ -134,7 +135,17 @@ void add_unequal_layers(ModelConfig& config, const Case& test) {
   wide.attention.scale = 0.11f;
   if (!test.learned_positions) wide.attention.inverse_frequencies = frequencies(5);
   wide.mlp = MlpConfig{176, true, Activation::kGeluTanh};
-  wide.residual = Residual::kParallel;
+  wide.residual = test.has_experts ? Residual::kParallel : Residual::kParallelOneNorm;
+  if (!test.has_experts) wide.norms[NormRole::kMlp].reset();
+  wide.norms[NormRole::kQuery] = wide.norms[NormRole::kKey] = NormConfig{NormKind::kRms, 1e-6f};
+  wide.attention.norms_span_heads = true;
+  wide.attention.growth_beta = 0.3f;
+  wide.attention.growth_positions = 5;
+  if (!test.learned_positions) {
+    wide.attention.attention_factor = 1.2f;
+    wide.attention.long_inverse_frequencies = {0.5f, 0.2f, 0.1f, 0.04f, 0.01f};
+    config.switch_tokens = kSwitch;
+  }
   LayerConfig narrow = plain_layer(test, test.last_kv, config.num_sinks > 0 ? kWindow : 7);
   narrow.attention.num_heads = 3;
   narrow.attention.num_kv_heads = 1;
@@ -149,6 +160,7 @@ void add_unequal_layers(ModelConfig& config, const Case& test) {
   config.layers.insert(config.layers.begin() + 1, {wide, narrow});
   config.embedding_multiplier = 1.5f;
   config.output_multiplier = 0.6f;
+  config.output_soft_cap = 4.0f;
 }
 
 }  // namespace
@@ -207,7 +219,7 @@ int64_t num_released(const ModelConfig& config, int64_t start) {
 
 void run_sequences(Model& model, Random& random, std::vector<Sequence*> sequences, bool whole) {
   while (true) {
-    std::vector<int32_t> tokens, starts, lengths, offsets{0}, pages, released;
+    std::vector<int32_t> tokens, starts, lengths, offsets{0}, pages, released, text_lengths;
     std::vector<Sequence*> running;
     for (Sequence* sequence : sequences) {
       const int64_t left = static_cast<int64_t>(sequence->tokens.size()) - sequence->done;
@@ -222,13 +234,14 @@ void run_sequences(Model& model, Random& random, std::vector<Sequence*> sequence
       pages.insert(pages.end(), sequence->pages.begin(), sinks_end);
       pages.insert(pages.end(), sinks_end + num_gone, sequence->pages.end());
       released.push_back(static_cast<int32_t>(num_gone));
+      text_lengths.push_back(static_cast<int32_t>(sequence->tokens.size()));
       offsets.push_back(static_cast<int32_t>(pages.size()));
       running.push_back(sequence);
       sequence->done += length;
     }
     if (running.empty()) return;
     std::vector<float> logits(tokens.size() * kVocab);
-    const StepInput input{tokens, starts, lengths, lengths, offsets, pages, released};
+    const StepInput input{tokens, starts, lengths, lengths, offsets, pages, released, text_lengths};
     model.check(input);
     model.step(input, logits.data());
     auto row = logits.begin();

@@ -44,10 +44,10 @@ struct LinearView {
   InputKind input;
   int64_t num_rows;
   int64_t num_columns;    // padded to blocks of 32
-  int64_t group_size;     // columns summed before a scale is applied: a multiple of 32
+  int64_t group_size;     // columns summed before a scale is applied: a multiple of 32, or 16
   int64_t num_groups;     // num_columns / group_size
   int64_t weight_groups;  // groups with their own weight scale: num_groups, or 1
-  int64_t input_groups;   // scales of an int8 input: num_groups, 1, or one for each super-block
+  int64_t input_groups;   // scales of an int8 input: num_groups, 1, or one for each block
   int64_t step_size;      // columns with one step: a multiple of 32
   int64_t num_steps;      // num_columns / step_size, or 0: the codes are multiplied as they are
   float input_scale;      // int8 input: the scale of every row, or 0 for its own per row and group
@@ -62,7 +62,7 @@ struct LinearView {
 
 // Files of packed weights carry this number: raise it with any change to what is described above,
 // to PackedShape or to how a checkpoint's numbers come to be packed.
-inline constexpr int kLayoutVersion = 3;
+inline constexpr int kLayoutVersion = 4;
 
 // How the codes of input rows lie, and what lies beside them.
 enum class InputLayout {

@@ -23,7 +23,16 @@ enum class WeightKind {
   kInt5,
   kInt6,
   kInt8,
-  kQ4K
+  kQ2K,
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIq4Xs,
+  kQ41,
+  kQ51,
+  kIq4Nl,
+  kMxfp4
 };
 
 struct WeightTraits {
@@ -32,15 +41,15 @@ struct WeightTraits {
   int bits;          // of a number
   bool is_integer;   // unsigned codes
   bool takes_bf16;   // inputs rounded to bf16
-  // Columns of a block, bytes of a row of it before packing, and of 16 rows of it packed. Blocks of
-  // more than kBlockColumns are super-blocks: they have their own scales in them, and inputs in
-  // int8 with one scale for each.
+  // Columns of a block, bytes of a row of it before packing, and of 16 rows of it packed.
   int64_t block_columns;
   int64_t source_bytes;
   int64_t block_bytes;
+  // Blocks have their own scales in them, and inputs in int8 with one scale for each
+  // (kernels/block_forms.h).
+  bool is_blocked = false;
 
-  constexpr bool is_super() const { return block_columns > kBlockColumns; }
-  constexpr bool has_scales() const { return bits <= 8 && !is_super(); }
+  constexpr bool has_scales() const { return bits <= 8 && !is_blocked; }
 };
 
 // A number of so many bits, in so many bytes before packing.
@@ -53,12 +62,17 @@ constexpr WeightTraits numbers(WeightKind kind, const char* name, int bits, int6
           takes_bf16,
           kBlockColumns,
           kBlockColumns * bytes,
-          kBlockColumns * kLanes / 8 * bits};
+          kBlockColumns * kLanes / 8 * bits,
+          false};
 }
 constexpr WeightTraits codes(WeightKind kind, const char* name, int bits) {
   WeightTraits traits = numbers(kind, name, bits, 1, false);
   traits.is_integer = true;
   return traits;
+}
+constexpr WeightTraits blocks(WeightKind kind, const char* name, int bits, int64_t columns,
+                              int64_t source_bytes, int64_t row_bytes) {
+  return {kind, name, bits, false, false, columns, source_bytes, row_bytes * kLanes, true};
 }
 
 // A packed weight is panels of 16 output rows, in a panel blocks, ascending. A block is
@@ -71,7 +85,7 @@ constexpr WeightTraits codes(WeightKind kind, const char* name, int bits) {
 //   int2..int6  planes of 4, 2 and 1 bits, the low bits of a code first (6 = 4 + 2, 5 = 4 + 1,
 //               3 = 2 + 1); a plane of b bits is [b][16 rows][4 bytes], the byte of quad q at
 //               [q / (8 / b)] and bit b * (q % (8 / b))
-//   q4_k        256 columns, see kernels/linear/q4_k.h
+//   q2_k...     see kernels/block_forms.h
 // The bf16 pairs and the int8 quads are B tiles of AMX as they lie.
 inline constexpr WeightTraits kWeightTraits[] = {
     numbers(WeightKind::kFp32, "fp32", 32, 4, false),
@@ -85,7 +99,16 @@ inline constexpr WeightTraits kWeightTraits[] = {
     codes(WeightKind::kInt5, "int5", 5),
     codes(WeightKind::kInt6, "int6", 6),
     codes(WeightKind::kInt8, "int8", 8),
-    {WeightKind::kQ4K, "q4_k", 4, false, false, 256, 144, 144 * kLanes},
+    blocks(WeightKind::kQ2K, "q2_k", 2, 256, 84, 84),
+    blocks(WeightKind::kQ3K, "q3_k", 3, 256, 110, 110),
+    blocks(WeightKind::kQ4K, "q4_k", 4, 256, 144, 144),
+    blocks(WeightKind::kQ5K, "q5_k", 5, 256, 176, 176),
+    blocks(WeightKind::kQ6K, "q6_k", 6, 256, 210, 210),
+    blocks(WeightKind::kIq4Xs, "iq4_xs", 4, 256, 136, 138),
+    blocks(WeightKind::kQ41, "q4_1", 4, kBlockColumns, 20, 20),
+    blocks(WeightKind::kQ51, "q5_1", 5, kBlockColumns, 24, 24),
+    blocks(WeightKind::kIq4Nl, "iq4_nl", 4, kBlockColumns, 18, 18),
+    blocks(WeightKind::kMxfp4, "mxfp4", 4, kBlockColumns, 17, 18),
 };
 
 constexpr bool are_in_order() {

@@ -34,8 +34,11 @@ struct Layer {
   std::vector<float> kv_scales;
   int64_t kv_offset = 0;                 // of the layer's pages
   AttentionRunner* attention = nullptr;  // shared by the layers of one shape
-  RotaryTable* rotary = nullptr;         // shared by those of the same frequencies; null: none
+  RotaryTable* rotary = nullptr;         // shared by those of the same turns; null: none
 };
+
+// The embedding, where it is packed as a linear layer.
+inline constexpr const char* kEmbeddingRole = "embedding";
 
 // The place of a linear layer, or of several that read the same input.
 struct LinearSlot {

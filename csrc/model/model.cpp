@@ -38,6 +38,7 @@ Model::Model(ModelConfig config, Isa isa, ThreadPlan threads)
   }
   kv_ = AlignedBuffer(kv_bytes);
   slots_ = linear_slots(config_, layers_, output_);
+  slots_.push_back({kEmbeddingRole, 0, &embedding_rows_, config_.vocab_size, config_.hidden_size});
   for (size_t i = 0; i < slots_.size(); ++i) slots_by_name_[{slots_[i].layer, slots_[i].role}] = i;
 }
 
@@ -50,21 +51,30 @@ void Model::add_layer(const LayerConfig& config) {
   layer.kv_scales.resize(static_cast<size_t>(2 * config.attention.num_kv_heads));
   const AttentionShape shape = attention_shape(config_, config);
   layer.attention = &attentions_.try_emplace(shape, kernels_, pool_, shape).first->second;
-  layer.rotary = rotary_table(config.attention.inverse_frequencies);
+  layer.rotary = rotary_table(config.attention);
 }
 
-RotaryTable* Model::rotary_table(const std::vector<float>& frequencies) {
-  if (frequencies.empty()) return nullptr;
+RotaryTable* Model::rotary_table(const AttentionConfig& attention) {
+  if (attention.inverse_frequencies.empty()) return nullptr;
+  const Turns turns = attention.turns();
   for (RotaryTable& table : rotary_tables_) {
-    if (table.frequencies() == frequencies) return &table;
+    if (table.turns() == turns) return &table;
   }
-  return &rotary_tables_.emplace_back(frequencies);
+  return &rotary_tables_.emplace_back(turns);
+}
+
+bool Model::is_long(const StepInput& input, size_t slice) const {
+  if (config_.switch_tokens == 0) return false;
+  const int64_t end = int64_t{input.starts[slice]} + input.lengths[slice];
+  const int64_t known = input.text_lengths.empty() ? 0 : input.text_lengths[slice];
+  return std::max(end, known) > config_.switch_tokens;
 }
 
 void Model::check(const StepInput& input) const {
   const size_t num_slices = input.starts.size();
   if (input.lengths.size() != num_slices || input.num_logits.size() != num_slices ||
-      input.num_released.size() != num_slices || input.page_offsets.size() != num_slices + 1) {
+      input.num_released.size() != num_slices || input.page_offsets.size() != num_slices + 1 ||
+      (!input.text_lengths.empty() && input.text_lengths.size() != num_slices)) {
     fail("the slice arrays differ in length");
   }
   for (int32_t token : input.tokens) {

@@ -52,6 +52,9 @@ struct StepInput {
   // [S] pages between those of the sinks and the next ones of a slice that it has given up: no
   // layer sees them any more.
   std::span<const int32_t> num_released;
+  // [S] tokens of the whole texts as far as they are known; empty: each ends with its slice. Read
+  // where ModelConfig::switch_tokens is set.
+  std::span<const int32_t> text_lengths = {};
 };
 
 class Model {
@@ -71,7 +74,8 @@ class Model {
   void set_kv_scales(int64_t layer, std::span<const float> keys, std::span<const float> values);
   void set_embedding(WeightKind kind, std::span<const uint8_t> bytes);
   void set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64_t offset);
-  // The embedding is tied to the output layer: its rows are read out of that one's panels.
+  // The embedding is tied to the output layer: its rows are read out of that one's panels. One that
+  // is packed on its own is added as the linear layer "embedding".
   void tie_embedding();
 
   // As above with what another model had packed; the bytes are not copied and outlive the model.
@@ -103,13 +107,15 @@ class Model {
     int64_t position;
     const int32_t* pages;
     int64_t num_released;
+    bool is_long;  // of a text that turns as long ones do
   };
 
   void reserve(int64_t num_tokens);
   void add_layer(const LayerConfig& config);
-  RotaryTable* rotary_table(const std::vector<float>& frequencies);
+  RotaryTable* rotary_table(const AttentionConfig& attention);
+  bool is_long(const StepInput& input, size_t slice) const;
   void embed_rows(const StepInput& input);
-  void turn(int64_t t, int64_t position);
+  void turn(int64_t t);
   void run_layer(int64_t index, const StepInput& input);
   void run_attention_output(int64_t index);
   void run_mlp(int64_t index);
@@ -122,6 +128,7 @@ class Model {
   void run_normed(const LinearGroup& group, const Norm& norm, int64_t num_rows,
                   const OutputRows& output);
   void rotate_and_store(int64_t index);
+  void finish_logits(float* logits);
   bool fills_page(int64_t t, int64_t end) const;
   void check_released(const StepInput& input, size_t slice) const;
   void activate(const MlpConfig& mlp);
@@ -133,7 +140,12 @@ class Model {
   const LinearSlot& linear_slot(const std::string& role, int64_t layer) const;
   Norm& norm_slot(const std::string& role, int64_t layer);
   Table make_table(WeightKind kind, std::span<const uint8_t> bytes) const;
-  // `scratch` takes the row where it does not lie in one piece: hidden_size floats, padded to 32.
+  // The packed weight whose rows are those of the embedding; null: it is a table.
+  const PackedLinear* packed_embedding() const;
+  // The kind of numbers of embedding_row.
+  WeightKind embedding_kind() const;
+  // `scratch` takes the row where it does not lie in one piece: hidden_size floats, padded to
+  // blocks.
   const void* embedding_row(int32_t token, void* scratch) const;
 
   template <class Body>
@@ -152,6 +164,7 @@ class Model {
   std::vector<Layer> layers_;
   Norm final_norm_;
   LinearGroup output_;
+  LinearGroup embedding_rows_;  // empty, or the embedding packed
   std::vector<LinearSlot> slots_;
   std::map<std::pair<int64_t, std::string>, size_t> slots_by_name_;  // into slots_
   Table embedding_;

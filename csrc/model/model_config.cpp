@@ -21,6 +21,11 @@ void check_attention(const AttentionConfig& attention) {
   if (2 * static_cast<int64_t>(attention.inverse_frequencies.size()) > attention.head_dim) {
     fail("there are more inverse frequencies than pairs of a head's dimensions");
   }
+  if (!attention.long_inverse_frequencies.empty() &&
+      attention.long_inverse_frequencies.size() != attention.inverse_frequencies.size()) {
+    fail("long texts turn by as many frequencies as short ones");
+  }
+  if (attention.growth_positions < 1) fail("queries grow over at least one position");
 }
 
 void check_experts(const ExpertConfig& experts) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -46,6 +47,16 @@ class ByNorm {
   std::array<Value, kNormRows.size()> values_{};
 };
 
+// What heads turn by: the frequencies of a text, those of a long one where they are others, and
+// what cosines and sines are multiplied with.
+struct Turns {
+  std::vector<float> frequencies;
+  std::vector<float> long_frequencies;
+  float factor;
+
+  auto operator<=>(const Turns&) const = default;
+};
+
 struct AttentionConfig {
   int64_t num_heads;
   int64_t num_kv_heads;
@@ -55,9 +66,18 @@ struct AttentionConfig {
   // positions.
   std::vector<float> inverse_frequencies;
   float scale;  // of the products of queries and keys
+  // Those of texts of more than ModelConfig::switch_tokens tokens; empty: the same.
+  std::vector<float> long_inverse_frequencies = {};
+  float attention_factor = 1.0f;  // of cosines and sines
+  // Queries of position p are multiplied with 1 + beta ln(1 + p / num_positions), in whole numbers.
+  float growth_beta = 0.0f;
+  int64_t growth_positions = 1;
+  // Norms of queries and of keys are taken over all heads at once, not over each.
+  bool norms_span_heads = false;
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
+  Turns turns() const { return {inverse_frequencies, long_inverse_frequencies, attention_factor}; }
 };
 
 struct MlpConfig {
@@ -83,8 +103,9 @@ struct ExpertConfig {
   MlpConfig shared_mlp() const { return {shared_size, gated, activation}; }
 };
 
-// Whether the MLP reads what attention was added to, or what attention reads as well.
-enum class Residual { kSequential, kParallel };
+// Whether the MLP reads what attention was added to, or what attention reads as well; there it has
+// a norm of its own, or that of attention.
+enum class Residual { kSequential, kParallel, kParallelOneNorm };
 
 struct LayerConfig {
   AttentionConfig attention;
@@ -97,7 +118,9 @@ struct LayerConfig {
   KvFormat kv;
 
   int64_t norm_size(const NormRow& row, int64_t hidden_size) const {
-    return row.is_of_heads ? attention.head_dim : hidden_size;
+    if (!row.is_of_heads) return hidden_size;
+    if (!attention.norms_span_heads) return attention.head_dim;
+    return row.role == NormRole::kQuery ? attention.q_size() : attention.kv_size();
   }
 };
 
@@ -112,6 +135,9 @@ struct ModelConfig {
   float output_multiplier;     // of the logits
   NormConfig final_norm;
   std::vector<LayerConfig> layers;
+  float output_soft_cap = 0.0f;  // logits become cap * tanh(logit / cap); 0: they stay
+  // Longer texts turn by other frequencies from their first token on (longrope); 0: none does.
+  int64_t switch_tokens = 0;
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
   // Tokens of which some layer still sees keys and values, sinks apart; 0: all.

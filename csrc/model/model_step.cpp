@@ -1,6 +1,7 @@
 // A step of the model: from token ids to logits, layer by layer.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -15,6 +16,8 @@ void Model::for_rows(int64_t num_rows, Body&& body) {
 }
 
 namespace {
+
+constexpr int64_t kLogitPiece = 2048;
 
 OutputRows rows_of(const AlignedBuffer& buffer, int64_t stride, bool accumulate) {
   return {buffer.as<float>(), stride, accumulate, false, false, Activation::kRelu};
@@ -31,6 +34,13 @@ void multiply(float* row, int64_t size, float multiplier) {
   for (int64_t i = 0; i < size; ++i) row[i] *= multiplier;
 }
 
+// What queries of a position are multiplied with.
+float growth(const AttentionConfig& attention, int64_t position) {
+  if (attention.growth_beta == 0.0f) return 1.0f;
+  const auto rounds = static_cast<double>(1 + position / attention.growth_positions);
+  return static_cast<float>(1.0 + attention.growth_beta * std::log(rounds));
+}
+
 }  // namespace
 
 KvView Model::kv_view(int64_t index) const {
@@ -45,7 +55,7 @@ void Model::embed_rows(const StepInput& input) {
   for_rows(num_tokens_, [&](int64_t t) {
     float* row = hidden + t * sizes_.hidden_stride;
     const int64_t position = rows_[static_cast<size_t>(t)].position;
-    kernels_.embed(embedding_.kind,
+    kernels_.embed(embedding_kind(),
                    embedding_row(input.tokens[static_cast<size_t>(t)],
                                  wide_.as<float>() + t * sizes_.wide_stride),
                    row, config_.hidden_size, false);
@@ -57,17 +67,18 @@ void Model::embed_rows(const StepInput& input) {
                      positions_.values + (position + position_offset_) * positions_.row_bytes, row,
                      config_.hidden_size, true);
     }
-    turn(t, position);
+    turn(t);
   });
 }
 
-void Model::turn(int64_t t, int64_t position) {
+void Model::turn(int64_t t) {
+  const Row& row = rows_[static_cast<size_t>(t)];
   const int64_t last = config_.num_sinks + kept_window_ - 1;
   for (RotaryTable& table : rotary_tables_) {
     if (config_.num_sinks == 0) {
-      table.turn(t, position);
+      table.turn(t, row.position, row.is_long);
     } else {
-      table.turn_beside_sinks(t, position, std::min(position, last));
+      table.turn_beside_sinks(t, row.position, std::min(row.position, last), row.is_long);
     }
   }
 }
@@ -81,19 +92,25 @@ void Model::rotate_and_store(int64_t index) {
   const RotaryTable* rotary = layer.rotary;
   const NormView q_norm = layer.norms[NormRole::kQuery].view();
   const NormView k_norm = layer.norms[NormRole::kKey].view();
+  const bool has_q_norm = layer.norms[NormRole::kQuery].is_there();
+  const bool has_k_norm = layer.norms[NormRole::kKey].is_there();
+  const bool is_wide = attention.norms_span_heads;
   HeadsView of_queries{};
-  of_queries.norm = layer.norms[NormRole::kQuery].is_there() ? &q_norm : nullptr;
+  of_queries.norm = has_q_norm && !is_wide ? &q_norm : nullptr;
   of_queries.num_turned = rotary == nullptr ? 0 : rotary->num_frequencies();
   of_queries.scale = attention.scale;
   of_queries.head_dim = attention.head_dim;
   HeadsView of_keys = of_queries;
-  of_keys.norm = layer.norms[NormRole::kKey].is_there() ? &k_norm : nullptr;
+  of_keys.norm = has_k_norm && !is_wide ? &k_norm : nullptr;
   of_keys.scale = 1.0f;
   auto prepare = [&](int64_t t) {
     float* query = wide_.as<float>() + t * sizes_.wide_stride;
     float* key = query + q_size;
     HeadsView queries = of_queries;
     HeadsView keys = of_keys;
+    if (is_wide && has_q_norm) kernels_.norm(q_norm, query, query, q_size);
+    if (is_wide && has_k_norm) kernels_.norm(k_norm, key, key, v_offset);
+    queries.scale *= growth(attention, rows_[static_cast<size_t>(t)].position);
     if (config_.num_sinks > 0) {
       float* sink_query = sink_queries_.as<float>() + t * sizes_.sink_query_stride;
       std::copy_n(query, q_size, sink_query);
@@ -238,7 +255,8 @@ void Model::run_mlp(int64_t index) {
 void Model::run_mlp_into(int64_t index, const OutputRows& output) {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   const LayerConfig& config = layer_config(index);
-  const Norm& norm = layer.norms[NormRole::kMlp];
+  const bool has_one_norm = config.residual == Residual::kParallelOneNorm;
+  const Norm& norm = layer.norms[has_one_norm ? NormRole::kAttention : NormRole::kMlp];
   if (config.experts) {
     if (!output.accumulate) {
       for_rows(num_tokens_, [&](int64_t t) {
@@ -279,7 +297,7 @@ void Model::run_layer(int64_t index, const StepInput& input) {
                                         attended_.as<float>(), sizes_.wide_stride, nullptr,
                                         sink_queries_.as<float>(), sizes_.sink_query_stride});
   // Beside each other, the MLP goes first: it reads hidden_ before attention is added.
-  if (layer_config(index).residual == Residual::kParallel) {
+  if (layer_config(index).residual != Residual::kSequential) {
     run_mlp(index);
     run_attention_output(index);
   } else {
@@ -298,7 +316,7 @@ void Model::step(const StepInput& input, float* logits) {
     const int32_t* pages = input.pages.data() + input.page_offsets[s];
     const int64_t released = input.num_released[s];
     for (int64_t j = 0; j < input.lengths[s]; ++j) {
-      rows_.push_back({input.starts[s] + j, pages, released});
+      rows_.push_back({input.starts[s] + j, pages, released, is_long(input, s)});
     }
     slices_.push_back({pages, input.starts[s], input.lengths[s], released});
   }
@@ -310,9 +328,21 @@ void Model::step(const StepInput& input, float* logits) {
   const int64_t vocab_size = config_.vocab_size;
   run_normed(output_, final_norm_, num_tokens_,
              {logits, vocab_size, false, false, false, Activation::kRelu});
-  if (config_.output_multiplier == 1.0f) return;
-  for_rows(num_tokens_, [&](int64_t t) {
-    multiply(logits + t * vocab_size, vocab_size, config_.output_multiplier);
+  finish_logits(logits);
+}
+
+// Multiplies and caps them, in pieces that threads share where there are few rows.
+void Model::finish_logits(float* logits) {
+  const float multiplier = config_.output_multiplier;
+  const float cap = config_.output_soft_cap;
+  if (multiplier == 1.0f && cap == 0.0f) return;
+  const int64_t size = num_tokens_ * config_.vocab_size;
+  for_rows(divide_up(size, kLogitPiece), [&](int64_t piece) {
+    float* first = logits + piece * kLogitPiece;
+    const int64_t count = std::min(kLogitPiece, size - piece * kLogitPiece);
+    if (multiplier != 1.0f) multiply(first, count, multiplier);
+    if (cap == 0.0f) return;
+    for (int64_t i = 0; i < count; ++i) first[i] = cap * std::tanh(first[i] / cap);
   });
 }
 

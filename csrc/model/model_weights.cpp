@@ -7,6 +7,7 @@
 
 #include "machine/round_up.h"
 #include "model/model.h"
+#include "weights/decode_row.h"
 #include "weights/short_bf16.h"
 
 namespace paredown {
@@ -37,6 +38,19 @@ void check_norm(const Norm& norm, const std::string& role, int64_t size) {
   }
 }
 
+// Whether an embedding can be read out of such a weight.
+bool has_rows(const LinearView& view) {
+  switch (view.kind) {
+    case WeightKind::kFp32:
+    case WeightKind::kFp16:
+    case WeightKind::kBf16:
+    case WeightKind::kBf16Short:
+      return true;
+    default:
+      return has_decoded_rows(view);
+  }
+}
+
 void keep_copy(Table& table) {
   const auto num_bytes = static_cast<size_t>(table.num_rows * table.row_bytes);
   table.memory = AlignedBuffer(static_cast<int64_t>(num_bytes));
@@ -52,7 +66,7 @@ Layer& Model::layer_at(int64_t layer) {
 }
 
 const LinearSlot& Model::linear_slot(const std::string& role, int64_t layer) const {
-  const int64_t owner = role == "output" ? 0 : layer;
+  const int64_t owner = role == "output" || role == kEmbeddingRole ? 0 : layer;
   if (owner < 0 || owner >= config_.num_layers()) fail("no layer " + std::to_string(layer));
   const auto found = slots_by_name_.find({owner, role});
   if (found == slots_by_name_.end()) fail("unknown linear role '" + role + "'");
@@ -135,19 +149,33 @@ void Model::set_positions(WeightKind kind, std::span<const uint8_t> bytes, int64
 void Model::tie_embedding() {
   if (output_.parts.size() != 1) fail("the output layer comes before an embedding tied to it");
   const LinearView& view = output_.parts.front().view();
-  const WeightKind kind = view.kind == WeightKind::kBf16Short ? WeightKind::kBf16 : view.kind;
-  const bool is_float =
-      kind == WeightKind::kFp32 || kind == WeightKind::kFp16 || kind == WeightKind::kBf16;
-  if (!is_float || view.num_rows != config_.vocab_size) {
-    fail("an embedding is tied to an output layer of floats with a row per token");
+  if (!has_rows(view) || view.num_rows != config_.vocab_size) {
+    fail("an embedding is tied to an output layer whose rows can be read, one per token");
   }
-  embedding_ = {kind, view.num_rows, 0, nullptr, {}};
   tied_ = true;
 }
 
+const PackedLinear* Model::packed_embedding() const {
+  if (!embedding_rows_.parts.empty()) return &embedding_rows_.parts.front();
+  return tied_ ? &output_.parts.front() : nullptr;
+}
+
+WeightKind Model::embedding_kind() const {
+  const PackedLinear* packed = packed_embedding();
+  if (packed == nullptr) return embedding_.kind;
+  const WeightKind kind = packed->view().kind;
+  if (has_decoded_rows(packed->view())) return WeightKind::kFp32;
+  return kind == WeightKind::kBf16Short ? WeightKind::kBf16 : kind;
+}
+
 const void* Model::embedding_row(int32_t token, void* scratch) const {
-  if (!tied_) return embedding_.values + token * embedding_.row_bytes;
-  output_.parts.front().copy_row(token, scratch);
+  const PackedLinear* packed = packed_embedding();
+  if (packed == nullptr) return embedding_.values + token * embedding_.row_bytes;
+  if (has_decoded_rows(packed->view())) {
+    decode_row(packed->view(), token, static_cast<float*>(scratch));
+  } else {
+    packed->copy_row(token, scratch);
+  }
   return scratch;
 }
 
@@ -177,9 +205,18 @@ void Model::check_weights() const {
       check_norm(layers_[i].norms[row.role], row.name, config.norm_size(row, config_.hidden_size));
     }
   }
-  for (const LinearSlot& slot : slots_) check_group(slot);
+  for (const LinearSlot& slot : slots_) {
+    if (slot.role != kEmbeddingRole) check_group(slot);
+  }
   check_norm(final_norm_, "final_norm", config_.hidden_size);
-  if (embedding_.num_rows != config_.vocab_size) fail("there is no embedding");
+  if (!embedding_rows_.parts.empty()) {
+    check_group(slots_.back());
+    if (embedding_rows_.parts.size() > 1 || !has_rows(embedding_rows_.parts.front().view())) {
+      fail("an embedding is one weight whose rows can be read");
+    }
+  } else if (!tied_ && embedding_.num_rows != config_.vocab_size) {
+    fail("there is no embedding");
+  }
 }
 
 std::vector<PlacedLinear> Model::linears() const {
@@ -196,6 +233,7 @@ int64_t Model::weight_bytes() const {
   int64_t total = 0;
   std::map<std::pair<int64_t, int64_t>, int64_t> experts;  // by how many of how many
   for (const LinearSlot& slot : slots_) {
+    if (slot.role == kEmbeddingRole) continue;
     int64_t& bytes =
         slot.num_experts == 0 ? total : experts[{slot.num_per_token, slot.num_experts}];
     for (const PackedLinear& part : slot.group->parts) {

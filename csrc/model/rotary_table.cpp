@@ -15,25 +15,28 @@ int64_t RotaryTable::num_bytes() const {
   return cos_.num_bytes() + sin_.num_bytes() + sink_cos_.num_bytes() + sink_sin_.num_bytes();
 }
 
-void RotaryTable::turn(int64_t t, int64_t position) {
+void RotaryTable::turn(int64_t t, int64_t position, bool is_long) {
+  const std::vector<float>& by = frequencies(is_long);
   float* cos_row = row(cos_, t);
   float* sin_row = row(sin_, t);
-  for (size_t i = 0; i < frequencies_.size(); ++i) {
-    const float angle = static_cast<float>(position) * frequencies_[i];
-    cos_row[i] = std::cos(angle);
-    sin_row[i] = std::sin(angle);
+  for (size_t i = 0; i < by.size(); ++i) {
+    const float angle = static_cast<float>(position) * by[i];
+    cos_row[i] = std::cos(angle) * turns_.factor;
+    sin_row[i] = std::sin(angle) * turns_.factor;
   }
 }
 
 // A text without end has positions whose angles a float would be off by whole radians.
-void RotaryTable::turn_beside_sinks(int64_t t, int64_t position, int64_t sink_position) {
-  for (size_t i = 0; i < frequencies_.size(); ++i) {
-    const double angle = static_cast<double>(position) * frequencies_[i];
-    const double sink_angle = static_cast<double>(sink_position) * frequencies_[i];
-    row(cos_, t)[i] = static_cast<float>(std::cos(angle));
-    row(sin_, t)[i] = static_cast<float>(std::sin(angle));
-    row(sink_cos_, t)[i] = static_cast<float>(std::cos(sink_angle));
-    row(sink_sin_, t)[i] = static_cast<float>(std::sin(sink_angle));
+void RotaryTable::turn_beside_sinks(int64_t t, int64_t position, int64_t sink_position,
+                                    bool is_long) {
+  const std::vector<float>& by = frequencies(is_long);
+  for (size_t i = 0; i < by.size(); ++i) {
+    const double angle = static_cast<double>(position) * by[i];
+    const double sink_angle = static_cast<double>(sink_position) * by[i];
+    row(cos_, t)[i] = static_cast<float>(std::cos(angle)) * turns_.factor;
+    row(sin_, t)[i] = static_cast<float>(std::sin(angle)) * turns_.factor;
+    row(sink_cos_, t)[i] = static_cast<float>(std::cos(sink_angle)) * turns_.factor;
+    row(sink_sin_, t)[i] = static_cast<float>(std::sin(sink_angle)) * turns_.factor;
   }
 }
 

@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "machine/aligned_buffer.h"
+#include "model/model_config.h"
 
 namespace paredown {
 
 class RotaryTable {
  public:
-  explicit RotaryTable(std::vector<float> frequencies) : frequencies_(std::move(frequencies)) {}
+  explicit RotaryTable(Turns turns) : turns_(std::move(turns)) {}
 
-  const std::vector<float>& frequencies() const { return frequencies_; }
-  int64_t num_frequencies() const { return static_cast<int64_t>(frequencies_.size()); }
+  const Turns& turns() const { return turns_; }
+  int64_t num_frequencies() const { return static_cast<int64_t>(turns_.frequencies.size()); }
 
   // Bytes of one of the buffers.
   static int64_t num_buffer_bytes(int64_t num_frequencies, int64_t num_tokens) {
@@ -25,9 +26,9 @@ class RotaryTable {
   int64_t num_bytes() const;
 
   // Writes the cosines and sines of row t.
-  void turn(int64_t t, int64_t position);
+  void turn(int64_t t, int64_t position, bool is_long);
   // The queries that meet the sinks turn as at a position of their own.
-  void turn_beside_sinks(int64_t t, int64_t position, int64_t sink_position);
+  void turn_beside_sinks(int64_t t, int64_t position, int64_t sink_position, bool is_long);
 
   const float* cos(int64_t t) const { return row(cos_, t); }
   const float* sin(int64_t t) const { return row(sin_, t); }
@@ -39,7 +40,12 @@ class RotaryTable {
     return buffer.as<float>() + t * num_frequencies();
   }
 
-  std::vector<float> frequencies_;
+  const std::vector<float>& frequencies(bool is_long) const {
+    const bool are_others = is_long && !turns_.long_frequencies.empty();
+    return are_others ? turns_.long_frequencies : turns_.frequencies;
+  }
+
+  Turns turns_;
   AlignedBuffer cos_;  // [T][frequencies]
   AlignedBuffer sin_;
   AlignedBuffer sink_cos_;

@@ -40,11 +40,11 @@ StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_t
   memory.wide = num_tokens * sizes.wide_stride * 4;
   memory.sink_queries = num_tokens * sizes.sink_query_stride * 4;
   memory.linears = linear_memory(num_threads, num_tokens, sizes.max_columns);
-  std::set<std::vector<float>> tables;
+  std::set<Turns> tables;
   std::set<AttentionShape> shapes;
   for (const LayerConfig& layer : config.layers) {
     const std::vector<float>& frequencies = layer.attention.inverse_frequencies;
-    if (!frequencies.empty() && tables.insert(frequencies).second) {
+    if (!frequencies.empty() && tables.insert(layer.attention.turns()).second) {
       const int64_t num_buffers = config.num_sinks > 0 ? 4 : 2;
       memory.rotary += num_buffers * AlignedBuffer::padded(RotaryTable::num_buffer_bytes(
                                          static_cast<int64_t>(frequencies.size()), num_tokens));

@@ -252,6 +252,11 @@ inline U8x64 or_shifted(U8x64 a, U8x64 b) {
   return {_mm256_or_si256(a.lo, _mm256_slli_epi16(b.lo, kShift)),
           _mm256_or_si256(a.hi, _mm256_slli_epi16(b.hi, kShift))};
 }
+// The bytes of a table of 16 at the places that codes of four bits name.
+inline U8x64 look_up(const uint8_t* table, U8x64 codes) {
+  const __m256i bytes = _mm256_broadcastsi128_si256(load_128(table));
+  return {_mm256_shuffle_epi8(bytes, codes.lo), _mm256_shuffle_epi8(bytes, codes.hi)};
+}
 // Byte kByte of every four.
 template <int kByte>
 inline I32x16 byte_of(U8x64 a) {

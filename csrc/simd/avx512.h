@@ -284,6 +284,10 @@ template <int kShift>
 inline U8x64 or_shifted(U8x64 a, U8x64 b) {
   return {_mm512_or_si512(a.v, _mm512_slli_epi16(b.v, kShift))};
 }
+// The bytes of a table of 16 at the places that codes of four bits name.
+inline U8x64 look_up(const uint8_t* table, U8x64 codes) {
+  return {_mm512_shuffle_epi8(load_quarters(table), codes.v)};
+}
 // Byte kByte of every four.
 template <int kByte>
 inline I32x16 byte_of(U8x64 a) {

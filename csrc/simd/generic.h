@@ -266,6 +266,11 @@ inline U8x64 or_shifted(U8x64 a, U8x64 b) {
   for (int i = 0; i < 64; ++i) a.v[i] = static_cast<uint8_t>(a.v[i] | b.v[i] << kShift);
   return a;
 }
+// The bytes of a table of 16 at the places that codes of four bits name.
+inline U8x64 look_up(const uint8_t* table, U8x64 codes) {
+  for (uint8_t& byte : codes.v) byte = table[byte];
+  return codes;
+}
 // Byte kByte of every four.
 template <int kByte>
 inline I32x16 byte_of(U8x64 a) {

@@ -266,6 +266,11 @@ inline U8x64 or_shifted(U8x64 a, U8x64 b) {
   return each_register<U8x64>(
       [](uint8x16_t x, uint8x16_t y) { return vorrq_u8(x, vshlq_n_u8(y, kShift)); }, a, b);
 }
+// The bytes of a table of 16 at the places that codes of four bits name.
+inline U8x64 look_up(const uint8_t* table, U8x64 codes) {
+  const uint8x16_t bytes = vld1q_u8(table);
+  return each_register<U8x64>([bytes](uint8x16_t x) { return vqtbl1q_u8(bytes, x); }, codes);
+}
 // Byte kByte of every four.
 template <int kByte>
 inline I32x16 byte_of(U8x64 a) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "weights/gguf_blocks.h"
+
 namespace paredown {
 namespace {
 
@@ -27,48 +29,33 @@ void pack_codes(const uint8_t* codes, int64_t count, int bits, int64_t lane, uin
   }
 }
 
-// Of the eight runs of a Q4_K super-block the scales and the minima, six bits each, in GGUF's 12
-// bytes: of the first four whole, of the others four bits here and two above those.
-void unpack_q4_k_factors(const uint8_t* from, uint8_t* scales, uint8_t* minima) {
-  for (int run = 0; run < 4; ++run) {
-    scales[run] = from[run] & 63;
-    minima[run] = from[4 + run] & 63;
-    scales[4 + run] = static_cast<uint8_t>((from[8 + run] & 15) | from[run] >> 6 << 4);
-    minima[4 + run] = static_cast<uint8_t>(from[8 + run] >> 4 | from[4 + run] >> 6 << 4);
+// One row of a block with its own scales, to its places among those of 16 (kernels/block_forms.h).
+void pack_gguf_block(WeightKind kind, const uint8_t* from, int64_t lane, uint8_t* block) {
+  const BlockForm& form = block_form(kind);
+  BlockParts parts;
+  take_apart(kind, from, parts);
+  for (int64_t column = 0; column < form.columns; column += kBlockColumns) {
+    pack_codes(parts.codes + column, kBlockColumns, form.bits, lane, block);
+    block += form.run_bytes();
   }
-}
-
-// One row of a Q4_K super-block as GGUF has it: d and e in fp16, the factors, the codes, of which
-// two runs share 32 bytes. To kernels/linear/q4_k.h's place for each.
-void pack_q4_k(const uint8_t* from, int64_t lane, uint8_t* block) {
-  constexpr int64_t kRunBytes = kBlockColumns * kLanes / 2;
-  for (int pair = 0; pair < 4; ++pair) {
-    const uint8_t* bytes = from + 16 + 32 * pair;
-    uint8_t low[kBlockColumns];
-    uint8_t high[kBlockColumns];
-    for (int64_t k = 0; k < kBlockColumns; ++k) {
-      low[k] = bytes[k] & 15;
-      high[k] = bytes[k] >> 4;
-    }
-    pack_codes(low, kBlockColumns, 4, lane, block + 2 * pair * kRunBytes);
-    pack_codes(high, kBlockColumns, 4, lane, block + (2 * pair + 1) * kRunBytes);
-  }
-  uint8_t scales[8];
-  uint8_t minima[8];
-  unpack_q4_k_factors(from + 4, scales, minima);
-  uint8_t* factors = block + 8 * kRunBytes + lane * 4;
-  for (int run = 0; run < 4; ++run) {
-    auto low_bits = [run](const uint8_t* six) {
-      return static_cast<uint8_t>((six[run] & 15) | (six[4 + run] & 15) << 4);
+  uint8_t* factors = block + lane * 4;
+  for (int i = 0; i < form.num_factors(); ++i) {
+    const uint8_t factor = parts.factors[i];
+    const int quad = i / 4;
+    auto put = [&](int64_t plane, int per_byte, int bits) {
+      uint8_t& byte = factors[plane + quad / per_byte * 64 + i % 4];
+      byte = static_cast<uint8_t>(byte | bits << quad % per_byte * (8 / per_byte));
     };
-    auto high_bits = [run](const uint8_t* six) { return six[run] >> 4 | six[4 + run] >> 4 << 2; };
-    factors[run] = low_bits(scales);
-    factors[64 + run] = low_bits(minima);
-    factors[128 + run] = static_cast<uint8_t>(high_bits(scales) | high_bits(minima) << 4);
+    if (form.factors == Factors::kBytes) {
+      put(0, 1, factor);
+    } else {
+      put(0, 2, factor & 15);
+      if (form.factors == Factors::kSixBits) put(form.num_factors() / 8 * 64, 4, factor >> 4);
+    }
   }
-  uint8_t* halves = block + 8 * kRunBytes + 3 * 64 + lane * 2;
-  std::memcpy(halves, from, 2);
-  std::memcpy(halves + 2 * kLanes, from + 2, 2);
+  uint8_t* halves = block + form.factor_bytes() + lane * 2;
+  std::memcpy(halves, &parts.halves[0], 2);
+  if (form.has_minima) std::memcpy(halves + 2 * kLanes, &parts.halves[1], 2);
 }
 
 }  // namespace
@@ -99,9 +86,8 @@ void pack_block(WeightKind kind, const uint8_t* from, int64_t count, int64_t lan
                     static_cast<size_t>(std::min<int64_t>(4, count - k)));
       }
       return;
-    case WeightKind::kQ4K:
-      return pack_q4_k(from, lane, block);
     default:
+      if (traits_of(kind).is_blocked) return pack_gguf_block(kind, from, lane, block);
       return pack_codes(from, count, weight_bits(kind), lane, block);
   }
 }

@@ -1,10 +1,12 @@
 #include "weights/packed_linear.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
+#include "kernels/block_forms.h"
 #include "machine/round_up.h"
 #include "weights/pack_block.h"
 #include "weights/short_bf16.h"
@@ -23,16 +25,22 @@ uint32_t bits_of(float value) {
 
 bool is_bf16(float value) { return (bits_of(value) & 0xFFFFu) == 0; }
 
-// Normal fp16 numbers only; others make the scales fp32.
+// Whether it is an fp16 number, subnormal ones among them; others make the scales fp32.
 bool is_fp16(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t exponent = bits >> 23 & 0xFFu;
-  return (bits & 0x1FFFu) == 0 && exponent >= 113 && exponent <= 142;
+  if (exponent >= 113) return (bits & 0x1FFFu) == 0 && exponent <= 142;
+  const float fraction = std::fabs(value) * 0x1p24f;
+  return fraction == std::trunc(fraction);
 }
 
 uint16_t fp16_bits(float value) {
   const uint32_t bits = bits_of(value);
-  return static_cast<uint16_t>((bits >> 16 & 0x8000u) | ((bits >> 13 & 0x3FFFFu) - (112u << 10)));
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  if ((bits >> 23 & 0xFFu) < 113) {
+    return static_cast<uint16_t>(sign | static_cast<uint32_t>(std::fabs(value) * 0x1p24f));
+  }
+  return static_cast<uint16_t>(sign | ((bits >> 13 & 0x3FFFFu) - (112u << 10)));
 }
 
 int64_t activation_group(int64_t num_columns) {
@@ -46,8 +54,8 @@ int64_t activation_group(int64_t num_columns) {
 
 InputKind input_kind(const LinearSource& source) {
   if (source.kind == WeightKind::kBf16Short) fail("bf16 with short exponents is packed of bf16");
-  if (traits_of(source.kind).is_super() && source.activations != Activations::kInt8Group) {
-    fail("weights in super-blocks take int8 activations with a scale for each");
+  if (traits_of(source.kind).is_blocked && source.activations != Activations::kInt8Group) {
+    fail("weights in blocks take int8 activations with a scale for each");
   }
   switch (source.activations) {
     case Activations::kFp32:
@@ -62,7 +70,7 @@ InputKind input_kind(const LinearSource& source) {
     case Activations::kInt8Static:
       break;
   }
-  if (!is_integer(source.kind) && !traits_of(source.kind).is_super()) {
+  if (!is_integer(source.kind) && !traits_of(source.kind).is_blocked) {
     fail("only integer weights take int8 activations");
   }
   return InputKind::kInt8;
@@ -108,22 +116,22 @@ void set_steps(const LinearSource& source, const SourceNumbers& numbers, LinearV
   }
 }
 
-// Super-blocks are summed in blocks, whose scales they have in them.
-void set_super_groups(LinearView& view) {
-  const int64_t columns = traits_of(view.kind).block_columns;
-  if (view.num_columns % columns != 0) {
-    fail("super-blocks of " + std::to_string(columns) + " columns do not fill a row of " +
+// The groups of blocks, whose scales they have in them.
+void set_block_groups(LinearView& view) {
+  const BlockForm& form = block_form(view.kind);
+  if (view.num_columns % form.columns != 0) {
+    fail("blocks of " + std::to_string(form.columns) + " columns do not fill a row of " +
          std::to_string(view.num_columns));
   }
-  view.group_size = kBlockColumns;
-  view.num_groups = view.num_columns / kBlockColumns;
+  view.group_size = form.group_columns;
+  view.num_groups = view.num_columns / form.group_columns;
   view.weight_groups = 1;
-  view.input_groups = view.num_columns / columns;
+  view.input_groups = view.num_columns / form.columns;
 }
 
 // Fills in the groups: columns summed before a scale is applied.
 void set_groups(const LinearSource& source, const SourceNumbers& numbers, LinearView& view) {
-  if (traits_of(source.kind).is_super()) return set_super_groups(view);
+  if (traits_of(source.kind).is_blocked) return set_block_groups(view);
   if (numbers.steps != nullptr) set_steps(source, numbers, view);
   const int64_t group = source.group_size;
   const bool per_row = !traits_of(source.kind).has_scales() || group >= source.num_columns ||

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "kernels/block_forms.h"
 #include "machine/round_up.h"
 
 namespace paredown {
@@ -22,10 +23,10 @@ bool input_fits_kind(const LinearView& view) {
   return false;
 }
 
-bool super_input_fits(const LinearView& view) {
-  return view.input == InputKind::kInt8 && view.group_size == kBlockColumns &&
-         view.weight_groups == 1 &&
-         view.input_groups * traits_of(view.kind).block_columns == view.num_columns;
+bool blocks_fit(const LinearView& view) {
+  const BlockForm& form = block_form(view.kind);
+  return view.input == InputKind::kInt8 && view.group_size == form.group_columns &&
+         view.weight_groups == 1 && view.input_groups * form.columns == view.num_columns;
 }
 
 }  // namespace
@@ -41,7 +42,7 @@ Sections sections(const PackedShape& shape) {
       rows / kLanes * (view.num_columns / traits_of(view.kind).block_columns);
   const bool is_short = view.kind == WeightKind::kBf16Short;
   Sections found{};
-  found.exponents = num_blocks * block_bytes(view.kind);
+  found.exponents = round_up(num_blocks * block_bytes(view.kind), kCacheLine);
   found.wide_ranks =
       found.exponents + (is_short ? round_up(rows / kLanes * kShortExponents, kCacheLine) : 0);
   found.wide_rests = found.wide_ranks + (is_short ? round_up(num_blocks * 4, kCacheLine) : 0);
@@ -59,14 +60,14 @@ void check_shape(const PackedShape& shape) {
   const LinearView& view = shape.view;
   auto is_size = [](int64_t size) { return size > 0 && size <= kMaxSize; };
   auto is_groups = [&view](int64_t groups) { return groups == 1 || groups == view.num_groups; };
+  const bool is_blocked = traits_of(view.kind).is_blocked;
   const bool sizes_fit =
       is_size(view.num_rows) && is_size(view.num_columns) && is_size(view.group_size) &&
       is_size(view.num_groups) && view.num_columns % kBlockColumns == 0 &&
-      view.group_size % kBlockColumns == 0 &&
       view.group_size * view.num_groups == view.num_columns && is_groups(view.weight_groups);
-  const bool input_fits = traits_of(view.kind).is_super()
-                              ? super_input_fits(view)
-                              : input_fits_kind(view) && is_groups(view.input_groups);
+  const bool input_fits = is_blocked ? blocks_fit(view)
+                                     : input_fits_kind(view) && is_groups(view.input_groups) &&
+                                           view.group_size % kBlockColumns == 0;
   const bool has_steps = view.step_size != 0 || view.num_steps != 0;
   const bool steps_fit =
       !has_steps ||

@@ -12,6 +12,7 @@ constexpr const char* kGroupsMisfit =
 
 Element value_element(WeightKind kind) {
   const WeightTraits& traits = traits_of(kind);
+  if (traits.is_blocked) return Element::kByte;
   if (traits.source_bytes == 4 * traits.block_columns) return Element::kFloat;
   return traits.source_bytes == 2 * traits.block_columns ? Element::kWord : Element::kByte;
 }
@@ -46,9 +47,9 @@ void refuse_others(const LinearSource& source, const std::set<std::string>& know
 
 int64_t columns_of(WeightKind kind, const SourceArray& values) {
   const WeightTraits& traits = traits_of(kind);
-  if (!traits.is_super()) return values.num_columns;
+  if (!traits.is_blocked) return values.num_columns;
   if (values.num_columns % traits.source_bytes != 0) {
-    throw std::invalid_argument("rows of values must be whole super-blocks");
+    throw std::invalid_argument("rows of values must be whole blocks");
   }
   return values.num_columns / traits.source_bytes * traits.block_columns;
 }

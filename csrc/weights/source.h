@@ -38,7 +38,7 @@ SourceArray source_array(const std::vector<Number>& numbers, int64_t num_rows) {
 
 // N output rows of K columns. Its arrays, by name:
 //   values       [N][K]  floats, 16-bit words (fp16, bf16) or one byte per code (unsigned, or
-//                        e4m3); or rows of super-blocks, [N][bytes]
+//                        e4m3); or rows of blocks, [N][bytes]
 //   scales       [N][G]  of codes: one float for group_size columns; [N][1] with steps
 //   zero_points  [N][G]  bytes; may be missing
 //   steps        [N][G]  bytes; int4 with int8 inputs of one scale per row. The scale of a group is
@@ -58,7 +58,7 @@ struct LinearSource {
   bool short_exponents;
 };
 
-// Columns of a row of values: as many as it has numbers, or those of its super-blocks. Throws
+// Columns of a row of values: as many as it has numbers, or those of its blocks. Throws
 // std::invalid_argument for a part of one.
 int64_t columns_of(WeightKind kind, const SourceArray& values);
 

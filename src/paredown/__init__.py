@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from paredown.jobs.compress import compress_and_verify as compress_checkpoint
     from paredown.jobs.convert import ConvertedCheckpoint
     from paredown.jobs.convert import convert_and_carry as convert_checkpoint
+    from paredown.jobs.float_source import FromQuantized
     from paredown.jobs.verify_config import VerifyConfig
     from paredown.kernels.thread_plan import ThreadPlan
     from paredown.models.checkpoint import Checkpoint
@@ -77,6 +78,7 @@ _MODULES = {
     "ConfigError": "paredown.errors",
     "ConvertedCheckpoint": "paredown.jobs.convert",
     "FORMATS": "paredown.formats.table",
+    "FromQuantized": "paredown.jobs.float_source",
     "GPTQ": "paredown.compress.quantize.gptq",
     "HQQ": "paredown.compress.quantize.hqq",
     "LLM": "paredown.engine.llm",
@@ -133,6 +135,7 @@ __all__ = [
     "CompressedCheckpoint",
     "ConfigError",
     "ConvertedCheckpoint",
+    "FromQuantized",
     "LLMInt8",
     "OptimizeConfig",
     "OptimizeResult",

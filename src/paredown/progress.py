@@ -6,3 +6,11 @@ from collections.abc import Callable
 OnProgress = Callable[[str, float], None]
 # Called with how many steps are done and how many there are.
 OnCount = Callable[[int, int], None]
+# Before that much is done, what is left is a guess.
+_KNOWN_SHARE = 0.02
+
+
+def time_left(elapsed_s: float, share: float) -> float | None:
+    """Seconds until all is done if the rest takes as long per share as what is done; None while
+    too little is done to tell."""
+    return None if share < _KNOWN_SHARE else elapsed_s * max(0.0, 1 - share) / share

@@ -153,7 +153,7 @@ def test_a_folder_that_is_not_there_exits_with_2_everywhere():
     for words in (["generate", "x", "-m", "no/such"], ["chat", "no/such"], ["serve", "no/such"]):
         done = run(*words, "--json")
         assert done.returncode == 2
-        assert json.loads(done.stdout)["error"]["type"] == "CheckpointError"
+        assert json.loads(done.stdout)["error"]["type"] == "HubError"
         assert "Traceback" not in done.stderr
 
 

@@ -176,8 +176,8 @@ def test_damaged_configs_are_refused(written: Checkpoint, tmp_path: Path) -> Non
             Checkpoint.open(tmp_path)
     section = config["quantization_config"] | {"residual": 2}
     path.write_text(json.dumps(config | {"quantization_config": section}))
-    with pytest.raises(UnsupportedError, match="residual"):
-        Checkpoint.open(tmp_path)
+    # What nobody knows is told, and the tensors decide.
+    assert any("residual" in note for note in Checkpoint.open(tmp_path).notes)
 
 
 def test_eval_names_the_codebooks_and_tells_the_notes(

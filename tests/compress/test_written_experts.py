@@ -26,13 +26,14 @@ def compressed(source: Checkpoint, output: Path, recipe: str) -> CompressResult:
 @pytest.mark.parametrize(
     ("variant", "recipe"),
     [(variant, "gptq-int4-g32") for variant in WITH_EXPERTS]
-    + [("qwen2-moe", "int8"), ("mixtral", "fp8")],
+    + [("qwen2-moe", "int8"), ("mixtral", "fp8"), ("mixtral", "w4a8-g32-qoq")],
 )
 def test_transformers_loads_the_experts_that_were_written(
     variant: str, recipe: str, tmp_path: Path
 ) -> None:
     VARIANTS[variant](tmp_path / "in", torch.bfloat16, 0)
-    compressed(Checkpoint.open(tmp_path / "in"), tmp_path / "out", recipe)
+    result = compressed(Checkpoint.open(tmp_path / "in"), tmp_path / "out", recipe)
+    assert not any("does not load" in note for note in result.notes)
     ours = Checkpoint.open(tmp_path / "out")
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.bfloat16)
     experts = theirs.model.layers[1].mlp.experts
@@ -48,6 +49,30 @@ def test_transformers_loads_the_experts_that_were_written(
             assert np.array_equal(values.detach().float().numpy(), expected)
     router = theirs.model.layers[1].mlp.gate.weight.detach().float().numpy()
     assert np.array_equal(router, ours.router("router", 1).to_float32())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        ("w8a8", "int-quantized experts"),
+        ("w4a8-g32", "int-quantized experts"),
+        ("smoothquant-w8a8", "int-quantized experts"),
+        ("int4-g32-asym", "experts with zero points"),
+    ],
+)
+def test_what_transformers_does_not_load_is_a_note(recipe: str, words: str, tmp_path: Path) -> None:
+    VARIANTS["mixtral"](tmp_path / "in", torch.bfloat16, 0)
+    result = compressed(Checkpoint.open(tmp_path / "in"), tmp_path / "out", recipe)
+    with pytest.raises(RuntimeError):
+        AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.bfloat16)
+    told = [note for note in result.notes if "does not load" in note]
+    assert len(told) == 1
+    assert words in told[0]
+    # Without experts the same recipes load.
+    VARIANTS["llama-gqa"](tmp_path / "dense", torch.bfloat16, 0)
+    dense = compressed(Checkpoint.open(tmp_path / "dense"), tmp_path / "dense-out", recipe)
+    assert not any("does not load" in note for note in dense.notes)
+    AutoModelForCausalLM.from_pretrained(tmp_path / "dense-out", dtype=torch.bfloat16)
 
 
 @pytest.mark.parametrize("target", ["gptq", "gptq-v2", "awq", "bf16"])

@@ -283,8 +283,10 @@ def test_a_sequence_fits_or_it_is_told_what_is_missing(available: int, context: 
 @pytest.mark.parametrize(("is_tied", "is_quantized"), [(False, False), (True, True)])
 def test_a_table_of_its_own_is_held_beside_the_output(is_tied: bool, is_quantized: bool) -> None:
     spec = gated(tied_embeddings=is_tied)
-    output = WeightSpec(dtype="int8" if is_quantized else "bf16")
+    output = WeightSpec(dtype="fp8" if is_quantized else "bf16")
     assert embedding_bytes(spec, ModelFormats(output=output)) == 50 * 16 * 2
     wide = ModelFormats(output=output, embedding_bits=32)
     assert embedding_bytes(spec, wide) == 50 * 16 * 4
+    read_by_row = ModelFormats(output=WeightSpec(dtype="q6_k"), embedding_bits=6.5625)
+    assert embedding_bytes(spec, read_by_row) == (0 if is_tied else 656)
     assert embedding_bytes(gated(tied_embeddings=True), ModelFormats()) == 0

@@ -127,7 +127,7 @@ def pushed(tokenizer, prompt, token_ids):
 @pytest.fixture(scope="module")
 def byte_level(tmp_path_factory):
     folder = tmp_path_factory.mktemp("byte-level")
-    write_byte_level(folder, r"\w+|\W", ignore_merges=False)
+    write_byte_level(folder, (r"\w+|\W",), ignore_merges=False)
     return [Tokenizer.open(folder), Tokenizer.open(resolve_model(None))]
 
 

@@ -1,6 +1,7 @@
 """Small tokenizers of the kinds that llama.cpp has, trained on a few sentences, and texts."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import (
@@ -32,12 +33,12 @@ CORPUS = [text * 3 for text in TEXTS[:7]] + ["the there then them ship ships eve
 END = "<|end|>"
 
 
-def write_byte_level(folder: Path, pattern: str, ignore_merges: bool) -> int:
+def write_byte_level(folder: Path, patterns: Sequence[str], ignore_merges: bool) -> int:
     """tokenizer.json and what stands beside it; returns the number of tokens."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(pattern), "isolated"),
+            *(pre_tokenizers.Split(Regex(one), "isolated") for one in patterns),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

@@ -15,7 +15,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.vocabulary import GGUFVocabulary
 from references.q4_k import quantize
 
-WRITTEN = replace(q4_k.FORMAT, quantize=lambda values_OI: q4_k.decode(quantize(values_OI)))
+WRITTEN = replace(q4_k.FORMAT, quantize=lambda values_OI: q4_k.FORMAT.decode(quantize(values_OI)))
 
 
 def write_q4_k(folder: Path, *, is_tied: bool = True, tables: BlockFormat = WRITTEN) -> Path:

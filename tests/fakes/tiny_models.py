@@ -12,18 +12,36 @@ import torch
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GemmaForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
+    GraniteConfig,
+    GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Ministral3Config,
+    Ministral3ForCausalLM,
+    MinistralConfig,
+    MinistralForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    Olmo3Config,
+    Olmo3ForCausalLM,
     OPTConfig,
     OPTForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen2MoeConfig,
@@ -32,6 +50,8 @@ from transformers import (
     Qwen3ForCausalLM,
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 
 VOCAB_SIZE = 300
@@ -40,6 +60,15 @@ INITIALIZER_RANGE = 0.2
 # Large enough to be seen in the logits.
 NORM_EPS = 1e-3
 TOKENS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
+MINISTRAL3_ROPE = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.3,
+}
 ROTARY_SIZES = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 64,
@@ -91,6 +120,19 @@ GEMMA2_SIZES = ROTARY_SIZES | {
     "attn_logit_softcapping": 5.0,
     "final_logit_softcapping": 3.0,
 }
+# A scale of its own, and layers of both kinds.
+GEMMA3_SIZES = ROTARY_SIZES | {
+    "head_dim": 32,
+    "sliding_window": 7,
+    "query_pre_attn_scalar": 24,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+GRANITE_SCALARS = {
+    "attention_multiplier": 0.3,
+    "residual_multiplier": 0.4,
+    "embedding_multiplier": 3.0,
+    "logits_scaling": 4.0,
+}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM, ROTARY_SIZES),
@@ -108,6 +150,24 @@ CLASSES = {
     "opt": (OPTConfig, OPTForCausalLM, OPT_SIZES),
     "gpt_neox": (GPTNeoXConfig, GPTNeoXForCausalLM, NEOX_SIZES),
     "gemma2": (Gemma2Config, Gemma2ForCausalLM, GEMMA2_SIZES),
+    "gemma": (GemmaConfig, GemmaForCausalLM, ROTARY_SIZES | {"head_dim": 32}),
+    "phi3": (Phi3Config, Phi3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
+    "phi": (PhiConfig, PhiForCausalLM, NEOX_SIZES),
+    "granite": (GraniteConfig, GraniteForCausalLM, ROTARY_SIZES | GRANITE_SCALARS),
+    "smollm3": (SmolLM3Config, SmolLM3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
+    "ministral": (MinistralConfig, MinistralForCausalLM, ROTARY_SIZES | {"sliding_window": 7}),
+    "ministral3": (
+        Ministral3Config,
+        Ministral3ForCausalLM,
+        ROTARY_SIZES | {"head_dim": 16, "rope_parameters": MINISTRAL3_ROPE},
+    ),
+    "olmo2": (Olmo2Config, Olmo2ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
+    "olmo3": (
+        Olmo3Config,
+        Olmo3ForCausalLM,
+        ROTARY_SIZES | {"pad_token_id": 0, "sliding_window": 7, "num_hidden_layers": 4},
+    ),
+    "gemma3_text": (Gemma3TextConfig, Gemma3ForCausalLM, GEMMA3_SIZES),
 }
 LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -192,9 +252,66 @@ VARIANTS: dict[str, Writer] = {
         "gpt_neox", use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True
     ),
     "gpt-neox-whole-heads": variant("gpt_neox", rotary_pct=1.0),
+    "gemma": variant("gemma"),
+    "phi3": variant("phi3"),
+    "phi3-partial-window": variant(
+        "phi3",
+        sliding_window=7,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
+    ),
+    "granite": variant("granite"),
+    "granite-biases": variant("granite", attention_bias=True, mlp_bias=True),
+    "smollm3": variant("smollm3", num_hidden_layers=8),
+    "smollm3-listed": variant(
+        "smollm3", num_hidden_layers=8, no_rope_layers=[0, 1, 1, 1, 1, 0, 1, 1]
+    ),
+    "smollm3-window": variant(
+        "smollm3", num_hidden_layers=4, use_sliding_window=True, sliding_window=7
+    ),
+    "ministral": variant(
+        "ministral", layer_types=["sliding_attention", "full_attention"], head_dim=32
+    ),
+    "gemma3": variant("gemma3_text"),
+    "gemma3-scaled": variant(
+        "gemma3_text",
+        tie_word_embeddings=False,
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    ),
+    # As llama.cpp has them: a scale of the head's size, and a full layer in six.
+    "gemma3-six-layers": variant(
+        "gemma3_text", query_pre_attn_scalar=32, num_hidden_layers=6, layer_types=None
+    ),
 }
 # What the PyTorch decoder alone runs.
 DECODER_VARIANTS: dict[str, Writer] = {
+    "phi": variant("phi"),
+    "phi3-longrope": variant(
+        "phi3",
+        original_max_position_embeddings=16,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 1e4,
+            "short_factor": [1.0] * 8,
+            "long_factor": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 64.0],
+        },
+    ),
+    "olmo2": variant("olmo2"),
+    "olmo3": variant(
+        "olmo3",
+        rope_parameters={
+            "full_attention": {
+                "rope_type": "yarn",
+                "rope_theta": 5e5,
+                "factor": 8.0,
+                "original_max_position_embeddings": 16,
+            },
+            "sliding_attention": {"rope_type": "default", "rope_theta": 5e5},
+        },
+    ),
     "gemma2": variant("gemma2"),
     "gemma2-untied": variant("gemma2", tie_word_embeddings=False, attention_bias=True),
     "gemma2-no-caps": variant(

@@ -1,7 +1,7 @@
 """A model no two of whose layers are alike: a wide one, a narrow one and ones with experts in turn,
 so that rows of all widths meet in every buffer, each with forms that the others lack."""
 
-from paredown.spec.attention import Attention
+from paredown.spec.attention import Attention, QueryTemperature
 from paredown.spec.experts import Experts
 from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp
@@ -59,6 +59,28 @@ UNTURNED = LayerSpec(
     ),
     norms=Norms(attention_output=RMS, mlp_output=RMS),
 )
+# Phi-2 has one norm for attention and MLP, OLMo 2 norms all heads at once, Ministral 3 lets queries
+# grow, and YaRN lengthens what is turned.
+GROWN = LayerSpec(
+    attention=Attention(
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=16,
+        rotary=Rotary(
+            theta=1e4,
+            share=0.75,
+            scaling="yarn",
+            factor=4.0,
+            original_max_positions=32,
+            attention_factor=1.2,
+        ),
+        temperature=QueryTemperature(beta=0.4, num_positions=10),
+        norms_span_heads=True,
+    ),
+    mlp=Mlp(size=48, is_gated=False, activation="gelu_tanh"),
+    norms=Norms(attention=CENTRED, q=RMS, k=SHIFTED),
+    residual="parallel_one_norm",
+)
 
 
 def unequal_spec(*, vocab_size: int) -> ModelSpec:
@@ -68,7 +90,7 @@ def unequal_spec(*, vocab_size: int) -> ModelSpec:
         hidden_size=48,
         max_positions=256,
         embedding=Embedding(multiplier=3.0),
-        layers=(WIDE, NARROW, MIXED, UNTURNED, NARROW),
+        layers=(WIDE, NARROW, MIXED, UNTURNED, GROWN, NARROW),
         final_norm=RMS,
-        output=Output(multiplier=0.5),
+        output=Output(multiplier=0.5, soft_cap=1.5, has_bias=True),
     )

@@ -10,8 +10,8 @@ from paredown.kernels import _core
 from paredown.kernels.forms import WEIGHTS, kernel_uses
 from paredown.spec.kv import KV_DTYPES
 from paredown.spec.weight import DTYPES, SHORT_BF16_ISAS
+from references.blocks import random_rows
 from references.linear import LinearCase, random_case, random_stepped_case
-from references.q4_k import random_rows
 
 # Tokens on both sides of every border between forms.
 TOKEN_COUNTS = (1, 2, 5, 9, 13, 16, 17, 33, 64, 129, 257, 600)
@@ -34,7 +34,7 @@ def layers() -> list[LinearCase]:
     cases.append(
         LinearCase(
             kind="q4_k",
-            values_OI=random_rows(rng, 48, 512),
+            values_OI=random_rows(rng, "q4_k", 48, 512),
             group_size=512,
             activations="int8_group",
         )

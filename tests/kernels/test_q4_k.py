@@ -102,7 +102,7 @@ def test_a_weight_takes_the_bytes_of_the_file(isa: str) -> None:
 
 def test_what_does_not_fit_super_blocks_is_refused() -> None:
     rows = random_rows(np.random.default_rng(11), 16, 512)
-    with pytest.raises(ValueError, match="whole super-blocks"):
+    with pytest.raises(ValueError, match="whole blocks"):
         native_linear(case_of(np.ascontiguousarray(rows[:, :200])), "generic")
     other = LinearCase(kind="q4_k", values_OI=rows, group_size=512, activations="int8_row")
     with pytest.raises(ValueError, match="int8 activations with a scale for each"):

@@ -12,6 +12,7 @@ import torch
 
 from fakes.tiny_models import VARIANTS, make_model, write_model
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.floating import cast
 from paredown.formats.tensor import StoredTensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
@@ -151,6 +152,19 @@ def test_a_copy_of_the_tied_embedding_is_ignored_if_it_is_one(tmp_path: Path) ->
         Checkpoint.open(tmp_path)
 
 
+def test_a_copy_of_the_tied_embedding_in_another_dtype_is_told_as_such(tmp_path: Path) -> None:
+    VARIANTS["llama-tied"](tmp_path, torch.float32, 0)
+
+    def copy(tensors: dict[str, StoredTensor]) -> None:
+        rounded = cast(tensors["model.embed_tokens.weight"].to_float32(), "bf16").tensor
+        tensors["lm_head.weight"] = rounded
+        tensors["model.embed_tokens.weight"] = cast(rounded.to_float32(), "fp32").tensor
+
+    edit_tensors(tmp_path, copy)
+    with pytest.raises(CheckpointError, match=r"differs in its dtype alone .*BF16 and F32"):
+        Checkpoint.open(tmp_path)
+
+
 def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
     VARIANTS["llama-biases"](tmp_path, torch.float32, 0)
     whole = (tmp_path / "model.safetensors").read_bytes()
@@ -250,7 +264,8 @@ def test_a_damaged_config(content: bytes, words: str, llama: Path) -> None:
 def test_an_unknown_model_type(llama: Path) -> None:
     edit_config(llama, model_type="mamba")
     with pytest.raises(
-        UnsupportedError, match=r"mamba.*llama, mistral, qwen2, qwen3, mixtral, .*opt"
+        UnsupportedError,
+        match=r"mamba.*llama, mistral, ministral, ministral3, qwen2, qwen3, mixtral, .*opt",
     ):
         Checkpoint.open(llama)
 

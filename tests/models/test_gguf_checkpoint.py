@@ -20,9 +20,9 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
-from paredown.models.gguf.config import metadata_from_spec
 from paredown.models.gguf.file import read_gguf, write_gguf_file
 from paredown.models.gguf.header import NewTensor, Value
+from paredown.models.gguf.metadata import metadata_from_spec
 from paredown.models.gguf.names import ROPE_FACTORS
 from paredown.models.gguf.rope import rope_factors, rotary_from_factors
 from paredown.models.gguf.vocabulary import GGUFVocabulary
@@ -32,12 +32,16 @@ from paredown.spec.rotary import Rotary
 WRITTEN = (
     "llama-gqa", "llama-mqa", "llama-mha", "llama-tied", "llama-biases", "llama-head-dim",
     "llama-rope-llama3", "llama-rope-linear", "mistral-full", "qwen2", "qwen2-tied", "qwen3",
+    "gemma3-six-layers", "gemma", "granite", "granite-biases", "smollm3",
 )  # fmt: skip
 REFUSED = {
-    "llama-gelu": "activation gelu",
-    "mistral-window": "sliding window of 7",
-    "qwen2-window": "sliding window of 5",
-    "qwen3-tied-biases": "biases",
+    "llama-gelu": "activation of gelu would be silu",
+    "smollm3-listed": "layer 0 attention rotary",
+    "phi3": "family phi3",
+    "gemma3": "attention scale of .* would be",
+    "mistral-window": "attention window of 7 would be None",
+    "qwen2-window": "attention window of 5 would be None",
+    "qwen3-tied-biases": "bias of True would be False",
     "gpt2": "family gpt2",
     "opt": "family opt",
 }
@@ -67,16 +71,15 @@ def random_ids() -> torch.Tensor:
 @pytest.mark.parametrize("variant", WRITTEN)
 def test_spec_and_weights_come_back(variant: str, tmp_path: Path) -> None:
     source, found = write_pair(tmp_path, variant)
-    rotary = [one.spec.layers[0].attention.rotary for one in (source, found)]
-    assert all(isinstance(one, Rotary) for one in rotary)
-    head_dim = source.spec.layers[0].attention.head_dim
-    frequencies = [one.inverse_frequencies(head_dim) for one in rotary]
-    np.testing.assert_allclose(*frequencies, rtol=1e-6)
     family = "llama" if source.spec.family == "mistral" else source.spec.family
-    layers = tuple(
-        replace(layer, attention=replace(layer.attention, rotary=rotary[0]))
-        for layer in found.spec.layers
-    )
+    layers = ()
+    for layer, other in zip(source.spec.layers, found.spec.layers, strict=True):
+        rotary = [one.attention.rotary for one in (layer, other)]
+        if rotary != [None, None]:
+            assert all(isinstance(one, Rotary) for one in rotary)
+            frequencies = [one.inverse_frequencies(layer.attention.head_dim) for one in rotary]
+            np.testing.assert_allclose(*frequencies, rtol=1e-6)
+        layers += (replace(other, attention=replace(other.attention, rotary=rotary[0])),)
     assert replace(found.spec, layers=layers) == replace(source.spec, family=family)
     assert found.tensors.keys() == source.tensors.keys()
     for name, tensor in source.tensors.items():
@@ -155,8 +158,10 @@ def test_a_quantized_file_is_written_again_byte_for_byte(
     assert result.bits_per_weight < 10
 
 
-@pytest.mark.parametrize("name", ["Q4_1", "Q5_0", "Q6_K"])
-def test_other_formats_are_read_and_said(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "form"), [("Q4_1", "q4_1"), ("Q5_0", "int5-g32"), ("Q6_K", "q6_k")]
+)
+def test_other_formats_are_read_as_they_are(name: str, form: str, tmp_path: Path) -> None:
     """A file with its `down` weights in that format; the package quantizes where it can."""
     VARIANTS["llama-wide"](tmp_path / "source", torch.float32, 0)
     source = Checkpoint.open(tmp_path / "source")
@@ -181,12 +186,9 @@ def test_other_formats_are_read_and_said(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(
             found.linear("down", layer).dequantize(), expected, rtol=2**-8, atol=1e-7
         )
-    if name == "Q5_0":
-        assert found.notes == ()
-        assert found.linear("down", 0).spec.name == "int5-g32"
-    else:
-        assert f"2 tensors in {name} are dequantized" in found.notes[0]
-        assert found.is_quantized
+    assert found.notes == ()
+    assert found.linear("down", 0).spec.name == form
+    assert found.is_quantized
 
 
 def some_blocks(kind: gguf.GGMLQuantizationType, values: np.ndarray) -> np.ndarray:
@@ -213,7 +215,7 @@ def test_a_path_to_a_file_is_a_model(tmp_path: Path) -> None:
 
 Change = dict[str, Value | None]
 BAD_METADATA: dict[str, tuple[Change, type[Exception], str]] = {
-    "architecture": ({"general.architecture": "gemma3"}, UnsupportedError, "gemma3"),
+    "architecture": ({"general.architecture": "rwkv6"}, UnsupportedError, "rwkv6"),
     "no architecture": ({"general.architecture": None}, CheckpointError, "general.architecture"),
     "type": ({"llama.block_count": "2"}, CheckpointError, "llama.block_count"),
     "missing": ({"llama.embedding_length": None}, CheckpointError, "llama.embedding_length"),
@@ -221,10 +223,28 @@ BAD_METADATA: dict[str, tuple[Change, type[Exception], str]] = {
     "one too many": ({"llama.block_count": np.uint32(3)}, CheckpointError, "missing"),
     "fewer layers": ({"llama.block_count": np.uint32(1)}, CheckpointError, "not part"),
     "shape": ({"llama.feed_forward_length": np.uint32(95)}, CheckpointError, "wrong shape"),
-    "split": ({"split.count": np.uint16(3)}, UnsupportedError, "split.count"),
+    "split": ({"split.count": np.uint16(3)}, CheckpointError, "split.count"),
     "experts": ({"llama.expert_count": np.uint32(8)}, UnsupportedError, "expert_count"),
     "rope": ({"llama.rope.dimension_count": np.uint32(8)}, UnsupportedError, "dimension_count"),
-    "yarn": ({"llama.rope.scaling.type": "yarn"}, UnsupportedError, "yarn"),
+    "longrope": ({"llama.rope.scaling.type": "longrope"}, UnsupportedError, "longrope"),
+    "logits": ({"llama.logit_scale": np.float32(0.5)}, UnsupportedError, "logit_scale"),
+    "scores": ({"llama.attention.scale": np.float32(0.5)}, UnsupportedError, "attention.scale"),
+    "both ways": ({"llama.attention.causal": False}, UnsupportedError, "attention.causal"),
+    "window": (
+        {"llama.attention.sliding_window": np.uint32(8)},
+        UnsupportedError,
+        "sliding_window",
+    ),
+    "more layers": (
+        {"llama.nextn_predict_layers": np.uint32(1)},
+        UnsupportedError,
+        "nextn_predict_layers",
+    ),
+    "scaled angles": (
+        {"llama.rope.scaling.attn_factor": np.float32(1.19)},
+        UnsupportedError,
+        "attn_factor",
+    ),
     "eps": (
         {"llama.attention.layer_norm_rms_epsilon": np.float32("nan")},
         CheckpointError,
@@ -354,3 +374,25 @@ def test_mutated_files_are_opened_or_refused(data: st.DataObject, small_file: Pa
     mutated.write_bytes(raw)
     with contextlib.suppress(CheckpointError, UnsupportedError):
         Checkpoint.open(mutated)
+
+
+SCALING: dict[str, tuple[Change, float]] = {
+    "a factor without a type": ({"llama.rope.scaling.factor": np.float32(4)}, 4.0),
+    "the older name": ({"llama.rope.scale_linear": np.float32(4)}, 4.0),
+    "no scaling": (
+        {"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": np.float32(4)},
+        1.0,
+    ),
+    "a factor of one": ({"llama.rope.scaling.factor": np.float32(1)}, 1.0),
+    "angles of their own size": ({"llama.rope.scaling.attn_factor": np.float32(1)}, 1.0),
+}
+
+
+@pytest.mark.parametrize("case", list(SCALING))
+def test_rotary_scaling_is_read_as_llama_cpp_reads_it(case: str, tmp_path: Path) -> None:
+    write_pair(tmp_path, "llama-gqa")
+    change, factor = SCALING[case]
+    rewrite(tmp_path / "model.gguf", change)
+    rotary = Checkpoint.open(tmp_path / "model.gguf").spec.layers[0].attention.rotary
+    assert rotary is not None
+    assert (rotary.scaling, rotary.factor) == ("none" if factor == 1.0 else "linear", factor)

@@ -35,7 +35,7 @@ def check_same(found: Tokenizer, expected: Tokenizer) -> None:
         assert found.encode(text) == ids
         assert found.decode(ids) == expected.decode(ids)
     assert found.bos_token_id == expected.bos_token_id
-    assert found.eos_token_ids == expected.eos_token_ids
+    assert found.eos_token_ids >= expected.eos_token_ids
     assert found.add_bos == expected.add_bos
     assert found.vocab_size == expected.vocab_size
 
@@ -46,9 +46,9 @@ def check_same(found: Tokenizer, expected: Tokenizer) -> None:
 )
 def test_byte_level_tokenizers_come_back(pre: str, whole: bool, tmp_path: Path) -> None:
     rule = WORD_RULES[pre]
-    size = write_byte_level(tmp_path, rule.pattern, rule.ignores_merges)
+    size = write_byte_level(tmp_path, rule.patterns, rule.ignores_merges)
     vocabulary = read_vocabulary(tmp_path, size)
-    assert vocabulary.notes == ()
+    assert vocabulary.notes == ("llama.cpp ends a text at '<|end|>' too",)
     found = reopened(tmp_path / "t.gguf", vocabulary, whole=whole)
     check_same(found, Tokenizer.open(tmp_path))
     assert WORD_RULES[str(vocabulary.metadata[PRE])] == rule
@@ -73,7 +73,7 @@ def test_the_packaged_tokenizer_comes_back_and_the_difference_is_said(tmp_path: 
 
 
 def test_rows_without_a_token_are_padded(tmp_path: Path) -> None:
-    size = write_byte_level(tmp_path, WORD_RULES["qwen2"].pattern, False)
+    size = write_byte_level(tmp_path, WORD_RULES["qwen2"].patterns, False)
     metadata = read_vocabulary(tmp_path, size + 3).metadata
     assert metadata[TOKENS][-1] == f"[PAD{size + 2}]"
     assert metadata[TYPES][-4:].tolist() == [3, 5, 5, 5]
@@ -82,12 +82,13 @@ def test_rows_without_a_token_are_padded(tmp_path: Path) -> None:
 
 
 def test_more_ends_than_gguf_names_are_said(tmp_path: Path) -> None:
-    size = write_byte_level(tmp_path, WORD_RULES["qwen2"].pattern, False)
+    size = write_byte_level(tmp_path, WORD_RULES["qwen2"].patterns, False)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, 2, 5]}))
     vocabulary = read_vocabulary(tmp_path, size)
     assert "not written: 5" in vocabulary.notes[0]
     found = reopened(tmp_path / "t.gguf", vocabulary, whole=True)
-    assert found.eos_token_ids == {1, 2}
+    assert 5 not in found.eos_token_ids
+    assert found.eos_token_ids > {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_more_ends_than_gguf_names_are_said(tmp_path: Path) -> None:
 def test_what_llama_cpp_has_no_like_of_is_refused(
     change: dict[str, object], message: str, tmp_path: Path
 ) -> None:
-    size = write_byte_level(tmp_path, WORD_RULES["gpt-2"].pattern, False)
+    size = write_byte_level(tmp_path, WORD_RULES["gpt-2"].patterns, False)
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | change), "utf-8")
     with pytest.raises(UnsupportedError, match=message):
@@ -120,10 +121,10 @@ TINY: dict[str, Value] = {
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"tokenizer.ggml.model": "bert"}, UnsupportedError, "bert"),
+        ({"tokenizer.ggml.model": "rwkv"}, UnsupportedError, "rwkv"),
         ({"tokenizer.ggml.model": np.uint32(3)}, CheckpointError, "tokenizer.ggml.model"),
         ({PRE: "unheard-of"}, UnsupportedError, "unheard-of"),
-        ({TOKENS: ["a", "a", "b"]}, CheckpointError, "twice"),
+        ({TOKENS: ["b", "a", "a"]}, CheckpointError, "twice.*saw: 'a' at 1 and 2"),
         ({TOKENS: []}, CheckpointError, "tokenizer.ggml.tokens"),
         ({TOKENS: np.zeros(3, np.int32)}, CheckpointError, "a list of strings"),
         ({TYPES: np.zeros(2, np.int32)}, CheckpointError, "one number for each token"),
@@ -173,7 +174,7 @@ def pairs(parts: list[str]) -> list[tuple[str, str]]:
 
 def test_the_library_takes_what_is_rebuilt(tmp_path: Path) -> None:
     """Added tokens match in text."""
-    size = write_byte_level(tmp_path, WORD_RULES["llama-bpe"].pattern, True)
+    size = write_byte_level(tmp_path, WORD_RULES["llama-bpe"].patterns, True)
     found = reopened(tmp_path / "t.gguf", read_vocabulary(tmp_path, size), whole=False)
     assert found.encode("<|end|>")[0] == found.vocab_size - 1
     assert isinstance(found._library, tokenizers.Tokenizer)

@@ -5,6 +5,9 @@ import struct
 import numpy as np
 
 F = np.float32
+# What the four-bit codes of IQ4 and, twice as large, of e2m1 stand for.
+IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+MXFP4_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 
 
 def half(block: bytes, start: int) -> np.float32:

@@ -38,7 +38,9 @@ class PlainModel:
         for index, layer in enumerate(self.config["layers"]):
             x_TH = self._layer(x_TH, index, layer)
         x_TH = normed(self.config["final_norm"], x_TH, self.norms["final_norm", 0])
-        return x_TH @ self.linears["output", 0].T * self.config["output_multiplier"]
+        logits_TV = x_TH @ self.linears["output", 0].T * self.config["output_multiplier"]
+        cap = self.config["output_soft_cap"]
+        return cap * np.tanh(logits_TV / cap) if cap else logits_TV
 
     def _layer(self, x_TH: Doubles, index: int, layer: Config) -> Doubles:
         def norm(role: str, x: Doubles) -> Doubles:
@@ -46,12 +48,13 @@ class PlainModel:
             return x if form is None else normed(form, x, self.norms[role, index])
 
         def mlp(x: Doubles) -> Doubles:
-            return self._mlp(norm("mlp_norm", x), index, layer)
+            is_one = layer["residual"] == "parallel_one_norm"
+            return self._mlp(norm("attention_norm" if is_one else "mlp_norm", x), index, layer)
 
         multiplier = layer["residual_multiplier"]
         attended = self._attention(norm("attention_norm", x_TH), index, layer, norm)
         attended = multiplier * norm("attention_output_norm", attended)
-        mlp_input = x_TH if layer["residual"] == "parallel" else x_TH + attended
+        mlp_input = x_TH + attended if layer["residual"] == "sequential" else x_TH
         return x_TH + attended + multiplier * norm("mlp_output_norm", mlp(mlp_input))
 
     def _attention(
@@ -61,8 +64,19 @@ class PlainModel:
         num_heads, num_kv_heads = form["num_heads"], form["num_kv_heads"]
         qkv = (x_TH @ self.linears["qkv", index].T).reshape(len(x_TH), -1, form["head_dim"])
         q, k, v = np.split(qkv, [num_heads, num_heads + num_kv_heads], axis=1)
-        q = turned(norm("q_norm", q), form["inverse_frequencies"]) * form["scale"]
-        k = turned(norm("k_norm", k), form["inverse_frequencies"])
+        if form["norms_span_heads"]:
+            q, k = (
+                norm(role, heads.reshape(len(x_TH), -1)).reshape(heads.shape)
+                for role, heads in (("q_norm", q), ("k_norm", k))
+            )
+        else:
+            q, k = norm("q_norm", q), norm("k_norm", k)
+        is_long = 0 < self.config["switch_tokens"] < len(x_TH)
+        by = form["long_inverse_frequencies" if is_long else "inverse_frequencies"]
+        rounds = np.arange(len(x_TH)) // form["growth_positions"]
+        growth = 1 + form["growth_beta"] * np.log(1 + rounds)
+        q = turned(q, by, form["attention_factor"]) * form["scale"] * growth[:, None, None]
+        k = turned(k, by, form["attention_factor"])
         distances = np.subtract.outer(np.arange(len(x_TH)), np.arange(len(x_TH)))
         is_seen = (distances >= 0) & (distances < (form["window"] or len(x_TH)))
         outputs = []
@@ -107,13 +121,13 @@ def normed(form: Config, x: Doubles, weight: Doubles) -> Doubles:
     return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + form["eps"]) * weight
 
 
-def turned(x: Doubles, inverse_frequencies: list[float]) -> Doubles:
+def turned(x: Doubles, inverse_frequencies: list[float], factor: float) -> Doubles:
     """Heads [T, heads, D] turned by their positions, pairs (d, d + count) of the first dimensions
     (rotate-half form over that share of a head)."""
     count = len(inverse_frequencies)
     angles = np.multiply.outer(np.arange(len(x)), np.array(inverse_frequencies))[:, None, :]
     first, second, rest = np.split(x, [count, 2 * count], axis=-1)
-    cos, sin = np.cos(angles), np.sin(angles)
+    cos, sin = np.cos(angles) * factor, np.sin(angles) * factor
     return np.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
 
 

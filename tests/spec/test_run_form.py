@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from paredown.formats.table import FORMATS, STEP_FORMATS
-from paredown.spec.run_form import run_form, table_dtype
+from paredown.spec.run_form import run_form, table_bits
 from paredown.spec.weight import DTYPES, SHORT_BF16_BITS, WeightSpec, bits_per_weight
 
 
@@ -61,6 +61,21 @@ def test_bf16_is_held_shorter_where_its_inputs_are_bf16() -> None:
         assert form.bits_per_weight(64) == 16
 
 
-def test_a_table_is_held_in_floats() -> None:
-    assert table_dtype(WeightSpec(dtype="fp16")) == "fp16"
-    assert table_dtype(WeightSpec(dtype="int8"), "fp32") == "fp32"
+@pytest.mark.parametrize(
+    ("spec", "bits"),
+    [
+        (WeightSpec(dtype="fp16"), 16),
+        (WeightSpec(dtype="bf16"), 16),
+        (WeightSpec(dtype="int8", group_size=32), 8.5),
+        (WeightSpec(dtype="int5", group_size=32), 5.5),
+        (WeightSpec(dtype="q6_k"), 6.5625),
+        (WeightSpec(dtype="q4_1"), 5),
+        # What has no kernel, or rows that are not read on their own, is held in floats.
+        (WeightSpec(dtype="fp8"), 32),
+        (WeightSpec(dtype="int4", group_size=48), 32),
+        (WeightSpec(dtype="int4", group_size=32, activations="int8_row"), 32),
+    ],
+)
+def test_a_table_is_held_as_it_is_where_its_rows_can_be_read(spec: WeightSpec, bits: float) -> None:
+    assert table_bits(spec, 768, "fp32") == bits
+    assert run_form(spec, 768, scale_dtype="fp32").has_rows == (bits < 32 or spec.group_size == 48)

@@ -34,15 +34,29 @@ def weight_specs(draw: st.DrawFn) -> WeightSpec:
     )
 
 
+# Bits of a column's share in scales and minima of groups, and in the numbers of 16 bits of a block.
+BESIDE_CODES = {
+    "q2_k": (16 * (4 + 4) + 2 * 16) / 256,
+    "q3_k": (16 * 6 + 16) / 256,
+    "q4_k": (8 * (6 + 6) + 2 * 16) / 256,
+    "q5_k": (8 * (6 + 6) + 2 * 16) / 256,
+    "q6_k": (16 * 8 + 16) / 256,
+    "iq4_xs": (8 * 6 + 16) / 256,
+    "q4_1": 2 * 16 / 32,
+    "q5_1": 2 * 16 / 32,
+    "iq4_nl": 16 / 32,
+    "mxfp4": 8 / 32,
+}
+
+
 @given(weight_specs(), st.integers(1, 6), st.sampled_from(["bf16", "fp16", "fp32"]))
 def test_a_row_has_its_codes_and_what_each_group_has(
     spec: WeightSpec, num_groups: int, scale_dtype: ScaleDType
 ) -> None:
     num_columns = num_groups * (spec.group_size or 40)
     bits: float = num_columns * spec.bits
-    if spec.dtype == "q4_k":
-        # Eight scales and minima of six bits, under two fp16 numbers, for 256 columns.
-        bits += num_columns * (8 * (6 + 6) + 2 * 16) / 256
+    if spec.dtype in BESIDE_CODES:
+        bits += num_columns * BESIDE_CODES[spec.dtype]
     elif spec.is_quantized:
         for _ in range(num_groups if spec.group_size else 1):
             bits += DTYPES[scale_dtype].bits

@@ -3,10 +3,10 @@
 // of tokens, the form, the tile or the thread.
 #pragma once
 
+#include "kernels/linear/blocks_many.h"
 #include "kernels/linear/int_few.h"
 #include "kernels/linear/int_pairs.h"
 #include "kernels/linear/int_shared.h"
-#include "kernels/linear/q4_k.h"
 #include "kernels/linear/tile_groups.h"
 #include "kernels/linear/tile_rows.h"
 #include "kernels/linear/tile_steps.h"
@@ -50,10 +50,10 @@ inline bool takes_steps_in_registers(const LinearView& w, int64_t num_tokens) {
 inline bool takes_many(const LinearView& w, int64_t num_tokens) {
   return has_int8_input(w) && num_tokens > 1 && fits_decoded(w);
 }
-inline bool takes_q4_k_in_registers(const LinearView& w, int64_t num_tokens) {
-  return w.kind == WeightKind::kQ4K && num_tokens == 1;
+inline bool takes_blocks(const LinearView& w, int64_t) { return traits_of(w.kind).is_blocked; }
+inline bool takes_blocks_in_registers(const LinearView& w, int64_t num_tokens) {
+  return takes_blocks(w, num_tokens) && num_tokens == 1;
 }
-inline bool takes_q4_k(const LinearView& w, int64_t) { return w.kind == WeightKind::kQ4K; }
 inline bool takes_int8_input(const LinearView& w, int64_t) { return has_int8_input(w); }
 inline bool takes_bf16_input(const LinearView& w, int64_t) { return w.input == InputKind::kBf16; }
 inline bool takes_floats(const LinearView& w, int64_t) {
@@ -112,10 +112,10 @@ inline bool takes_shared_groups(const LinearView& w, int64_t num_tokens) {
 
 // The first row that takes a layer runs it.
 constexpr LinearForm kLinearForms[] = {
-    {"Q4_K decode in registers", takes_q4_k_in_registers, InputLayout::kRows, false,
-     quantize_supers, q4_k_one_token},
-    {"Q4_K, tiles of tokens by panels", takes_q4_k, InputLayout::kRows, false, quantize_supers,
-     q4_k_tokens},
+    {"GGUF blocks, decode in registers", takes_blocks_in_registers, InputLayout::kRows, false,
+     quantize_blocks, block_one_token},
+    {"GGUF blocks, decoded for tiles of tokens", takes_blocks, InputLayout::kRows, false,
+     quantize_blocks, block_tokens},
 #if defined(PAREDOWN_PAIRS_PRODUCTS)
     {"int2-int4 groups, two columns to a product", takes_pairs, InputLayout::kPairs, true,
      quantize_row, pair_linear},

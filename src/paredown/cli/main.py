@@ -7,10 +7,10 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn, Protocol, cast
 
 from paredown.cli.stop_signals import StoppedError, stop_signals_raise
+from paredown.cli.streams import prepare_streams
 from paredown.errors import OutputError, ParedownError
 
 # Each verb is the module paredown.cli.<verb>, with the two functions of `Verb`.
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb. The exit code is 2 for bad input or a full disk, 130 when interrupted, 128
     plus the signal when stopped by one, 141 when nobody reads the output, else the verb's own."""
     words = list(sys.argv[1:] if argv is None else argv)
-    _open_closed_streams()
+    prepare_streams()
     try:
         with stop_signals_raise():
             try:
@@ -95,13 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(
             OutputError("the output could not be written", seen=error, remedy=remedy), as_json=False
         )
-
-
-def _open_closed_streams() -> None:
-    """A stream that the caller closed is None here; it becomes an empty one that takes anything."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _discard_stdout() -> None:

@@ -1,34 +1,111 @@
-"""The bar on stderr that shows how far long work is; it is gone when the work is done."""
+"""How far long work is, on stderr: a bar that is gone when the work is done, and where nobody looks
+at a terminal (a log, a service) a line now and then."""
 
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, TextIO
 
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+from paredown.progress import time_left
+from paredown.units import format_duration
+
+# Work that is done before prints no line.
+FIRST_LINE_S = 10.0
+LINE_EVERY_S = 30.0
+
+Clock = Callable[[], float]
+
+
+class ProgressView(Protocol):
+    """A display of progress: `share` of the whole is done, None where nobody knows."""
+
+    def show(self, what: str, share: float | None) -> None: ...
 
 
 class ProgressBar:
     """Its methods are what long work is given to call (paredown.progress)."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
+    def __init__(self, view: ProgressView, what: str) -> None:
+        self._view = view
+        self._what = what
 
     def show_share(self, what: str, share: float) -> None:
         """Shows what is being done, and the share of the whole that is done."""
-        self._progress.update(self._task, description=what, completed=share, total=1.0)
+        self._what = what
+        self._view.show(what, share)
 
     def show_count(self, done: int, total: int) -> None:
         """Shows how many steps of how many are done."""
-        self._progress.update(self._task, completed=done, total=total)
+        self._view.show(self._what, done / total if total else 1.0)
 
     def show_note(self, what: str) -> None:
         """Shows what is being done, where nobody knows how much there is to do."""
-        self._progress.update(self._task, description=what)
+        self._what = what
+        self._view.show(what, None)
+
+
+class ProgressLines:
+    """A line of its own for what is being done, not more often than every LINE_EVERY_S seconds."""
+
+    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._started = clock()
+        self._next = self._started + FIRST_LINE_S
+
+    def show(self, what: str, share: float | None) -> None:
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + LINE_EVERY_S
+        if share is None:
+            line = f"{format_duration(now - self._started)}: {what}"
+        else:
+            line = f"{share:.0%}: {what}{_left(now - self._started, share)}"
+        print(line, file=self._stream, flush=True)
+
+
+class _Bar:
+    """rich's bar with the time left by the shares that were told."""
+
+    def __init__(self, progress: Progress, task: TaskID, clock: Clock = time.monotonic) -> None:
+        self._progress = progress
+        self._task = task
+        self._clock = clock
+        self._started = clock()
+
+    def show(self, what: str, share: float | None) -> None:
+        if share is None:
+            self._progress.update(self._task, description=what)
+            return
+        left = _left(self._clock() - self._started, share)
+        self._progress.update(
+            self._task, description=what, completed=share, total=1.0, left=Text(left)
+        )
+
+
+def _left(elapsed_s: float, share: float) -> str:
+    seconds = time_left(elapsed_s, share)
+    return "" if seconds is None else f", {format_duration(seconds)} left"
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[ProgressBar]:
-    """Shows a bar with the description `what` until the block ends."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        yield ProgressBar(progress, progress.add_task(what, total=None))
+    """Shows progress with the description `what` until the block ends."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield ProgressBar(ProgressLines(sys.stderr), what)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield ProgressBar(_Bar(progress, progress.add_task(what, total=None, left="")), what)

@@ -1,19 +1,20 @@
 """A recipe and a checkpoint that can have it, checked before any work starts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
-from paredown.compress.schemes import Scheme, resolve_schemes
-from paredown.errors import UnsupportedError
+from paredown.compress.require_floats import require_floats
+from paredown.compress.schemes import Scheme, resolve_schemes, resolved_name
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.config import check_native
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedRecipe:
-    """`schemes` says what each linear layer of `source` becomes, by module."""
+    """`schemes` says what each linear layer of `source` becomes, by module. The recipe is called by
+    the groups that its layers have."""
 
     source: Checkpoint
     recipe: Recipe
@@ -27,10 +28,7 @@ def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
     check_native(source.names.family)
-    if source.is_quantized:
-        raise UnsupportedError(
-            "the checkpoint is compressed already",
-            seen=str(source.path),
-            remedy="Compress the original, so that errors do not add up.",
-        )
-    return CheckedRecipe(source=source, recipe=recipe, schemes=resolve_schemes(recipe, source))
+    require_floats(source)
+    schemes = resolve_schemes(recipe, source)
+    named = replace(recipe, name=resolved_name(recipe, schemes))
+    return CheckedRecipe(source=source, recipe=named, schemes=schemes)

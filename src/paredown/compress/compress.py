@@ -25,6 +25,7 @@ from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.calibrate.walk import WalkPlan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
 from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
+from paredown.compress.portability import portability_notes
 from paredown.compress.quantize.method import LayerTarget
 from paredown.compress.recipe import Recipe
 from paredown.compress.schemes import Scheme, SchemeRow, scheme_rows
@@ -246,6 +247,7 @@ class _Job:
             write_config(folder, self._config())
             written = Checkpoint.open(folder)
             bits_per_weight = checkpoint_bits_per_weight(written, source.spec)
+            self.notes += portability_notes(written)
             self._finish(folder, tuple(self.notes))
         return CompressResult(
             name=self._recipe.name,
@@ -299,6 +301,7 @@ class _Job:
             floats=sorted(modules - set(specs)),
             others=[*routers, *([] if output in specs else [output])],
             common=common[0][0] if common and modules <= set(specs) else None,
+            embedding=source.names.embedding,
             kv=None if self._recipe.kv_cache is None else KV_SCHEMES[self._recipe.kv_cache],
         )
         return written_format(next(iter(specs.values()))).section(layout)

@@ -6,29 +6,38 @@ its targets become. Where two quantize steps name the same module the later one 
 
 from dataclasses import dataclass, replace
 
+from paredown.compress.group_sizes import fit_groups
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.errors import ConfigError
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 # Targets that are not the name of a module: every linear layer of the transformer layers, and the
-# output layer.
+# output layer, and the table of embeddings.
 LAYERS = "layers"
 OUTPUT = "head"
+EMBEDDING = "embedding"
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeStep:
-    """`targets`: "layers", "head", a role ("down"), a module's whole name, or "re:" and a regular
-    expression that matches a module's whole name. Raises ConfigError or UnsupportedError for a
-    format that the quantizer does not make."""
+    """`targets`: "layers", "head", "embedding", a role ("down"), a module's name, or "re:" and a
+    regular expression that matches a module's whole name. `group_sizes`: each module has the
+    largest of them that divides its columns, in the place of that of `spec`, which is the largest
+    of all; none where all have that of `spec`. Raises ConfigError or UnsupportedError for a format
+    that the quantizer does not make."""
 
     quantizer: Quantizer
     spec: WeightSpec
     targets: tuple[str, ...] = (LAYERS,)
+    group_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self.quantizer.check(self.spec)
+
+    def spec_for(self, num_columns: int) -> WeightSpec:
+        """The format of a module with so many columns; the smallest groups where none divides."""
+        return fit_groups(self.spec, self.group_sizes, num_columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +96,8 @@ class Recipe:
         for step in self.quantize_steps:
             if LAYERS in step.targets:
                 return step.spec
-        steps = [step for step in self.quantize_steps if step.targets != (OUTPUT,)]
+        tables = ((OUTPUT,), (EMBEDDING,))
+        steps = [step for step in self.quantize_steps if step.targets not in tables]
         if steps:
             return steps[0].spec
         return WeightSpec(dtype=self.floats or "bf16")

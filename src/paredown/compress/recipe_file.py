@@ -23,6 +23,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import pydantic
 import yaml
 
+from paredown.compress.group_sizes import find_format, groups_name
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
@@ -88,7 +89,7 @@ def _step_document(step: QuantizeStep | TransformStep) -> dict[str, object]:
         return {"method": _name_of(step.transform), **_options(step.transform)}
     return {
         "method": _name_of(step.quantizer),
-        "format": _format_document(step.spec),
+        "format": _format_document(step.spec, step.group_sizes),
         "targets": list(step.targets),
         **_options(step.quantizer),
     }
@@ -108,9 +109,10 @@ def _options(method: Quantizer | Transform) -> dict[str, object]:
     }
 
 
-def _format_document(spec: WeightSpec) -> object:
+def _format_document(spec: WeightSpec, group_sizes: tuple[int, ...]) -> object:
     if RECIPE_FORMATS.get(spec.name) == spec:
-        return spec.name
+        offered = groups_name(group_sizes)
+        return spec.name.replace(f"-g{spec.group_size}", offered) if offered else spec.name
     return asdict(spec)
 
 
@@ -130,12 +132,14 @@ def _step(document: object, where: str) -> QuantizeStep | TransformStep:
             seen=", ".join(parts) or "no other keys",
             remedy="Add format: int4-g128, for one.",
         )
-    spec = _format(parts.pop("format"), f"{where}, format")
+    spec, group_sizes = _format(parts.pop("format"), f"{where}, format")
     targets = parts.pop("targets", [LAYERS])
     if not (isinstance(targets, list) and targets and all(isinstance(t, str) for t in targets)):
         raise _wrong(f"{where}, targets", targets, "a list of names")
     quantizer = _configured(QUANTIZERS[method], parts, where)
-    return QuantizeStep(quantizer=quantizer, spec=spec, targets=tuple(targets))
+    return QuantizeStep(
+        quantizer=quantizer, spec=spec, targets=tuple(targets), group_sizes=group_sizes
+    )
 
 
 def _configured(method: type[Method], options: Mapping[str, object], where: str) -> Method:
@@ -149,15 +153,17 @@ def _configured(method: type[Method], options: Mapping[str, object], where: str)
     return method(**checked)
 
 
-def _format(document: object, where: str) -> WeightSpec:
+def _format(document: object, where: str) -> tuple[WeightSpec, tuple[int, ...]]:
+    """With the group sizes to choose from, which a name alone can have."""
     if isinstance(document, str):
-        if document not in RECIPE_FORMATS:
+        found = find_format(document)
+        if found is None:
             raise ConfigError(
                 f"{where} is not a known format",
                 seen=document,
                 remedy=f"Known: {', '.join(RECIPE_FORMATS)}; or give its fields.",
             )
-        return RECIPE_FORMATS[document]
+        return found
     parts = _mapping(document, where)
     _refuse_unknown(parts, tuple(field.name for field in fields(WeightSpec)), where)
     hints = get_type_hints(WeightSpec)
@@ -177,7 +183,7 @@ def _format(document: object, where: str) -> WeightSpec:
     possible = plain.possible_activations
     if checked.get("activations", possible[0]) not in possible:
         raise _wrong(f"{where}, activations", parts["activations"], f"one of {', '.join(possible)}")
-    return WeightSpec(**checked, integer_steps=stepped)
+    return WeightSpec(**checked, integer_steps=stepped), ()
 
 
 def _checked(value: object, kind: Any, where: str) -> Any:

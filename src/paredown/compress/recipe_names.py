@@ -1,21 +1,24 @@
-"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-kv-DTYPE], as in gptq-int4-g128-head-int8; the
-names of whole recipes (llm-int8) stand in the place of [METHOD-]...FORMAT."""
+"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE], as in
+gptq-int4-g128-head-int8; the names of whole recipes (llm-int8) stand in the place of
+[METHOD-]...FORMAT."""
 
 from typing import cast, get_args
 
+from paredown.compress.group_sizes import find_format
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.aqlm import AQLM
 from paredown.compress.quantize.llm_int8 import LLMInt8
 from paredown.compress.quantize.method import Quantizer
 from paredown.compress.quantize.rtn import RTN
 from paredown.compress.quantize.smoothquant import SmoothQuant
-from paredown.compress.recipe import OUTPUT, QuantizeStep, Recipe, TransformStep
+from paredown.compress.recipe import EMBEDDING, OUTPUT, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError
-from paredown.formats.table import FORMATS, GROUP_SIZES, RECIPE_FORMATS, STATIC_FORMATS
+from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 OUTPUT_MARK = f"-{OUTPUT}-"
+EMBEDDING_MARK = f"-{EMBEDDING}-"
 KV_MARK = "-kv-"
 
 
@@ -48,16 +51,18 @@ NAMED: dict[str, Recipe] = {
 }
 
 # For the help of every verb that takes recipes.
-SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-kv-DTYPE]"
+SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE]"
 EXPLAINED = f"""recipes by name: {SYNTAX}
   FORMAT  integers of 1 to 8 bits, one scale per row or per group of columns
           ({", ".join(map(str, GROUP_SIZES))}): int8, int4-g128, int3-g32-asym (with zero points);
+          int4-g128-g64-g32 gives each layer the largest groups that divide its columns;
           with inputs in 8 bits too: w8a8, w8a8-static, w4a8, w4a8-g128; with scales that are
           integer steps of their row's, fast prompts too: w4a8-g32-qoq, w4a8-g128-asym-qoq;
           floats: fp8, fp8-g128, bf16, fp16, fp32
   METHOD  how codes are found: rtn (where none is named), gptq, hqq;
           what goes before: awq, smoothquant, as in awq-gptq-int4-g128
   -head-  the output layer too: gptq-int4-g128-head-int8
+  -embedding-  the table of embeddings too: int8-head-int8-embedding-int8
   -kv-    how a server keeps keys and values: {", ".join(get_args(KVFormat))}
   whole recipes, in the place of [METHOD-]FORMAT:
           {", ".join(NAMED)}
@@ -70,18 +75,21 @@ def find_recipe(name: str) -> Recipe:
     if name in NAMED:
         return NAMED[name]
     body, kv_cache = _split_kv(name)
+    body, has_table, table = body.partition(EMBEDDING_MARK)
     linear, separator, head = body.partition(OUTPUT_MARK)
     base = NAMED[linear] if linear in NAMED else _methods_and_format(linear)
     steps = base.steps
     if separator:
         quantizers = [step.quantizer for step in steps if isinstance(step, QuantizeStep)]
-        steps += (_output_step(head, quantizers[-1] if quantizers else RTN(), name),)
+        steps += (_table_step(OUTPUT, head, quantizers[-1] if quantizers else RTN(), name),)
+    if has_table:
+        steps += (_table_step(EMBEDDING, table, RTN(), name),)
     return Recipe(name=name, steps=steps, floats=base.floats, kv_cache=kv_cache)
 
 
 def _methods_and_format(name: str) -> Recipe:
     methods, format_name = _split_methods(name)
-    spec = _find_format(format_name)
+    spec, group_sizes = _find_format(format_name)
     if not spec.is_quantized:
         if methods:
             raise ConfigError(
@@ -97,20 +105,23 @@ def _methods_and_format(name: str) -> Recipe:
         name=name,
         steps=(
             *(TransformStep(transform=transform) for transform in transforms),
-            QuantizeStep(quantizer=quantizers[0] if quantizers else RTN(), spec=spec),
+            QuantizeStep(
+                quantizer=quantizers[0] if quantizers else RTN(), spec=spec, group_sizes=group_sizes
+            ),
         ),
     )
 
 
-def _output_step(head: str, quantizer: Quantizer, name: str) -> QuantizeStep:
-    spec = _find_format(head)
+def _table_step(target: str, form: str, quantizer: Quantizer, name: str) -> QuantizeStep:
+    """For the output layer or the embedding."""
+    spec, group_sizes = _find_format(form)
     if not spec.is_quantized:
         raise ConfigError(
-            f"{OUTPUT_MARK} must be followed by a quantized format",
+            f"-{target}- must be followed by a quantized format",
             seen=name,
-            remedy=f"Without {OUTPUT_MARK} the output layer keeps its floats; give int8, for one.",
+            remedy=f"Without -{target}- that layer keeps its floats; give int8, for one.",
         )
-    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(OUTPUT,))
+    return QuantizeStep(quantizer=quantizer, spec=spec, targets=(target,), group_sizes=group_sizes)
 
 
 def _split_kv(name: str) -> tuple[str, KVFormat | None]:
@@ -148,12 +159,14 @@ def _split_methods(name: str) -> tuple[list[str], str]:
     return methods, rest
 
 
-def _find_format(name: str) -> WeightSpec:
-    if name not in RECIPE_FORMATS:
+def _find_format(name: str) -> tuple[WeightSpec, tuple[int, ...]]:
+    """With the group sizes to choose from."""
+    found = find_format(name)
+    if found is None:
         raise ConfigError(
             "there is no such format",
             seen=name,
             remedy=f"Name one as {SYNTAX}: int4-g128, gptq-int3-g64, or "
             f"{', '.join(NAMED)} (paredown compress --help).",
         )
-    return RECIPE_FORMATS[name]
+    return found

@@ -1,13 +1,16 @@
 """Which linear layer becomes what: a recipe resolved against a checkpoint, before any work."""
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from paredown.compress.group_sizes import groups_name
 from paredown.compress.quantize.method import Quantizer
-from paredown.compress.recipe import LAYERS, OUTPUT, QuantizeStep, Recipe
+from paredown.compress.recipe import EMBEDDING, LAYERS, OUTPUT, QuantizeStep, Recipe
 from paredown.errors import ConfigError, UnsupportedError, naming
 from paredown.formats.stored.table import written_format
+from paredown.formats.table import FORMATS
 from paredown.formats.weight import StoredSpec
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.experts import EXPERTS, SHARED, expert_index, role_kind, split_role
@@ -20,9 +23,12 @@ _MLP_ROLES = ("gate", "up", "down")
 _ROLES = (
     *("q", "k", "v", "o", *_MLP_ROLES, "router"),
     *(f"{EXPERTS}.{role}" for role in _MLP_ROLES),
-    *("shared_gate", *(f"{SHARED}.{role}" for role in _MLP_ROLES), OUTPUT),
+    *("shared_gate", *(f"{SHARED}.{role}" for role in _MLP_ROLES), OUTPUT, EMBEDDING),
 )
 _AS_IT_IS = ("", "as it is")
+# What an embedding becomes: Transformers 5.23 loads its table where the codes are a tensor of their
+# own, as those of weights for 8-bit inputs are, and no packed one.
+TABLE_SPEC = FORMATS["w8a8"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +95,20 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
     a format that a module cannot have."""
     modules = _modules(source)
     titles = _by_title(modules)
+    columns = {module.name: module.shape[1] for module in modules}
     schemes: dict[str, Scheme] = {}
     owners: dict[str, int] = {}
     for number, step in enumerate(recipe.quantize_steps):
-        for name in _matching(step, modules, titles):
-            schemes[name] = Scheme(quantizer=step.quantizer, spec=step.spec)
+        names = _matching(step, modules, titles)
+        # Formats with zero points cannot stand beside each other: one size for all.
+        shared = None if step.spec.symmetric else math.gcd(*(columns[name] for name in names))
+        for name in names:
+            if name == source.names.embedding and step.spec == FORMATS["int8"]:
+                schemes[name] = Scheme(quantizer=step.quantizer, spec=TABLE_SPEC)
+                owners[name] = number
+                continue
+            spec = step.spec_for(shared or columns[name])
+            schemes[name] = Scheme(quantizer=step.quantizer, spec=spec)
             owners[name] = number
     for number, step in enumerate(recipe.quantize_steps):
         if number not in owners.values():
@@ -105,8 +120,28 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
     for module in modules:
         if module.name in schemes:
             _check(module, schemes[module.name], source)
+    _check_embedding(schemes, source)
     _check_mixture(recipe, list(schemes.values()))
     return {module.name: schemes[module.name] for module in modules if module.name in schemes}
+
+
+def resolved_name(recipe: Recipe, schemes: Mapping[str, Scheme]) -> str:
+    """The recipe's name with the group sizes that layers have, where it offers several:
+    gptq-int4-g128-g64-g32 becomes gptq-int4-g64 for a model of which no layer has others."""
+    name, start = recipe.name, 0
+    for step in recipe.quantize_steps:
+        offered = groups_name(step.group_sizes)
+        at = name.find(offered, start) if offered else -1
+        if at < 0:
+            continue
+        found = {
+            scheme.spec.group_size
+            for scheme in schemes.values()
+            if replace(scheme.spec, group_size=step.spec.group_size) == step.spec
+        }
+        kept = groups_name([size for size in step.group_sizes if size in found])
+        name, start = name[:at] + kept + name[at + len(offered) :], at + len(kept)
+    return name
 
 
 def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[SchemeRow]:
@@ -114,6 +149,8 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
     places_of: dict[tuple[str, str, str], list[tuple[int | None, int | None]]] = {}
     for module in _modules(source):
         scheme = schemes.get(module.name)
+        if scheme is None and module.role == EMBEDDING:
+            continue
         method, form = _AS_IT_IS if scheme is None else (scheme.method, scheme.format)
         places = places_of.setdefault((role_kind(module.role), method, form), [])
         places.append((module.layer, expert_index(module.role)))
@@ -146,7 +183,8 @@ def _title(kind: str, places: list[tuple[int | None, int | None]], source: Check
 
 
 def _modules(source: Checkpoint) -> list[_Module]:
-    """Every linear layer by role, the output layer last. GPT-2's q, k and v share a name."""
+    """Every linear layer by role, the output layer and the embedding last. GPT-2's q, k and v share
+    a name."""
     modules = [
         _Module(
             name=source.linear_name(role, layer),
@@ -159,8 +197,12 @@ def _modules(source: Checkpoint) -> list[_Module]:
         for role, shape in source.spec.linear_shapes(layer).items()
     ]
     shape = (source.spec.vocab_size, source.spec.hidden_size)
-    name = source.names.output
-    return [*modules, _Module(name=name, role=OUTPUT, layer=None, shape=shape, transposed=False)]
+    tables = ((source.names.output, OUTPUT), (source.names.embedding, EMBEDDING))
+    modules += [
+        _Module(name=name, role=role, layer=None, shape=shape, transposed=False)
+        for name, role in tables
+    ]
+    return modules
 
 
 def _by_title(modules: list[_Module]) -> dict[str, list[str]]:
@@ -216,9 +258,7 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
             seen=f"transposed: {module.role}",
             remedy="Use a float format (bf16, fp16).",
         )
-    if module.layer is not None and any(
-        one.num_parts > 1 for one in source.names.family.linears.values()
-    ):
+    if module.layer is not None and any(one.fused for one in source.names.family.linears.values()):
         raise UnsupportedError(
             f"{scheme.format} cannot be stored for {source.spec.family}: query, key and value of "
             "a layer are one module, which is not taken apart",
@@ -227,6 +267,32 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
         )
     with naming(f"tensor {module.name}.weight"):
         written_format(scheme.stored).check(scheme.stored, module.shape)
+
+
+def _check_embedding(schemes: Mapping[str, Scheme], source: Checkpoint) -> None:
+    """Raises UnsupportedError for a table that the output layer needs in floats, and for a method
+    that would look at its inputs."""
+    scheme = schemes.get(source.names.embedding)
+    if scheme is None:
+        return
+    if scheme.spec != TABLE_SPEC:
+        raise UnsupportedError(
+            "a table of embeddings is stored in int8 with a scale for each row",
+            seen=scheme.format,
+            remedy="Write -embedding-int8, or leave it in floats.",
+        )
+    if source.spec.output.is_tied and source.names.output not in schemes:
+        raise UnsupportedError(
+            "the embedding is the output layer too, which stays in floats",
+            seen=f"{source.names.embedding} in {scheme.format}",
+            remedy="Quantize the output layer too: int8-head-int8-embedding-int8, for one.",
+        )
+    if scheme.needs_inputs:
+        raise UnsupportedError(
+            "the embedding has no inputs to look at",
+            seen=f"{scheme.method} for {source.names.embedding}",
+            remedy="Round it to nearest (method: rtn).",
+        )
 
 
 def _check_mixture(recipe: Recipe, schemes: list[Scheme]) -> None:

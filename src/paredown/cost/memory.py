@@ -9,6 +9,7 @@ from paredown.cost.operation import expert_letter, load_letters
 from paredown.cost.operations import operations
 from paredown.cost.step_cost import StepLoad, chunk_pairs
 from paredown.spec.model import ModelSpec
+from paredown.spec.run_form import run_form
 
 _ID_BYTES = 4
 _LOGIT_BYTES = 4
@@ -77,10 +78,10 @@ def model_memory(
 
 
 def embedding_bytes(spec: ModelSpec, formats: ModelFormats) -> int:
-    """0 where it is tied to an output layer of floats: its rows are read from there."""
-    if spec.output.is_tied and not formats.output.is_quantized:
+    """0 where it is tied to an output layer whose rows can be read."""
+    if spec.output.is_tied and run_form(formats.output, spec.hidden_size).has_rows:
         return 0
-    return spec.vocab_size * spec.hidden_size * formats.embedding_bits // 8
+    return int(spec.vocab_size * spec.hidden_size * formats.embedding_bits / 8)
 
 
 def kv_cache_bytes(spec: ModelSpec, formats: ModelFormats, *, batch: int, context: int) -> int:

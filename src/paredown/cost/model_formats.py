@@ -22,7 +22,7 @@ class ModelFormats:
 
     linear: WeightSpec = _BF16
     output: WeightSpec = _BF16
-    embedding_bits: int = 16
+    embedding_bits: float = 16
     kv_dtype: KVDTypes = "bf16"
     activation_bytes: int = 4
     short_bf16: bool = False

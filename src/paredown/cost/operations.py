@@ -180,7 +180,7 @@ class _Counter:
             out=self.sizes.vocabulary,
             columns=self.sizes.hidden,
             flops=_NONE,
-            weight_bytes=values * Fraction(self.formats.embedding_bits, 8),
+            weight_bytes=values * (Fraction(self.formats.embedding_bits) / 8),
             kv_bytes=_NONE,
             activation_bytes=values * self.formats.activation_bytes,
         )

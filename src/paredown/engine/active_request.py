@@ -85,6 +85,7 @@ class ActiveRequest:
         part.token_ids = [known[start]] if num_tokens == 1 else known[start:end]
         part.start = start
         part.num_released_pages = request.num_released_pages
+        part.num_text_tokens = num_known
         # The row after the last certain token, and one after each draft.
         part.num_logits = 1 if end >= num_known else 0
         self.drafts, self.output = (), None

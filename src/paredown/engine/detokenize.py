@@ -31,6 +31,11 @@ class CleaningDecoder(Protocol):
 class Detokenizer(Protocol):
     """Text of a growing token sequence."""
 
+    @property
+    def num_cut_chars(self) -> int:
+        """How many characters are held back that would come out as U+FFFD."""
+        ...
+
     def push(self, token_id: int) -> str:
         """The text that `token_id` completes; empty inside a character."""
         ...
@@ -79,6 +84,10 @@ class DecodingDetokenizer:
         # `_token_ids[:_num_known]` decodes to `_known_text`; both were released before.
         self._token_ids = context
         self._num_known = len(context)
+
+    @property
+    def num_cut_chars(self) -> int:
+        return self._decode(self._token_ids[self._num_known :]).count(REPLACEMENT)
 
     def push(self, token_id: int) -> str:
         self._token_ids.append(token_id)
@@ -131,6 +140,10 @@ class CleaningDetokenizer:
     def __init__(self, decoder: CleaningDecoder, prompt_token_ids: list[int]) -> None:
         self._words = DecodingDetokenizer(Uncleaned(decoder), prompt_token_ids)
         self._cleaner = TextCleaner()
+
+    @property
+    def num_cut_chars(self) -> int:
+        return self._words.num_cut_chars
 
     def push(self, token_id: int) -> str:
         return self._cleaner.push(self._words.push(token_id))

@@ -61,6 +61,7 @@ class Engine:
             max_positions=executor.context.max_request_tokens,
             config=ScheduleConfig() if config is None else config,
             kept=KeptPages.of(executor.context),
+            switch_tokens=executor.spec.rotary_switch,
         )
         self._active: dict[int, ActiveRequest] = {}
         # Last outputs of requests that ended between steps.

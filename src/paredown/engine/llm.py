@@ -170,7 +170,10 @@ class LLM:
                 i = places[id(done)]
                 if done.error is not None:
                     raise RequestError(
-                        "the text could not be scored", seen=done.error, remedy="Try again."
+                        "the text could not be scored",
+                        seen=done.error,
+                        remedy="Use another checkpoint: this one is damaged, or its numbers pass "
+                        "the largest float.",
                     )
                 scores[i] = windows[i].score([*done.prompt_logprobs, *done.logprobs])
                 done.prompt_logprobs.clear()

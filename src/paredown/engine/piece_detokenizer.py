@@ -19,6 +19,11 @@ class ByteLevelDetokenizer:
         # Inside a character.
         self._utf8: codecs.IncrementalDecoder | None = None
 
+    @property
+    def num_cut_chars(self) -> int:
+        """How many U+FFFD stand for what is held back, should it be no character."""
+        return 0 if self._utf8 is None else 1
+
     def push(self, token_id: int) -> str:
         texts = self._texts
         piece = texts[token_id] if token_id < len(texts) else None
@@ -56,6 +61,11 @@ class SentencePieceDetokenizer:
         self._num_to_strip = 0 if any(texts.of(one) for one in context) else texts.max_stripped
         # Between two pieces, nothing to be stripped.
         self._is_plain = not self._num_to_strip
+
+    @property
+    def num_cut_chars(self) -> int:
+        """How many U+FFFD stand for what is held back, should it be no character."""
+        return len(self._cut)
 
     def push(self, token_id: int) -> str:
         texts = self._texts

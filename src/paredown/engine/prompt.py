@@ -30,6 +30,13 @@ def encode_prompt(tokenizer: PromptTokenizer, text: str) -> list[int]:
     return [*tokenizer.prompt_prefix, *tokenizer.encode(text), *tokenizer.prompt_suffix]
 
 
+def begins_twice(tokenizer: PromptTokenizer, token_ids: list[int]) -> bool:
+    """Whether an encoded text itself begins with what is put before it: the model sees that
+    twice."""
+    prefix = list(tokenizer.prompt_prefix)
+    return bool(prefix) and token_ids[: 2 * len(prefix)] == prefix * 2
+
+
 def encode_chat(tokenizer: PromptTokenizer, messages: list[dict[str, object]]) -> list[int]:
     """Tokens of a conversation. The chat template alone decides whether it begins with bos."""
     return tokenizer.encode(tokenizer.render_chat(messages))
@@ -62,7 +69,8 @@ def _no_token_id(prompt: list[int], vocab_size: int) -> RequestError:
     return RequestError(
         "the prompt holds a token id that the model does not have",
         seen=shown(next(one for one in prompt if not _is_token_id(one, vocab_size))),
-        remedy=f"Token ids are integers from 0 to {vocab_size - 1}.",
+        remedy=f"Token ids are integers from 0 to {vocab_size - 1}; leave out of a text what names "
+        "a token that only the tokenizer has.",
     )
 
 

@@ -68,6 +68,8 @@ class Request:
     finish_s: float | None = None
     # Made while its numbers are at hand: later each of them comes from somewhere in memory.
     _packed_prompt: bytes = field(init=False, repr=False)
+    # Whether its text turns as long ones do, in models for which that matters.
+    is_long: bool = False
     # What the first page will hold; None where the prompt does not fill one.
     first_page: Hashable = field(init=False, repr=False)
 
@@ -75,6 +77,12 @@ class Request:
         self._packed_prompt = packed(self.token_ids)
         has_page = self.num_prompt_tokens >= PAGE_SIZE
         self.first_page = self.contents(0, 1)[0] if has_page else None
+
+    @property
+    def salt(self) -> str:
+        """The prefix its pages are found under: those of long texts hold other keys, and begin
+        with a word that no other salt begins with."""
+        return f"long {self.service.salt}" if self.is_long else self.service.salt
 
     @property
     def num_tokens(self) -> int:

@@ -6,8 +6,8 @@ from paredown.errors import CapacityError
 from paredown.units import format_bytes
 
 _REMEDY = (
-    "Compress it further (`paredown compress --recipe int4-g128`) or give less memory for KV pages "
-    "(`paredown serve --kv-memory`)."
+    "Compress the original further (`paredown compress --recipe int4-g128`); serve and bench can "
+    "also give less memory to KV pages (--kv-memory)."
 )
 
 

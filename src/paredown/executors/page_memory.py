@@ -19,10 +19,13 @@ _DEFAULT_MEMORY_SHARE = 0.25
 PLANNED_STEP_TOKENS = 512
 
 
-def planned_kv(checkpoint: Checkpoint, options: RunOptions, available_bytes: int) -> KVSpec:
+def planned_kv(
+    checkpoint: Checkpoint, options: RunOptions, available_bytes: int, spec: ModelSpec | None = None
+) -> KVSpec:
     """The pages that `options` ask for; without a number, those that a share of `available_bytes`
-    holds. Raises ConfigError and CapacityError."""
-    spec = checkpoint.spec
+    holds. `spec` is the checkpoint's, or has heads as the executor pads them. Raises ConfigError
+    and CapacityError."""
+    spec = checkpoint.spec if spec is None else spec
     choice = checkpoint.kv_dtype if options.kv_dtype is None else options.kv_dtype
     dtypes = resolve_kv_choice(choice, spec.num_layers)
     num_pages = options.num_pages
@@ -53,7 +56,7 @@ def pages_in(num_bytes: int, spec: ModelSpec, kv_dtype: KVDTypes) -> int:
         raise CapacityError(
             "the memory for keys and values holds no page",
             seen=f"{format_bytes(num_bytes)}, a page takes {format_bytes(page_bytes)}",
-            remedy="Give more (`--kv-memory`, `kv_cache_bytes`).",
+            remedy="Give more (--kv-memory of serve and bench, kv_cache_bytes of LLM).",
         )
     return num_bytes // page_bytes
 

@@ -23,6 +23,11 @@ class SequenceSlice:
     that no token sees any more. They must cover `start + len(token_ids)` positions, and every
     earlier position must have been computed into them before. `num_logits` asks for the logits of
     the last `num_logits` tokens of the slice.
+
+    `num_text_tokens` is how long the text is as far as it is known, 0 where it ends with the slice:
+    a prompt's length for its first chunk. Models that turn longer texts by other frequencies
+    (`ModelSpec.rotary_switch`) need it; there all slices of a sequence, since its first token was
+    computed, must lie on one side of the switch.
     """
 
     token_ids: list[int]
@@ -30,6 +35,12 @@ class SequenceSlice:
     pages: Sequence[int]
     num_logits: int
     num_released_pages: int = 0
+    num_text_tokens: int = 0
+
+    @property
+    def text_length(self) -> int:
+        """The length of the text as far as it is known, this slice's tokens among it."""
+        return max(self.num_text_tokens, self.start + len(self.token_ids))
 
 
 class Executor(Protocol):

@@ -68,7 +68,8 @@ def group_columns(spec: WeightSpec, num_columns: int) -> int:
             f"groups of {spec.group_size} columns do not divide a weight of {num_columns} columns",
             seen=f"{num_columns} = {num_columns // spec.group_size} x {spec.group_size} + "
             f"{num_columns % spec.group_size}",
-            remedy="Choose a format with smaller groups, or one without groups (int8).",
+            remedy="Choose smaller groups (int4-g128-g64-g32 has the largest that divide a layer), "
+            "or a format without groups (int8).",
         )
     return spec.group_size
 

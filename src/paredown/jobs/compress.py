@@ -1,6 +1,6 @@
 """A checkpoint compressed by a recipe and measured beside its original, in one folder."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
@@ -12,7 +12,7 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.verify.verification import Verification
 from paredown.jobs.calibration_windows import calibration_windows
-from paredown.jobs.open_source import open_source
+from paredown.jobs.float_source import FromQuantized, float_source
 from paredown.jobs.verifier import Verifier
 from paredown.jobs.verify_config import NOT_WANTED, VerifyConfig
 from paredown.kernels.probe import resolve_num_threads
@@ -51,7 +51,7 @@ class CompressedCheckpoint:
 
 
 def compress_and_verify(
-    model: Checkpoint | Path | str | None,
+    model: Checkpoint | FromQuantized | Path | str | None,
     output: Path | str,
     recipe: Recipe | Path | str,
     *,
@@ -69,7 +69,8 @@ def compress_and_verify(
     again. Where the two models do not fit in memory together, or the native core does not take
     them, the folder is kept without a proof and `not_verified` says why (docs/verification.md).
 
-    `model`        folder or .gguf file; None is the model that comes with the package
+    `model`        folder or .gguf file; None is the packaged model; a quantized one goes inside
+                   FromQuantized(model=...), and the proof says so
     `output`       folder to write; must not exist unless `overwrite` is set
     `recipe`       a recipe, the name of one ("int4-g128"), or a YAML file (docs/recipes.md)
     `calibration`  the text that calibrated recipes look at, or where to take it from
@@ -79,42 +80,48 @@ def compress_and_verify(
 
     Raises ConfigError for an unknown recipe or a bad option, UnsupportedError for a recipe that
     this model cannot have, CheckpointError for a model or text that cannot be read or predictions
-    that are not numbers, CapacityError when the calibration would not fit in memory or on the disk,
-    OutputError when `output` exists or cannot be written.
-    """
+    that are not numbers, CapacityError for a calibration that fits neither memory nor disk,
+    OutputError when `output` exists or cannot be written."""
     recipe, output = _as_recipe(recipe), Path(output)
     check_output_folder(output, overwrite)
     resolve_num_threads(num_threads)
-    source = open_source(model)
-    # Taking a text may mean to have the model write one: what cannot work is told before.
-    checked = check_recipe(source, recipe)
-    windows = None
-    if recipe.needs_calibration:
-        windows = calibration_windows(source, calibration, num_threads)
-    verifier = None
-    if verify is not None:
-        text = verify.choose_text(source, num_threads)
-        verifier = Verifier(
-            source, recipe.name, text, num_threads=num_threads, on_progress=on_progress
+    with float_source(model, on_progress) as source:
+        # Taking a text may mean to have the model write one: what cannot work is told before.
+        checked = check_recipe(source.floats, recipe)
+        needed = recipe.needs_calibration
+        windows = calibration_windows(source.original, calibration, num_threads) if needed else None
+        verifier = None
+        if verify is not None:
+            verifier = Verifier(
+                source.original,
+                checked.recipe.name,
+                verify.choose_text(source.original, num_threads),
+                num_threads=num_threads,
+                notes=source.notes,
+                on_progress=on_progress,
+            )
+        written = compress(
+            source.floats,
+            output,
+            checked,
+            overwrite=overwrite,
+            calibration=windows,
+            on_progress=on_progress,
+            finish=verifier,
         )
-    written = compress(
-        source,
-        output,
-        checked,
-        overwrite=overwrite,
-        calibration=windows,
-        on_progress=on_progress,
-        finish=verifier,
-    )
-    return _result(source, written, verifier)
+        return _result(source.original, source.notes, written, verifier)
 
 
 def _result(
-    source: Checkpoint, written: CompressResult, verifier: Verifier | None
+    source: Checkpoint,
+    notes: tuple[str, ...],
+    written: CompressResult,
+    verifier: Verifier | None,
 ) -> CompressedCheckpoint:
+    """`notes` are those of the source, which come before those of what was written."""
     return CompressedCheckpoint(
         source_bytes=source.file_bytes,
-        written=written,
+        written=replace(written, notes=(*notes, *written.notes)),
         verification=None if verifier is None else verifier.verification,
         not_verified=NOT_WANTED if verifier is None else verifier.skipped,
     )

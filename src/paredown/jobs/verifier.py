@@ -16,7 +16,8 @@ class Verifier:
     It is called once, with the folder before that appears under its name and the notes of the
     recipe. Where the original and the result do not fit in memory together, or the native core does
     not take them, `skipped` says so and the checkpoint is kept without a verification; all else
-    that `verify` raises is raised. `reference` is the original loaded, where the caller has it.
+    that `verify` raises is raised. `reference` is the original loaded, where the caller has it, and
+    `notes` what is to be told of it.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Verifier:
         *,
         reference: LoadedExecutor | None = None,
         num_threads: int | None = None,
+        notes: tuple[str, ...] = (),
         on_progress: OnProgress | None = None,
     ) -> None:
         self._original = original
@@ -34,6 +36,7 @@ class Verifier:
         self._text = text
         self._reference = reference
         self._num_threads = num_threads
+        self._notes = notes
         self._on_progress = on_progress
         self.verification: Verification | None = None
         self.skipped: str | None = None
@@ -47,7 +50,7 @@ class Verifier:
                 recipe=self._recipe,
                 reference=self._reference,
                 num_threads=self._num_threads,
-                notes=notes,
+                notes=(*self._notes, *notes),
                 on_progress=self._on_progress,
             )
         except (CapacityError, UnsupportedError) as error:

@@ -1,8 +1,7 @@
 """What the native core is told of a model, and which models it does not run."""
 
-import numpy as np
-
 from paredown.errors import UnsupportedError
+from paredown.kernels.padded_heads import LANES, score_scale
 from paredown.spec.attention import Attention
 from paredown.spec.context import Context
 from paredown.spec.experts import Experts
@@ -12,8 +11,11 @@ from paredown.spec.mlp import Mlp
 from paredown.spec.model import ModelSpec
 from paredown.spec.norm import Norm
 
-# The core works on 16 lanes; these sizes must be whole numbers of them.
-LANES = 16
+# Not every verb takes the option, and those that verify use the native core.
+NOT_NATIVE_REMEDY = (
+    "Run this model on the PyTorch decoder: generate, chat, serve and bench take --executor torch; "
+    "compress and convert write it with --no-verify."
+)
 
 
 def check_native(spec: ModelSpec) -> None:
@@ -27,7 +29,7 @@ def check_native(spec: ModelSpec) -> None:
         raise UnsupportedError(
             f"the native executor does not run {spec.family} as its config asks for",
             seen=lacking,
-            remedy="Run this model on the PyTorch decoder (--executor torch).",
+            remedy=NOT_NATIVE_REMEDY,
         )
 
 
@@ -36,7 +38,6 @@ def native_lacks(spec: ModelSpec) -> str | None:
     layers = spec.layer_counts
     lacking = {
         "caps of scores": any(one.attention.soft_cap is not None for one in layers),
-        "caps of logits": spec.output.soft_cap is not None,
         "attention to later tokens": not all(one.attention.is_causal for one in layers),
     }
     found = [words for words, is_there in lacking.items() if is_there]
@@ -56,7 +57,7 @@ def _check_lanes(name: str, size: int) -> None:
         raise UnsupportedError(
             f"The native executor needs {name} to be a multiple of {LANES}",
             seen=f"{name} = {size}",
-            remedy="Run this model on the PyTorch decoder (--executor torch).",
+            remedy=NOT_NATIVE_REMEDY,
         )
 
 
@@ -74,6 +75,8 @@ def core_config(context: Context, kv: KVSpec) -> dict[str, object]:
         "num_sinks": context.num_sink_tokens,
         "embedding_multiplier": spec.embedding.multiplier,
         "output_multiplier": spec.output.multiplier,
+        "output_soft_cap": spec.output.soft_cap or 0.0,
+        "switch_tokens": spec.rotary_switch or 0,
         "final_norm": _norm_config(spec.final_norm),
         "layers": [
             _layer_config(layer, context.layer_window(number), kv_dtypes[number])
@@ -96,17 +99,32 @@ def _layer_config(layer: LayerSpec, window: int | None, kv_dtype: str) -> dict[s
 
 
 def _attention_config(attention: Attention, window: int | None) -> dict[str, object]:
-    rotary, scale = attention.rotary, attention.scale
-    if scale is None:
-        # Rounded twice, as float32 has it: 1 / sqrt in float64 is another number for some sizes.
-        scale = float(np.float32(1.0) / np.sqrt(np.float32(attention.head_dim)))
+    temperature = attention.temperature
     return {
         "num_heads": attention.num_heads,
         "num_kv_heads": attention.num_kv_heads,
         "head_dim": attention.head_dim,
         "window": window or 0,
-        "inverse_frequencies": rotary.inverse_frequencies(attention.head_dim) if rotary else [],
-        "scale": scale,
+        **_rotary_config(attention),
+        "scale": score_scale(attention),
+        "growth_beta": 0.0 if temperature is None else temperature.beta,
+        "growth_positions": 1 if temperature is None else temperature.num_positions,
+        "norms_span_heads": attention.norms_span_heads,
+    }
+
+
+def _rotary_config(attention: Attention) -> dict[str, object]:
+    rotary, head_dim, long = attention.rotary, attention.head_dim, list[float]()
+    if rotary is None:
+        plain, factor = list[float](), 1.0
+    else:
+        plain, factor = rotary.inverse_frequencies(head_dim), rotary.attention_factor
+        if rotary.switch_tokens is not None:
+            long = rotary.inverse_frequencies(head_dim, rotary.switch_tokens + 1)
+    return {
+        "inverse_frequencies": plain,
+        "long_inverse_frequencies": long,
+        "attention_factor": factor,
     }
 
 

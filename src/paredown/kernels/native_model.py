@@ -104,7 +104,8 @@ class NativeModel:
         self._blobs.append(Blob(fields=fields, data=_bytes_of(values_VH)))
 
     def tie_embedding(self) -> None:
-        """The embedding is the output layer, which must be there: rows are read from its panels."""
+        """The embedding is the output layer, which must be there: rows are read from its panels.
+        One that is packed on its own is added with the role "embedding"."""
         self._core.tie_embedding()
 
     def set_positions(
@@ -147,6 +148,7 @@ class NativeModel:
             fields, data = dict(blob.fields), blob.data
             match fields.pop("part"):
                 case "linear":
+                    has_embedding |= fields["role"] == "embedding"
                     self._core.borrow_linear(**fields, bytes=data)
                 case "embedding":
                     self._core.borrow_embedding(**fields, bytes=data)
@@ -176,15 +178,18 @@ class NativeModel:
         num_logits: list[int],
         pages: list[Sequence[int]],
         num_released: list[int],
+        text_lengths: Sequence[int] = (),
     ) -> npt.NDArray[np.float32]:
         """Runs one batched step; what the lists hold is said of StepInput in csrc/model/model.h.
-        Pages
-        are those of each slice: a list, or an array of 32-bit integers, which is read where it is.
+        Pages are those of each slice: a list, or an array of 32-bit integers, which is read where
+        it is.
 
         Returns logits [sum of num_logits, vocab_size].
         """
         logits = np.empty((sum(num_logits), self.spec.vocab_size), dtype=np.float32)
-        self._core.step(tokens, starts, lengths, num_logits, pages, num_released, logits)
+        self._core.step(
+            tokens, starts, lengths, num_logits, pages, num_released, text_lengths, logits
+        )
         return logits
 
     def write_drafts(

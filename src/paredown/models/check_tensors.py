@@ -20,12 +20,12 @@ REMEDY = "Use the config.json that belongs to these weights, or download them ag
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """A linear layer as stored: `shape` is (out, in), with all its `num_parts`."""
+    """A linear layer as stored: `shape` is (out, in), with the rows of all its `roles`."""
 
     name: str
     shape: tuple[int, int]
     transposed: bool = False
-    num_parts: int = 1
+    roles: tuple[str, ...] = ()
 
     @property
     def float_shape(self) -> tuple[int, int]:
@@ -47,37 +47,51 @@ def check_contents(
 ) -> Contents:
     """Raises CheckpointError at the first tensor that is missing, wrong or extra; a config that
     asks for endless layers ends at the first missing."""
-    used, forms = set(), {}
-    for name, shape in float_tensors(spec, names):
-        check_float(tensors, name, shape)
-        used.add(name)
-    for module in linear_modules(spec, names):
-        form = _form_for(quantization, module)
+    used: set[str] = set()
+    forms: dict[str, StoredForm] = {}
+
+    def check_weight(module: Module, form: StoredForm | None) -> None:
         if form is None:
             check_float(tensors, f"{module.name}.weight", module.float_shape)
             used.add(f"{module.name}.weight")
         else:
             forms[module.name] = check_packed(tensors, module, form)
-            used |= {f"{module.name}.{suffix}" for suffix in form.suffixes}
+            used.update(f"{module.name}.{suffix}" for suffix in form.suffixes)
+
+    table = embedding_module(spec, names)
+    check_weight(
+        table, None if quantization is None else quantization.form_for_embedding(table.name)
+    )
+    for name, shape in float_tensors(spec, names):
+        check_float(tensors, name, shape)
+        used.add(name)
+    for module in linear_modules(spec, names):
+        check_weight(module, _form_for(quantization, module))
     check_nothing_extra(tensors, used, spec, names, quantization)
     patterns = () if quantization is None else quantization.kv.tensors
     scales = {name for name in tensors if any(re.fullmatch(one, name) for one in patterns)}
     return Contents(used=used, kv_scales=scales, forms=forms)
 
 
+def embedding_module(spec: ModelSpec, names: Names) -> Module:
+    """The table of embeddings, which is no linear module but may be packed as one."""
+    return Module(name=names.embedding, shape=(spec.vocab_size, spec.hidden_size))
+
+
 def linear_modules(spec: ModelSpec, names: Names) -> Iterator[Module]:
     """Every linear module of the layers once, and the output layer unless it is tied."""
     for layer in range(spec.num_layers):
         seen = set()
-        for role, (num_rows, num_columns) in spec.linear_shapes(layer).items():
-            source, name = names.source(role), names.linear(role, layer)
+        shapes = spec.linear_shapes(layer)
+        for role, (_, num_columns) in shapes.items():
+            name, roles = names.linear(role, layer), names.fused(role)
             if name not in seen:
                 seen.add(name)
                 yield Module(
                     name=name,
-                    shape=(source.num_parts * num_rows, num_columns),
-                    transposed=source.transposed,
-                    num_parts=source.num_parts,
+                    shape=(sum(shapes[one][0] for one in roles), num_columns),
+                    transposed=names.source(role).transposed,
+                    roles=roles,
                 )
     if not spec.output.is_tied:
         yield Module(name=names.output, shape=(spec.vocab_size, spec.hidden_size))
@@ -91,14 +105,15 @@ def router_modules(spec: ModelSpec, names: Names) -> Iterator[str]:
 
 
 def float_tensors(spec: ModelSpec, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(name, shape) of what is never packed: embeddings, norms, biases and routers. A router comes
+    """(name, shape) of what is never packed: positions, norms, biases and routers. A router comes
     before the experts that it asks for, so that a config of endless experts ends here."""
-    yield f"{names.embedding}.weight", (spec.vocab_size, spec.hidden_size)
     if spec.position_shape is not None:
         yield f"{names.position_embedding}.weight", spec.position_shape
     for layer in range(spec.num_layers):
-        for role, size in layer_vectors(spec, layer).items():
-            yield vector_tensor(names, role, layer), (num_parts(names, role) * size,)
+        sizes = layer_vectors(spec, layer)
+        for role in sizes:
+            stored = sum(sizes[one] for one in fused_vectors(names, role))
+            yield vector_tensor(names, role, layer), (stored,)
         for role, shape in spec.router_shapes(layer).items():
             yield f"{names.router(role, layer)}.weight", shape
     for role, size in model_vectors(spec).items():
@@ -111,12 +126,17 @@ def vector_tensor(names: Names, role: str, layer: int | None) -> str:
     if owner in names.family.linears:
         assert layer is not None
         return f"{names.linear(owner, layer)}.{kind}"
+    if owner == "output":
+        return f"{names.output}.{kind}"
     return f"{names.norm(owner, layer)}.{kind}"
 
 
-def num_parts(names: Names, role: str) -> int:
-    source = names.family.linears.get(role.rsplit(".", 1)[0])
-    return 1 if source is None else source.num_parts
+def fused_vectors(names: Names, role: str) -> list[str]:
+    """The vectors that one tensor holds together with that of the role."""
+    owner, kind = role.rsplit(".", 1)
+    if owner not in names.family.linears:
+        return [role]
+    return [f"{one}.{kind}" for one in names.fused(owner)]
 
 
 def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> None:
@@ -136,7 +156,7 @@ def _form_for(quantization: Quantization | None, module: Module) -> StoredForm |
     """The form of a module's weight, None for floats. Every format packs torch's Linear alone, so a
     transposed module is never meant; the codes of one that holds several roles are not taken
     apart."""
-    if quantization is None or module.transposed or module.num_parts > 1:
+    if quantization is None or module.transposed or len(module.roles) > 1:
         return None
     return quantization.form_for(module.name)
 
@@ -216,9 +236,19 @@ def _check_tied_copy(tensors: FolderTensors, name: str, embedding: str) -> None:
         tensors[name].array.view(np.uint8), tensors[embedding].array.view(np.uint8)
     ):
         return
+    copy, original = tensors[name], tensors[embedding]
+    are_floats = copy.dtype in STORED_DTYPES and original.dtype in STORED_DTYPES
+    if are_floats and np.array_equal(copy.to_float32(), original.to_float32()):
+        raise CheckpointError(
+            f"{tensors.owner(name)}: tensor {name!r} differs in its dtype alone from "
+            f"{embedding!r}, to which config.json ties it",
+            seen=f"{copy.dtype} and {original.dtype}, the same numbers",
+            remedy="Set tie_word_embeddings to false in config.json, or remove the tensor.",
+        )
     raise CheckpointError(
         f"{tensors.owner(name)}: tensor {name!r} differs from {embedding!r} though config.json "
         "ties them",
-        seen="tie_word_embeddings true",
-        remedy="Set tie_word_embeddings to false, or remove the tensor.",
+        seen="tie_word_embeddings true, other numbers",
+        remedy="Set tie_word_embeddings to false in config.json to run the tensor, or remove the "
+        "tensor to run the embedding.",
     )

@@ -18,6 +18,7 @@ from paredown.formats.tensor import StoredTensor
 from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import (
     check_contents,
+    embedding_module,
     linear_modules,
     vector_tensor,
 )
@@ -43,7 +44,7 @@ class Checkpoint:
     (spec/experts.py); layers count from 0.
 
     `tensors`     the tensors that the model uses, by their names in the files and as stored there
-    `files`       the safetensors files, or the GGUF file
+    `files`       the safetensors files, or the parts of a GGUF file
     `file_bytes`  their size
     `forms`       how each quantized linear module of a folder is stored, by its name
     `blocks`      the formats of a GGUF file's tensors, by name; nothing for a folder
@@ -99,11 +100,11 @@ class Checkpoint:
     def _open_gguf(cls, path: Path) -> "Checkpoint":
         model = open_gguf(path)
         return cls(
-            path=path,
+            path=model.file.path,
             config=model.config,
             spec=model.spec,
             tensors=model.tensors,
-            files=[model.file],
+            files=model.file.files,
             file_bytes=model.file.file_bytes,
             names=model.names,
             blocks=model.blocks,
@@ -139,19 +140,15 @@ class Checkpoint:
         """The stored numbers of a linear layer as [out, in], not dequantized."""
         source = self.names.source(role)
         weight = self._weight(self.names.linear(role, layer), source.transposed)
-        if source.num_parts == 1:
-            return weight
-        assert not weight.spec.is_quantized
-        num_heads = self.spec.layers[layer].attention.num_heads
-        return weight.rows(own_rows(source, weight.shape[0], num_heads))
+        return weight.rows(self._own_rows(role, layer)) if source.fused else weight
 
     def router(self, role: str, layer: int) -> StoredTensor:
         """[out, hidden] of a layer with experts's "router" or "shared_gate", always in floats."""
         return self.tensors[f"{self.names.router(role, layer)}.weight"]
 
     def embedding(self) -> CoreWeight:
-        """[vocab, hidden]; in floats, but a GGUF file may have quantized it."""
-        return self._plain(self.names.embedding)
+        """[vocab, hidden], in floats or quantized."""
+        return self._weight(self.names.embedding)
 
     def output(self) -> CoreWeight:
         """The output layer, [vocab, hidden]; the embedding where the two are tied."""
@@ -173,16 +170,28 @@ class Checkpoint:
         owner = role.rsplit(".", 1)[0]
         if layer is None or owner not in self.names.family.linears:
             return values
-        num_heads = self.spec.layers[layer].attention.num_heads
-        return values[own_rows(self.names.source(owner), len(values), num_heads)]
+        return values[self._own_rows(owner, layer)] if self.names.source(owner).fused else values
+
+    def _own_rows(self, role: str, layer: int) -> slice | npt.NDArray[np.integer]:
+        """Which rows of its module are those of the role."""
+        roles, shapes = self.names.fused(role), self.spec.linear_shapes(layer)
+        sizes = [shapes[one][0] for one in roles]
+        num_blocks = self.names.num_blocks(role, self.spec.layers[layer])
+        return own_rows(sizes, roles.index(role), num_blocks)
 
     def weight_specs(self) -> dict[str, WeightSpec]:
         """How each linear module and the embedding is stored, by module name."""
-        specs = {self.names.embedding: self._plain_spec(self.names.embedding)}
-        for module in linear_modules(self.spec, self.names):
-            form = self.forms.get(module.name)
-            specs[module.name] = self._plain_spec(module.name) if form is None else form.spec
-        return specs
+        embedding = embedding_module(self.spec, self.names)
+        modules = (embedding, *linear_modules(self.spec, self.names))
+        return {module.name: self._stored_spec(module.name) for module in modules}
+
+    def embedding_spec(self) -> WeightSpec:
+        """How the table of embeddings is stored."""
+        return self._stored_spec(self.names.embedding)
+
+    def _stored_spec(self, module: str) -> WeightSpec:
+        form = self.forms.get(module)
+        return self._plain_spec(module) if form is None else form.spec
 
     def _weight(self, module: str, transposed: bool = False) -> CoreWeight:
         form = self.forms.get(module)

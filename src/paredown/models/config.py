@@ -47,7 +47,8 @@ def check_native(family: Family) -> None:
         raise UnsupportedError(
             "models of this family are not run by the native core",
             seen=f"model_type {family.model_type}; lacking: {family.not_native}",
-            remedy="Run it on the PyTorch decoder (--executor torch), or choose another family.",
+            remedy="Run it on the PyTorch decoder (generate, chat, serve and bench take --executor "
+            "torch), or choose another family.",
         )
 
 
@@ -66,3 +67,13 @@ def _check_heads(attention: Attention) -> None:
             seen=f"head_dim {head_dim}, of which {rotary.rotated_columns(head_dim)} are rotated",
             remedy="Correct head_dim, or download the checkpoint again.",
         )
+    if rotary is not None and rotary.scaling == "longrope":
+        num_pairs = rotary.rotated_columns(head_dim) // 2
+        sizes = {len(rotary.short_factors), len(rotary.long_factors)}
+        if sizes != {num_pairs}:
+            raise CheckpointError(
+                "config.json: longrope needs a factor for each pair of columns that is rotated",
+                seen=f"{len(rotary.short_factors)} short and {len(rotary.long_factors)} long ones, "
+                f"{num_pairs} pairs",
+                remedy="Correct short_factor and long_factor, or download the checkpoint again.",
+            )

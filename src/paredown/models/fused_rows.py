@@ -1,4 +1,4 @@
-"""Rows of a module that holds several roles (GPT-2's and GPT-NeoX's query, key and value)."""
+"""Rows of a module that holds several roles (query, key and value; gate and up)."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -6,26 +6,23 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from paredown.models.families.family import LinearModule
-
 T = TypeVar("T", bound=np.generic)
 
 
 def own_rows(
-    source: LinearModule, num_rows: int, num_heads: int
+    sizes: Sequence[int], part: int, num_blocks: int = 1
 ) -> slice | npt.NDArray[np.integer]:
-    """Which of the module's rows are the role's."""
-    size = num_rows // source.num_parts
-    if not source.by_head:
-        return slice(source.part * size, (source.part + 1) * size)
-    rows = np.arange(num_rows).reshape(num_heads, source.num_parts, -1)
-    return rows[:, source.part].reshape(-1)
+    """Which of the module's rows are those of part `part`. The parts have `sizes` rows; they lie
+    one behind the other in each of `num_blocks` equal blocks."""
+    block_sizes = [size // num_blocks for size in sizes]
+    start = sum(block_sizes[:part])
+    if num_blocks == 1:
+        return slice(start, start + block_sizes[part])
+    rows = np.arange(sum(sizes)).reshape(num_blocks, -1)
+    return rows[:, start : start + block_sizes[part]].reshape(-1)
 
 
-def fused_rows(
-    parts: Sequence[npt.NDArray[T]], source: LinearModule, num_heads: int
-) -> npt.NDArray[T]:
-    """What the module has, from the rows of its roles in the order of their parts."""
-    num_blocks = num_heads if source.by_head else 1
+def fused_rows(parts: Sequence[npt.NDArray[T]], num_blocks: int = 1) -> npt.NDArray[T]:
+    """The module's rows, put together from those of its parts in their order."""
     blocks = [part.reshape(num_blocks, -1, *part.shape[1:]) for part in parts]
     return np.concatenate(blocks, axis=1).reshape(-1, *parts[0].shape[1:])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from paredown.errors import CheckpointError
 from paredown.models.families.family import Family, LinearModule
 from paredown.spec.experts import expert_index, role_kind
+from paredown.spec.layer import LayerSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,14 @@ class Names:
 
     def source(self, role: str) -> LinearModule:
         return self.family.linears[role_kind(role)]
+
+    def fused(self, role: str) -> tuple[str, ...]:
+        """All roles whose rows the module of that role holds, in their order."""
+        return self.source(role).fused or (role,)
+
+    def num_blocks(self, role: str, layer: LayerSpec) -> int:
+        """The blocks of rows in each of which the roles of a module follow each other."""
+        return layer.attention.num_heads if self.source(role).by_head else 1
 
     def router(self, role: str, layer: int) -> str:
         """The name of the "router" or the "shared_gate" of a layer."""
@@ -48,7 +57,8 @@ def find_names(family: Family, tensor_names: Collection[str]) -> Names:
     """Tries the family's prefixes on the embedding. Raises CheckpointError when none fits."""
     tried = [Names(family=family, prefix=prefix) for prefix in family.prefixes]
     for names in tried:
-        if f"{names.embedding}.weight" in tensor_names:
+        # A quantized table has tensors of other names (weight_packed).
+        if any(name.startswith(f"{names.embedding}.weight") for name in tensor_names):
             return names
     raise CheckpointError(
         f"tensor '{tried[0].embedding}.weight' is missing from the checkpoint",

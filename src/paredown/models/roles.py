@@ -23,5 +23,6 @@ def layer_vectors(spec: ModelSpec, layer: int) -> dict[str, int]:
 
 
 def model_vectors(spec: ModelSpec) -> dict[str, int]:
-    """Sizes of the norm after the last layer, by role."""
-    return {f"final_norm.{part}": spec.hidden_size for part in spec.final_norm.parts}
+    """Sizes of the norm after the last layer and of the output layer's bias, by role."""
+    sizes = {f"final_norm.{part}": spec.hidden_size for part in spec.final_norm.parts}
+    return sizes | ({"output.bias": spec.vocab_size} if spec.output.has_bias else {})

@@ -10,8 +10,7 @@ from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import linear_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_places
-from paredown.spec.run_form import RunForm, run_form, table_dtype
-from paredown.spec.weight import DTYPES
+from paredown.spec.run_form import RunForm, run_form, table_bits
 
 # As compressed-tensors names them, whose folders alone have int4 groups for 8-bit inputs.
 _SCALES = "weight_scale"
@@ -53,10 +52,9 @@ def model_formats(checkpoint: Checkpoint) -> ModelFormats:
         for role, layer in linear_places(checkpoint.spec)
     )
     own = names.embedding if checkpoint.spec.output.is_tied else names.output
-    embedding = table_dtype(forms[names.embedding].stored)
     return ModelFormats(
         linear=linear.most_common(1)[0][0],
         output=forms[own].asked,
-        embedding_bits=DTYPES[embedding].bits,
+        embedding_bits=table_bits(forms[names.embedding].stored, checkpoint.spec.hidden_size),
         kv_dtype=checkpoint.kv_dtype,
     )

@@ -50,11 +50,15 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSetup:
-    """What all candidates are made and measured with. The executor of the source is the reference.
+    """All that candidates are made and measured with. `source` is what is rounded, `original` what
+    the user has, whose executor is the reference: the same, unless that is quantized itself, as
+    `notes` say for the proof.
     `folder` keeps the candidates that took a calibration, so that none is made twice;
     `calibration` is None where no recipe needs one."""
 
     source: Checkpoint
+    original: Checkpoint
+    notes: tuple[str, ...]
     executor: LoadedExecutor
     text: EvalText
     machine: Machine
@@ -124,18 +128,18 @@ def _measure_batch(
         lambda done, total: on_progress("predicting the text", 0.35 + 0.5 * done / total),
     )
     assert own is not None
-    own.require_numbers(str(setup.source.path))
+    own.require_numbers(str(setup.original.path))
     trials = [
         Trial(executor=executor, weights=linear_format(checkpoint))
         for _, checkpoint, executor in built
     ]
-    reference = Trial(executor=setup.executor, weights=linear_format(setup.source))
+    reference = Trial(executor=setup.executor, weights=linear_format(setup.original))
     run_rounds(
         [*trials, reference],
         setup.num_rounds,
         lambda done, total: on_progress("timing", 0.85 + 0.15 * done / total),
     )
-    result.reference = _measured(setup, "original", setup.source, own, reference)
+    result.reference = _measured(setup, "original", setup.original, own, reference)
     for (name, checkpoint, _), quality, trial in zip(built, qualities, trials, strict=True):
         measured = _measured(setup, name, checkpoint, quality, trial)
         result.measurements.append(measured)
@@ -199,5 +203,5 @@ def _measured(
         checkpoint,
         quality=quality,
         speed=trial.speed(setup.machine),
-        original=setup.source,
+        original=setup.original,
     )

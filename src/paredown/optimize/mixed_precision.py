@@ -21,6 +21,7 @@ from torch import Tensor
 
 from paredown.compress.quantize.method import LayerTarget, Quantizer
 from paredown.compress.recipe import OUTPUT, QuantizeStep, Recipe
+from paredown.compress.require_floats import require_floats
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.simulated import Values, Variant, measure_variants
 from paredown.evaluate.texts.text import EvalText
@@ -29,7 +30,6 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.decoder import Decoder
 from paredown.optimize.model_parts import OUTPUT_PART, Part, find_parts
 from paredown.optimize.sensitivity import (
-    check_source,
     own_weight,
     quantized_weight,
     scale_dtype_of,
@@ -131,7 +131,7 @@ def measure_choices(
 
     The decoder runs the text once for each of them. Weights are rounded as they are needed, one
     part at a time."""
-    check_source(checkpoint)
+    require_floats(checkpoint)
     decoder = Decoder.from_checkpoint(checkpoint)
     scale_dtype = scale_dtype_of(checkpoint)
     parts = find_parts(decoder.spec, "fused") + ([OUTPUT_PART] if with_output else [])

@@ -20,7 +20,7 @@ from paredown.evaluate.verify.verification import Verification
 from paredown.executors.load import load_executor
 from paredown.executors.run_options import RunOptions
 from paredown.jobs.calibration_windows import calibration_windows
-from paredown.jobs.open_source import open_source
+from paredown.jobs.float_source import FloatSource, FromQuantized, float_source
 from paredown.jobs.verifier import Verifier
 from paredown.jobs.verify_config import VerifyConfig
 from paredown.kernels.probe import measure_machine
@@ -116,7 +116,7 @@ class OptimizeResult:
 
 
 def optimize(
-    model: Checkpoint | Path | str | None = None,
+    model: Checkpoint | FromQuantized | Path | str | None = None,
     config: OptimizeConfig = _CONFIG,
     on_progress: OnProgress | None = None,
 ) -> OptimizeResult:
@@ -126,40 +126,56 @@ def optimize(
     `config.output` when that appears. Each output appears whole or not at all; without any in
     `config` nothing is written and the result has the figures.
 
-    `model`        folder or .gguf file; None is the model that comes with the package
+    `model`        folder or .gguf file; None is the model that comes with the package; one that
+                   is quantized is taken inside FromQuantized(model=...), and the proof says so
     `config`       what to try, what may be lost, and where to write
     `on_progress`  called with what is being done and the share of it that is done
 
     Raises ConfigError for a bad option, OutputError for outputs that exist and UnsupportedError for
-    a report that cannot be drawn before anything is measured, and UnsupportedError when no format
-    is left.
+    a report that cannot be drawn before anything is measured, and UnsupportedError for a model that
+    is quantized already and when no format is left.
     """
     report_share = on_progress or (lambda what, share: None)
     _check(config)
     if config.report is not None:
         require_matplotlib("give --no-report")
-    source = open_source(model)
+    with float_source(model, on_progress) as source:
+        result = _optimize(source, config, report_share)
+    if config.report is not None:
+        report_share("drawing", 1.0)
+        write_report(result, config.report)
+    return result
+
+
+def _optimize(
+    source: FloatSource, config: OptimizeConfig, report_share: OnProgress
+) -> OptimizeResult:
+    """The search, and the best candidate written."""
+    original, floats = source.original, source.floats
     report_share("measuring this machine", 0.0)
     machine = measure_machine(config.num_threads)
-    search = default_search(source.spec) if config.formats is None else None
+    search = default_search(floats.spec) if config.formats is None else None
     names = config.formats or () if search is None else search.recipes
     start = _MIXED_SHARE if any(map(is_mixed, names)) else 0.0
-    recipes, skipped = _recipes(source, names, report_share)
+    recipes, skipped = _recipes(floats, names, report_share)
 
     def rest(what: str, share: float) -> None:
         report_share(what, start + (1 - start) * share)
 
     measured_on = VerifyConfig(text=config.text, num_tokens=config.num_tokens)
-    text = measured_on.choose_text(source, config.num_threads)
+    text = measured_on.choose_text(original, config.num_threads)
     windows = None
     if any(recipe.needs_calibration for recipe in recipes):
-        windows = calibration_windows(source, config.calibration, config.num_threads)
-    pages = max(num_pages_for(text), speed_pages(source.spec))
+        windows = calibration_windows(original, config.calibration, config.num_threads)
+    pages = max(num_pages_for(text), speed_pages(floats.spec))
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
         setup = SearchSetup(
-            source=source,
+            source=floats,
+            original=original,
+            notes=source.notes,
             executor=load_executor(
-                source, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(config.num_threads))
+                original,
+                RunOptions(num_pages=pages, threads=ThreadPlan.resolve(config.num_threads)),
             ),
             text=text,
             machine=machine,
@@ -169,11 +185,7 @@ def optimize(
             num_threads=config.num_threads,
         )
         result = _search(setup, recipes, skipped, config, rest)
-    result = replace(result, note=None if search is None else search.note)
-    if config.report is not None:
-        report_share("drawing", 1.0)
-        write_report(result, config.report)
-    return result
+    return replace(result, note=None if search is None else search.note)
 
 
 def _search(
@@ -196,7 +208,7 @@ def _search(
         notes = measured.notes.get(recipe.name, ())
         verifier = _write(setup, config.output, recipe, notes)
     return OptimizeResult(
-        model=setup.source.path.name,
+        model=setup.original.path.name,
         candidates=mark_front(measured.measurements),
         reference=measured.reference,
         skipped=measured.skipped,
@@ -268,11 +280,12 @@ def _write(
     """Writes the checkpoint with its verification.json: what was written is measured once more.
     `made_notes` are those of the candidate where it was kept."""
     verifier = Verifier(
-        setup.source,
+        setup.original,
         recipe.name,
         setup.text,
         reference=setup.executor,
         num_threads=setup.num_threads,
+        notes=setup.notes,
     )
     made = setup.folder / recipe.name
     if made.is_dir():

@@ -7,7 +7,7 @@ from paredown.compress.activations import parse_grid
 from paredown.compress.quantize.kv_cache import KVGridDType
 from paredown.compress.quantize.rtn import RTN
 from paredown.evaluate.texts.validation_text import choose_validation_text
-from paredown.jobs.open_source import open_source
+from paredown.jobs.float_source import FromQuantized, float_source
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.kv_sensitivity import measure_kv_sensitivity
 from paredown.optimize.sensitivity import (
@@ -49,7 +49,7 @@ class SensitivityConfig:
 
 
 def report_sensitivity(
-    model: Checkpoint | Path | str | None,
+    model: Checkpoint | FromQuantized | Path | str | None,
     config: SensitivityConfig,
     on_progress: OnCount | None = None,
 ) -> SensitivityResult:
@@ -63,14 +63,16 @@ def report_sensitivity(
     grid = None if config.activations is None else parse_grid(config.activations)
     if config.report is not None:
         check_report(config.report)
-    checkpoint = open_source(model)
-    text = choose_validation_text(checkpoint, config.text, config.num_tokens, WINDOW_TOKENS)
-    result = measure_sensitivity(
-        checkpoint, text, spec, kinds, RTN(), grid, on_progress, with_output=config.with_output
-    )
-    if config.kv is not None:
-        keys_and_values = measure_kv_sensitivity(checkpoint, text, config.kv, on_progress)
-        result = replace(result, kv=keys_and_values)
+    with float_source(model) as source:
+        checkpoint = source.floats
+        text = choose_validation_text(checkpoint, config.text, config.num_tokens, WINDOW_TOKENS)
+        result = measure_sensitivity(
+            checkpoint, text, spec, kinds, RTN(), grid, on_progress, with_output=config.with_output
+        )
+        if config.kv is not None:
+            keys_and_values = measure_kv_sensitivity(checkpoint, text, config.kv, on_progress)
+            result = replace(result, kv=keys_and_values)
+    result = replace(result, notes=source.notes)
     if config.report is not None:
         write_report(result, config.report)
     return result

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from paredown.compress.activations import ActivationGrid, round_activations
 from paredown.compress.quantize.method import LayerTarget, Quantizer
-from paredown.errors import ConfigError, UnsupportedError, naming
+from paredown.compress.require_floats import require_floats
+from paredown.errors import ConfigError, naming
 from paredown.evaluate.quality.quality import Quality
 from paredown.evaluate.quality.simulated import OUTPUT, Variant, measure_variants
 from paredown.evaluate.texts.text import EvalText
@@ -85,6 +86,7 @@ class SensitivityResult:
     weights: SensitivityTable
     activations: SensitivityTable | None
     kv: SensitivityTable | None = None
+    notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """JSON has no infinity: a perplexity too large for a float becomes null."""
@@ -108,7 +110,7 @@ def measure_sensitivity(
     Raises UnsupportedError for a checkpoint that is compressed already or that cannot have the
     format, CheckpointError for predictions that are no numbers.
     """
-    check_source(checkpoint)
+    require_floats(checkpoint)
     decoder = Decoder.from_checkpoint(checkpoint)
     more = [OUTPUT_PART] if with_output else []
     every = [*find_parts(decoder.spec, "module"), *more]
@@ -245,16 +247,6 @@ def scale_dtype_of(checkpoint: Checkpoint) -> ScaleDType:
     dtype = checkpoint.linear("o", 0).spec.dtype
     assert dtype in ("fp32", "bf16", "fp16"), dtype
     return dtype
-
-
-def check_source(checkpoint: Checkpoint) -> None:
-    """Raises UnsupportedError for a checkpoint whose weights are codes already."""
-    if checkpoint.forms:
-        raise UnsupportedError(
-            "the checkpoint is compressed already",
-            seen=f"quantization_config in {checkpoint.path / 'config.json'}",
-            remedy="Give the original: its sensitivity is measured from its own weights.",
-        )
 
 
 def _point_taps(

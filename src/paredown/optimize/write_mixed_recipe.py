@@ -8,7 +8,7 @@ from paredown.compress.quantize.rtn import RTN
 from paredown.compress.recipe_file import write_recipe
 from paredown.errors import ConfigError, OutputError
 from paredown.evaluate.texts.validation_text import choose_validation_text
-from paredown.jobs.open_source import open_source
+from paredown.jobs.float_source import FromQuantized, float_source
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.mixed_precision import (
     Assignment,
@@ -47,7 +47,7 @@ class MixedConfig:
 
 
 def write_mixed_recipe(
-    model: Checkpoint | Path | str | None,
+    model: Checkpoint | FromQuantized | Path | str | None,
     output: Path,
     config: MixedConfig,
     on_progress: OnCount | None = None,
@@ -63,16 +63,17 @@ def write_mixed_recipe(
     specs, quantizer = formats_of_widths(config.group_size), QUANTIZERS[config.method]()
     for spec in specs:
         quantizer.check(spec)
-    checkpoint = open_source(model)
-    text = choose_validation_text(checkpoint, config.text, config.num_tokens, WINDOW_TOKENS)
-    found = measure_choices(
-        checkpoint, text, specs, RTN(), on_progress, with_output=config.with_output
-    )
-    if config.max_bytes is not None:
-        assignment = assign_bytes(found, config.max_bytes)
-    else:
-        assignment = assign_average_bits(found, config.average_bits)
-    write_recipe(assignment.recipe(checkpoint, quantizer, output.stem), output)
+    with float_source(model) as source:
+        checkpoint = source.floats
+        text = choose_validation_text(checkpoint, config.text, config.num_tokens, WINDOW_TOKENS)
+        found = measure_choices(
+            checkpoint, text, specs, RTN(), on_progress, with_output=config.with_output
+        )
+        if config.max_bytes is not None:
+            assignment = assign_bytes(found, config.max_bytes)
+        else:
+            assignment = assign_average_bits(found, config.average_bits)
+        write_recipe(assignment.recipe(checkpoint, quantizer, output.stem), output)
     return assignment
 
 

@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse, Response
 
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.worker import Job, Session
-from paredown.executors.sampler import Logprobs
 from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
+from paredown.serve.logprobs import LogprobRow, LogprobRows
 from paredown.serve.sse import EventStream
 from paredown.serve.state import ServerState
 
@@ -28,14 +28,13 @@ class Piece:
     def __init__(self, number: int) -> None:
         self.number = number
         self.text = ""
-        self.logprobs: list[Logprobs] = []
+        self.logprobs: list[LogprobRow] = []
         self.finish_reason: str | None = None
-        # Tokens of the job that earlier pieces carried; a stream's log-probabilities go on there.
-        self.num_chars_before = 0
 
-    def add(self, output: RequestOutput) -> None:
+    def add(self, output: RequestOutput, rows: LogprobRows) -> None:
+        """`rows` are those of the whole answer, in all its pieces."""
         self.text += output.text
-        self.logprobs += output.logprobs
+        self.logprobs += map(rows.next_row, output.logprobs)
         self.finish_reason = output.finish_reason
 
 
@@ -87,9 +86,10 @@ class Answer:
 
     async def _whole(self, session: Session) -> Body:
         pieces = [Piece(number) for number in range(self._num_answers)]
+        rows = self._logprob_rows()
         async for number, output in session.outputs():
             self._note(output)
-            pieces[number].add(output)
+            pieces[number].add(output, rows[number])
         choices = [self._shape.choice(piece) for piece in pieces]
         return {**self._frame(self._shape.whole_object, choices), "usage": self._usage()}
 
@@ -98,19 +98,25 @@ class Answer:
         for number in range(self._num_answers):
             if (opening := self._shape.opening(number)) is not None:
                 yield {**self._frame(self._shape.chunk_object, [opening]), **extra}
-        num_chars = [0] * self._num_answers
+        rows = self._logprob_rows()
         async for number, output in session.outputs():
             self._note(output)
             if not (output.text or output.logprobs or output.finish_reason):
                 continue
             piece = Piece(number)
-            piece.num_chars_before = num_chars[number]
-            piece.add(output)
+            piece.add(output, rows[number])
             choice = self._shape.chunk_choice(piece)
-            num_chars[number] = piece.num_chars_before
             yield {**self._frame(self._shape.chunk_object, [choice]), **extra}
         if usage:
             yield {**self._frame(self._shape.chunk_object, []), "usage": self._usage()}
+
+    def _logprob_rows(self) -> list[LogprobRows]:
+        tokenizer = self._state.tokenizer
+        return [
+            LogprobRows(tokenizer, job.prompt_token_ids)
+            for job in self._jobs
+            for _ in range(job.params.n)
+        ]
 
     def _note(self, output: RequestOutput) -> None:
         """Counts; raises HttpError for a job that did not come to its own end."""

@@ -1,17 +1,15 @@
 """POST /v1/chat/completions: the next turn of a conversation."""
 
-from collections.abc import Callable
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from paredown.engine.prompt import encode_chat
-from paredown.executors.sampler import TokenLogprob
 from paredown.serve.answer import Answer, Body, Piece
 from paredown.serve.body import read_json
 from paredown.serve.errors import HttpError
-from paredown.serve.logprobs import json_logprob
+from paredown.serve.logprobs import LogprobToken
 from paredown.serve.schema import ChatRequest, parse
 from paredown.serve.state import ServerState, make_jobs, tokenize
 
@@ -33,7 +31,7 @@ async def chat(request: Request) -> Response:
     prompt = await tokenize(partial(encode_chat, state.tokenizer, messages), num_chars)
     answer = Answer(
         state,
-        ChatFormat(state.tokenizer.decode),
+        ChatFormat(),
         make_jobs([prompt], params, asked.service()),
         num_prompt_tokens=len(prompt),
     )
@@ -46,9 +44,6 @@ class ChatFormat:
     id_prefix = "chatcmpl"
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
-
-    def __init__(self, decode: Callable[[list[int]], str]) -> None:
-        self._decode = decode
 
     def opening(self, number: int) -> Body | None:
         delta = {"role": "assistant", "content": ""}
@@ -63,7 +58,7 @@ class ChatFormat:
 
     def _rest(self, piece: Piece) -> Body:
         rows: list[Body] = [
-            {**self._token(row.chosen), "top_logprobs": [self._token(one) for one in row.top]}
+            {**_token(row.chosen), "top_logprobs": [_token(one) for one in row.top]}
             for row in piece.logprobs
         ]
         return {
@@ -72,10 +67,9 @@ class ChatFormat:
             "finish_reason": piece.finish_reason,
         }
 
-    def _token(self, one: TokenLogprob) -> Body:
-        text = self._decode([one.token_id])
-        return {
-            "token": text,
-            "logprob": json_logprob(one.logprob),
-            "bytes": list(text.encode()),
-        }
+
+def _token(one: LogprobToken) -> Body:
+    """The bytes of an answer's tokens, one after the other, are those of its text; "token" has
+    U+FFFD for what is not a whole character."""
+    data = one.data
+    return {"token": data.decode(errors="replace"), "logprob": one.logprob, "bytes": list(data)}

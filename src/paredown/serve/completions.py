@@ -1,17 +1,19 @@
 """POST /v1/completions: plain text goes on."""
 
-from collections.abc import Callable
+import logging
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paredown.engine.prompt import PromptTokenizer, encode_prompt
+from paredown.engine.prompt import PromptTokenizer, begins_twice, encode_prompt
 from paredown.serve.answer import Answer, Body, Piece
 from paredown.serve.body import read_json
-from paredown.serve.logprobs import json_logprob
+from paredown.serve.logprobs import LogprobToken
 from paredown.serve.schema import CompletionRequest, parse
 from paredown.serve.state import ServerState, make_jobs, tokenize
+
+LOGGER = logging.getLogger(__name__)
 
 
 async def complete(request: Request) -> Response:
@@ -24,7 +26,7 @@ async def complete(request: Request) -> Response:
     prompts = await tokenize(partial(_encode, state.tokenizer, given), num_chars)
     answer = Answer(
         state,
-        CompletionFormat(state.tokenizer.decode),
+        CompletionFormat(),
         make_jobs(prompts, params, asked.service()),
         num_prompt_tokens=sum(map(len, prompts)),
     )
@@ -32,7 +34,13 @@ async def complete(request: Request) -> Response:
 
 
 def _encode(tokenizer: PromptTokenizer, prompts: list[str | list[int]]) -> list[list[int]]:
-    return [encode_prompt(tokenizer, one) if isinstance(one, str) else one for one in prompts]
+    encoded = []
+    for prompt in prompts:
+        token_ids = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
+        if isinstance(prompt, str) and begins_twice(tokenizer, token_ids):
+            LOGGER.warning("a prompt begins with what is put before it: it is there twice")
+        encoded.append(token_ids)
+    return encoded
 
 
 class CompletionFormat:
@@ -42,9 +50,6 @@ class CompletionFormat:
     whole_object = "text_completion"
     chunk_object = "text_completion"
 
-    def __init__(self, decode: Callable[[list[int]], str]) -> None:
-        self._decode = decode
-
     def opening(self, number: int) -> Body | None:
         return None
 
@@ -52,25 +57,33 @@ class CompletionFormat:
         return {
             "index": piece.number,
             "text": piece.text,
-            "logprobs": self._logprobs(piece) if piece.logprobs else None,
+            "logprobs": _logprobs(piece) if piece.logprobs else None,
             "finish_reason": piece.finish_reason,
         }
 
     chunk_choice = choice
 
-    def _logprobs(self, piece: Piece) -> Body:
-        """`text_offset` counts characters of the tokens' own texts from the answer's start."""
-        tokens = [self._decode([row.chosen.token_id]) for row in piece.logprobs]
-        offsets = []
-        for token in tokens:
-            offsets.append(piece.num_chars_before)
-            piece.num_chars_before += len(token)
-        return {
-            "tokens": tokens,
-            "token_logprobs": [json_logprob(row.chosen.logprob) for row in piece.logprobs],
-            "top_logprobs": [
-                {self._decode([one.token_id]): json_logprob(one.logprob) for one in row.top}
-                for row in piece.logprobs
-            ],
-            "text_offset": offsets,
-        }
+
+def _logprobs(piece: Piece) -> Body:
+    """`text_offset` counts characters of the answer before each token."""
+    return {
+        "tokens": [_name(row.chosen) for row in piece.logprobs],
+        "token_logprobs": [row.chosen.logprob for row in piece.logprobs],
+        "top_logprobs": [_by_name(row.top) for row in piece.logprobs],
+        "text_offset": [row.start for row in piece.logprobs],
+    }
+
+
+def _by_name(top: list[LogprobToken]) -> dict[str, float]:
+    """The likeliest of tokens with the same name: special ones have no text."""
+    found: dict[str, float] = {}
+    for one in top:
+        found.setdefault(_name(one), one.logprob)
+    return found
+
+
+def _name(one: LogprobToken) -> str:
+    """The token's text; of one that cuts a character its bytes, as the OpenAI API writes them."""
+    if isinstance(one.text, str):
+        return one.text
+    return "bytes:" + "".join(f"\\x{byte:02x}" for byte in one.text)

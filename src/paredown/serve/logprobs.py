@@ -1,8 +1,53 @@
 """Log-probabilities in JSON."""
 
+from dataclasses import dataclass
+
+from paredown.engine.detokenize import TokenDecoder
+from paredown.engine.placed_tokens import TokenPlacer, own_text
+from paredown.executors.sampler import Logprobs, TokenLogprob
+
 # What the OpenAI API writes for a token of probability 0; JSON has no minus infinity.
 LOWEST_LOGPROB = -9999.0
 
 
-def json_logprob(logprob: float) -> float:
-    return max(logprob, LOWEST_LOGPROB)
+@dataclass(frozen=True, slots=True)
+class LogprobToken:
+    """A token by what it adds to the text, or by its bytes where they are not whole characters."""
+
+    text: str | bytes
+    logprob: float
+
+    @property
+    def data(self) -> bytes:
+        return self.text.encode() if isinstance(self.text, str) else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobRow:
+    """`start` is where the chosen token stands in the answer, in characters."""
+
+    chosen: LogprobToken
+    top: list[LogprobToken]
+    start: int
+
+
+class LogprobRows:
+    """The rows of one answer, whole or in pieces, in their order."""
+
+    def __init__(self, tokenizer: TokenDecoder, prompt_token_ids: list[int]) -> None:
+        self._tokenizer = tokenizer
+        self._prompt_token_ids = prompt_token_ids
+        # Made for answers that have rows.
+        self._placer: TokenPlacer | None = None
+
+    def next_row(self, row: Logprobs) -> LogprobRow:
+        if self._placer is None:
+            self._placer = TokenPlacer(self._tokenizer, self._prompt_token_ids)
+        placed = self._placer.place(row.chosen.token_id)
+
+        def told(one: TokenLogprob) -> LogprobToken:
+            is_chosen = one.token_id == row.chosen.token_id
+            text = placed.text if is_chosen else own_text(self._tokenizer, one.token_id)
+            return LogprobToken(text, max(one.logprob, LOWEST_LOGPROB))
+
+        return LogprobRow(told(row.chosen), [told(one) for one in row.top], placed.start)

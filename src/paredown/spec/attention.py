@@ -1,8 +1,22 @@
 """Attention: the heads of one layer, how they know positions, and what they may see."""
 
+import math
 from dataclasses import dataclass
 
 from paredown.spec.rotary import Rotary
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryTemperature:
+    """The growth of queries with their position p: they are multiplied with
+    `1 + beta * ln(1 + floor(p / num_positions))` (Llama 4, Ministral 3)."""
+
+    beta: float
+    num_positions: int
+
+    def at(self, position: int) -> float:
+        """The factor of the queries of that position."""
+        return 1.0 + self.beta * math.log(1.0 + position // self.num_positions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +29,9 @@ class Attention:
     `qkv_bias`, `out_bias`   whether these linear layers have biases
     `scale`      of the scores; None is one over the root of `head_dim`
     `soft_cap`   scores become `soft_cap * tanh(score / soft_cap)` (Gemma 2)
+    `temperature`        grows the queries with their position; None: they stay as they are
+    `norms_span_heads`   norms of queries and of keys are taken over all heads at once (OLMo 2), not
+                         over each
     """
 
     num_heads: int
@@ -27,6 +44,8 @@ class Attention:
     out_bias: bool = False
     scale: float | None = None
     soft_cap: float | None = None
+    temperature: QueryTemperature | None = None
+    norms_span_heads: bool = False
 
     @property
     def query_size(self) -> int:

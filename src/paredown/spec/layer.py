@@ -6,17 +6,18 @@ from typing import Literal
 from paredown.spec.attention import Attention
 from paredown.spec.experts import Experts
 from paredown.spec.mlp import Mlp
-from paredown.spec.norm import HEAD_NORM_ROLES, Norms
+from paredown.spec.norm import Norms
 from paredown.spec.roles import MLP_ROLES, QKV_ROLES
 
 Shapes = dict[str, tuple[int, int]]
-Residual = Literal["sequential", "parallel"]
+Residual = Literal["sequential", "parallel", "parallel_one_norm"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSpec:
     """`residual`: in a sequential layer the MLP reads the sum after attention, in a parallel one
-    (GPT-J, GPT-NeoX) what the layer was given. What attention and MLP give is multiplied by
+    (GPT-NeoX) what the layer was given. With one norm (GPT-J, Phi-2) it reads the very values that
+    attention reads, and there is no `norms.mlp`. What attention and MLP give is multiplied by
     `residual_multiplier` when it is added (Granite)."""
 
     attention: Attention
@@ -24,6 +25,16 @@ class LayerSpec:
     norms: Norms
     residual: Residual = "sequential"
     residual_multiplier: float = 1.0
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether the MLP reads what entered the layer, not the sum after attention."""
+        return self.residual != "sequential"
+
+    @property
+    def mlp_norm_role(self) -> str:
+        """The norm whose output the MLP reads."""
+        return "attention_norm" if self.residual == "parallel_one_norm" else "mlp_norm"
 
     @property
     def has_experts(self) -> bool:
@@ -62,10 +73,11 @@ class LayerSpec:
 
     def norm_sizes(self, hidden_size: int) -> dict[str, int]:
         """Columns that each norm is taken over, by role."""
-        return {
-            role: self.attention.head_dim if role in HEAD_NORM_ROLES else hidden_size
-            for role in self.norms.by_role()
-        }
+        attention = self.attention
+        of_heads = {"q_norm": attention.query_size, "k_norm": attention.kv_size}
+        if not attention.norms_span_heads:
+            of_heads = dict.fromkeys(of_heads, attention.head_dim)
+        return {role: of_heads.get(role, hidden_size) for role in self.norms.by_role()}
 
     def vector_sizes(self, hidden_size: int) -> dict[str, int]:
         """Sizes of its norms and biases, by role: "attention_norm.weight", "q.bias", ..."""

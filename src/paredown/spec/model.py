@@ -31,10 +31,12 @@ class Embedding:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """The output layer: the embedding's table where it `is_tied`. Logits are multiplied by
-    `multiplier` and become `soft_cap * tanh(logit / soft_cap)`."""
+    """The output layer: the embedding's table where it `is_tied`, else one that may have a bias
+    (`has_bias`, Phi-2). Logits are multiplied by `multiplier` and become
+    `soft_cap * tanh(logit / soft_cap)`."""
 
     is_tied: bool = False
+    has_bias: bool = False
     multiplier: float = 1.0
     soft_cap: float | None = None
 
@@ -78,6 +80,16 @@ class ModelSpec:
         """The experts that layers have, each kind once."""
         kinds = (layer.experts for layer in self.layer_counts)
         return tuple(dict.fromkeys(one for one in kinds if one is not None))
+
+    @cached_property
+    def rotary_switch(self) -> int | None:
+        """The number of tokens beyond which a text is turned by other frequencies from its first
+        token on (longrope); None where the length of a text does not matter."""
+        rotaries = (layer.attention.rotary for layer in self.layer_counts)
+        switches = {one.switch_tokens for one in rotaries if one is not None}
+        found = [switch for switch in switches if switch is not None]
+        assert len(found) <= 1, "layers that switch do so at one length"
+        return found[0] if found else None
 
     @property
     def is_rotary(self) -> bool:
@@ -139,6 +151,7 @@ class ModelSpec:
             tables += _num_weights({"positions": self.position_shape})
         vectors = self._sum(lambda layer: sum(layer.vector_sizes(self.hidden_size).values()))
         vectors += self.hidden_size * len(self.final_norm.parts)
+        vectors += self.vocab_size if self.output.has_bias else 0
         return tables + vectors + self.num_router_parameters()
 
     def _sum(self, count_of: Callable[[LayerSpec], int]) -> int:

@@ -30,7 +30,8 @@ class Norms:
     """The norms of a layer by their place, None where there is none.
 
     `attention`, `mlp`                 of what the two read
-    `q`, `k`                           of each head of queries and of keys, before rotation
+    `q`, `k`                           of queries and of keys before rotation, each head by itself
+                                       or all at once (`Attention.norms_span_heads`)
     `attention_output`, `mlp_output`   of what the two give, before it is added (Gemma 2, OLMo 2)
     """
 
@@ -47,6 +48,5 @@ class Norms:
         return {role: norm for role, norm in found.items() if norm is not None}
 
 
-# Every role that a layer's norm may have, and those of them whose size is a head's.
+# Every role that a layer's norm may have.
 NORM_ROLES = tuple(f"{place.name}_norm" for place in fields(Norms))
-HEAD_NORM_ROLES = ("q_norm", "k_norm")

@@ -4,13 +4,21 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-RotaryScaling = Literal["none", "linear", "llama3"]
+RotaryScaling = Literal["none", "linear", "llama3", "yarn", "longrope"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rotary:
     """Rotary positions (RoFormer, arXiv 2104.09864), rotate-half form. `share` is the part of a
-    head that is turned, its first columns (GPT-NeoX: a quarter); the others stay as they are."""
+    head that is turned, its first columns (GPT-NeoX: a quarter); the others stay as they are.
+    Cosines and sines are multiplied with `attention_factor`.
+
+    `beta_fast`, `beta_slow`, `truncate`   of YaRN (arXiv 2309.00071): the turns within
+                  `original_max_positions` above which a frequency is kept and below which it is
+                  divided by `factor`, and whether the columns between them are whole
+    `short_factors`, `long_factors`        of LongRoPE (arXiv 2402.13753): what each frequency is
+                  divided by in texts of up to `original_max_positions` tokens, and in longer ones
+    """
 
     theta: float
     scaling: RotaryScaling = "none"
@@ -19,19 +27,38 @@ class Rotary:
     high_freq_factor: float = 4.0
     original_max_positions: int = 8192
     share: float = 1.0
+    attention_factor: float = 1.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+
+    @property
+    def switch_tokens(self) -> int | None:
+        """The number of tokens beyond which a text is turned by other frequencies."""
+        is_switched = self.scaling == "longrope" and self.short_factors != self.long_factors
+        return self.original_max_positions if is_switched else None
 
     def rotated_columns(self, head_dim: int) -> int:
         """The columns of a head that are turned, as Transformers rounds them."""
         return int(head_dim * self.share)
 
-    def inverse_frequencies(self, head_dim: int) -> list[float]:
-        """Angles per position step, after the scaling rule: one for two columns that are turned."""
+    def inverse_frequencies(self, head_dim: int, num_tokens: int = 0) -> list[float]:
+        """Angles per position step in a text of `num_tokens`, after the scaling rule: one for two
+        columns that are turned."""
         num_columns = self.rotated_columns(head_dim)
         plain = [self.theta ** (-2 * i / num_columns) for i in range(num_columns // 2)]
         if self.scaling == "linear":
             return [frequency / self.factor for frequency in plain]
         if self.scaling == "llama3":
             return [self._llama3(frequency) for frequency in plain]
+        if self.scaling == "yarn":
+            return self._yarn(plain, num_columns)
+        if self.scaling == "longrope":
+            is_long = num_tokens > self.original_max_positions
+            factors = self.long_factors if is_long else self.short_factors
+            return [frequency / by for frequency, by in zip(plain, factors, strict=True)]
         return plain
 
     def _llama3(self, frequency: float) -> float:
@@ -45,3 +72,23 @@ class Rotary:
             self.high_freq_factor - self.low_freq_factor
         )
         return (1 - smooth) * frequency / self.factor + smooth * frequency
+
+    def _yarn(self, plain: list[float], num_columns: int) -> list[float]:
+        """YaRN, section 3.2: fast frequencies are kept, slow ones divided by `factor`, a ramp over
+        the pairs between."""
+        low = self._pair_of_turns(self.beta_fast, num_columns)
+        high = self._pair_of_turns(self.beta_slow, num_columns)
+        if self.truncate:
+            low, high = float(math.floor(low)), float(math.ceil(high))
+        low, high = max(low, 0.0), min(high, num_columns - 1.0)
+        width = high - low if high != low else 0.001
+        found = []
+        for pair, frequency in enumerate(plain):
+            slow_share = min(max((pair - low) / width, 0.0), 1.0)
+            found.append(frequency * (1 - slow_share) + frequency / self.factor * slow_share)
+        return found
+
+    def _pair_of_turns(self, num_turns: float, num_columns: int) -> float:
+        """The pair of columns, not rounded, that turns so often in the original context."""
+        wavelength = self.original_max_positions / (num_turns * 2 * math.pi)
+        return num_columns * math.log(wavelength) / (2 * math.log(self.theta))

@@ -46,6 +46,16 @@ class RunForm:
         has_row_inputs = self.activations in ("int8_row", "int8_static")
         return has_row_inputs and self.kind == "int4" and self.group_size is not None
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether single rows are read out of the panels of such a weight, so that an embedding is
+        held like a linear layer, once where it is tied: floats, blocks, and integers that are not
+        multiplied in steps."""
+        traits = DTYPES[self.kind]
+        if not traits.is_coded or traits.block is not None:
+            return True
+        return self.kind != "fp8" and not self.may_have_steps
+
     def with_steps(self) -> "RunForm":
         """The form once the scales turned out to be integer steps."""
         return replace(self, integer_steps=True)
@@ -62,6 +72,9 @@ class RunForm:
             group_bits = 8 if self.symmetric else 16
             row_bits = DTYPES["bf16"].bits / num_columns
             return DTYPES[self.kind].bits + group_bits / self.group_size + row_bits
+        block = DTYPES[self.kind].block
+        if block is not None:
+            return 8 * (block.held_bytes or block.num_bytes) / block.num_columns
         held = WeightSpec(dtype=self.kind, group_size=self.group_size, symmetric=self.symmetric)
         return bits_per_weight(held, num_columns)
 
@@ -82,6 +95,10 @@ def run_form(spec: WeightSpec, num_columns: int, *, scale_dtype: ScaleDType = "b
     )
 
 
-def table_dtype(spec: WeightSpec, scale_dtype: ScaleDType = "bf16") -> WeightDType:
-    """What the core holds a table of embeddings in, of which a step reads single rows: floats."""
-    return scale_dtype if spec.is_quantized else spec.dtype
+def table_bits(spec: WeightSpec, num_columns: int, scale_dtype: ScaleDType = "bf16") -> float:
+    """Bits of a weight of an embedding of its own: as that of a linear layer where rows of such a
+    one can be read, floats of `scale_dtype` in place of other codes."""
+    form = run_form(spec, num_columns, scale_dtype=scale_dtype)
+    if not DTYPES[form.kind].is_coded:
+        return DTYPES[form.kind].bits
+    return form.bits_per_weight(num_columns) if form.has_rows else DTYPES[scale_dtype].bits

@@ -16,7 +16,16 @@ WeightDType = Literal[
     "int3",
     "int2",
     "int1",
+    "q2_k",
+    "q3_k",
     "q4_k",
+    "q5_k",
+    "q6_k",
+    "iq4_xs",
+    "q4_1",
+    "q5_1",
+    "iq4_nl",
+    "mxfp4",
 ]
 ScaleDType = Literal["fp32", "bf16", "fp16"]
 # int8_group: one scale per row and group of columns; int8_row: one per row, found as it comes
@@ -28,10 +37,12 @@ _INTEGER_INPUTS: tuple[ActivationDType, ...] = ("int8_group", "int8_row", "int8_
 
 @dataclass(frozen=True, kw_only=True)
 class SuperBlock:
-    """Columns of a row whose codes lie together with their scales, and the bytes they take."""
+    """Columns of a row whose codes lie together with their scales, and the bytes they take: as they
+    are stored, and in the core, `held_bytes`, where those are others."""
 
     num_columns: int
     num_bytes: int
+    held_bytes: int | None = None
 
     def row_bytes(self, num_columns: int) -> int:
         """Bytes of a row of so many columns, a multiple of those of a block."""
@@ -57,6 +68,13 @@ class DTypeTraits:
     block: SuperBlock | None = None
 
 
+def _blocks(
+    bits: int, num_columns: int, num_bytes: int, *, held_bytes: int | None = None
+) -> DTypeTraits:
+    block = SuperBlock(num_columns=num_columns, num_bytes=num_bytes, held_bytes=held_bytes)
+    return DTypeTraits(bits=bits, activations=("int8_group",), block=block)
+
+
 # fp8 is e4m3 as OCP's 8-bit formats define it (arXiv 2209.05433).
 DTYPES: dict[WeightDType, DTypeTraits] = {
     "fp32": DTypeTraits(bits=32, activations=("fp32",), is_coded=False),
@@ -71,9 +89,16 @@ DTYPES: dict[WeightDType, DTypeTraits] = {
     "int3": DTypeTraits(bits=3),
     "int2": DTypeTraits(bits=2),
     "int1": DTypeTraits(bits=1, held_as="int2"),
-    "q4_k": DTypeTraits(
-        bits=4, activations=("int8_group",), block=SuperBlock(num_columns=256, num_bytes=144)
-    ),
+    "q2_k": _blocks(2, 256, 84),
+    "q3_k": _blocks(3, 256, 110),
+    "q4_k": _blocks(4, 256, 144),
+    "q5_k": _blocks(5, 256, 176),
+    "q6_k": _blocks(6, 256, 210),
+    "iq4_xs": _blocks(4, 256, 136, held_bytes=138),
+    "q4_1": _blocks(4, 32, 20),
+    "q5_1": _blocks(5, 32, 24),
+    "iq4_nl": _blocks(4, 32, 18),
+    "mxfp4": _blocks(4, 32, 17, held_bytes=18),
 }
 INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in DTYPES if dtype.startswith("int"))
 # The native core sums whole blocks of so many columns under one scale.

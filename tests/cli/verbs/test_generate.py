@@ -145,3 +145,11 @@ def test_a_gpu_that_is_not_there_is_told(capsys):
     code, _, err = generate(capsys, "Once", *GREEDY, "--executor", "native", "--device", "cuda")
     assert code == 2
     assert "on a CPU alone" in err
+
+
+def test_a_prompt_that_begins_with_bos_itself_is_noted(capsys):
+    code, _, err = generate(capsys, "<|endoftext|>Once upon a time", *GREEDY)
+    assert code == 0
+    assert "note: 1 of the prompts begin with the token" in err
+    code, _, err = generate(capsys, "Once upon a <|endoftext|>time", *GREEDY)
+    assert "note:" not in err

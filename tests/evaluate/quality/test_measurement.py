@@ -57,6 +57,7 @@ def test_it_has_a_field_for_all_that_is_measured(source: Checkpoint) -> None:
         prefill_spread=0.02,
         mbu=0.5,
         mfu=0.25,
+        decode_bytes=7,
     )
     whole = make_measurement("one", source, quality=quality, speed=speed)
     told = asdict(quality) | asdict(speed)

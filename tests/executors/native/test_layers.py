@@ -32,7 +32,12 @@ def plain_layer() -> Config:
             "head_dim": 16,
             "window": 0,
             "inverse_frequencies": [0.5**i for i in range(8)],
+            "long_inverse_frequencies": [],
+            "attention_factor": 1.0,
             "scale": 0.25,
+            "growth_beta": 0.0,
+            "growth_positions": 1,
+            "norms_span_heads": False,
         },
         "mlp": {"size": 80, "gated": True, "activation": "silu"},
         "experts": None,
@@ -52,6 +57,8 @@ def plain_config() -> Config:
         "num_sinks": 0,
         "embedding_multiplier": 1.0,
         "output_multiplier": 1.0,
+        "output_soft_cap": 0.0,
+        "switch_tokens": 0,
         "final_norm": NORM,
         "layers": [plain_layer(), plain_layer()],
     }
@@ -66,6 +73,13 @@ def with_layers(**changes: object) -> Config:
 
 def with_attention(**changes: object) -> Config:
     return with_layers(attention=plain_layer()["attention"] | changes)
+
+
+def with_norms_over_heads() -> Config:
+    config = with_norms("q_norm", "k_norm")
+    for layer in config["layers"]:
+        layer["attention"]["norms_span_heads"] = True
+    return config
 
 
 def with_norms(*roles: str) -> Config:
@@ -116,6 +130,19 @@ MODELS: dict[str, Callable[[], Config]] = {
     ),
     "no norms and experts": lambda: with_layers(norms={}, mlp=None, experts=EXPERTS),
     "parallel": lambda: with_layers(residual="parallel"),
+    "parallel with one norm": lambda: with_layers(
+        residual="parallel_one_norm", norms={"attention_norm": NORM}
+    ),
+    "norms over all heads": with_norms_over_heads,
+    "queries that grow": lambda: with_attention(growth_beta=0.6, growth_positions=7),
+    "turns of another length": lambda: with_attention(attention_factor=1.3),
+    "cap of logits": lambda: plain_config() | {"output_soft_cap": 0.8},
+    "a text of few tokens turns as one": lambda: (
+        with_attention(long_inverse_frequencies=[0.1] * 8) | {"switch_tokens": 128}
+    ),
+    "a text of many tokens turns as one": lambda: (
+        with_attention(long_inverse_frequencies=[0.3**i for i in range(8)]) | {"switch_tokens": 50}
+    ),
     "a quarter of each head turns": lambda: with_attention(inverse_frequencies=[1.0, 0.1]),
     "more than 16 pairs turn": lambda: with_attention(
         num_heads=2, num_kv_heads=1, head_dim=64, inverse_frequencies=[0.8**i for i in range(20)]
@@ -160,10 +187,11 @@ class Filled:
     def _fill_layer(self, index: int, layer: Config) -> None:
         form = layer["attention"]
         q_size, kv_size = (form[num] * form["head_dim"] for num in ("num_heads", "num_kv_heads"))
+        of_heads = {"q_norm": q_size, "k_norm": kv_size}
+        if not form["norms_span_heads"]:
+            of_heads = dict.fromkeys(of_heads, form["head_dim"])
         for role in layer["norms"]:
-            self._set_norm(
-                role, index, form["head_dim"] if role in ("q_norm", "k_norm") else HIDDEN
-            )
+            self._set_norm(role, index, of_heads.get(role, HIDDEN))
         self._add_linear("qkv", index, q_size + 2 * kv_size, HIDDEN)
         self._add_linear("o", index, HIDDEN, q_size)
         if layer["mlp"] is not None:
@@ -214,6 +242,7 @@ class Filled:
             lengths,
             [pages for _, _, pages in slices],
             [0] * len(slices),
+            [len(OTHER if pages is OTHER_PAGES else TEXT) for _, _, pages in slices],
             logits,
         )
         return np.split(logits, np.cumsum(lengths)[:-1])

@@ -203,3 +203,13 @@ def test_a_template_file_that_is_not_text(tmp_path: Path) -> None:
     assert encode_prompt(tokenizer, "a") == [66]
     with pytest.raises(CheckpointError, match="the chat template cannot be read"):
         tokenizer.render_chat(USER)
+
+
+def test_what_is_not_written_into_gguf_files_is_a_note(tmp_path: Path) -> None:
+    path = with_template(tmp_path, 3, pad_token="<pad>")
+    vocabulary = read_vocabulary(path, 258)
+    assert "tokenizer.chat_template" not in vocabulary.metadata
+    told = " ".join(vocabulary.notes)
+    assert "the chat template cannot be read, and is not written" in told
+    assert "no row for are not written: <pad>" in told
+    assert "<pad>" not in str(vocabulary.metadata["tokenizer.huggingface.json"])

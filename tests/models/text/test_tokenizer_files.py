@@ -14,6 +14,9 @@ from fakes.small_tokenizers import NAMES, byte_level, sentence_piece, word_piece
 from paredown.engine.detokenize import make_detokenizer
 from paredown.engine.prompt import encode_prompt
 from paredown.errors import CheckpointError
+from paredown.models.files.folder_files import copy_files
+from paredown.models.gguf.file import write_gguf_file
+from paredown.models.gguf.vocabulary import read_vocabulary
 from paredown.models.text.tokenizer import Tokenizer
 
 CLASS = {"tokenizer_class": "TokenizersBackend"}
@@ -193,3 +196,22 @@ def test_a_written_tokenizer_needs_no_files_beside_it(tmp_path: Path) -> None:
     ours = Tokenizer.open(write_folder(tmp_path, byte_level(), listed))
     alone = Library.from_str(ours.to_json())
     assert alone.encode("<|mark|>a").ids == [258, 66]
+
+
+@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_stands_before_a_text_comes_along_from_gguf_files(
+    adds: bool, is_whole: bool, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "in", sentence_piece())
+    metadata = read_vocabulary(folder, 264).metadata | {"tokenizer.ggml.add_bos_token": adds}
+    if not is_whole:
+        del metadata["tokenizer.huggingface.json"]
+    write_gguf_file(tmp_path / "x.gguf", metadata, [], [])
+    expected = [1, 7] if adds else [7]
+    assert encode_prompt(Tokenizer.open(tmp_path / "x.gguf"), "to") == expected
+    (tmp_path / "out").mkdir()
+    copy_files(tmp_path / "x.gguf", tmp_path / "out")
+    assert encode_prompt(Tokenizer.open(tmp_path / "out"), "to") == expected
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs("to")["input_ids"] == expected

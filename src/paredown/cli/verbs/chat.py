@@ -8,6 +8,7 @@ from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.sampling import add_sampling_arguments, sampling_params
 from paredown.cli.options.shared import add_common_arguments
+from paredown.cli.streams import text_of
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -47,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
             seen=args.model or "the packaged model",
             remedy="Use `paredown generate`, or a model that was trained for conversation.",
         )
-    start: Messages = [{"role": "system", "content": args.system}] if args.system else []
+    start: Messages = []
+    if args.system:
+        start.append({"role": "system", "content": text_of(args.system)})
     messages = list(start)
     while (line := _read_line()) is not None:
         if not line.strip():
@@ -56,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         reply = _answer(llm, messages, params, num_kept=len(start), quiet=args.json)
         messages.append({"role": "assistant", "content": reply})
     if args.json:
-        print(json.dumps({"messages": messages}, indent=2, ensure_ascii=False))
+        print(json.dumps({"messages": messages}, indent=2))
     return 0
 
 

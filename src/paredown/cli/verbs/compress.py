@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
+from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.verification import add_verification_arguments, read_verify_config
 from paredown.cli.progress_bar import progress_bar
@@ -30,6 +31,7 @@ examples:
       --calibration-text my.txt
   paredown compress my-model -o my-model-mixed --recipe mixed.yaml
   paredown compress my-model -o my-model-int4 --text novel.txt --tokens 65536
+  paredown compress model-q8_0.gguf -o small --recipe gptq-int4-g128-g64-g32 --from-quantized
 
 What was written is measured beside the original. verification.json in the folder
 keeps the figures, and what `paredown serve` checks when it loads the checkpoint.
@@ -48,13 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_calibration_arguments(parser)
     add_verification_arguments(parser)
+    add_quantized_argument(parser)
     add_common_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     with progress_bar(args.recipe) as bar:
         made = compress_and_verify(
-            args.model,
+            named_model(args),
             args.output,
             args.recipe,
             calibration=calibration_config(args),

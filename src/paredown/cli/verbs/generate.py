@@ -15,8 +15,10 @@ from paredown.cli.options.speculation import (
     describe_speculation,
     speculation_config,
 )
+from paredown.cli.streams import text_of
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM, Completion
+from paredown.engine.prompt import begins_twice, encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError
 
@@ -30,6 +32,10 @@ EXAMPLES = """examples:
   paredown generate "It was" --max-tokens 100000 --ignore-eos --attention-sinks 4
 """
 EXIT_FAILED = 1
+_TWICE = (
+    "{} of the prompts begin with the token that the tokenizer puts before a text: the model sees "
+    "it twice; leave it out of the prompt"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +67,10 @@ def run(args: argparse.Namespace) -> int:
     if (sinks := keywords.get("sinks")) is not None:
         _tell(sinks.arithmetic())
     tell_notes(llm.notes)
+    # More of a text cannot change its first tokens.
+    starts = [encode_prompt(llm.tokenizer, prompt[:1000]) for prompt in prompts]
+    if num_twice := sum(begins_twice(llm.tokenizer, start) for start in starts):
+        tell_notes([_TWICE.format(num_twice)])
     start_s = time.monotonic()
     if args.json or args.prompts_file is not None:
         completions = llm.generate(prompts, params)
@@ -104,7 +114,7 @@ def _read_prompts(args: argparse.Namespace) -> list[str]:
             )
         return prompts
     if args.prompt is not None and args.prompt != "-":
-        return [args.prompt]
+        return [text_of(args.prompt)]
     if sys.stdin.isatty():
         raise ConfigError(
             "there is no prompt",

@@ -165,7 +165,7 @@ def _read(args: argparse.Namespace) -> _Subject:
 def _formats(
     args: argparse.Namespace,
     spec: ModelSpec,
-    weights: tuple[WeightSpec, WeightSpec, int],
+    weights: tuple[WeightSpec, WeightSpec, float],
     kv_dtype: KVDType,
 ) -> ModelFormats:
     """The formats asked for, else those of the model: linear layers, output layer, bits of the

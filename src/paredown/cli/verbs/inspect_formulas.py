@@ -81,7 +81,7 @@ def print_formulas(spec: ModelSpec, formats: ModelFormats, *, as_json: bool) -> 
             ]
             for phase, listed in found.items()
         }
-        print(json.dumps({"letters": LEGEND, **rows}, indent=2, ensure_ascii=False))
+        print(json.dumps({"letters": LEGEND, **rows}, indent=2))
         return
     console = Console()
     titles = {

@@ -8,6 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.methods import QUANTIZERS
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
     )
+    add_quantized_argument(parser)
     add_common_arguments(parser, threads=False)
 
 
@@ -72,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         num_tokens=args.tokens,
     )
     with progress_bar("measuring losses") as bar:
-        assignment = write_mixed_recipe(args.model, args.output, config, bar.show_count)
+        assignment = write_mixed_recipe(named_model(args), args.output, config, bar.show_count)
     if args.json:
         print(json.dumps(_as_json(assignment, args.output), indent=2))
         return 0

@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
+from paredown.cli.options.quantized import add_quantized_argument
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.recipe_names import SYNTAX
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification_file import NAME
+from paredown.jobs.float_source import FromQuantized
 from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.optimize.choose import parse_quality_loss, quality_loss
@@ -60,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=DEFAULT_ROUNDS, help="of timing (default %(default)s)"
     )
     add_calibration_arguments(parser, DEFAULT_SAMPLES)
+    add_quantized_argument(parser)
     reports = parser.add_mutually_exclusive_group()
     reports.add_argument(
         "--report", type=Path, help="folder for the report (default: -o + -report)"
@@ -84,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         calibration=calibration_config(args),
     )
     with progress_bar("starting") as bar:
-        result = optimize(folder, config, bar.show_share)
+        model = FromQuantized(model=folder) if args.from_quantized else folder
+        result = optimize(model, config, bar.show_share)
     if args.json:
         print(json.dumps(result.as_json(), indent=2))
     else:

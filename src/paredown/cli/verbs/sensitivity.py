@@ -8,6 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
 from paredown.compress.quantize.kv_cache import KV_GRID_DTYPES
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokens", type=int, default=DEFAULT_TOKENS, help="of the text (default %(default)s)"
     )
     parser.add_argument("--report", type=Path, help="folder for the picture and the figures")
+    add_quantized_argument(parser)
     add_common_arguments(parser, threads=False)
 
 
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         report=args.report,
     )
     with progress_bar("predicting") as bar:
-        result = report_sensitivity(args.model, config, bar.show_count)
+        result = report_sensitivity(named_model(args), config, bar.show_count)
     if args.json:
         print(json.dumps(result.as_json(), indent=2))
         return 0
@@ -101,6 +103,8 @@ def _print(result: SensitivityResult, report: Path | None) -> None:
         style="dim",
     )
     console.print(f"Protocol: {result.protocol}.", style="dim")
+    for note in result.notes:
+        console.print(f"note: {note}", style="yellow")
     if report is not None:
         console.print(f"report: {report / 'sensitivity.png'}")
 

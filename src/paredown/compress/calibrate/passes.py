@@ -89,7 +89,7 @@ class Passes:
         block = self._block
         if self._sum is not None:
             sums = self._sum.batches(block.batch_size)
-            if block.layer.spec.residual == "parallel":
+            if block.layer.spec.is_parallel:
                 yield from zip(sums, block.inputs(), strict=True)
             else:
                 yield from ((sum_BTD, None) for sum_BTD in sums)

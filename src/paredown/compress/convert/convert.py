@@ -16,6 +16,7 @@ from paredown.compress.convert.gguf_mixture import GGUF_FORMATS, GGUFFormats
 from paredown.compress.convert.quantized_folder import write_quantized
 from paredown.compress.convert.write_gguf import check_write, write_gguf
 from paredown.compress.importance import Importance
+from paredown.compress.portability import portability_notes
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import ConfigError
 from paredown.formats.stored.table import STORED_FORMATS
@@ -159,7 +160,12 @@ def convert(
         path=output,
         bits_per_weight=checkpoint_bits_per_weight(written, source.spec),
         file_bytes=written.file_bytes,
-        notes=(*source.notes, *_dropped(source, written, target), *done.notes),
+        notes=(
+            *source.notes,
+            *_dropped(source, written, target),
+            *portability_notes(written),
+            *done.notes,
+        ),
         clamped=done.clamped,
     )
 

@@ -24,9 +24,9 @@ from paredown.formats.gguf.table import BLOCK_FORMATS, encode, exact_format
 from paredown.formats.grid_weight import float_weight
 from paredown.formats.weight import CoreWeight
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.gguf.config import metadata_from_spec
 from paredown.models.gguf.file import write_gguf_file
 from paredown.models.gguf.header import NewTensor, Value
+from paredown.models.gguf.metadata import factors_of, metadata_from_spec
 from paredown.models.gguf.names import (
     OUTPUT,
     ROPE_FACTORS,
@@ -34,7 +34,6 @@ from paredown.models.gguf.names import (
     gguf_tensors,
     pair_rows,
 )
-from paredown.models.gguf.rope import rope_factors
 from paredown.models.gguf.vocabulary import GGUFVocabulary, read_vocabulary
 from paredown.progress import OnProgress
 
@@ -188,7 +187,7 @@ class _Job:
             if tensor.role == "embedding":
                 if spec.output.is_tied and formats and formats.unties:
                     yield replace(tensor, name=OUTPUT, role="output")
-                factors = self._rope_factors()
+                factors = factors_of(spec)
                 if factors is not None:
                     yield GGUFTensor(
                         name=ROPE_FACTORS,
@@ -216,17 +215,11 @@ class _Job:
 
     def _vector(self, tensor: GGUFTensor) -> np.ndarray:
         if tensor.role == "rope":
-            values = self._rope_factors()
+            values = factors_of(self._checkpoint.spec)
         else:
             values = self._checkpoint.vector(tensor.role, tensor.layer)
         assert values is not None, tensor.name
-        return np.ascontiguousarray(values, np.float32)
-
-    def _rope_factors(self) -> np.ndarray | None:
-        """The factors of every layer: a GGUF file has one rule for all."""
-        attention = self._checkpoint.spec.layers[0].attention
-        assert attention.rotary is not None
-        return rope_factors(attention.rotary, attention.head_dim)
+        return np.ascontiguousarray(values, np.float32) + np.float32(tensor.offset)
 
     def _weight(self, tensor: GGUFTensor) -> CoreWeight:
         if tensor.layer is not None:

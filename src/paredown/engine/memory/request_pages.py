@@ -67,7 +67,7 @@ class RequestPages:
         logits."""
         if not self._uses_cache:
             return _NOTHING_FOUND
-        salt, first = request.service.salt, request.first_page
+        salt, first = request.salt, request.first_page
         if first is not None:
             key: PageKey = (salt, first)
             if key not in self._filled_by and not self.cache.begins_with(key):
@@ -164,7 +164,7 @@ class RequestPages:
             return  # what is before them was evicted: nobody could find them
         place = slice(start - request.num_released_pages, end - request.num_released_pages)
         own = request.pages[place].tolist()
-        parent = request.service.salt if node is None else node
+        parent = request.salt if node is None else node
         known, request.sealed_node = self.cache.add(parent, request.contents(start, end), own)
         if known != own:
             others = [pair for pair in zip(known, own, strict=True) if pair[0] != pair[1]]
@@ -240,7 +240,7 @@ class RequestPages:
             if self.cache.has(request.sealed_node):
                 num_sealed = request.num_sealed_pages
                 contents = request.contents(0, num_sealed)
-                known, _ = self.cache.find(request.service.salt, contents, num_sealed)
+                known, _ = self.cache.find(request.salt, contents, num_sealed)
                 assert len(known) == num_sealed
                 first = self._kept.num_sink_pages
                 del known[first : first + num_released]
@@ -273,7 +273,7 @@ class RequestPages:
         if index and not self.cache.has(node):
             return None
         content = request.contents(index, index + 1)[0]
-        return request.service.salt if node is None else node, content
+        return request.salt if node is None else node, content
 
     def _note_next(self, request: Request, key: PageKey | None) -> None:
         if key is not None and key not in self._filled_by:

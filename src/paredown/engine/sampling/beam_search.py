@@ -117,7 +117,10 @@ def _next_tokens(engine: Engine, live: list[_Path]) -> list[_Path]:
             logprob, token_ids, request = parents.pop(output.request.id)
             if output.error is not None:
                 raise RequestError(
-                    "beam search could not go on", seen=output.error, remedy="Try again."
+                    "beam search could not go on",
+                    seen=output.error,
+                    remedy="Use another checkpoint if the model failed, or settings that allow a "
+                    "token.",
                 )
             for one in output.logprobs[0].top:
                 if one.logprob > -math.inf:

@@ -48,8 +48,11 @@ class Scheduler:
         max_positions: int,
         config: ScheduleConfig,
         kept: KeptPages | None = None,
+        switch_tokens: int | None = None,
     ) -> None:
+        """A text beyond `switch_tokens` is computed anew (`ModelSpec.rotary_switch`)."""
         self.config = config
+        self._switch_tokens = switch_tokens
         kept = KeptPages() if kept is None else kept
         self._pages = pages = RequestPages(
             num_pages,
@@ -91,10 +94,8 @@ class Scheduler:
     @property
     def max_tokens_per_request(self) -> int:
         """Prompt and answer together: the context, or all the pages when these are fewer and a
-        request keeps its pages, or its window alone has no room in them.
-
-        The last token of a request is never computed and would need no page; it is not counted on.
-        """
+        request keeps its pages, or its window alone has no room in them. The last token of a
+        request is never computed and would need no page; it is not counted on."""
         fewest = self._kept.most_pages(1)
         if fewest is not None and fewest <= self.pool.num_pages:
             return self.max_positions
@@ -102,6 +103,7 @@ class Scheduler:
 
     def num_known_pages(self, request: Request) -> int:
         """The pages that others have computed of a request that has not come yet."""
+        request.is_long = self._turns_as_long(request)
         return len(self._pages.find(request).pages)
 
     def check_prompt(self, num_prompt_tokens: int) -> None:
@@ -121,7 +123,8 @@ class Scheduler:
                 "the prompt does not fit in the key-value pages",
                 seen=f"{num_prompt_tokens} prompt tokens + 1; {self.pool.num_pages} pages x "
                 f"{PAGE_SIZE} tokens = {self.max_tokens_per_request}",
-                remedy="Raise the number of pages, or shorten the prompt.",
+                remedy="Shorten the prompt, or give more pages (--pages or --kv-memory of serve "
+                "and bench, num_pages of LLM).",
             )
 
     def check_room(self, num_requests: int) -> None:
@@ -130,7 +133,7 @@ class Scheduler:
             raise QueueFullError(
                 "too many requests are waiting",
                 seen=f"{self.num_waiting} waiting of at most {self.config.max_waiting}",
-                remedy="Send the request again later, or raise max_waiting.",
+                remedy="Send the request again later; a server takes more with --max-waiting.",
             )
 
     def submit(self, request: Request, *followers: Request) -> None:
@@ -162,7 +165,9 @@ class Scheduler:
         assert child.token_ids[:num_computed] == parent.token_ids[:num_computed]
         child.rank = parent.rank
         child.max_total_tokens = min(child.max_total_tokens, self.max_tokens_per_request)
-        if not num_computed or not parent.pages or len(self.running) >= self._num_places:
+        child.is_long = self._turns_as_long(child)
+        is_apart = not num_computed or not parent.pages or child.is_long != parent.is_long
+        if is_apart or len(self.running) >= self._num_places:
             self._push(child)
             return
         self._pages.share(parent, child)
@@ -183,6 +188,10 @@ class Scheduler:
     def schedule(self) -> StepPlan:
         """The next step; without chunks only when nothing is left to do. What the plan before held
         has been computed, and those all of whose tokens were have got another one, or ended."""
+        if self._switch_tokens is not None:  # all tokens of who has grown long turn otherwise now
+            for one in tuple(self.running):
+                if one.is_long != self._turns_as_long(one):
+                    self._preempt(one, StepPlan())
         plan = None if self._repetition is None else self._repeat(self._repetition)
         if plan is None:
             plan = self._look_at_all()
@@ -190,6 +199,9 @@ class Scheduler:
                 self._repetition = Repetition.of(self.running)
         self._chunks = plan.chunks
         return plan
+
+    def _turns_as_long(self, request: Request) -> bool:
+        return self._switch_tokens is not None and request.num_tokens > self._switch_tokens
 
     def _repeat(self, repetition: Repetition) -> StepPlan | None:
         """The plan of the step before once more; None where pages are missing."""
@@ -289,6 +301,7 @@ class Scheduler:
             assert request.num_wanted_tokens < request.max_total_tokens
 
     def _push(self, request: Request) -> None:
+        request.is_long = self._turns_as_long(request)
         self.waiting.push(request)
         self._too_few_pages = None
 
@@ -348,6 +361,8 @@ class Scheduler:
         """Drops the drafts that have no room in the step or no free page, from the last on; returns
         how many are left. They take no page from anyone, and followers begin without them."""
         num_certain = request.num_tokens
+        if self._switch_tokens is not None and not request.is_long:
+            room = min(room, self._switch_tokens - num_certain)
         drafts = () if request.followers else request.draft_token_ids[: max(room, 0)]
         self._pages.grow(request, num_certain + len(drafts), plan.page_copies)
         drafts = drafts[: max(request.num_covered_tokens - num_certain, 0)]

@@ -17,7 +17,8 @@ _SPEC = WeightSpec(dtype="int8")
 
 @dataclass(frozen=True, kw_only=True)
 class RoundedCheckpoint(Checkpoint):
-    """Weights that are stored as codes stay what they are, and so do tables, norms and routers."""
+    """Weights that are stored as codes stay what they are, and so do tables, norms and routers. A
+    tied output layer is rounded all the same: `weight_specs` has it under the embedding's name."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "RoundedCheckpoint":

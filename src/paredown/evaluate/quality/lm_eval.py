@@ -116,7 +116,10 @@ class ParedownLM(LM):  # type: ignore[misc]
         for completion in completions:
             if completion.error is not None:
                 raise RequestError(
-                    "an answer could not be computed", seen=completion.error, remedy="Try again."
+                    "an answer could not be computed",
+                    seen=completion.error,
+                    remedy="Use another checkpoint if the model failed, or settings that allow a "
+                    "token.",
                 )
         return [completion.text for completion in completions]
 

@@ -16,7 +16,8 @@ from paredown.spec.weight import WeightDType, WeightSpec
 class Measurement:
     """Rates are tokens per second, `kl_divergence` nats per token, the others shares; None is what
     was not measured. `linear_dtype` is that of most linear layers; `bits_per_weight` is 8
-    `file_bytes` over all parameters."""
+    `file_bytes` over all parameters; `decode_bytes` is what a decode step reads of memory, keys and
+    values of the measured context among them."""
 
     name: str
     linear_dtype: WeightDType
@@ -32,6 +33,7 @@ class Measurement:
     mfu: float | None = None
     decode_spread: float | None = None
     prefill_spread: float | None = None
+    decode_bytes: int | None = None
     on_front: bool | None = None
 
     def as_json(self) -> dict[str, object]:

@@ -113,7 +113,13 @@ def _chunks(window: EvalWindow) -> Iterator[tuple[SequenceSlice, list[int]]]:
     for start in range(0, len(window.inputs), CHUNK_TOKENS):
         tokens = window.inputs[start : start + CHUNK_TOKENS]
         covered = pages[: -(-(start + len(tokens)) // PAGE_SIZE)]
-        inputs = SequenceSlice(token_ids=tokens, start=start, pages=covered, num_logits=len(tokens))
+        inputs = SequenceSlice(
+            token_ids=tokens,
+            start=start,
+            pages=covered,
+            num_logits=len(tokens),
+            num_text_tokens=len(window.inputs),
+        )
         yield inputs, window.targets[start : start + CHUNK_TOKENS]
 
 

@@ -15,6 +15,7 @@ from paredown.formats.integer_steps import MOST_STEPS
 from paredown.formats.tensor import float32_to_bf16
 from paredown.kernels.linear_source import LinearSource, named_arrays
 from paredown.kernels.native_model import NativeModel
+from paredown.kernels.padded_heads import with_padded_heads
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
@@ -32,7 +33,7 @@ def random_model(
     spec: ModelSpec, weights: WeightSpec, kv: KVSpec, num_threads: int
 ) -> LoadedExecutor:
     """All linear layers and the output layer in `weights`."""
-    rng = np.random.default_rng(0)
+    spec, rng = with_padded_heads(spec), np.random.default_rng(0)
     model = NativeModel(Context(spec=spec), kv, ThreadPlan.resolve(num_threads))
     hidden, learned = spec.hidden_size, spec.embedding.positions
     model.set_embedding("bf16", _bf16(rng, spec.vocab_size, hidden, 1.0))

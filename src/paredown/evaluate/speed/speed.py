@@ -56,6 +56,7 @@ class Speed:
     prefill_spread: float
     mbu: float
     mfu: float
+    decode_bytes: int
 
 
 @dataclass
@@ -118,6 +119,7 @@ class Trial:
             prefill_spread=_spread(self.prefill),
             mbu=decode * self.step_bytes / max(self.bandwidth),
             mfu=prefill * flops_per_token / peak,
+            decode_bytes=self.step_bytes,
         )
 
 

@@ -145,6 +145,8 @@ def sample_text(executor: Executor, tokenizer: TextTokenizer, num_tokens: int) -
     pages_each = -(-window_tokens(executor.spec.max_positions) // PAGE_SIZE)
     num_texts = max(1, min(executor.num_pages // pages_each, _NUM_TEXTS))
     length = min(-(-num_tokens // num_texts), window_tokens(executor.spec.max_positions) - 1)
+    # A text that grows longer would have to be computed anew.
+    length = min(length, executor.spec.rotary_switch or length)
     first = first_token(tokenizer)
     texts: list[list[int]] = []
     while sum(map(len, texts)) < num_tokens:

@@ -66,8 +66,9 @@ class Fingerprint:
         _compare(checkpoint, self.small_files, _digest_small_files(checkpoint))
         verified = self.weight_files
         if is_gguf(checkpoint.path):
-            # One file, whatever it is called by now.
-            verified = dict(zip([checkpoint.path.name], verified.values(), strict=False))
+            # One file or its parts, whatever they are called by now.
+            names = [file.path.name for file in checkpoint.files]
+            verified = dict(zip(names, verified.values(), strict=False))
         if executor.known_content != joint_digest(verified):
             _compare(checkpoint, verified, file_digests(checkpoint, executor.threads.prefill))
 
@@ -104,7 +105,8 @@ def make_fingerprint(checkpoint: Checkpoint, executor: LoadedExecutor) -> Finger
         raise CheckpointError(
             f"the predictions of {checkpoint.path} are not numbers",
             seen=f"{np.count_nonzero(~np.isfinite(logits_TV))} of {logits_TV.size} golden logits",
-            remedy="Its weights are damaged, or it needs a wider range than its format has.",
+            remedy="Use another checkpoint: its weights are damaged, or it needs a wider range "
+            "than its format has.",
         )
     return Fingerprint(
         small_files=_digest_small_files(checkpoint),

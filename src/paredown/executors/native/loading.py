@@ -11,6 +11,7 @@ from paredown.kernels._core import ThreadError
 from paredown.kernels.isa import chosen_isa
 from paredown.kernels.native_model import NativeModel
 from paredown.kernels.packed_file import PackedFileError
+from paredown.kernels.padded_heads import with_padded_heads
 from paredown.kernels.probe import available_memory_bytes
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
@@ -48,9 +49,9 @@ class NativeLoading:
     def start(cls, checkpoint: Checkpoint, options: RunOptions) -> "NativeLoading":
         """Checks that it fits, and has packed weights verified where `options.cache` keeps them.
         Raises what `load_executor` raises."""
-        context = Context(spec=checkpoint.spec, sinks=options.sinks)
+        context = Context(spec=with_padded_heads(checkpoint.spec), sinks=options.sinks)
         threads, activations = options.thread_plan, options.activations
-        kv = planned_kv(checkpoint, options, available_memory_bytes())
+        kv = planned_kv(checkpoint, options, available_memory_bytes(), context.spec)
         plan = plan_memory(checkpoint, kv, threads.most, options.sinks)
         cache = options.cache
         packed_cache = None

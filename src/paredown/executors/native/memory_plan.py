@@ -3,21 +3,24 @@
 from itertools import chain
 
 from paredown.executors.memory_plan import MemoryPlan
+from paredown.executors.native.tied_embedding import embedding_is_output
 from paredown.executors.page_memory import PLANNED_STEP_TOKENS
 from paredown.kernels.native_model import planned_step_bytes
+from paredown.kernels.padded_heads import with_padded_heads
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.attention_sinks import AttentionSinks
 from paredown.spec.context import Context
 from paredown.spec.kv import KVSpec
-from paredown.spec.run_form import run_form, table_dtype
-from paredown.spec.weight import DTYPES
+from paredown.spec.run_form import run_form, table_bits
+from paredown.spec.weight import WeightSpec
 
 
 def plan_memory(
     checkpoint: Checkpoint, kv: KVSpec, num_threads: int, sinks: AttentionSinks | None = None
 ) -> MemoryPlan:
     """The plan with pages as in `kv`, for steps on so many threads."""
-    spec, context = checkpoint.spec, Context(spec=checkpoint.spec, sinks=sinks)
+    spec = with_padded_heads(checkpoint.spec)
+    context = Context(spec=spec, sinks=sinks)
     linear_bytes = sum(_linear_bytes(checkpoint).values())
     by_layer = [spec.linear_shapes(layer).values() for layer in range(spec.num_layers)]
     shapes = [*chain(*by_layer), (spec.vocab_size, spec.hidden_size)]
@@ -31,12 +34,15 @@ def plan_memory(
 
 
 def _linear_bytes(checkpoint: Checkpoint) -> dict[str, int]:
-    specs = checkpoint.weight_specs()
+    specs, spec = checkpoint.weight_specs(), with_padded_heads(checkpoint.spec)
     sizes = {}
-    for layer in range(checkpoint.spec.num_layers):
-        for role, (rows, columns) in checkpoint.spec.linear_shapes(layer).items():
-            name = checkpoint.linear_name(role, layer)
-            bits = run_form(specs[name], columns).bits_per_weight(columns)
+    for layer in range(spec.num_layers):
+        is_padded = spec.layers[layer] != checkpoint.spec.layers[layer]
+        for role, (rows, columns) in spec.linear_shapes(layer).items():
+            stored = specs[checkpoint.linear_name(role, layer)]
+            if is_padded and role == "o" and stored.is_quantized:
+                stored = WeightSpec(dtype="bf16")
+            bits = run_form(stored, columns).bits_per_weight(columns)
             sizes[f"{layer}.{role}"] = int(rows * columns * bits / 8)
         for role, (rows, columns) in checkpoint.spec.router_shapes(layer).items():
             sizes[f"{layer}.{role}"] = rows * columns * 4
@@ -53,13 +59,12 @@ def _output_bytes(checkpoint: Checkpoint) -> int:
 
 
 def _embedding_bytes(checkpoint: Checkpoint) -> int:
-    """Nothing where it is tied to an output layer of floats: its rows are read from there. One that
-    is quantized is held in fp16 (pack_weights)."""
-    spec = checkpoint.spec
-    stored = checkpoint.weight_specs()[checkpoint.names.embedding]
-    if spec.output.is_tied and not stored.is_quantized:
+    """Nothing where its rows are read out of the output layer."""
+    if embedding_is_output(checkpoint):
         return 0
-    return spec.vocab_size * spec.hidden_size * DTYPES[table_dtype(stored)].bits // 8
+    spec = checkpoint.spec
+    bits = table_bits(checkpoint.embedding_spec(), spec.hidden_size)
+    return int(spec.vocab_size * spec.hidden_size * bits / 8)
 
 
 def _step_bytes(context: Context, kv: KVSpec, num_threads: int) -> int:

@@ -129,7 +129,10 @@ class NativeExecutor:
         num_logits = [part.num_logits for part in slices]
         released = [part.num_released_pages for part in slices]
         self._starts, self._columns = starts, (lengths, num_logits, pages, released)
-        return self._model.step(tokens, starts, lengths, num_logits, pages, released)
+        if self.spec.rotary_switch is None:
+            return self._model.step(tokens, starts, lengths, num_logits, pages, released)
+        text_lengths = [part.text_length for part in slices]
+        return self._model.step(tokens, starts, lengths, num_logits, pages, released, text_lengths)
 
     def step_again(self, token_ids: list[int]) -> npt.NDArray[np.float32]:
         """See Executor.step_again. Raises as `step` does."""

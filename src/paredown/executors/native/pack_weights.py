@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from paredown.errors import ConfigError
 from paredown.executors.native.native_form import to_native
+from paredown.executors.native.native_heads import NativeHeads
+from paredown.executors.native.tied_embedding import embedding_is_output
 from paredown.formats.grid_weight import GridWeight, float_weight
 from paredown.formats.integer_steps import integer_steps
 from paredown.formats.tensor import STORED_DTYPES
@@ -17,7 +19,7 @@ from paredown.kernels.native_model import NativeModel
 from paredown.models.checkpoint import Checkpoint
 from paredown.spec.norm import Norm
 from paredown.spec.roles import row_groups
-from paredown.spec.run_form import RunForm, run_form, table_dtype
+from paredown.spec.run_form import RunForm, run_form
 from paredown.spec.weight import ActivationDType, WeightSpec
 
 Vector = npt.NDArray[np.float32]
@@ -51,14 +53,11 @@ def _load_tables(
     checkpoint: Checkpoint, model: NativeModel, activations: ActivationDType | None
 ) -> None:
     output = _held(checkpoint.output(), activations)
-    _add_linears(model, "output", 0, [output], [None])
-    if checkpoint.spec.output.is_tied and not output.weight.spec.is_quantized:
+    _add_linears(model, "output", 0, [output], [_output_bias(checkpoint)])
+    if embedding_is_output(checkpoint):
         model.tie_embedding()
     else:
-        embedding = checkpoint.embedding()
-        if table_dtype(embedding.spec, embedding.scale_dtype) != embedding.spec.dtype:
-            embedding = float_weight(embedding.dequantize(), embedding.scale_dtype)[0]
-        model.set_embedding(embedding.spec.dtype, embedding.arrays()["values"])
+        _load_embedding(_held(checkpoint.embedding(), None), model)
     positions = checkpoint.position_embedding()
     if positions is not None:
         learned = checkpoint.spec.embedding.positions
@@ -67,12 +66,28 @@ def _load_tables(
     _load_norm(checkpoint, model, checkpoint.spec.final_norm, "final_norm", None)
 
 
+def _load_embedding(embedding: _Held, model: NativeModel) -> None:
+    """Floats as a table; codes as a linear layer where its rows can be read."""
+    weight = embedding.weight
+    if weight.spec.is_quantized and embedding.form.has_rows:
+        _add_linears(model, "embedding", 0, [embedding], [None])
+        return
+    if weight.spec.is_quantized:
+        weight = float_weight(weight.dequantize(), weight.scale_dtype)[0]
+    model.set_embedding(weight.spec.dtype, weight.arrays()["values"])
+
+
+def _output_bias(checkpoint: Checkpoint) -> Vector | None:
+    return checkpoint.vector("output.bias", None) if checkpoint.spec.output.has_bias else None
+
+
 def _load_layer(
     checkpoint: Checkpoint, model: NativeModel, layer: int, activations: ActivationDType | None
 ) -> None:
     spec = checkpoint.spec
+    heads = NativeHeads.of(spec.layers[layer], model.spec.layers[layer])
     for role, norm in spec.layers[layer].norms.by_role().items():
-        _load_norm(checkpoint, model, norm, role, layer)
+        _load_norm(checkpoint, model, norm, role, layer, heads)
     for role in spec.router_shapes(layer):
         # In float32 whatever it is stored in: it decides where a token goes.
         router = GridWeight(
@@ -80,19 +95,26 @@ def _load_layer(
         )
         _add_linears(model, role, layer, [_held(router, None)], [None])
     for group, roles in row_groups(spec.linear_shapes(layer)).items():
-        weights = [_held(checkpoint.linear(role, layer), activations) for role in roles]
-        biases = [checkpoint.vector(f"{role}.bias", layer) for role in roles]
+        weights = [_held(heads.weight(checkpoint, role, layer), activations) for role in roles]
+        biases = [heads.bias(checkpoint, role, layer) for role in roles]
         _add_linears(model, group, layer, weights, biases)
 
 
 def _load_norm(
-    checkpoint: Checkpoint, model: NativeModel, norm: Norm, role: str, layer: int | None
+    checkpoint: Checkpoint,
+    model: NativeModel,
+    norm: Norm,
+    role: str,
+    layer: int | None,
+    heads: NativeHeads | None = None,
 ) -> None:
     """What the core multiplies with is the stored weight and the norm's offset."""
     weight = checkpoint.vector(f"{role}.weight", layer)
     assert weight is not None, f"{role} has no weight"
     if norm.offset:
         weight = weight + np.float32(norm.offset)
+    if heads is not None and role in ("q_norm", "k_norm"):
+        weight = heads.norm(weight)
     model.set_norm(role, layer or 0, weight, checkpoint.vector(f"{role}.bias", layer))
 
 

@@ -19,8 +19,8 @@ from paredown.spec.kv import KVSpec
 from paredown.spec.model import ModelSpec
 
 _REMEDY = (
-    "Use --executor native, which keeps weights as they are stored, or give less memory for KV "
-    "pages (`--kv-memory`)."
+    "Use --executor native, which keeps weights as they are stored; serve and bench can also give "
+    "less memory to KV pages (--kv-memory)."
 )
 
 

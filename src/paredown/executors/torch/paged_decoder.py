@@ -10,6 +10,7 @@ from torch import Tensor
 from paredown.executors.torch.paged_attention import PagedAttention
 from paredown.executors.torch.pages import Pages
 from paredown.executors.torch.tiles import Tiles
+from paredown.models.decoder.attention import query_growth
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.layer import Layer
 from paredown.models.decoder.rotary import RotationTable, rotate, rotation_at
@@ -17,8 +18,9 @@ from paredown.spec.attention import Attention
 from paredown.spec.context import Context
 from paredown.spec.kv import PAGE_SIZE
 
-# How a tile's queries and keys turn, and its queries as they meet the sinks.
-_Turns = tuple[RotationTable | None, RotationTable | None]
+# How a tile's queries and keys turn, and its queries as they meet the sinks; and what the queries
+# are multiplied with, [S, 1].
+_Turns = tuple[RotationTable | None, RotationTable | None, Tensor | None]
 
 
 class PagedDecoder:
@@ -41,7 +43,7 @@ class PagedDecoder:
         )
         turns: dict[Attention, list[_Turns]] = {}
         for attention in {layer.attention for layer in self._context.spec.layers}:
-            turns[attention] = [self._turns(attention, one) for one in tiles.positions_TS]
+            turns[attention] = self._turns(attention, tiles)
         for index, layer in enumerate(self._decoder.layers):
             assert isinstance(layer, Layer)
             x_TSD = self._run_layer(index, layer, x_TSD, tiles, turns[layer.spec.attention])
@@ -51,8 +53,10 @@ class PagedDecoder:
         self, index: int, layer: Layer, x_TSD: Tensor, tiles: Tiles, turns: list[_Turns]
     ) -> Tensor:
         queries, met, keys, values = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
-        for x_SD, (table, sink_table) in zip(x_TSD, turns, strict=True):
+        for x_SD, (table, sink_table, growth_S1) in zip(x_TSD, turns, strict=True):
             q_BHSC, k_BKSC, v_BKSC = layer.all_heads(layer.normed("attention_norm", x_SD[None]))
+            if growth_S1 is not None:
+                q_BHSC = q_BHSC * growth_S1
             queries.append(_rows(q_BHSC, table))
             keys.append(_rows(k_BKSC, table))
             values.append(_rows(v_BKSC, None))
@@ -86,17 +90,27 @@ class PagedDecoder:
             mixed_XO[queries.rows] = mixed_SO[queries.places]
         return mixed_XO.view(-1, PAGE_SIZE, attention.query_size)
 
-    def _turns(self, attention: Attention, positions_S: Tensor) -> _Turns:
+    def _turns(self, attention: Attention, tiles: Tiles) -> list[_Turns]:
+        """For each tile."""
+        found, temperature = list[_Turns](), attention.temperature
+        for positions_S, lengths_S in zip(tiles.positions_TS, tiles.lengths_TS, strict=True):
+            growth_S1 = None if temperature is None else query_growth(temperature, positions_S)
+            found.append((*self._tables(attention, positions_S, lengths_S), growth_S1))
+        return found
+
+    def _tables(
+        self, attention: Attention, positions_S: Tensor, lengths_S: Tensor
+    ) -> tuple[RotationTable | None, RotationTable | None]:
         """Angles in the precision that the decoder has them in."""
         rotary, sinks = attention.rotary, self._context.sinks
         if rotary is None:
             return None, None
         dtype = torch.float32 if sinks is None else torch.float64
-        table = rotation_at(rotary, attention.head_dim, positions_S.to(dtype))
+        table = rotation_at(rotary, attention.head_dim, positions_S.to(dtype), lengths_S)
         if sinks is None:
             return table, None
-        cached_S = positions_S.clamp(max=sinks.num_kept_tokens - 1)
-        return table, rotation_at(rotary, attention.head_dim, cached_S.to(dtype))
+        cached_S = positions_S.clamp(max=sinks.num_kept_tokens - 1).to(dtype)
+        return table, rotation_at(rotary, attention.head_dim, cached_S, lengths_S)
 
     def _predict(self, x_TSD: Tensor, wanted: list[int]) -> Tensor:
         """The logits of the tiles that hold a row whose logits are asked for."""

@@ -32,7 +32,7 @@ class Tiles:
     """T tiles of S rows, R of which hold a token. Where there is none stands the first token of the
     vocabulary at the first position, and nobody asks what becomes of it.
 
-    `token_ids_TS`, `positions_TS`
+    `token_ids_TS`, `positions_TS`, and `lengths_TS` of the texts that they stand in
     `rows_R`      where the tokens are, tile after tile
     `pages_R`     the page that holds a token's keys and values, `places_R` its place there
     `wanted`      the rows whose logits are asked for, in order
@@ -40,6 +40,7 @@ class Tiles:
 
     token_ids_TS: Tensor
     positions_TS: Tensor
+    lengths_TS: Tensor
     rows_R: Tensor
     pages_R: Tensor
     places_R: Tensor
@@ -65,12 +66,14 @@ class Tiles:
         token_ids = [token_id for part in slices for token_id in part.token_ids]
         positions = [part.start + i for part in slices for i in range(len(part.token_ids))]
         rows_R = torch.tensor(rows, device=device)
-        tiled = torch.zeros(2, max(num_at_place, default=0) * PAGE_SIZE, dtype=torch.int64)
-        tiled[:, torch.tensor(rows)] = torch.tensor([token_ids, positions])
-        token_ids_TS, positions_TS = tiled.view(2, -1, PAGE_SIZE).to(device)
+        lengths = [part.text_length for part in slices for _ in part.token_ids]
+        tiled = torch.zeros(3, max(num_at_place, default=0) * PAGE_SIZE, dtype=torch.int64)
+        tiled[:, torch.tensor(rows)] = torch.tensor([token_ids, positions, lengths])
+        token_ids_TS, positions_TS, lengths_TS = tiled.view(3, -1, PAGE_SIZE).to(device)
         return cls(
             token_ids_TS=token_ids_TS,
             positions_TS=positions_TS,
+            lengths_TS=lengths_TS,
             rows_R=rows_R,
             pages_R=torch.tensor(pages, device=device),
             places_R=rows_R % PAGE_SIZE,

@@ -51,7 +51,7 @@ def fit_runs(x_NB: Floats, w_NB: Floats, shape: RunShape) -> RunsWithMinimum:
 
 
 class _Fit:
-    """What is of a run lies in [R, N]; columns, where there are any, stand before them."""
+    """Values of runs lie in [R, N]; columns, where there are any, stand before them."""
 
     def __init__(self, x_NB: Floats, w_NB: Floats, shape: RunShape) -> None:
         self._shape = shape

@@ -43,7 +43,7 @@ def fit_scaled_runs(x_NB: Floats, w_NB: Floats, shape: ScaledShape) -> ScaledRun
 
 
 class _Fit:
-    """What is of a run lies in [R, N]; columns, where there are any, stand before them."""
+    """Values of runs lie in [R, N]; columns, where there are any, stand before them."""
 
     def __init__(self, x_NB: Floats, w_NB: Floats, shape: ScaledShape) -> None:
         self._shape = shape

@@ -2,16 +2,19 @@
 whole.
 
 MXFP4 has a byte for the exponent of the scale (e8m0) and 16 bytes for 32 columns, codes as in Q4_0.
-NVFP4 has four scales in e4m3 for 16 columns each, and four runs of 8 bytes. All values are
-numbers of bf16, and so they are held."""
+NVFP4 has four scales in e4m3 for 16 columns each, and four runs of 8 bytes. The values of
+NVFP4 are numbers of bf16, and so they are held."""
 
 import numpy as np
 
 from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
+from paredown.formats.gguf.blocks import block_format
 from paredown.formats.gguf.unpack import dequantized_format, nibbles
 
 NUMBERS = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 _TABLE = np.array(NUMBERS, np.float32)
+# 12 times 2^(252 - 128) is the largest value.
+_LARGEST_POWER = 252
 
 
 def dequantize_mx(blocks_NB: Bytes) -> Floats:
@@ -44,9 +47,12 @@ def halved_e4m3(octets: Bytes) -> Floats:
     return np.where(octets == 0x7F, np.float32(0), value * np.float32(0.5)).astype(np.float32)
 
 
-MXFP4: BlockFormat = dequantized_format(
-    "MXFP4", 39, (32, 17), dequantize_mx, file_type=38, is_exact=True
-)
+def powers_fit(blocks: Bytes) -> bool:
+    """Whether no scale of MXFP4 is beyond what float32 holds of its values."""
+    return bool((blocks[..., 0] <= _LARGEST_POWER).all())
+
+
+MXFP4 = block_format("MXFP4", 39, "mxfp4", dequantize_mx, are_numbers=powers_fit, file_type=38)
 NVFP4: BlockFormat = dequantized_format(
     "NVFP4", 40, (64, 36), dequantize_nv, file_type=39, is_exact=True
 )

@@ -2,12 +2,13 @@
 
 IQ4_NL has d (fp16) and 16 bytes for 32 columns, w = n[q] d, codes as in Q4_0. IQ4_XS has
 super-blocks of 256: d, the high bits and the low bits of a scale of six bits for every 32 columns,
-and 128 bytes; w = n[q] (d (s - 32)). They run dequantized."""
+and 128 bytes; w = n[q] (d (s - 32))."""
 
 import numpy as np
 
-from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized_format, half, nibbles
+from paredown.formats.gguf.block_format import Bytes, Floats
+from paredown.formats.gguf.blocks import block_format, finite_halves
+from paredown.formats.gguf.unpack import half, nibbles
 
 NUMBERS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 _TABLE = np.array(NUMBERS, np.float32)
@@ -34,5 +35,9 @@ def scales_xs(octets_NB: Bytes) -> Floats:
     return s
 
 
-IQ4_NL: BlockFormat = dequantized_format("IQ4_NL", 20, (32, 18), dequantize_nl, file_type=25)
-IQ4_XS: BlockFormat = dequantized_format("IQ4_XS", 23, (256, 136), dequantize_xs, file_type=30)
+IQ4_NL = block_format(
+    "IQ4_NL", 20, "iq4_nl", dequantize_nl, are_numbers=finite_halves(0), file_type=25
+)
+IQ4_XS = block_format(
+    "IQ4_XS", 23, "iq4_xs", dequantize_xs, are_numbers=finite_halves(0), file_type=30
+)

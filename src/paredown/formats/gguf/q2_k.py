@@ -1,12 +1,11 @@
 """Q2_K: super-blocks of 256 columns in 16 groups: s and t of four bits in a byte for each, 64 bytes
-of codes, d and m (fp16); w = q (d s) - m t. It runs dequantized."""
+of codes, d and m (fp16); w = q (d s) - m t."""
 
 import numpy as np
 
-from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized_format, half, pairs_of_bits
-
-BLOCK_BYTES = 84
+from paredown.formats.gguf.block_format import Bytes, Floats
+from paredown.formats.gguf.blocks import block_format, finite_halves
+from paredown.formats.gguf.unpack import half, pairs_of_bits
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
@@ -19,4 +18,6 @@ def dequantize(blocks_NB: Bytes) -> Floats:
     return values.reshape(len(blocks_NB), -1)
 
 
-FORMAT: BlockFormat = dequantized_format("Q2_K", 10, (256, BLOCK_BYTES), dequantize, file_type=10)
+FORMAT = block_format(
+    "Q2_K", 10, "q2_k", dequantize, are_numbers=finite_halves(80, 82), file_type=10
+)

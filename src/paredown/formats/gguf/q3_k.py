@@ -1,12 +1,11 @@
 """Q3_K: super-blocks of 256 columns in 16 groups: 32 bytes of high bits, 64 of low ones, s of six
-bits in 12 bytes, d (fp16); w = (q - 4) (d (s - 32)). It runs dequantized."""
+bits in 12 bytes, d (fp16); w = (q - 4) (d (s - 32))."""
 
 import numpy as np
 
-from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized_format, half, pairs_of_bits
-
-BLOCK_BYTES = 110
+from paredown.formats.gguf.block_format import Bytes, Floats
+from paredown.formats.gguf.blocks import block_format, finite_halves
+from paredown.formats.gguf.unpack import half, pairs_of_bits
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
@@ -30,4 +29,4 @@ def scales(octets_NB: Bytes) -> Floats:
     return s
 
 
-FORMAT: BlockFormat = dequantized_format("Q3_K", 11, (256, BLOCK_BYTES), dequantize, file_type=12)
+FORMAT = block_format("Q3_K", 11, "q3_k", dequantize, are_numbers=finite_halves(108), file_type=12)

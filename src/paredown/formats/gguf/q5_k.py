@@ -1,13 +1,12 @@
 """Q5_K: Q4_K with a fifth bit for every code, in 32 bytes before the others: bit r of byte j is the
-one of column j of run r. It runs dequantized."""
+one of column j of run r."""
 
 import numpy as np
 
 from paredown.formats.gguf import six_bits
-from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized_format, half
-
-BLOCK_BYTES = 176
+from paredown.formats.gguf.block_format import Bytes, Floats
+from paredown.formats.gguf.blocks import block_format, finite_halves
+from paredown.formats.gguf.unpack import half
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
@@ -23,4 +22,4 @@ def dequantize(blocks_NB: Bytes) -> Floats:
     return values.reshape(len(blocks_NB), -1)
 
 
-FORMAT: BlockFormat = dequantized_format("Q5_K", 13, (256, BLOCK_BYTES), dequantize, file_type=17)
+FORMAT = block_format("Q5_K", 13, "q5_k", dequantize, are_numbers=finite_halves(0, 2), file_type=17)

@@ -1,13 +1,11 @@
 """Q6_K: super-blocks of 256 columns in 128 and 64 bytes of codes, s in 16 signed bytes for 16
-columns each and d (fp16), w = (q - 32) (d s). It runs dequantized, with the roundings
-of llama.cpp."""
+columns each and d (fp16), w = (q - 32) (d s)."""
 
 import numpy as np
 
-from paredown.formats.gguf.block_format import BlockFormat, Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized_format, half
-
-BLOCK_BYTES = 210
+from paredown.formats.gguf.block_format import Bytes, Floats
+from paredown.formats.gguf.blocks import block_format, finite_halves
+from paredown.formats.gguf.unpack import half
 
 
 def dequantize(blocks_NB: Bytes) -> Floats:
@@ -24,4 +22,4 @@ def dequantize(blocks_NB: Bytes) -> Floats:
     return values
 
 
-FORMAT: BlockFormat = dequantized_format("Q6_K", 14, (256, BLOCK_BYTES), dequantize, file_type=18)
+FORMAT = block_format("Q6_K", 14, "q6_k", dequantize, are_numbers=finite_halves(208), file_type=18)

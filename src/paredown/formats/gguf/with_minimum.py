@@ -1,10 +1,10 @@
-"""Q4_1 and Q5_1: 32 columns under d and m (fp16), w = q d + m, the codes as in Q4_0 and Q5_0. They
-run dequantized, with the roundings of llama.cpp."""
+"""Q4_1 and Q5_1: 32 columns under d and m (fp16), w = q d + m, the codes as in Q4_0 and Q5_0."""
 
 import numpy as np
 
 from paredown.formats.gguf.block_format import Bytes, Floats
-from paredown.formats.gguf.unpack import dequantized_format, fifth_bits, half, nibbles
+from paredown.formats.gguf.blocks import block_format, finite_halves
+from paredown.formats.gguf.unpack import fifth_bits, half, nibbles
 
 
 def dequantize_q4_1(blocks_NB: Bytes) -> Floats:
@@ -18,5 +18,9 @@ def dequantize_q5_1(blocks_NB: Bytes) -> Floats:
     return codes.astype(np.float32) * d + m
 
 
-Q4_1 = dequantized_format("Q4_1", 3, (32, 20), dequantize_q4_1, file_type=3)
-Q5_1 = dequantized_format("Q5_1", 7, (32, 24), dequantize_q5_1, file_type=9)
+Q4_1 = block_format(
+    "Q4_1", 3, "q4_1", dequantize_q4_1, are_numbers=finite_halves(0, 2), file_type=3
+)
+Q5_1 = block_format(
+    "Q5_1", 7, "q5_1", dequantize_q5_1, are_numbers=finite_halves(0, 2), file_type=9
+)

@@ -162,6 +162,9 @@ class AQLMConfig:
     tensor_names: Collection[str]
     notes: tuple[str, ...] = ()
 
+    def form_for_embedding(self, module: str) -> None:
+        return None
+
     def form_for(self, module: str) -> CodebookForm | None:
         return self.form if f"{module}.{CODES}" in self.tensor_names else None
 

@@ -61,6 +61,9 @@ class AutoRoundConfig:
     tensor_names: Collection[str]
     notes: tuple[str, ...] = ()
 
+    def form_for_embedding(self, module: str) -> None:
+        return None
+
     def form_for(self, module: str) -> gptq.GPTQForm | awq.AWQForm | None:
         if f"{module}.{CODES}" not in self.tensor_names:
             return None

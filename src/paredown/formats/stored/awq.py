@@ -182,6 +182,9 @@ class AWQConfig:
     tensor_names: Collection[str]
     notes: tuple[str, ...] = ()
 
+    def form_for_embedding(self, module: str) -> None:
+        return None
+
     def form_for(self, module: str) -> AWQForm | None:
         return AWQForm(spec=self.spec) if f"{module}.{CODES}" in self.tensor_names else None
 

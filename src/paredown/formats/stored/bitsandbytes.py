@@ -186,6 +186,9 @@ class BitsAndBytesConfig:
     tensor_names: Collection[str]
     notes: tuple[str, ...] = ()
 
+    def form_for_embedding(self, module: str) -> None:
+        return None
+
     def form_for(self, module: str) -> Int8Form | None:
         return Int8Form() if f"{module}.{ROW_MAXIMA}" in self.tensor_names else None
 

@@ -239,6 +239,9 @@ class GPTQConfig:
     tensor_names: Collection[str]
     notes: tuple[str, ...] = ()
 
+    def form_for_embedding(self, module: str) -> None:
+        return None
+
     def form_for(self, module: str) -> GPTQForm | None:
         if f"{module}.{CODES}" not in self.tensor_names:
             return None

@@ -86,7 +86,7 @@ def pass_over_others(
 
 
 def note_passed_over(names: Collection[str]) -> tuple[str, ...]:
-    """What is said of fields that were passed over; nothing where there were none."""
+    """Notes of fields that were passed over; empty where there were none."""
     if not names:
         return ()
     shown = ", ".join(_shorten(name) for name in names)

@@ -58,3 +58,7 @@ class Quantization(Protocol):
 
     def form_for(self, module: str) -> StoredForm | None:
         """The form of a module, None for one stored in floats."""
+
+    def form_for_embedding(self, module: str) -> StoredForm | None:
+        """The form of the table of embeddings; most formats know of linear modules alone, so that
+        it is None."""

@@ -21,6 +21,7 @@ class Layout(Generic[Spec]):
     `output`  the name of the output layer
     `floats`  the other modules of the layers
     `others`  routers and the output layer, where they stay floats
+    `embedding`  the name of the table of embeddings, which may be among the modules
     `common`  the form of every module that a section need not name; None where it names each
     `kv`      how keys and values are to be kept, in the words of compressed-tensors; None where
               nothing is said
@@ -31,6 +32,7 @@ class Layout(Generic[Spec]):
     floats: Collection[str] = ()
     others: Collection[str] = ()
     common: Spec | None = None
+    embedding: str | None = None
     kv: Mapping[str, object] | None = None
 
     @property

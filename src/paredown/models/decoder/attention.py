@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from paredown.models.decoder.points import Tap
 from paredown.models.decoder.rotary import RotationTable, rotate, rotation_table, table_in_cache
-from paredown.spec.attention import Attention
+from paredown.spec.attention import Attention, QueryTemperature
 from paredown.spec.attention_sinks import AttentionSinks
 
 # What a layer is told of positions: the rotation table where there is one, and the mask, true where
@@ -46,6 +46,9 @@ class HeadMixer:
         unturned_BHTC = q_BHTC
         if table is not None:
             q_BHTC, k_BKTC = rotate(q_BHTC, table), rotate(k_BKTC, table)
+        if attention.temperature is not None:
+            growth_T1 = query_growth(attention.temperature, torch.arange(q_BHTC.shape[2]))
+            q_BHTC, unturned_BHTC = q_BHTC * growth_T1, unturned_BHTC * growth_T1
         q_BHTC, k_BKTC, v_BKTC = tap("q", q_BHTC), tap("k", k_BKTC), tap("v", v_BKTC)
         k_BHTC = k_BKTC.repeat_interleave(attention.num_heads_per_group, dim=1)
         v_BHTC = v_BKTC.repeat_interleave(attention.num_heads_per_group, dim=1)
@@ -91,6 +94,12 @@ class HeadMixer:
 def rotate_in_cache(q_BHTC: Tensor, table: RotationTable, sinks: AttentionSinks) -> Tensor:
     """Queries turned as they meet the sinks."""
     return rotate(q_BHTC, table_in_cache(table, sinks))
+
+
+def query_growth(temperature: QueryTemperature, positions_T: Tensor) -> Tensor:
+    """[T, 1], what queries of these positions are multiplied with."""
+    rounds_T = positions_T // temperature.num_positions
+    return (1 + temperature.beta * (1 + rounds_T).double().log()).float()[:, None]
 
 
 def capped(x: Tensor, soft_cap: float) -> Tensor:

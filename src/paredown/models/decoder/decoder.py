@@ -33,7 +33,8 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Layer(spec, index, sinks) for index in range(spec.num_layers))
         self.final_norm = make_norm(spec.final_norm, spec.hidden_size)
         if not spec.output.is_tied:
-            self.output = nn.Linear(spec.hidden_size, spec.vocab_size, bias=False)
+            has_bias = spec.output.has_bias
+            self.output = nn.Linear(spec.hidden_size, spec.vocab_size, bias=has_bias)
 
     @classmethod
     def from_checkpoint(
@@ -83,7 +84,8 @@ class Decoder(nn.Module):
         if output_VD is None:
             output_VD = (self.embedding if output.is_tied else self.output).weight
         normed_BTD = self.tap("output_input", self.final_norm(x_BTD))
-        logits_BTV = functional.linear(normed_BTD, output_VD)
+        bias_V = self.output.bias if output.has_bias else None
+        logits_BTV = functional.linear(normed_BTD, output_VD, bias_V)
         if output.multiplier != 1:
             logits_BTV = logits_BTV * output.multiplier
         if output.soft_cap is not None:

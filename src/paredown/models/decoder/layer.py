@@ -61,10 +61,11 @@ class Layer(nn.Module):
         """The sum after attention to what leaves the layer. A parallel layer reads what entered it,
         `x_BTD`, and others need not be given that."""
         read_BTD = sum_BTD
-        if self.spec.residual == "parallel":
+        if self.spec.is_parallel:
             assert x_BTD is not None
             read_BTD = x_BTD
-        y_BTD = self.tap("mlp_output", self.mlp(self.normed("mlp_norm", read_BTD)))
+        normed_BTD = self.normed(self.spec.mlp_norm_role, read_BTD)
+        y_BTD = self.tap("mlp_output", self.mlp(normed_BTD))
         return self.tap("mlp_sum", self._added(sum_BTD, "mlp_output_norm", y_BTD))
 
     def attention(self, x_BTD: Tensor, table: RotationTable | None, mask_TT: Tensor) -> Tensor:
@@ -84,15 +85,15 @@ class Layer(nn.Module):
     def all_heads(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [B, heads, T, C], not turned yet."""
         x_BTD = self.tap("attention_input", x_BTD)
-        q_BHTC = self.normed("q_norm", self.heads("q", x_BTD))
-        k_BKTC = self.normed("k_norm", self.heads("k", x_BTD))
-        return q_BHTC, k_BKTC, self.heads("v", x_BTD)
+        return self.heads("q", x_BTD), self.heads("k", x_BTD), self.heads("v", x_BTD)
 
     def heads(self, role: str, x_BTD: Tensor) -> Tensor:
-        """A projection split into heads: [B, heads, T, C]."""
-        x_BTO = self.apply_linear(role, x_BTD)
-        head_dim = self.spec.attention.head_dim
-        return x_BTO.view(*x_BTO.shape[:2], -1, head_dim).transpose(1, 2)
+        """A projection, normed and split into heads: [B, heads, T, C]."""
+        x_BTO, attention = self.apply_linear(role, x_BTD), self.spec.attention
+        if attention.norms_span_heads:
+            x_BTO = self.normed(f"{role}_norm", x_BTO)
+        x_BHTC = x_BTO.view(*x_BTO.shape[:2], -1, attention.head_dim).transpose(1, 2)
+        return x_BHTC if attention.norms_span_heads else self.normed(f"{role}_norm", x_BHTC)
 
     def mlp(self, x_BTD: Tensor) -> Tensor:
         x_BTD = self.tap("mlp_input", x_BTD)

@@ -1,6 +1,7 @@
 """Rotary positions, in PyTorch.
 
-Shapes: B sequences, H heads, T tokens, C columns of a head, R of them that are turned.
+Shapes: B sequences, H heads, T tokens, C columns of a head, R of them that are turned, F
+frequencies, one for two of these.
 """
 
 import torch
@@ -16,19 +17,35 @@ RotationTable = tuple[Tensor, Tensor]
 def rotation_table(
     rotary: Rotary, head_dim: int, num_tokens: int, dtype: torch.dtype = torch.float32
 ) -> RotationTable:
-    """The table of so many tokens from the first on."""
-    return rotation_at(rotary, head_dim, torch.arange(num_tokens, dtype=dtype))
+    """The table of a text of so many tokens."""
+    lengths_T = torch.full((num_tokens,), num_tokens)
+    return rotation_at(rotary, head_dim, torch.arange(num_tokens, dtype=dtype), lengths_T)
 
 
-def rotation_at(rotary: Rotary, head_dim: int, positions_T: Tensor) -> RotationTable:
-    """Cosines and sines; both halves of what is turned turn by the same angles, which are found in
-    the dtype of the positions: beyond the context of a model float32 is not enough."""
-    frequencies = torch.tensor(
-        rotary.inverse_frequencies(head_dim), dtype=torch.float32, device=positions_T.device
-    )
-    angles = positions_T[:, None] * frequencies
-    angles_TR = torch.cat([angles, angles], dim=-1)
-    return angles_TR.cos().float(), angles_TR.sin().float()
+def rotation_at(
+    rotary: Rotary, head_dim: int, positions_T: Tensor, lengths_T: Tensor
+) -> RotationTable:
+    """Cosines and sines of tokens in texts of these lengths; both halves of what is turned turn by
+    the same angles, which are found in the dtype of the positions: beyond the context of a model
+    float32 is not enough."""
+    frequencies_TF = _frequencies(rotary, head_dim, lengths_T.to(positions_T.device))
+    angles_TF = positions_T[:, None] * frequencies_TF
+    angles_TR = torch.cat([angles_TF, angles_TF], dim=-1)
+    factor = rotary.attention_factor
+    return angles_TR.cos().float() * factor, angles_TR.sin().float() * factor
+
+
+def _frequencies(rotary: Rotary, head_dim: int, lengths_T: Tensor) -> Tensor:
+    """[T, F], or [1, F] where the length of a text does not matter."""
+
+    def of(num_tokens: int) -> Tensor:
+        found = rotary.inverse_frequencies(head_dim, num_tokens)
+        return torch.tensor(found, dtype=torch.float32, device=lengths_T.device)
+
+    switch = rotary.switch_tokens
+    if switch is None:
+        return of(0)[None]
+    return torch.where(lengths_T[:, None] > switch, of(switch + 1), of(0))
 
 
 def rotate(x_BHTC: Tensor, table: RotationTable) -> Tensor:

@@ -41,7 +41,8 @@ class SmoothingPair:
 def norm_pairs(layer: LayerSpec) -> tuple[SmoothingPair, ...]:
     """The pairs that begin at the norm before attention and at the one before the MLP."""
     pairs = []
-    if layer.norms.attention is not None:
+    # A norm that the MLP reads, too, belongs to no group of linear layers that read one input.
+    if layer.norms.attention is not None and layer.residual != "parallel_one_norm":
         pairs.append(SmoothingPair(producer="attention_norm", consumers=QKV_ROLES))
     if layer.norms.mlp is not None:
         roles = ("gate", "up") if layer.mlp.is_gated else ("up",)

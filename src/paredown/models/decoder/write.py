@@ -117,17 +117,14 @@ def _modules(source: Checkpoint, roles: list[str], layer: int) -> list[list[str]
     modules: dict[str, list[str]] = {}
     for role in roles:
         modules.setdefault(source.names.linear(role, layer), []).append(role)
-    return [
-        sorted(own, key=lambda role: source.names.source(role).part) for own in modules.values()
-    ]
+    return [list(source.names.fused(own[0])) for own in modules.values()]
 
 
 def _fused(layer: Layer, parameters: list[str], source: Checkpoint, role: str) -> Floats:
     parts = [_values(layer.get_parameter(name)) for name in parameters]
     if len(parts) == 1:
         return parts[0]
-    num_heads = layer.spec.attention.num_heads
-    return fused_rows(parts, source.names.source(role), num_heads)
+    return fused_rows(parts, source.names.num_blocks(role, layer.spec))
 
 
 def _values(parameter: Tensor) -> Floats:

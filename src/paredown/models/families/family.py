@@ -10,17 +10,24 @@ from paredown.spec.model import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class LinearModule:
-    """The module that holds one role: part `part` of `num_parts` equal ones of its output, which
-    lie one behind the other, or `by_head` so in each head (GPT-NeoX).
+    """The module that holds one role. Where several share it, `fused` are all of them in the order
+    in which their rows lie one behind the other, or `by_head` so in each head (GPT-NeoX).
 
     A `transposed` module (GPT-2's Conv1D) stores its float weight as [in, out].
     """
 
     module: str
     transposed: bool = False
-    part: int = 0
-    num_parts: int = 1
+    fused: tuple[str, ...] = ()
     by_head: bool = False
+
+
+def fused_modules(
+    module: str, roles: tuple[str, ...], *, transposed: bool = False, by_head: bool = False
+) -> dict[str, LinearModule]:
+    """The rows of a family's `linears` for a module that several roles share."""
+    shared = LinearModule(module=module, transposed=transposed, fused=roles, by_head=by_head)
+    return dict.fromkeys(roles, shared)
 
 
 @dataclass(frozen=True, kw_only=True)

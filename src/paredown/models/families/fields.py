@@ -65,10 +65,11 @@ class Fields:
             raise self.wrong(name, "a finite number above zero")
         return float(str(value))
 
-    def optional_number(self, name: str, default: float) -> float | None:
-        """A number or None, which is returned only where the field is null."""
+    def optional_number(self, name: str, default: float | None = None) -> float | None:
+        """A number or None, which is returned only where the field is null, or absent with the
+        default None."""
         value = self.config.get(name, default)
-        return None if value is None else self.number(name, default)
+        return None if value is None else self.number(name, default=default or REQUIRED)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.config.get(name, default)
@@ -103,6 +104,11 @@ class Fields:
                 seen=value,
                 remedy=f"Only {name} = {supported} can be run; choose another checkpoint.",
             )
+
+    def must_be_off(self, name: str) -> None:
+        """Refuses a variant that a flag asks for; null is as good as false."""
+        if self.config.get(name) is not None:
+            self.must_be(name, False)
 
     def missing(self, name: str) -> CheckpointError:
         return CheckpointError(

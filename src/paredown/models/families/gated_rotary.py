@@ -1,7 +1,7 @@
 """What llama, mistral, the qwens and their kin with experts share: RMSNorm, rotary positions, a
 gated MLP, and names."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paredown.errors import CheckpointError, UnsupportedError
@@ -68,6 +68,7 @@ class FamilyTraits:
     default_head_dim: int | None = None
     default_norm_eps: float = 1e-6
     default_theta: float = DEFAULT_THETA
+    rotary_share: float = 1.0
     sliding_window: int | None = None
     full_layers: tuple[int, ...] = ()
     experts: ExpertLayers | None = None
@@ -110,7 +111,7 @@ def _read_attention(fields: Fields, variant: FamilyTraits, hidden_size: int) -> 
         num_heads=num_heads,
         num_kv_heads=num_kv_heads or num_heads,
         head_dim=head_dim or even_heads(hidden_size, num_heads),
-        rotary=read_rotary(fields, variant.default_theta),
+        rotary=read_rotary(fields, variant.default_theta, variant.rotary_share),
         window=variant.sliding_window,
         qkv_bias=variant.qkv_bias,
         out_bias=variant.attention_out_bias,
@@ -153,6 +154,22 @@ def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
 
 def full_layers(fields: Fields, types: list[object], num_layers: int) -> list[int]:
     """The numbers of the layers that `layer_types` says have no window."""
+    _check_kinds(fields, types, num_layers)
+    return [layer for layer, kind in enumerate(types) if kind == FULL]
+
+
+def layer_kinds(fields: Fields, num_layers: int, usual: Sequence[str]) -> list[str]:
+    """FULL or SLIDING for each layer: what `layer_types` says, else the family's `usual` ones."""
+    types = fields.config.get("layer_types")
+    if types is None:
+        return list(usual)
+    if not isinstance(types, list):
+        raise fields.wrong("layer_types", "a list")
+    _check_kinds(fields, types, num_layers)
+    return [str(kind) for kind in types]
+
+
+def _check_kinds(fields: Fields, types: list[object], num_layers: int) -> None:
     if len(types) != num_layers:
         raise CheckpointError(
             f"{fields.where}: layer_types must name each layer",
@@ -166,4 +183,3 @@ def full_layers(fields: Fields, types: list[object], num_layers: int) -> list[in
             seen=unknown[0],
             remedy=f"Known kinds: {FULL}, {SLIDING}.",
         )
-    return [layer for layer, kind in enumerate(types) if kind == FULL]

@@ -75,5 +75,5 @@ GEMMA2 = Family(
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
     config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
-    not_native="caps of scores and logits",
+    not_native="caps of scores",
 )

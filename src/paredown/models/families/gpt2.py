@@ -1,12 +1,13 @@
 """GPT-2: learned positions, LayerNorm, one fused and transposed module for query, key and value."""
 
-from paredown.models.families.family import Family, LinearModule
+from paredown.models.families.family import Family, LinearModule, fused_modules
 from paredown.models.families.fields import Fields, even_heads
 from paredown.spec.attention import Attention
 from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp
 from paredown.spec.model import Embedding, LearnedPositions, ModelSpec, Output
 from paredown.spec.norm import Norm, Norms
+from paredown.spec.roles import QKV_ROLES
 
 
 def read_spec(fields: Fields) -> ModelSpec:
@@ -50,9 +51,7 @@ GPT2 = Family(
     read_spec=read_spec,
     prefixes=("transformer.", ""),
     linears={
-        "q": LinearModule(module="h.{layer}.attn.c_attn", transposed=True, part=0, num_parts=3),
-        "k": LinearModule(module="h.{layer}.attn.c_attn", transposed=True, part=1, num_parts=3),
-        "v": LinearModule(module="h.{layer}.attn.c_attn", transposed=True, part=2, num_parts=3),
+        **fused_modules("h.{layer}.attn.c_attn", QKV_ROLES, transposed=True),
         "o": LinearModule(module="h.{layer}.attn.c_proj", transposed=True),
         "up": LinearModule(module="h.{layer}.mlp.c_fc", transposed=True),
         "down": LinearModule(module="h.{layer}.mlp.c_proj", transposed=True),

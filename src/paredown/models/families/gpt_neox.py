@@ -2,7 +2,7 @@
 each head rotated, one module for query, key and value, its rows head by head."""
 
 from paredown.errors import CheckpointError
-from paredown.models.families.family import Family, LinearModule
+from paredown.models.families.family import Family, LinearModule, fused_modules
 from paredown.models.families.fields import Fields, even_heads
 from paredown.models.families.rotary import DEFAULT_THETA, read_rotary
 from paredown.spec.attention import Attention
@@ -10,10 +10,10 @@ from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp
 from paredown.spec.model import Embedding, ModelSpec, Output
 from paredown.spec.norm import Norm, Norms
+from paredown.spec.roles import QKV_ROLES
 from paredown.spec.rotary import Rotary
 
 _SHARE = 0.25
-_QKV = "layers.{layer}.attention.query_key_value"
 
 
 def read_spec(fields: Fields) -> ModelSpec:
@@ -74,9 +74,7 @@ GPT_NEOX = Family(
     read_spec=read_spec,
     prefixes=("gpt_neox.", ""),
     linears={
-        "q": LinearModule(module=_QKV, part=0, num_parts=3, by_head=True),
-        "k": LinearModule(module=_QKV, part=1, num_parts=3, by_head=True),
-        "v": LinearModule(module=_QKV, part=2, num_parts=3, by_head=True),
+        **fused_modules("layers.{layer}.attention.query_key_value", QKV_ROLES, by_head=True),
         "o": LinearModule(module="layers.{layer}.attention.dense"),
         "up": LinearModule(module="layers.{layer}.mlp.dense_h_to_4h"),
         "down": LinearModule(module="layers.{layer}.mlp.dense_4h_to_h"),

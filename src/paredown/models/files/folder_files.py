@@ -7,8 +7,9 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.models.gguf.checkpoint import is_gguf
-from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.weight import ScaleDType
 
 # Files that are copied when the source has them; a model card speaks of the source alone.
@@ -36,8 +37,10 @@ def copy_files(source: Path, folder: Path) -> None:
     """From a folder, or what a GGUF file says in their place. Raises CheckpointError for one that
     may not be read."""
     if is_gguf(source):
-        for name, text in hugging_face_files(read_gguf(source).metadata, str(source)).items():
+        for name, text in hugging_face_files(read_metadata(source), str(source)).items():
             (folder / name).write_text(text, "utf-8")
+        # What stands around a text is keys there, and a part of tokenizer.json in a folder.
+        (folder / "tokenizer.json").write_text(Tokenizer.open(source).to_json(), "utf-8")
         return
     templates = sorted((source / TEMPLATES).glob("*.jinja"))
     for name in (*COPIED_FILES, *(f"{TEMPLATES}/{path.name}" for path in templates)):

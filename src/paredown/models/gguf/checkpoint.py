@@ -13,8 +13,9 @@ from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.gguf.config import config_from_metadata
-from paredown.models.gguf.file import MappedGGUF, read_gguf
 from paredown.models.gguf.names import ROPE_FACTORS, GGUFTensor, gguf_tensors, unpair_rows
+from paredown.models.gguf.parts import GGUFParts, read_parts
+from paredown.models.gguf.tokenizer_notes import tokenizer_notes
 from paredown.models.names import Names
 from paredown.spec.model import ModelSpec
 
@@ -28,7 +29,7 @@ class GGUFTensors(Mapping[str, StoredTensor]):
     """The model's tensors by our names. Floats are as everywhere; blocks are U8, [rows, bytes].
     Rows lie in our order: where the file pairs them, they are put back when asked for."""
 
-    def __init__(self, file: MappedGGUF, tensors: list[GGUFTensor]) -> None:
+    def __init__(self, file: GGUFParts, tensors: list[GGUFTensor]) -> None:
         self._file = file
         self._tensors = {tensor.our_name: tensor for tensor in tensors}
 
@@ -40,6 +41,9 @@ class GGUFTensors(Mapping[str, StoredTensor]):
             rows_OB = unpair_rows(rows_OB.reshape(tensor.shape[0], -1), tensor.paired_heads)
         if block.is_quantized:
             return StoredTensor(dtype="U8", array=rows_OB)
+        if tensor.offset:
+            floats = block.decode(rows_OB).dequantize().reshape(tensor.shape)
+            return StoredTensor(dtype="F32", array=floats - np.float32(tensor.offset))
         values = block.decode(rows_OB).arrays()["values"].reshape(tensor.shape)
         return StoredTensor(dtype=_FLOATS[block.name], array=values)
 
@@ -55,7 +59,7 @@ class GGUFModel:
     """`blocks`: the formats of all tensors, by our names. `notes`: what is done otherwise than the
     file asks."""
 
-    file: MappedGGUF
+    file: GGUFParts
     config: Mapping[str, object]
     spec: ModelSpec
     names: Names
@@ -70,9 +74,10 @@ def is_gguf(path: Path) -> bool:
 
 
 def open_gguf(path: Path) -> GGUFModel:
-    """Maps the file and checks names, shapes and formats of all tensors against its metadata; the
-    weights are not read. Raises CheckpointError or UnsupportedError."""
-    file = read_gguf(path)
+    """Maps the file, or all parts of a split one, and checks names, shapes and formats of all
+    tensors against the metadata; the weights are not read. Raises CheckpointError or
+    UnsupportedError."""
+    file = read_parts(path)
     shapes = {name: place.shape for name, place in file.places.items()}
     factors = None
     if ROPE_FACTORS in file.places:
@@ -94,11 +99,11 @@ def open_gguf(path: Path) -> GGUFModel:
         names=names,
         tensors=GGUFTensors(file, tensors),
         blocks=blocks,
-        notes=_notes(blocks),
+        notes=(*_notes(blocks), *tokenizer_notes(file.metadata)),
     )
 
 
-def _check_tensors(file: MappedGGUF, spec: ModelSpec, names: Names) -> list[GGUFTensor]:
+def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFTensor]:
     """A file that claims endless layers ends at the first missing tensor."""
     found = []
     for tensor in gguf_tensors(spec, names):
@@ -125,7 +130,7 @@ def _check_tensors(file: MappedGGUF, spec: ModelSpec, names: Names) -> list[GGUF
     return found
 
 
-def _check_float_vector(file: MappedGGUF, name: str) -> None:
+def _check_float_vector(file: GGUFParts, name: str) -> None:
     place = file.places[name]
     if place.block.is_quantized or len(place.shape) != 1:
         raise CheckpointError(
@@ -135,7 +140,7 @@ def _check_float_vector(file: MappedGGUF, name: str) -> None:
         )
 
 
-def _check_factors(file: MappedGGUF, spec: ModelSpec, factors: np.ndarray | None) -> None:
+def _check_factors(file: GGUFParts, spec: ModelSpec, factors: np.ndarray | None) -> None:
     if factors is not None and 2 * len(factors) != spec.layers[0].attention.head_dim:
         raise CheckpointError(
             f"{file.path}: tensor {ROPE_FACTORS!r} has the wrong shape",
@@ -144,7 +149,7 @@ def _check_factors(file: MappedGGUF, spec: ModelSpec, factors: np.ndarray | None
         )
 
 
-def _missing(file: MappedGGUF, name: str) -> CheckpointError:
+def _missing(file: GGUFParts, name: str) -> CheckpointError:
     return CheckpointError(
         f"{file.path}: tensor {name!r} is missing",
         seen=f"{len(file.places)} tensors",

@@ -1,7 +1,6 @@
-"""A GGUF file's metadata as the config.json of a Hugging Face folder, and back."""
+"""A GGUF file's metadata as the config.json of a Hugging Face folder."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +13,14 @@ from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.names import EMBEDDING, OUTPUT, ROPE_FACTORS
 from paredown.models.gguf.rope import rotary_from_factors
-from paredown.spec.layer import LayerSpec
-from paredown.spec.mlp import Mlp
-from paredown.spec.model import ModelSpec
-from paredown.spec.rotary import Rotary
+from paredown.models.gguf.rope_scaling import scaling_fields
+from paredown.models.gguf.special_tokens import BOS, end_ids
+from paredown.models.gguf.unread_keys import ReadFields, check_unread
 
 ARCHITECTURE = "general.architecture"
-BOS, EOS, EOT = (f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos", "eot"))
+# A model, an adapter, an importance matrix or the part that sees images.
+KIND = "general.type"
+TOKENS = "tokenizer.ggml.tokens"
 # Numbers among the sizes, which are integers else.
 _NUMBERS = ("rms_norm_eps",)
 
@@ -33,12 +33,13 @@ def config_from_metadata(
 ) -> dict[str, object]:
     """`shapes` of the tensors by their names there, `factors` those of ROPE_FACTORS. Raises
     CheckpointError for what is missing or wrong, UnsupportedError for what is not run here."""
-    fields = Fields({key: plain_value(value) for key, value in metadata.items()}, where)
+    values = ReadFields({key: plain_value(value) for key, value in metadata.items()})
+    fields = Fields(values, where)
+    _check_kind(fields)
     arch = fields.text(ARCHITECTURE)
     family = _family_of(arch, where)
     rows = family.gguf
     assert rows is not None
-    fields.must_be("split.count", 1)
     fields.must_be(f"{arch}.expert_count", 0)
     config: dict[str, object] = {
         "architectures": [rows.class_name],
@@ -52,7 +53,19 @@ def config_from_metadata(
     }
     for name, role in rows.told_by.items():
         config[name] = f"blk.0.{rows.linears[role]}.bias" in shapes
+    config |= rows.more_config(fields, config)
+    check_unread(values, arch, where)
     return config
+
+
+def _check_kind(fields: Fields) -> None:
+    kind = fields.text(KIND, "model")
+    if kind != "model":
+        raise UnsupportedError(
+            f"{fields.where} holds no model of its own",
+            seen=f"{KIND} {kind}",
+            remedy="Name the file of the model that it belongs to.",
+        )
 
 
 def _family_of(arch: str, where: str) -> Family:
@@ -96,67 +109,6 @@ def _head_dim(fields: Fields, rows: GGUFRows) -> int:
     return head_dim
 
 
-def metadata_from_spec(spec: ModelSpec) -> dict[str, Value]:
-    """Raises UnsupportedError for a model that llama.cpp's architectures cannot express."""
-    rows, layer, rotary = check_expressible(spec)
-    arch, attention = rows.architecture, layer.attention
-    assert isinstance(layer.mlp, Mlp)
-    sizes: dict[str, Value] = {
-        "max_position_embeddings": np.uint32(spec.max_positions),
-        "hidden_size": np.uint32(spec.hidden_size),
-        "num_hidden_layers": np.uint32(spec.num_layers),
-        "intermediate_size": np.uint32(layer.mlp.size),
-        "num_attention_heads": np.uint32(attention.num_heads),
-        "num_key_value_heads": np.uint32(attention.num_kv_heads),
-        "head_dim": np.uint32(attention.head_dim),
-        "rms_norm_eps": np.float32(spec.final_norm.eps),
-    }
-    metadata: dict[str, Value] = {ARCHITECTURE: arch}
-    for name, size in sizes.items():
-        metadata[f"{arch}.{rows.keys[name]}"] = size
-        if name == "head_dim":
-            metadata[f"{arch}.attention.value_length"] = size
-    metadata |= {
-        f"{arch}.rope.dimension_count": np.uint32(attention.head_dim),
-        f"{arch}.rope.freq_base": np.float32(rotary.theta),
-        f"{arch}.vocab_size": np.uint32(spec.vocab_size),
-    }
-    if rotary.scaling == "linear":
-        metadata[f"{arch}.rope.scaling.type"] = "linear"
-        metadata[f"{arch}.rope.scaling.factor"] = np.float32(rotary.factor)
-    return metadata
-
-
-def check_expressible(spec: ModelSpec) -> tuple[GGUFRows, LayerSpec, Rotary]:
-    """The family's rows, the layer that all layers are like, and its rotary positions. Raises
-    UnsupportedError, naming what llama.cpp's architectures have no like of."""
-    rows, layer = FAMILIES[spec.family].gguf, spec.layers[0]
-    rotary = layer.attention.rotary
-    problem = None
-    if rows is None or rotary is None or not isinstance(layer.mlp, Mlp):
-        problem = f"the family {spec.family}"
-    elif layer.mlp.activation != "silu":
-        problem = f"the activation {layer.mlp.activation}"
-    elif spec.windows and spec.windows[0] < spec.max_positions:
-        problem = f"a sliding window of {spec.windows[0]} tokens"
-    elif not rows.takes_bias and layer.attention.qkv_bias:
-        problem = f"biases of the attention of {spec.family}"
-    elif len({_without_window(one) for one in spec.layer_counts}) > 1:
-        problem = "layers of different sizes"
-    else:
-        return rows, layer, rotary
-    known = [name for name, family in FAMILIES.items() if family.gguf is not None]
-    raise UnsupportedError(
-        "this model cannot be written as GGUF: llama.cpp would run another one",
-        seen=problem,
-        remedy=f"Written are {', '.join(known)} with silu and no sliding window.",
-    )
-
-
-def _without_window(layer: LayerSpec) -> LayerSpec:
-    return replace(layer, attention=replace(layer.attention, window=None))
-
-
 def plain_value(value: Value) -> object:
     """The Python value; a float32 becomes the shortest decimal that stands for it, so that 1e-5 is
     1e-5 again."""
@@ -172,25 +124,17 @@ def _rotary_fields(
 ) -> dict[str, object]:
     theta = fields.number(f"{arch}.rope.freq_base", 10_000.0)
     found: dict[str, object] = {"rope_theta": theta}
-    kind = fields.text(f"{arch}.rope.scaling.type", "none")
-    fields.must_be(f"{arch}.rope.scale_linear", 1.0)
-    if kind == "linear":
-        factor = fields.number(f"{arch}.rope.scaling.factor")
-        found["rope_scaling"] = {"rope_type": "linear", "factor": factor}
-    elif kind != "none":
-        raise UnsupportedError(
-            f"{fields.where} asks for an unknown rotary scaling",
-            seen=kind,
-            remedy="Known scalings: none, linear, and Llama 3.1's as a tensor of factors.",
-        )
+    scaling = scaling_fields(fields, arch)
+    if scaling is not None:
+        found["rope_scaling"] = scaling
     if factors is None:
         return found
     rotary = rotary_from_factors(theta, factors)
     if rotary.scaling == "llama3":
-        if kind == "linear":
+        if scaling is not None:
             raise UnsupportedError(
                 f"{fields.where} scales rotary positions twice",
-                seen=f"rope.scaling.type linear and {ROPE_FACTORS}",
+                seen=f"rope.scaling.type {scaling['rope_type']} and {ROPE_FACTORS}",
                 remedy="Use the model's Hugging Face folder.",
             )
         found["rope_scaling"] = {
@@ -207,7 +151,8 @@ def _token_ids(fields: Fields) -> dict[str, object]:
     found: dict[str, object] = {}
     if fields.config.get(BOS) is not None:
         found["bos_token_id"] = fields.integer(BOS, minimum=0)
-    ends = [fields.integer(key, minimum=0) for key in (EOS, EOT) if key in fields.config]
+    tokens = fields.config.get(TOKENS)
+    ends = end_ids(tokens, fields) if isinstance(tokens, list) else []
     if ends:
-        found["eos_token_id"] = ends[0] if len(set(ends)) == 1 else ends
+        found["eos_token_id"] = ends[0] if len(ends) == 1 else ends
     return found

@@ -23,7 +23,7 @@ ROPE_FACTORS = "rope_freqs.weight"
 @dataclass(frozen=True, kw_only=True)
 class GGUFTensor:
     """`name` there, `our_name` in a Hugging Face folder. `paired_heads`: the number of heads whose
-    rows lie in pairs, 0 for rows in order."""
+    rows lie in pairs, 0 for rows in order. `offset` is what its values have there on top."""
 
     name: str
     our_name: str
@@ -31,6 +31,7 @@ class GGUFTensor:
     layer: int | None
     shape: tuple[int, ...]
     paired_heads: int = 0
+    offset: float = 0.0
 
 
 def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
@@ -40,8 +41,14 @@ def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
     if not spec.output.is_tied:
         yield _outside_layers(OUTPUT, f"{names.output}.weight", "output", table)
     for role, size in model_vectors(spec).items():
-        our_name = vector_tensor(names, role, None)
-        yield _outside_layers(_suffixed(FINAL_NORM, role), our_name, role, (size,))
+        yield GGUFTensor(
+            name=_suffixed(FINAL_NORM, role),
+            our_name=vector_tensor(names, role, None),
+            role=role,
+            layer=None,
+            shape=(size,),
+            offset=_norm_offset(names, role),
+        )
     for layer in range(spec.num_layers):
         yield from _layer_tensors(spec, names, layer)
 
@@ -88,7 +95,14 @@ def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTe
             layer=layer,
             shape=(size,),
             paired_heads=paired.get(owner, 0),
+            offset=0.0 if owner in rows.linears else _norm_offset(names, role),
         )
+
+
+def _norm_offset(names: Names, role: str) -> float:
+    rows = names.family.gguf
+    assert rows is not None
+    return rows.norm_offset if role.endswith(".weight") else 0.0
 
 
 def _suffixed(name: str, role: str) -> str:

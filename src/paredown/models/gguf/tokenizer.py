@@ -1,9 +1,9 @@
 """The tokenizer in a GGUF file's metadata as the files of a Hugging Face folder, and back.
 
 `tokenizer.ggml.*` is what llama.cpp reads: tokens with types and merges ("gpt2", byte-level BPE,
-cut into words by a rule of llama.cpp's own that `pre` names) or tokens with scores ("llama", that
-is SentencePiece's BPE). `tokenizer.huggingface.json`, where it is there, is tokenizer.json whole,
-and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+cut into words by a rule of llama.cpp's own that `pre` names), tokens with scores ("llama", that is
+SentencePiece's BPE), pieces of words ("bert"), or tokens of a unigram model ("t5").
+`tokenizer.huggingface.json`, where it is there, is tokenizer.json whole, and wins (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 """
 
 import json
@@ -13,23 +13,35 @@ import numpy as np
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.fields import Fields
-from paredown.models.gguf.config import BOS, EOS, EOT, plain_value
+from paredown.models.gguf.config import plain_value
 from paredown.models.gguf.header import Value
-from paredown.models.gguf.words import WORD_RULES
+from paredown.models.gguf.special_tokens import (
+    BOS,
+    CONTROL,
+    EOS,
+    NORMAL,
+    UNKNOWN,
+    UNKNOWN_TYPE,
+    USER_DEFINED,
+    USUAL_IDS,
+    end_ids,
+    matched_types,
+    token_id,
+)
+from paredown.models.gguf.unigram import unigram
+from paredown.models.gguf.word_piece import SPACE, word_piece
+from paredown.models.gguf.words import MISSING, WORD_RULES, WordRule
 
 JSON = "tokenizer.huggingface.json"
 CHAT_TEMPLATE = "tokenizer.chat_template"
-ADD_BOS = "tokenizer.ggml.add_bos_token"
-MODEL, PRE, TOKENS, SCORES, TYPES, MERGES, UNKNOWN, SPACE_PREFIX = (
+ADD_BOS, ADD_EOS = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"
+CHARSMAP = "tokenizer.ggml.precompiled_charsmap"
+MODEL, PRE, TOKENS, SCORES, TYPES, MERGES, SPACE_PREFIX = (
     f"tokenizer.ggml.{name}"
     for name in (
-        "model", "pre", "tokens", "scores", "token_type", "merges", "unknown_token_id",
-        "add_space_prefix",
+        "model", "pre", "tokens", "scores", "token_type", "merges", "add_space_prefix",
     )
 )  # fmt: skip
-NORMAL, UNKNOWN_TYPE, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-# SentencePiece's space.
-SPACE = "▁"
 _REMEDY = "Convert the model to GGUF again, or download the file again."
 
 
@@ -42,21 +54,22 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
     tokens = _strings(metadata, TOKENS, where)
     config: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     numbered: dict[str, object] = {}
+    usual = USUAL_IDS.get(fields.text(MODEL), {})
+    known = {key: one for key, one in usual.items() if one < len(tokens)}
+    fields = Fields({**known, **fields.config}, where)
     for name, key in (("bos", BOS), ("eos", EOS), ("unk", UNKNOWN)):
         if fields.config.get(key) is not None:
-            token_id = fields.integer(key, minimum=0)
-            if token_id >= len(tokens):
-                raise fields.wrong(key, f"an id below {len(tokens)}")
-            config[f"{name}_token"] = tokens[token_id]
-            if name != "unk":
-                numbered[f"{name}_token_id"] = token_id
-    if EOT in fields.config and "eos_token_id" in numbered:
-        ends = {numbered["eos_token_id"], fields.integer(EOT, minimum=0)}
-        numbered["eos_token_id"] = sorted(ends, key=str) if len(ends) > 1 else ends.pop()
-    is_spm = fields.text(MODEL) == "llama"
-    config["add_bos_token"] = fields.flag(ADD_BOS, is_spm)
-    if CHAT_TEMPLATE in fields.config:
-        config["chat_template"] = fields.text(CHAT_TEMPLATE)
+            found = token_id(fields, key, len(tokens))
+            config[f"{name}_token"] = tokens[found]
+            if name == "bos":
+                numbered["bos_token_id"] = found
+    numbered["eos_token_id"] = end_ids(tokens, fields)
+    config["add_bos_token"] = fields.flag(ADD_BOS, _adds_bos(fields))
+    if fields.flag(ADD_EOS, fields.text(MODEL) == "t5"):
+        config["add_eos_token"] = True
+    templates = _chat_templates(fields)
+    if templates is not None:
+        config["chat_template"] = templates
     if JSON in metadata:
         tokenizer = fields.text(JSON)
     else:
@@ -68,41 +81,68 @@ def hugging_face_files(metadata: Mapping[str, Value], where: str) -> dict[str, s
     }
 
 
-_LARGE = {TOKENS, SCORES, TYPES, MERGES}
+def _chat_templates(fields: Fields) -> object:
+    """Gives them as tokenizer_config.json has them: one text, or several by their names, of which
+    the one without a name is the default."""
+    named = {
+        key.removeprefix(f"{CHAT_TEMPLATE}."): fields.text(key)
+        for key in fields.config
+        if key.startswith(f"{CHAT_TEMPLATE}.")
+    }
+    default = fields.text(CHAT_TEMPLATE) if CHAT_TEMPLATE in fields.config else None
+    if not named:
+        return default
+    templates = named if default is None else {"default": default, **named}
+    return [{"name": name, "template": text} for name, text in templates.items()]
+
+
+def _adds_bos(fields: Fields) -> bool:
+    """Where the file does not say."""
+    return BOS in USUAL_IDS.get(fields.text(MODEL), {}) or _word_rule(fields).adds_bos
+
+
+_LARGE = {TOKENS, SCORES, TYPES, MERGES, CHARSMAP}
+# Types of tokens that are matched whole in a text.
+_MATCHED = (CONTROL, USER_DEFINED, UNKNOWN_TYPE)
 
 
 def _tokenizer(
     metadata: Mapping[str, Value], tokens: list[str], fields: Fields
 ) -> dict[str, object]:
     """tokenizer.json from the parts that llama.cpp reads."""
-    if len(set(tokens)) != len(tokens):
-        raise CheckpointError(
-            f"{fields.where}: a token occurs twice in {TOKENS}", seen=len(tokens), remedy=_REMEDY
-        )
+    _check_different(tokens, fields.where)
     types = _numbers(metadata, TYPES, fields.where, len(tokens), NORMAL)
+    types = matched_types(tokens, types)
     kind = fields.text(MODEL)
     if kind == "gpt2":
         parts = _byte_level(metadata, tokens, fields)
     elif kind == "llama":
         parts = _sentence_piece(metadata, tokens, fields)
+    elif kind == "bert":
+        parts = word_piece(tokens, _unknown(tokens, fields), fields)
+    elif kind == "t5":
+        scores = _numbers(metadata, SCORES, fields.where, len(tokens), 0.0).tolist()
+        unknown_id = token_id(fields, UNKNOWN, len(tokens))
+        parts = unigram(tokens, scores, unknown_id, metadata.get(CHARSMAP), fields)
     else:
         raise UnsupportedError(
             f"{fields.where} has a tokenizer that is not read here",
             seen=kind,
-            remedy=f"Known are gpt2 (byte-level BPE) and llama (SentencePiece BPE), and {JSON}.",
+            remedy="Known are gpt2 (byte-level BPE), llama (SentencePiece BPE), bert (WordPiece), "
+            "t5 (unigram) "
+            f"and {JSON}.",
         )
-    special = (CONTROL, USER_DEFINED) if kind == "gpt2" else (CONTROL, USER_DEFINED, UNKNOWN_TYPE)
     added = [
         {
-            "id": token_id,
-            "content": tokens[token_id],
+            "id": place,
+            "content": tokens[place],
             "single_word": False,
             "lstrip": False,
             "rstrip": False,
             "normalized": False,
-            "special": bool(types[token_id] != USER_DEFINED),
+            "special": bool(types[place] != USER_DEFINED),
         }
-        for token_id in np.flatnonzero(np.isin(types, special)).tolist()
+        for place in np.flatnonzero(np.isin(types, _MATCHED)).tolist()
     ]
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts}
 
@@ -110,28 +150,36 @@ def _tokenizer(
 def _byte_level(
     metadata: Mapping[str, Value], tokens: list[str], fields: Fields
 ) -> dict[str, object]:
-    pre = fields.text(PRE, "default")
+    pre = fields.text(PRE, MISSING)
     if pre not in WORD_RULES:
         raise UnsupportedError(
             f"{fields.where} cuts text into words by a rule that is not known here",
             seen=f"{PRE} {pre!r}",
             remedy=f"Known rules: {', '.join(WORD_RULES)}; or a file with {JSON}.",
         )
-    rule = WORD_RULES[pre]
+    rule = _word_rule(fields)
     merges = [merge.split(" ") for merge in _strings(metadata, MERGES, fields.where)]
     _check_merges(merges, set(tokens), fields.where)
-    pattern = {"type": "Split", "pattern": {"Regex": rule.pattern}, "behavior": "Isolated"}
+    splits = [
+        {"type": "Split", "pattern": {"Regex": one}, "behavior": "Isolated", "invert": False}
+        for one in rule.patterns
+    ]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     return {
         "normalizer": None,
         "pre_tokenizer": {
             "type": "Sequence",
-            "pretokenizers": [{**pattern, "invert": False}, {**byte_level, "use_regex": False}],
+            "pretokenizers": [*splits, {**byte_level, "use_regex": False}],
         },
         "post_processor": None,
         "decoder": {**byte_level, "use_regex": True},
         "model": _bpe(tokens, merges, ignore_merges=rule.ignores_merges),
     }
+
+
+def _word_rule(fields: Fields) -> WordRule:
+    """The rule that the file names, without a name llama.cpp's own."""
+    return WORD_RULES.get(fields.text(PRE, MISSING), WORD_RULES[MISSING])
 
 
 def _sentence_piece(
@@ -160,7 +208,7 @@ def _sentence_piece(
         normalizers.insert(0, {"type": "Prepend", "prepend": SPACE})
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     has_unknown = fields.config.get(UNKNOWN) is not None
-    unknown = tokens[fields.integer(UNKNOWN, minimum=0)] if has_unknown else None
+    unknown = tokens[token_id(fields, UNKNOWN, len(tokens))] if has_unknown else None
     return {
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": None,
@@ -173,6 +221,11 @@ def _sentence_piece(
             "byte_fallback": True,
         },
     }
+
+
+def _unknown(tokens: list[str], fields: Fields) -> str:
+    """The token of a word that is unknown. Raises CheckpointError where the file names none."""
+    return tokens[token_id(fields, UNKNOWN, len(tokens))]
 
 
 def _bpe(tokens: list[str], merges: list[list[str]], *, ignore_merges: bool) -> dict[str, object]:
@@ -188,6 +241,17 @@ def _bpe(tokens: list[str], merges: list[list[str]], *, ignore_merges: bool) -> 
         "vocab": {token: token_id for token_id, token in enumerate(tokens)},
         "merges": merges,
     }
+
+
+def _check_different(tokens: list[str], where: str) -> None:
+    first: dict[str, int] = {}
+    for place, token in enumerate(tokens):
+        if first.setdefault(token, place) != place:
+            raise CheckpointError(
+                f"{where}: a token occurs twice in {TOKENS}",
+                seen=f"{token!r} at {first[token]} and {place}",
+                remedy=_REMEDY,
+            )
 
 
 def _check_merges(merges: list[list[str]], tokens: set[str], where: str) -> None:

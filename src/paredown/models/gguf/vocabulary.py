@@ -8,32 +8,44 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.errors import UnsupportedError
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object
 from paredown.models.gguf.checkpoint import is_gguf
-from paredown.models.gguf.config import BOS, EOS, EOT
-from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.config import plain_value
 from paredown.models.gguf.header import Value
+from paredown.models.gguf.parts import read_metadata
+from paredown.models.gguf.special_tokens import (
+    BOS,
+    BYTE,
+    CONTROL,
+    EOS,
+    EOT,
+    NORMAL,
+    UNKNOWN,
+    UNKNOWN_TYPE,
+    UNUSED,
+    USER_DEFINED,
+    end_ids,
+)
 from paredown.models.gguf.tokenizer import (
     ADD_BOS,
-    BYTE,
     CHAT_TEMPLATE,
-    CONTROL,
     JSON,
     MERGES,
     MODEL,
-    NORMAL,
     PRE,
     SCORES,
     SPACE_PREFIX,
     TOKENS,
     TYPES,
-    UNKNOWN,
-    UNKNOWN_TYPE,
-    UNUSED,
-    USER_DEFINED,
 )
-from paredown.models.gguf.words import GPT2_PATTERN, LLAMA_CPP_RULES, LlamaCppRule
+from paredown.models.gguf.words import (
+    DIGIT_PATTERN,
+    GPT2_PATTERN,
+    LLAMA_CPP_RULES,
+    LlamaCppRule,
+)
 from paredown.models.text.chat_templates import DEFAULT, ChatTemplates
 from paredown.models.text.tokenizer import Tokenizer
 
@@ -55,13 +67,13 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
     `vocab_size` rows. Raises CheckpointError for files that are damaged, UnsupportedError for a
     tokenizer that llama.cpp has no like of."""
     if is_gguf(path):
-        stored = read_gguf(path).metadata
+        stored = read_metadata(path)
         return GGUFVocabulary(
             metadata={key: value for key, value in stored.items() if key.startswith("tokenizer.")}
         )
     tokenizer = Tokenizer.open(path)
-    text = tokenizer.to_json()
-    library = json.loads(text)
+    library = json.loads(tokenizer.to_json())
+    notes = _drop_rowless(library, path, vocab_size)
     model = library.get("model")
     if not isinstance(model, dict) or model.get("type") != "BPE":
         raise _unsupported("a model that is not BPE", model)
@@ -73,12 +85,31 @@ def read_vocabulary(path: Path, vocab_size: int) -> GGUFVocabulary:
     else:
         rule = _word_rule(library, model)
         metadata |= {MODEL: "gpt2", PRE: rule.pre, MERGES: [" ".join(m) for m in _merges(model)]}
-    special, notes = _special_tokens(path, tokenizer)
+    special, lost = _special_tokens(path, tokenizer, tokens)
     metadata |= special
-    metadata |= _chat_templates(tokenizer.chat_templates)
-    metadata[JSON] = text
+    try:
+        metadata |= _chat_templates(tokenizer.chat_templates)
+    except CheckpointError as error:
+        notes.append(f"{error.what}, and is not written: {error.seen}")
+    metadata[JSON] = json.dumps(library, ensure_ascii=False)
+    notes += lost
     notes += [] if rule.difference is None else [rule.difference]
     return GGUFVocabulary(metadata=metadata, notes=tuple(notes))
+
+
+def _drop_rowless(library: dict[str, object], path: Path, vocab_size: int) -> list[str]:
+    """Takes out tokens that only files beside tokenizer.json name, and that the model has no row
+    for: a padding token, mostly. Gives a note of them."""
+    stored = read_json_object(path / "tokenizer.json").get("added_tokens")
+    own = {entry["id"] for entry in stored} if isinstance(stored, list) else set()
+    added = library["added_tokens"]
+    assert isinstance(added, list), "the tokenizer's library wrote it"
+    rowless = [one for one in added if one["id"] >= vocab_size and one["id"] not in own]
+    if not rowless:
+        return []
+    library["added_tokens"] = [one for one in added if one not in rowless]
+    texts = ", ".join(one["content"] for one in rowless)
+    return [f"tokens that the model has no row for are not written: {texts}"]
 
 
 def _chat_templates(templates: ChatTemplates) -> dict[str, Value]:
@@ -122,19 +153,23 @@ def _word_rule(library: Mapping[str, object], model: Mapping[str, object]) -> Ll
         raise _unsupported("a normalizer", library["normalizer"])
     pre = library.get("pre_tokenizer")
     parts = pre.get("pretokenizers", [pre]) if isinstance(pre, dict) else []
-    pattern = None
-    match parts:
-        case [{"type": "ByteLevel", "add_prefix_space": False, **rest}]:
-            pattern = GPT2_PATTERN if rest.get("use_regex", True) else None
-        case [
-            {"type": "Split", "pattern": {"Regex": str(regex)}, "behavior": "Isolated", **rest},
-            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
-        ] if not rest.get("invert", False):
-            pattern = regex
-    rule = LLAMA_CPP_RULES.get((pattern or "", bool(model.get("ignore_merges"))))
+    patterns = tuple(one for part in parts for one in _patterns(part))
+    rule = LLAMA_CPP_RULES.get((patterns, bool(model.get("ignore_merges"))))
     if rule is None:
         raise _unsupported("words that llama.cpp has no rule for", pre)
     return rule
+
+
+def _patterns(part: object) -> list[str]:
+    """The patterns of one step of a pre-tokenizer; a pattern of no rule where it has none."""
+    match part:
+        case {"type": "ByteLevel", "add_prefix_space": False, **rest}:
+            return [GPT2_PATTERN] if rest.get("use_regex", True) else []
+        case {"type": "Split", "pattern": {"Regex": str(regex)}, "behavior": "Isolated", **rest}:
+            return [""] if rest.get("invert", False) else [regex]
+        case {"type": "Digits", "individual_digits": True}:
+            return [DIGIT_PATTERN]
+    return [""]
 
 
 def _sentence_piece(
@@ -176,7 +211,9 @@ def _merges(model: Mapping[str, object]) -> list[list[str]]:
     return [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in merges]
 
 
-def _special_tokens(path: Path, tokenizer: Tokenizer) -> tuple[dict[str, Value], list[str]]:
+def _special_tokens(
+    path: Path, tokenizer: Tokenizer, tokens: list[str]
+) -> tuple[dict[str, Value], list[str]]:
     found: dict[str, Value] = {ADD_BOS: tokenizer.add_bos}
     if tokenizer.bos_token_id is not None:
         found[BOS] = np.uint32(tokenizer.bos_token_id)
@@ -185,10 +222,14 @@ def _special_tokens(path: Path, tokenizer: Tokenizer) -> tuple[dict[str, Value],
     first = configured[0] if isinstance(configured, list) and configured else configured
     ordered = sorted(ids, key=lambda token_id: (token_id != first, token_id))
     found |= {key: np.uint32(one) for key, one in zip((EOS, EOT), ordered, strict=False)}
-    if len(ordered) <= 2:
-        return found, []
-    lost = ", ".join(map(str, ordered[2:]))
-    return found, [f"GGUF names two tokens that end a text; not written: {lost}"]
+    named = {key: plain_value(value) for key, value in found.items()}
+    there = set(end_ids(tokens, Fields(named, str(path))))
+    notes = []
+    if lost := [str(one) for one in ordered if one not in there]:
+        notes.append(f"GGUF names two tokens that end a text; not written: {', '.join(lost)}")
+    if more := [repr(tokens[one]) for one in sorted(there - ids)]:
+        notes.append(f"llama.cpp ends a text at {', '.join(more)} too")
+    return found, notes
 
 
 def _unsupported(what: str, seen: object) -> UnsupportedError:

@@ -1,4 +1,4 @@
-"""What the hub's cache has of a model, without asking the hub."""
+"""The files of a model in the hub's cache, found without asking the hub."""
 
 from collections.abc import Collection
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the hub's and the network's errors come to for a user."""
+"""Errors of the hub and of the network, as a user is told of them."""
 
 import errno
 from collections.abc import Iterator

@@ -121,7 +121,7 @@ def _offline(name: HubName, cached: Path | None) -> Path:
 
 
 def _keep_commit(folder: Path, name: HubName, commit: str) -> None:
-    """What the revision is now, where other tools look for it."""
+    """Writes down the commit of the revision, where other tools look for it."""
     if COMMIT.fullmatch(name.wanted_revision):
         return
     ref = folder / "refs" / name.wanted_revision

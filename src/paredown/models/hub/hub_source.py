@@ -45,8 +45,8 @@ def repository_folder(cache: Path, repository: str) -> Path:
 
 
 def model_name(path: Path) -> str:
-    """What people call the checkpoint: its folder or file, and the repository's name where a
-    folder's own is a commit."""
+    """The name that people know the checkpoint by: its folder or file, and the repository's name
+    where a folder's own is a commit."""
     source = HubSource.of(path)
     if source is None:
         return path.resolve().name

@@ -1,4 +1,4 @@
-"""What a repository holds at a revision, as the hub tells it."""
+"""The files of a repository at a revision, as the hub lists them."""
 
 import re
 from collections.abc import Mapping

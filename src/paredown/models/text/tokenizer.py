@@ -9,7 +9,7 @@ import tokenizers
 from paredown.errors import CheckpointError, RequestError
 from paredown.models.files.json_file import read_optional_json_object
 from paredown.models.gguf.checkpoint import is_gguf
-from paredown.models.gguf.file import read_gguf
+from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.text.chat_templates import ChatTemplates
 from paredown.models.text.clean_up import clean_up
@@ -84,7 +84,7 @@ class Tokenizer:
 
     @classmethod
     def _open_gguf(cls, path: Path) -> "Tokenizer":
-        found = hugging_face_files(read_gguf(path).metadata, str(path))
+        found = hugging_face_files(read_metadata(path), str(path))
         library = _parse_library(found["tokenizer.json"].encode(), f"{path}: its tokenizer")
         files = named_files(json.loads(found["tokenizer_config.json"]), str(path))
         return cls(
@@ -124,7 +124,34 @@ class Tokenizer:
     def to_json(self) -> str:
         """Gives the tokenizer as a tokenizer.json that needs no files beside it."""
         text: str = self._library.to_str()
-        return text
+        if _around(self._library) == (self.prompt_prefix, self.prompt_suffix):
+            return text
+        around = self._post_processor()
+        return json.dumps(json.loads(text) | {"post_processor": around}, ensure_ascii=False)
+
+    def _post_processor(self) -> dict[str, object]:
+        """A post-processor that puts `prompt_prefix` and `prompt_suffix` around a text, in JSON."""
+
+        def pieces(ids: Sequence[int]) -> list[dict[str, object]]:
+            tokens = [self._library.id_to_token(token_id) for token_id in ids]
+            return [{"SpecialToken": {"id": token, "type_id": 0}} for token in tokens]
+
+        def parts(*names: str) -> list[dict[str, object]]:
+            texts: list[dict[str, object]] = [
+                {"Sequence": {"id": name, "type_id": 0}} for name in names
+            ]
+            return [*pieces(self.prompt_prefix), *texts, *pieces(self.prompt_suffix)]
+
+        ids = {self._library.id_to_token(i): i for i in self.prompt_prefix + self.prompt_suffix}
+        return {
+            "type": "TemplateProcessing",
+            "single": parts("A"),
+            "pair": parts("A", "B"),
+            "special_tokens": {
+                token: {"id": token, "ids": [token_id], "tokens": [token]}
+                for token, token_id in ids.items()
+            },
+        }
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text` alone: no special tokens are put around it, but those written out in it
@@ -152,7 +179,7 @@ class Tokenizer:
         return clean_up(text) if self.cleans_up else text
 
     def decode_uncleaned(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """What `decode` gives before spaces are dropped, where `cleans_up` says that they are."""
+        """The text of `decode` before spaces are dropped, where `cleans_up` says that they are."""
         text: str = self._library.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
@@ -178,13 +205,14 @@ def _read_library(path: Path) -> tokenizers.Tokenizer:
         raise CheckpointError(
             f"{path.parent} has no tokenizer.json",
             seen=", ".join(sorted(entry.name for entry in path.parent.glob("*"))) or "no files",
-            remedy="Download tokenizer.json too, or save the tokenizer in its fast form.",
+            remedy="Download tokenizer.json too, or make it from the older files with Transformers "
+            "(AutoTokenizer.from_pretrained, then save_pretrained).",
         )
     try:
         data = path.read_bytes()
     except OSError as error:
         raise CheckpointError(
-            f"{path} cannot be read", seen=error, remedy="Download the file again."
+            f"{path} cannot be read", seen=error, remedy="Check that you may read it."
         ) from error
     return _parse_library(data, str(path))
 
@@ -195,7 +223,10 @@ def _parse_library(data: bytes, where: str) -> tokenizers.Tokenizer:
         library = tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises nothing narrower
         raise CheckpointError(
-            f"{where} cannot be read", seen=error, remedy="Download the file again."
+            f"{where} cannot be read",
+            seen=error,
+            remedy="Download it again; one that is whole needs a newer library (`pip install -U "
+            "tokenizers`).",
         ) from error
     library.no_truncation()
     library.no_padding()
@@ -223,7 +254,7 @@ def _known(library: tokenizers.Tokenizer, token: str | None) -> list[int]:
 
 
 def _around(library: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the post-processor puts before and after a text."""
+    """The ids that the post-processor puts before and after a text."""
     if not library.num_special_tokens_to_add(is_pair=False):
         return (), ()
     plain: list[int] = []
@@ -242,8 +273,8 @@ def _around(library: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, 
 def _asked_around(
     library: tokenizers.Tokenizer, files: TokenizerFiles
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What `add_bos_token` and `add_eos_token` put before and after a text: in a GGUF file they
-    decide, whatever tokenizer it holds."""
+    """The ids that `add_bos_token` and `add_eos_token` put before and after a text: in a GGUF file
+    they decide, whatever tokenizer it holds."""
     bos, eos = (
         _known(library, files.special_tokens.get(f"{end}_token"))
         if files.config.get(f"add_{end}_token") is True

@@ -59,7 +59,7 @@ class LongestPrefixQueue:
     def _num_matched_pages(self, request: Request) -> int:
         match = self._matches.get(request.id)
         if match is None or (isinstance(match.parent, int) and not self._pages.has(match.parent)):
-            match = _Match(0, request.service.salt, request.contents(0, 1)[0])
+            match = _Match(0, request.salt, request.contents(0, 1)[0])
             self._matches[request.id] = match
         max_pages = (len(request.token_ids) - 1) // PAGE_SIZE
         while match.num_pages < max_pages:

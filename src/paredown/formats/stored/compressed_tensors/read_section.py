@@ -27,6 +27,7 @@ from paredown.spec.weight import DTYPES, INTEGERS, ActivationDType, WeightDType,
 
 METHOD = "compressed-tensors"
 LINEAR = "Linear"
+EMBEDDING = "Embedding"
 NAIVE: Form = "naive-quantized"
 _INTEGERS: dict[int, WeightDType] = {DTYPES[dtype].bits: dtype for dtype in INTEGERS}
 _FORMS: dict[bool, tuple[Form, ...]] = {
@@ -119,11 +120,18 @@ class CompressedTensorsConfig:
         """The form that the section names for a module. As in the library, a name goes before a
         regular expression and that before a class name. Raises UnsupportedError for a module that
         is to be packed and is stored in floats beside scales."""
-        if any(_matches(module, pattern) for pattern in self.ignore):
+        return self._form_for(module, LINEAR)
+
+    def form_for_embedding(self, module: str) -> CompressedForm | None:
+        """The same for the table of embeddings, whose class has another name."""
+        return self._form_for(module, EMBEDDING)
+
+    def _form_for(self, module: str, kind: str) -> CompressedForm | None:
+        if any(_matches(module, kind, pattern) for pattern in self.ignore):
             return None
         forms = {target: group.form for group in self.groups for target in group.targets}
-        matching = [target for target in forms if _matches(module, target)]
-        matching.sort(key=lambda target: (target == LINEAR, target.startswith("re:"), target))
+        matching = [target for target in forms if _matches(module, kind, target)]
+        matching.sort(key=lambda target: (target == kind, target.startswith("re:"), target))
         if not matching:
             return None
         form = forms[matching[0]]
@@ -301,8 +309,8 @@ def _patterns(where: str, patterns: object) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def _matches(module: str, pattern: str) -> bool:
-    """Only linear modules are asked about, so their class name matches each of them."""
+def _matches(module: str, kind: str, pattern: str) -> bool:
+    """`kind` is the class of the module, whose name matches too."""
     if pattern.startswith("re:"):
         return re.match(pattern.removeprefix("re:"), module) is not None
-    return pattern in (LINEAR, module)
+    return pattern in (kind, module)

@@ -14,10 +14,29 @@ MIXED = "mixed-precision"
 def write_section(layout: Layout[WeightSpec]) -> dict[str, object]:
     """For config.json: the common form is that of every linear module, others are named. Raises
     UnsupportedError for a mixture that Transformers cannot read."""
-    named = {module: own for module, own in layout.specs.items() if own != layout.common}
+    table = layout.embedding if layout.embedding in layout.specs else None
+    named = {
+        module: own
+        for module, own in layout.specs.items()
+        if own != layout.common and module != table
+    }
     # Where no form is common to all, nothing asks for what is not named.
     ignore = layout.others if layout.common is None else layout.all_floats
-    return quantization_config(layout.common, ignore, named, layout.kv)
+    section = quantization_config(layout.common, ignore, named, layout.kv)
+    return section if table is None else _with_table(section, table, layout.specs[table])
+
+
+def _with_table(section: dict[str, object], module: str, spec: WeightSpec) -> dict[str, object]:
+    """With a group for the table of embeddings, whose inputs are no floats to be rounded."""
+    groups = section["config_groups"]
+    assert isinstance(groups, dict)
+    own = {**_group(spec, [module]), "input_activations": None}
+    forms = {group["format"] for group in groups.values()} | {own["format"]}
+    return {
+        **section,
+        "format": section["format"] if len(forms) == 1 else MIXED,
+        "config_groups": {**groups, f"group_{len(groups)}": own},
+    }
 
 
 def quantization_config(

@@ -1,0 +1,54 @@
+"""Groups that follow the model: each layer has the largest of several that divides its columns.
+
+In the name of a format the sizes stand one after another, from large to small: int4-g128-g64-g32.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from paredown.errors import ConfigError
+from paredown.formats.table import GROUP_SIZES, RECIPE_FORMATS
+from paredown.spec.weight import WeightSpec
+
+# All sizes, for a search that has to fit any model.
+ANY_GROUPS = tuple(sorted(GROUP_SIZES, reverse=True))
+_NAME = re.compile(r"(?P<numbers>[^-]+)(?P<sizes>(?:-g\d+){2,})(?P<ending>(?:-.+)?)")
+
+
+def groups_name(sizes: Sequence[int]) -> str:
+    """'-g128-g64-g32', as it stands in a format's name."""
+    return "".join(f"-g{size}" for size in sizes)
+
+
+def split_groups(name: str) -> tuple[str, tuple[int, ...]]:
+    """A format's name with the first of its group sizes alone, and all of them; none where the name
+    has not several. Raises ConfigError for sizes that do not fall."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return name, ()
+    sizes = tuple(int(size) for size in match["sizes"].split("-g")[1:])
+    if list(sizes) != sorted(set(sizes), reverse=True) or not set(sizes) <= set(GROUP_SIZES):
+        raise ConfigError(
+            "group sizes to choose from stand from large to small",
+            seen=name,
+            remedy=f"Write {match['numbers']}{groups_name(ANY_GROUPS)}{match['ending']}.",
+        )
+    return f"{match['numbers']}-g{sizes[0]}{match['ending']}", sizes
+
+
+def fit_groups(spec: WeightSpec, sizes: Collection[int], num_columns: int) -> WeightSpec:
+    """The spec with the largest of these groups that divides the columns, with the smallest where
+    none does, and as it is where there is nothing to choose from."""
+    if not sizes:
+        return spec
+    fitting = [size for size in sizes if num_columns % size == 0]
+    return replace(spec, group_size=max(fitting, default=min(sizes)))
+
+
+def find_format(name: str) -> tuple[WeightSpec, tuple[int, ...]] | None:
+    """The format that recipes call so, and the group sizes to choose from; None for an unknown
+    one."""
+    first, sizes = split_groups(name)
+    spec = RECIPE_FORMATS.get(first)
+    return None if spec is None else (spec, sizes)

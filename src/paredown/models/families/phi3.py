@@ -1,0 +1,55 @@
+"""Phi-3, 3.5 and 4-mini (arXiv 2404.14219): Llama's layer, with one module for query, key and value
+and one for gate and up, a part of each head rotated in some, and LongRoPE."""
+
+from collections.abc import Mapping
+
+from paredown.models.families import gated_rotary
+from paredown.models.families.family import Family, LinearModule, fused_modules
+from paredown.models.families.fields import Fields
+from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
+from paredown.models.families.rotary import rotary_share
+from paredown.spec.model import ModelSpec
+from paredown.spec.roles import QKV_ROLES
+
+_UP_ROLES = ("gate", "up")
+# What Phi-3's first configs called LongRoPE.
+_OLD_NAMES = ("su", "yarn")
+
+
+def read_spec(fields: Fields) -> ModelSpec:
+    known = _with_known_names(fields)
+    traits = FamilyTraits(
+        family="phi3",
+        default_norm_eps=1e-5,
+        sliding_window=fields.optional_integer("sliding_window"),
+        rotary_share=rotary_share(known, 1.0),
+    )
+    return read_gated_rotary(known, traits)
+
+
+def _with_known_names(fields: Fields) -> Fields:
+    config = dict(fields.config)
+    for name in ("rope_scaling", "rope_parameters"):
+        parameters = config.get(name)
+        if isinstance(parameters, Mapping):
+            kind = parameters.get("rope_type", parameters.get("type"))
+            if kind in _OLD_NAMES:
+                config[name] = {**parameters, "rope_type": "longrope"}
+    return Fields(config, fields.where)
+
+
+PHI3 = Family(
+    model_type="phi3",
+    read_spec=read_spec,
+    prefixes=gated_rotary.PREFIXES,
+    linears={
+        **fused_modules("layers.{layer}.self_attn.qkv_proj", QKV_ROLES),
+        "o": LinearModule(module="layers.{layer}.self_attn.o_proj"),
+        **fused_modules("layers.{layer}.mlp.gate_up_proj", _UP_ROLES),
+        "down": LinearModule(module="layers.{layer}.mlp.down_proj"),
+    },
+    norms=gated_rotary.NORMS,
+    embedding=gated_rotary.EMBEDDING,
+    ignorable=gated_rotary.IGNORABLE,
+    config_fields=gated_rotary.CONFIG_FIELDS,
+)

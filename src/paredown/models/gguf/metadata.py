@@ -1,0 +1,123 @@
+"""A model as the metadata of a GGUF file, where llama.cpp runs the same model from them."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paredown.errors import CheckpointError, UnsupportedError
+from paredown.models.config import spec_from_config
+from paredown.models.families.gguf_rows import GGUFRows, Metadata
+from paredown.models.families.table import FAMILIES
+from paredown.models.gguf.config import ARCHITECTURE, config_from_metadata
+from paredown.models.gguf.names import EMBEDDING, OUTPUT
+from paredown.models.gguf.rope import rope_factors
+from paredown.models.gguf.rope_scaling import scaling_metadata
+from paredown.spec.mlp import Mlp
+from paredown.spec.model import ModelSpec
+
+
+def metadata_from_spec(spec: ModelSpec) -> Metadata:
+    """Raises UnsupportedError for a model that llama.cpp's architectures cannot express: what is
+    read back from the metadata must be the same model."""
+    rows = FAMILIES[spec.family].gguf
+    if rows is None or not isinstance(spec.layers[0].mlp, Mlp):
+        raise _unsupported(f"the family {spec.family}")
+    metadata = _metadata(spec, rows)
+    try:
+        again = _read_back(spec, rows, metadata)
+    except (CheckpointError, UnsupportedError) as error:
+        raise _unsupported(f"{error.what} ({error.seen})") from error
+    different = next(_differences(spec, again, ""), None)
+    if different is not None:
+        raise _unsupported(different)
+    return metadata
+
+
+def factors_of(spec: ModelSpec) -> npt.NDArray[np.float32] | None:
+    """The tensor of factors by which rotary frequencies are divided; None where none is needed."""
+    attention = spec.layers[0].attention
+    if attention.rotary is None:
+        return None
+    return rope_factors(attention.rotary, attention.head_dim)
+
+
+def _metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
+    layer, arch = spec.layers[0], rows.architecture
+    attention = layer.attention
+    assert isinstance(layer.mlp, Mlp)
+    values = {
+        "max_position_embeddings": np.uint32(spec.max_positions),
+        "hidden_size": np.uint32(spec.hidden_size),
+        "num_hidden_layers": np.uint32(spec.num_layers),
+        "intermediate_size": np.uint32(layer.mlp.size),
+        "num_attention_heads": np.uint32(attention.num_heads),
+        "num_key_value_heads": np.uint32(attention.num_kv_heads),
+        "head_dim": np.uint32(attention.head_dim),
+        "rms_norm_eps": np.float32(spec.final_norm.eps),
+    }
+    found: Metadata = {ARCHITECTURE: arch, f"{arch}.vocab_size": np.uint32(spec.vocab_size)}
+    found |= {f"{arch}.{rows.keys[name]}": one for name, one in values.items() if name in rows.keys}
+    if "head_dim" in rows.keys:
+        found[f"{arch}.attention.value_length"] = np.uint32(attention.head_dim)
+    return found | _rotary_metadata(spec, arch) | rows.more_metadata(spec)
+
+
+def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
+    """Rotary positions of the layers without a window: the others' bases are the
+    architecture's own, or in the family's keys."""
+    turned = [one.attention for one in spec.layers if one.attention.rotary is not None]
+    if not turned:
+        return {}
+    widest = max(turned, key=lambda one: one.window or spec.max_positions + 1)
+    rotary, head_dim = widest.rotary, widest.head_dim
+    assert rotary is not None
+    found: Metadata = {
+        f"{arch}.rope.dimension_count": np.uint32(rotary.rotated_columns(head_dim)),
+        f"{arch}.rope.freq_base": np.float32(rotary.theta),
+    }
+    return found | scaling_metadata(rotary, arch)
+
+
+def _read_back(spec: ModelSpec, rows: GGUFRows, metadata: Metadata) -> ModelSpec:
+    """The model that a file with these metadata is read as."""
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (spec.vocab_size, spec.hidden_size)}
+    if not spec.output.is_tied:
+        shapes[OUTPUT] = shapes[EMBEDDING]
+    layer = spec.layers[0]
+    for role in layer.linear_shapes(spec.hidden_size):
+        if layer.has_bias(role) and (rows.takes_bias or role not in ("q", "k", "v", "o")):
+            shapes[f"blk.0.{rows.linears[role]}.bias"] = (1,)
+    return spec_from_config(config_from_metadata(metadata, shapes, factors_of(spec), "it"))
+
+
+def _differences(one: object, other: object, name: str) -> Iterator[str]:
+    """Yields each difference, in the words of the spec."""
+    if name.endswith("family") or one == other:
+        return
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        for number, (mine, theirs) in enumerate(zip(one, other, strict=True)):
+            yield from _differences(mine, theirs, f"layer {number}")
+    elif is_dataclass(one) and type(one) is type(other):
+        for field in fields(one):
+            mine, theirs = getattr(one, field.name), getattr(other, field.name)
+            yield from _differences(mine, theirs, f"{name} {field.name}".strip())
+    elif not _is_rounded(one, other):
+        yield f"{name} of {one} would be {other}"
+
+
+def _is_rounded(one: object, other: object) -> bool:
+    """Whether two numbers are one in float32, as a file has it."""
+    if isinstance(one, float) and isinstance(other, float):
+        return bool(np.float32(one) == np.float32(other))
+    return False
+
+
+def _unsupported(problem: str) -> UnsupportedError:
+    known = [name for name, family in FAMILIES.items() if family.gguf is not None]
+    return UnsupportedError(
+        "this model cannot be written as GGUF: llama.cpp would run another one",
+        seen=problem,
+        remedy=f"Written are {', '.join(known)}, as llama.cpp knows them.",
+    )

@@ -1,0 +1,89 @@
+"""The metadata of rotary scaling, `ARCH.rope.scaling.*`, as the fields of config.json, and back."""
+
+import math
+
+import numpy as np
+
+from paredown.errors import UnsupportedError
+from paredown.models.families.fields import Fields
+from paredown.models.families.gguf_rows import Metadata
+from paredown.spec.rotary import Rotary
+
+# What llama.cpp takes where it does not read the keys.
+_YARN = {
+    "yarn_ext_factor": 1.0,
+    "yarn_attn_factor": 1.0,
+    "yarn_beta_fast": 32.0,
+    "yarn_beta_slow": 1.0,
+}
+
+
+def scaling_fields(fields: Fields, arch: str) -> dict[str, object] | None:
+    """`rope_scaling` of config.json; None for plain positions. A factor without a type is linear,
+    and `rope.scale_linear` is an older name of the factor. Raises UnsupportedError for a scaling
+    that is not known here."""
+    prefix = f"{arch}.rope.scaling"
+    factor_key = f"{prefix}.factor"
+    if factor_key not in fields.config:
+        factor_key = f"{arch}.rope.scale_linear"
+    # llama.cpp takes a factor of zero as one that is not given.
+    factor = fields.number(factor_key) if fields.config.get(factor_key) else 1.0
+    kind = fields.text(f"{prefix}.type", "linear")
+    if kind == "yarn":
+        return _yarn(fields, arch, factor)
+    fields.must_be(f"{prefix}.attn_factor", 1.0)
+    if kind not in ("linear", "none"):
+        raise UnsupportedError(
+            f"{fields.where} asks for an unknown rotary scaling",
+            seen=kind,
+            remedy="Known scalings: none, linear, yarn, and Llama 3.1's as a tensor of factors; "
+            "use the model's Hugging Face folder.",
+        )
+    if kind == "none" or factor == 1.0:
+        return None
+    return {"rope_type": "linear", "factor": factor}
+
+
+def scaling_metadata(rotary: Rotary, arch: str) -> Metadata:
+    """The keys of a scaling that llama.cpp has them for, and none of any other."""
+    prefix = f"{arch}.rope.scaling"
+    if rotary.scaling not in ("linear", "yarn"):
+        return {}
+    found: Metadata = {
+        f"{prefix}.type": rotary.scaling,
+        f"{prefix}.factor": np.float32(rotary.factor),
+    }
+    if rotary.scaling == "yarn":
+        multiplier = rotary.attention_factor / _usual_attention_factor(rotary.factor)
+        found |= {
+            f"{prefix}.original_context_length": np.uint32(rotary.original_max_positions),
+            f"{prefix}.attn_factor": np.float32(multiplier),
+            f"{prefix}.yarn_beta_fast": np.float32(rotary.beta_fast),
+            f"{prefix}.yarn_beta_slow": np.float32(rotary.beta_slow),
+        }
+    return found
+
+
+def _usual_attention_factor(factor: float) -> float:
+    return 1.0 + 0.1 * math.log(max(factor, 1.0))
+
+
+def _yarn(fields: Fields, arch: str, factor: float) -> dict[str, object]:
+    """YaRN (arXiv 2309.00071). llama.cpp multiplies its usual attention factor by `attn_factor`;
+    without a length of its own the original context is the whole one. The other keys it reads for
+    none of these architectures, so a file that sets them means another model than it runs."""
+    prefix = f"{arch}.rope.scaling"
+    for key, usual in _YARN.items():
+        fields.must_be(f"{prefix}.{key}", usual)
+    multiplier = fields.number(f"{prefix}.attn_factor", 1.0)
+    context = fields.integer(f"{arch}.context_length")
+    return {
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": fields.integer(
+            f"{prefix}.original_context_length", context
+        ),
+        "attention_factor": multiplier * _usual_attention_factor(factor),
+        "beta_fast": _YARN["yarn_beta_fast"],
+        "beta_slow": _YARN["yarn_beta_slow"],
+    }

@@ -1,0 +1,115 @@
+"""Keys of a file that no reader asked for: harmless, passed over with a note, or
+refused.
+
+llama.cpp has one list of keys for all architectures (`gguf.constants.Keys` of its Python package).
+A key of that list that nobody read and whose value is not its neutral one would be another model.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from paredown.errors import UnsupportedError
+from paredown.models.families.fields import Fields
+
+# Change no number, whatever they say.
+HARMLESS = frozenset(
+    {
+        # The tensors have the sizes.
+        "vocab_size", "embedding_length_out", "classifier.output_labels",
+        # How the file was made.
+        "tensor_data_layout", "rope.scaling.finetuned",
+        # Read where the type of the scaling or of the norms has a use for them.
+        "rope.scaling.type", "rope.scaling.original_context_length", "attention.layer_norm_epsilon",
+        # For embeddings of texts.
+        "pooling_type",
+        # By which llama.cpp divides now and then where 16 bits would overflow.
+        "rescale_every_n_layers",
+    }
+)  # fmt: skip
+# Values that mean the same as no key; for any other key of the list that is nothing, zero or false.
+NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "attention.causal": (True,),
+    "attention.output_scale": (0, 1),
+    "attention.value_residual_mix_lora_rank": (0,),
+    "embedding_scale": (0, 1),
+    "expert_group_count": (0, 1),
+    "expert_weights_scale": (0, 1),
+    "logit_scale": (0, 1),
+    "residual_scale": (0, 1),
+    "rope.scaling.attn_factor": (1,),
+    "rope.scaling.alpha": (0, 1),
+    "rope.scaling.yarn_attn_factor": (1,),
+    "rope.scaling.yarn_ext_factor": (0, 1),
+}
+# Scales are float32.
+_TOLERANCE = 1e-5
+# Without YaRN these have no use.
+_YARN = ("rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow")
+# What llama.cpp's list has beside HARMLESS and NEUTRAL, by the beginning of the key.
+CHANGING = (
+    "activation_sparsity", "altup.", "attention.", "attn_logit_softcapping", "block_count",
+    "context_length", "convnext.", "decoder_", "embedding_length", "expert", "features_length",
+    "feed_forward_length", "final_logit_softcapping", "full_attention_interval", "interleave_",
+    "kda.", "leading_dense_block_count", "moe_", "n_deepstack_layers", "nextn_predict_layers",
+    "posnet.", "rope.", "router_logit_softcapping", "shortconv.", "ssm.", "swiglu_clamp",
+    "swin_norm", "time_", "token_shift_count", "use_parallel_residual", "wkv.",
+)  # fmt: skip
+
+
+class ReadFields(Mapping[str, object]):
+    """Metadata that remember which keys were asked for."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = values
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> object:
+        self.read.add(key)
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def check_unread(values: ReadFields, arch: str, where: str) -> None:
+    """Raises UnsupportedError for a key of the architecture that nobody read and that would change
+    the arithmetic. Keys beyond llama.cpp's list are passed over, as it does."""
+    fields = Fields(values, where)
+    unread = [key for key in values if key.startswith(f"{arch}.") and key not in values.read]
+    for full in unread:
+        key = full.removeprefix(f"{arch}.")
+        if not _changes(fields, arch, key):
+            continue
+        raise UnsupportedError(
+            f"{where} sets {full!r}, which is not applied to this architecture here",
+            seen=values[full],
+            remedy="Use the model's Hugging Face folder, or choose another file.",
+        )
+
+
+def _changes(fields: Fields, arch: str, key: str) -> bool:
+    value = fields.config[f"{arch}.{key}"]
+    if key in HARMLESS or key in _YARN:
+        return False
+    if key == "attention.scale":
+        if value == 0.0:
+            return False
+        scale = fields.number(f"{arch}.{key}")
+        return not math.isclose(scale * math.sqrt(_head_dim(fields, arch)), 1, rel_tol=_TOLERANCE)
+    if key == "attention.sliding_window" and isinstance(value, int):
+        # A window that holds the whole context hides nothing.
+        return 0 < value < fields.integer(f"{arch}.context_length")
+    if key.startswith("expert") and not fields.config.get(f"{arch}.expert_count"):
+        return False
+    if key in NEUTRAL:
+        return value not in NEUTRAL[key]
+    return key.startswith(CHANGING) and bool(value)
+
+
+def _head_dim(fields: Fields, arch: str) -> int:
+    found = fields.optional_integer(f"{arch}.attention.key_length")
+    heads = fields.integer(f"{arch}.attention.head_count")
+    return found or max(1, fields.integer(f"{arch}.embedding_length") // heads)
