@@ -27,14 +27,11 @@ class ColumnImportance:
 @dataclass(frozen=True, kw_only=True)
 class Importance:
     """`modules` by the names of linear modules, the table of embeddings where it is the output
-    layer too; `text` says what was read, `num_windows` and `num_tokens` how much of it."""
+    layer too; `text` says what was read, `num_windows` and `num_tokens` how much of it; `notes`
+    what of a file is not used."""
 
     modules: Mapping[str, ColumnImportance]
     text: str
     num_windows: int
     num_tokens: int
-
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """The modules that saw no input."""
-        return tuple(name for name, one in self.modules.items() if one.num_rows == 0)
+    notes: tuple[str, ...] = ()

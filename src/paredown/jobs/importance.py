@@ -47,12 +47,8 @@ def find_importance(
     hidden folder beside `output` until it is whole, so that a run that was killed goes on. Raises
     what `read_importance`, `calibration_windows` and `importance_walk` raise, and OutputError where
     it cannot be saved."""
-    if config.save is not None and (config.source is None or config.save.exists()):
-        raise OutputError(
-            f"the importance cannot be saved to {config.save}",
-            seen="a file" if config.save.exists() else "--importance none",
-            remedy="Choose another name, or leave --save-importance out.",
-        )
+    if config.save is not None:
+        _check_save(config.save, output, config)
     if config.source is None:
         return None
     if config.source == "auto":
@@ -62,6 +58,25 @@ def find_importance(
     if config.save is not None:
         write_importance(config.save, found, source)
     return found
+
+
+def _check_save(save: Path, output: Path, config: ImportanceConfig) -> None:
+    """Raises OutputError before any work for a place where it could not lie at the end."""
+    seen = None
+    if config.source is None:
+        seen = "no importance (--importance none)"
+    elif save.exists():
+        seen = "a folder" if save.is_dir() else "a file"
+    elif save.absolute() == output.absolute():
+        seen = "the name of the output"
+    elif not save.absolute().parent.is_dir():
+        seen = "no such folder"
+    if seen is not None:
+        raise OutputError(
+            f"the importance cannot be saved to {save}",
+            seen=seen,
+            remedy="Choose another name, or leave --save-importance out.",
+        )
 
 
 def _calibrated(

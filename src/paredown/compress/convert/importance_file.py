@@ -2,7 +2,8 @@
 and counts, and the older form without a head (tools/imatrix/imatrix.cpp)."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,32 +21,61 @@ _SUMS, _COUNTS = ".in_sum2", ".counts"
 _REMEDY = "Make it again (--importance auto), or with llama-imatrix."
 # Names longer than a tensor's can be are no names.
 _MAX_NAME_BYTES = 256
+_MAX_CALLS = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entries:
+    """A file's entries by the names of its tensors. `several` are those of tensors with a count for
+    each of several matrices, as layers with experts have them: how many counts."""
+
+    entries: Mapping[str, ColumnImportance]
+    several: Mapping[str, int]
+    text: str
+    num_windows: int = 0
+    num_tokens: int = 0
 
 
 def read_importance(path: Path, source: Checkpoint) -> Importance:
-    """The entries of the file for the tensors of `source`. Raises CheckpointError for a file that
-    is damaged, one whose numbers are no sums of squares, one without a tensor of the model, and,
-    naming the tensor, for an entry of another length."""
+    """Reads the entries of the file for the tensors of `source`; a note counts those for others.
+    Raises CheckpointError for a file that is damaged, one whose numbers are no sums of squares, one
+    without a tensor of the model, and, naming the tensor, for an entry of another length or with
+    several counts."""
     try:
         with path.open("rb") as file:
             is_gguf = file.read(len(MAGIC)) == MAGIC
-        entries, text, num_windows, num_tokens = (
-            _read_gguf(path) if is_gguf else _read_legacy(path.read_bytes(), path)
-        )
+        found = _read_gguf(path) if is_gguf else _read_legacy(path.read_bytes(), path)
     except OSError as error:
         raise unreadable(path, error) from error
-    modules = {}
+    modules, unknown = {}, found.entries.keys() | found.several.keys()
     for tensor in gguf_tensors(source.spec, source.names):
-        if len(tensor.shape) == 2 and tensor.name in entries:
-            _check_entry(path, tensor.name, entries[tensor.name], tensor.shape[1])
-            modules[tensor.our_name.removesuffix(".weight")] = entries[tensor.name]
+        if len(tensor.shape) != 2 or tensor.name not in unknown:
+            continue
+        unknown -= {tensor.name}
+        if tensor.name in found.several:
+            raise _wrong_length(path, tensor.name, f"{found.several[tensor.name]} counts for one")
+        _check_entry(path, tensor.name, found.entries[tensor.name], tensor.shape[1])
+        modules[tensor.our_name.removesuffix(".weight")] = found.entries[tensor.name]
     if not modules:
         raise CheckpointError(
             f"{path} has no importance for any tensor of this model",
-            seen=f"{len(entries)} entries: {', '.join(sorted(entries)[:3])}",
+            seen=f"{len(unknown)} entries: {', '.join(sorted(unknown)[:3])}",
             remedy="Name the importance matrix of this model.",
         )
-    return Importance(modules=modules, text=text, num_windows=num_windows, num_tokens=num_tokens)
+    return Importance(
+        modules=modules,
+        text=found.text,
+        num_windows=found.num_windows,
+        num_tokens=found.num_tokens,
+        notes=_notes(path, unknown),
+    )
+
+
+def _notes(path: Path, unknown: Collection[str]) -> tuple[str, ...]:
+    if not unknown:
+        return ()
+    some = ", ".join(sorted(unknown)[:3]) + (", ..." if len(unknown) > 3 else "")
+    return (f"{path.name} has entries of tensors that this model has not, not used: {some}",)
 
 
 def write_importance(path: Path, importance: Importance, source: Checkpoint) -> None:
@@ -73,11 +103,7 @@ def write_importance(path: Path, importance: Importance, source: Checkpoint) -> 
 def _check_entry(path: Path, name: str, entry: ColumnImportance, num_columns: int) -> None:
     sums_I = entry.sum_squares_I
     if len(sums_I) != num_columns:
-        raise CheckpointError(
-            f"{path}: the importance of tensor {name!r} has the wrong length",
-            seen=f"{len(sums_I)} numbers for {num_columns} columns",
-            remedy="Name the importance matrix of this model.",
-        )
+        raise _wrong_length(path, name, f"{len(sums_I)} numbers for {num_columns} columns")
     is_sum = np.isfinite(sums_I).all() and (sums_I >= 0).all() and np.isfinite(entry.num_rows)
     if not is_sum or entry.num_rows < 0:
         raise CheckpointError(
@@ -87,28 +113,39 @@ def _check_entry(path: Path, name: str, entry: ColumnImportance, num_columns: in
         )
 
 
-_Entries = tuple[Mapping[str, ColumnImportance], str, int, int]
+def _wrong_length(path: Path, name: str, seen: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: the importance of tensor {name!r} has the wrong length",
+        seen=seen,
+        remedy="Name the importance matrix of this model.",
+    )
 
 
 def _read_gguf(path: Path) -> _Entries:
     file = read_gguf(path)
     if file.metadata.get("general.type") != "imatrix":
         raise _damaged(path, f"general.type {file.metadata.get('general.type')!r}")
-    entries = {}
-    for name in file.places:
-        if not name.endswith(_SUMS):
+    entries, several = {}, {}
+    for own in dict.fromkeys(
+        name.removesuffix(_SUMS).removesuffix(_COUNTS) for name in file.places
+    ):
+        present = [f"{own}{suffix}" in file.places for suffix in (_SUMS, _COUNTS)]
+        if not any(present):
             continue
-        own = name.removesuffix(_SUMS)
-        if f"{own}{_COUNTS}" not in file.places:
-            raise _damaged(path, f"no {own}{_COUNTS}")
+        if not all(present):
+            raise _damaged(path, f"no {own}{_COUNTS if present[0] else _SUMS}")
         sums, counts = (_floats(path, file, f"{own}{suffix}") for suffix in (_SUMS, _COUNTS))
-        if counts.size == 1:  # those of experts stand side by side
+        if counts.size == 1:
             entries[own] = ColumnImportance(sum_squares_I=sums, num_rows=float(counts[0]))
+        else:
+            several[own] = counts.size
     datasets = file.metadata.get("imatrix.datasets")
     text = ", ".join(map(str, datasets)) if isinstance(datasets, list) else path.name
     sizes = [file.metadata.get(f"imatrix.chunk_{one}") for one in ("count", "size")]
     num_windows, num_tokens = (int(one) if isinstance(one, np.integer) else 0 for one in sizes)
-    return entries, text, num_windows, num_tokens
+    return _Entries(
+        entries=entries, several=several, text=text, num_windows=num_windows, num_tokens=num_tokens
+    )
 
 
 def _floats(path: Path, file: MappedGGUF, name: str) -> Floats:
@@ -119,15 +156,24 @@ def _floats(path: Path, file: MappedGGUF, name: str) -> Floats:
 
 
 def _read_legacy(raw: bytes, path: Path) -> _Entries:
-    """The entries: of each its name, a number of calls and means times that number."""
+    """The entries: of each its name, a number of calls and means times that number. Newer files end
+    with the number of windows and the name of the text."""
     reader = _Legacy(raw, path)
-    entries = {}
+    entries = dict[str, ColumnImportance]()
     for _ in range(reader.count()):
-        name = reader.take(reader.count(_MAX_NAME_BYTES)).decode("utf-8", "replace")
-        num_calls, num_values = reader.count(), reader.count()
+        name = reader.text(_MAX_NAME_BYTES)
+        if name in entries:
+            raise _damaged(path, f"{name} twice")
+        num_calls, num_values = reader.count(_MAX_CALLS), reader.count()
         values = np.frombuffer(reader.take(4 * num_values), "<f4").astype(np.float32)
         entries[name] = ColumnImportance(sum_squares_I=values, num_rows=float(num_calls))
-    return entries, path.name, 0, 0
+    text, num_windows = path.name, 0
+    if not reader.is_at_end:
+        num_windows = reader.count(_MAX_CALLS)
+        text = reader.text(len(raw)) or text
+        if not reader.is_at_end:
+            raise _damaged(path, "bytes behind its end")
+    return _Entries(entries=entries, several={}, text=text, num_windows=num_windows)
 
 
 class _Legacy:
@@ -142,6 +188,15 @@ class _Legacy:
         if found < 0 or found > (len(self._raw) if largest is None else largest):
             raise _damaged(self._path, f"a count of {found}")
         return int(found)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every byte was taken."""
+        return self._position == len(self._raw)
+
+    def text(self, largest: int) -> str:
+        """A name of at most that many bytes, behind their number."""
+        return self.take(self.count(largest)).decode("utf-8", "replace")
 
     def take(self, num_bytes: int) -> bytes:
         """The next bytes."""

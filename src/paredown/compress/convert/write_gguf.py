@@ -147,20 +147,21 @@ class _Job:
         return most.file_type
 
     def notes(self) -> tuple[str, ...]:
-        """Which tensors were fitted without importance though others had one."""
+        """Which tensors were fitted without importance though others had one. A table of embeddings
+        that is no output layer is multiplied with nothing, and has none."""
         if self._importance is None:
             return ()
         modules = self._importance.modules
-        missing, unseen = [], []
+        missing, unseen = list[str](), list[str]()
         for tensor, new in self.tensors:
-            if not self._is_fitted(new.block):
+            if not self._is_fitted(new.block) or not self._is_multiplied(tensor):
                 continue
             found = modules.get(_module(tensor))
             if found is None:
                 missing.append(tensor.name)
             elif found.num_rows == 0:
                 unseen.append(tensor.name)
-        return tuple(
+        return self._importance.notes + tuple(
             f"{', '.join(names)}: {what}, so all columns counted alike"
             for names, what in ((missing, "no importance is known"), (unseen, "saw no input"))
             if names
@@ -252,6 +253,9 @@ class _Job:
 
     def _is_fitted(self, block: BlockFormat) -> bool:
         return self._formats is not None and self._formats.is_mixture and block.name in FITTED
+
+    def _is_multiplied(self, tensor: GGUFTensor) -> bool:
+        return tensor.role != "embedding" or self._checkpoint.spec.output.is_tied
 
     def _column_importance(self, tensor: GGUFTensor) -> np.ndarray | None:
         found = None
