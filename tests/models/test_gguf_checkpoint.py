@@ -14,7 +14,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.models.checkpoint import Checkpoint

@@ -1,6 +1,5 @@
 """A GGUF file as the checkpoint it was made from: config, spec, and tensors under our names."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +8,13 @@ import numpy as np
 
 from paredown.errors import CheckpointError
 from paredown.formats.gguf.block_format import BlockFormat
-from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.gguf.config import config_from_metadata
 from paredown.models.gguf.names import ROPE_FACTORS, GGUFTensor, gguf_tensors, unpair_rows
 from paredown.models.gguf.parts import GGUFParts, read_parts
 from paredown.models.gguf.tokenizer_notes import tokenizer_notes
+from paredown.models.held_notes import block_notes
 from paredown.models.names import Names
 from paredown.spec.model import ModelSpec
 
@@ -99,7 +98,10 @@ def open_gguf(path: Path) -> GGUFModel:
         names=names,
         tensors=GGUFTensors(file, tensors),
         blocks=blocks,
-        notes=(*_notes(blocks), *tokenizer_notes(file.metadata)),
+        notes=(
+            *block_notes((blocks[one.our_name], one.shape) for one in tensors),
+            *tokenizer_notes(file.metadata),
+        ),
     )
 
 
@@ -154,12 +156,4 @@ def _missing(file: GGUFParts, name: str) -> CheckpointError:
         f"{file.path}: tensor {name!r} is missing",
         seen=f"{len(file.places)} tensors",
         remedy=_REMEDY,
-    )
-
-
-def _notes(blocks: Mapping[str, BlockFormat]) -> tuple[str, ...]:
-    counts = Counter(block.name for block in blocks.values() if block.note is not None)
-    return tuple(
-        f"{count} tensors in {name} {BLOCK_FORMATS[name].note}"
-        for name, count in sorted(counts.items())
     )
