@@ -57,7 +57,7 @@ def ways(weights: str) -> Mapping[str, WeightSpec]:
 def prompt_step(step: int) -> list[SequenceSlice]:
     """All tokens of a prompt."""
     tokens = [i % 1000 for i in range(PROMPT_TOKENS)]
-    return [SequenceSlice(token_ids=tokens, start=0, pages=range(PROMPT_PAGES), num_logits=1)]
+    return [SequenceSlice(token_ids=tokens, start=0, pages=list(range(PROMPT_PAGES)), num_logits=1)]
 
 
 def decode_step(step: int, num_sequences: int) -> list[SequenceSlice]:

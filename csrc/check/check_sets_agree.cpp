@@ -145,7 +145,8 @@ void check_linear(const SetCheck& set, const LinearCase& test) {
 void check_linears(const SetCheck& set) {
   constexpr int64_t kColumns = 192;
   for (int64_t num_tokens : {1, 5, 33}) {
-    for (WeightKind kind : {WeightKind::kFp32, WeightKind::kFp16, WeightKind::kBf16}) {
+    for (WeightKind kind :
+         {WeightKind::kFp32, WeightKind::kFp16, WeightKind::kBf16, WeightKind::kFp8}) {
       check_linear(set, {kind, Activations::kFp32, kColumns, kColumns, false, num_tokens});
     }
     for (WeightKind kind : {WeightKind::kBf16, WeightKind::kFp8}) {

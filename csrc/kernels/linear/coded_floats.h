@@ -57,6 +57,12 @@ void one_coded_panels(const LinearView& w, const InputRows& in, const OutputRows
 template <class Numbers>
 void one_coded_token(const LinearView& w, const InputRows& in, const OutputRows& out,
                      int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
+#if defined(PAREDOWN_DOTS_AS_FLOATS)
+  if (Numbers::kLooksUpSigned && w.kind == WeightKind::kInt4 && w.zero_points == nullptr) {
+    return one_coded_panels<SignedPairs, 4, kOneCodedPanels>(w, in, out, num_tokens, panel_begin,
+                                                             panel_end);
+  }
+#endif
   with_code_bits(w.kind, [&](auto bits) {
     one_coded_panels<Numbers, bits.value, kOneCodedPanels>(w, in, out, num_tokens, panel_begin,
                                                            panel_end);
@@ -84,13 +90,11 @@ __attribute__((noinline)) void decode_numbers(const LinearView& w, int64_t panel
   }
 }
 
-// The next stretch from `first` on: whole groups, or a part of one.
-template <class Numbers>
-inline Stretch next_stretch(const LinearView& w, int64_t first) {
+// The next stretch of at most `limit` columns from `first` on: whole groups, or a part of one.
+inline Stretch next_stretch(const LinearView& w, int64_t first, int64_t limit) {
   int64_t end = (first / w.group_size + 1) * w.group_size;
-  if (w.group_size <= Numbers::kStretch)
-    end = first + Numbers::kStretch / w.group_size * w.group_size;
-  if (end > first + Numbers::kStretch) end = first + Numbers::kStretch;
+  if (w.group_size <= limit) end = first + limit / w.group_size * w.group_size;
+  if (end > first + limit) end = first + limit;
   if (end > w.num_columns) end = w.num_columns;
   return {first, end - first, end == w.num_columns};
 }
@@ -168,7 +172,7 @@ void many_coded_panels(const LinearView& w, const InputRows& in, const OutputRow
   for (; panel + kPanels <= panel_end; panel += kPanels) {
     Stretch stretch{};
     for (int64_t first = 0; first < w.num_columns; first += stretch.num_columns) {
-      stretch = next_stretch<Numbers>(w, first);
+      stretch = next_stretch(w, first, Numbers::kStretch);
       with_code_bits(w.kind, [&](auto bits) {
         for (int p = 0; p < kPanels; ++p) {
           decode_numbers<Numbers, bits.value>(w, panel + p, stretch, numbers + p * kPanelBytes);

@@ -182,7 +182,7 @@ constexpr LinearForm kLinearForms[] = {
     {"int codes unpacked into the cache, fp32 products", takes_codes, InputLayout::kRows, false,
      float_row, many_coded_tokens<FloatNumbers>},
     {"fp8 unpacked, fp32 products", takes_fp32_input, InputLayout::kRows, false, copy_row,
-     coded_linear},
+     fp8_linear},
 };
 constexpr int64_t kNumLinearForms = sizeof(kLinearForms) / sizeof(kLinearForms[0]);
 

@@ -128,6 +128,7 @@ struct FloatNumbers {
   static constexpr int64_t kStretch = 1024;  // columns that are decoded at once
   static constexpr int64_t kColumnBytes = kLanes * 4;
   static constexpr int64_t kInputBytes = 4;
+  static constexpr bool kLooksUpSigned = false;
 
   static const uint8_t* row(const InputRows& in, int64_t token) {
     return reinterpret_cast<const uint8_t*>(in.values + token * in.row_stride);
@@ -201,6 +202,7 @@ struct PairNumbers {
   static constexpr int64_t kStretch = 2048;
   static constexpr int64_t kColumnBytes = kLanes * 2;
   static constexpr int64_t kInputBytes = 2;
+  static constexpr bool kLooksUpSigned = true;
 
   static const uint8_t* row(const InputRows& in, int64_t token) {
     return static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
@@ -276,6 +278,24 @@ struct PairNumbers {
     add_quad<1, kPanels>(
         [&](auto place, int p) __attribute__((always_inline)) {
           return pair<kBits, kQuad, place.value>(block + p * panel_bytes, zero[p]);
+        },
+        x, 0, sums);
+  }
+};
+
+// Codes of four bits with the zero point 8, looked up where they lie.
+struct SignedPairs : PairNumbers {
+  template <int kBits, int kQuad, int kPanels>
+  static inline __attribute__((always_inline)) void add_codes(const uint8_t* block,
+                                                              int64_t panel_bytes,
+                                                              const Zero<kBits> (&)[kPanels],
+                                                              const uint8_t* x,
+                                                              F32x16 (&sums)[1][kPanels]) {
+    static_assert(kBits == 4);
+    add_quad<1, kPanels>(
+        [&](auto place, int p) __attribute__((always_inline)) {
+          return look_up_nibbles<2 * place.value + kQuad % 2>(
+              load_i(block + p * panel_bytes + kQuad / 2 * 64));
         },
         x, 0, sums);
   }
