@@ -14,6 +14,7 @@ from paredown.models.families.gated_rotary import (
     layer_kinds,
     read_gated_rotary,
 )
+from paredown.models.families.gguf_rows import PLAIN_KEYS, GGUFRows, turned_share
 from paredown.models.families.rotary import read_rotary_by_kind
 from paredown.spec.layer import LayerSpec
 from paredown.spec.model import ModelSpec
@@ -74,6 +75,14 @@ def _post_normed(layer: LayerSpec) -> LayerSpec:
     )
 
 
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    """Whole heads are turned."""
+    share = turned_share(fields, "olmo2", config)
+    if share != 1:
+        raise fields.wrong("olmo2.rope.dimension_count", "the columns of a head")
+    return {}
+
+
 OLMO2 = Family(
     model_type="olmo2",
     read_spec=read_olmo2,
@@ -83,10 +92,25 @@ OLMO2 = Family(
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
     config_fields=gated_rotary.CONFIG_FIELDS,
+    gguf=GGUFRows(
+        architecture="olmo2",
+        class_name="Olmo2ForCausalLM",
+        keys=PLAIN_KEYS,
+        norms={
+            "q_norm": "attn_q_norm",
+            "k_norm": "attn_k_norm",
+            "attention_output_norm": "post_attention_norm",
+            "mlp_output_norm": "post_ffw_norm",
+        },
+        takes_bias=False,
+        output="own",
+        more_config=_config_from_gguf,
+    ),
 )
 OLMO3 = replace(
     OLMO2,
     model_type="olmo3",
     read_spec=read_olmo3,
     config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
+    gguf=None,
 )
