@@ -4,7 +4,7 @@ What differs from family to family stands in the family's own file (families/ggu
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from paredown.models.fused_rows import fused_rows
 from paredown.models.names import Names
 from paredown.models.roles import layer_vectors, model_vectors
 from paredown.spec.model import ModelSpec
+from paredown.spec.roles import QKV_ROLES
 
 T = TypeVar("T", bound=np.generic)
 
@@ -22,6 +23,7 @@ EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 FINAL_NORM = "output_norm"
 ROPE_FACTORS = "rope_freqs.weight"
+FUSED_QKV = "attn_qkv"
 # LongRoPE's, for texts within the original context and for longer ones.
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 ALL_FACTORS = (ROPE_FACTORS, SHORT_FACTORS, LONG_FACTORS)
@@ -33,7 +35,8 @@ class GGUFTensor:
     rows lie in pairs, 0 for rows in order. `offset` is what its values have there on top.
 
     `parts` are the rows of each role of a fused module, in the order of its roles. They lie one
-    behind the other there, and in each of `num_blocks` equal blocks in a folder.
+    behind the other there, and in each of `num_blocks` equal blocks in a folder. `first_row`: it is
+    a part of the tensor `name`, from that row on.
     """
 
     name: str
@@ -45,6 +48,7 @@ class GGUFTensor:
     offset: float = 0.0
     parts: Mapping[str, int] = field(default_factory=dict)
     num_blocks: int = 1
+    first_row: int | None = None
 
 
 def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
@@ -78,6 +82,21 @@ def pair_rows(rows_OB: npt.NDArray[np.uint8], num_heads: int) -> npt.NDArray[np.
     num_rows, num_bytes = rows_OB.shape
     halves = rows_OB.reshape(num_heads, 2, num_rows // num_heads // 2, num_bytes)
     return halves.swapaxes(1, 2).reshape(num_rows, num_bytes)
+
+
+def inside_fused(tensor: GGUFTensor, spec: ModelSpec) -> GGUFTensor | None:
+    """The query, key or value of a module of its own as a part of the fused tensor that older files
+    have in its place; None for any other tensor."""
+    owner = tensor.role.removesuffix(".bias")
+    if owner not in QKV_ROLES or tensor.layer is None or len(tensor.parts) != 1:
+        return None
+    shapes = spec.linear_shapes(tensor.layer)
+    before = QKV_ROLES[: QKV_ROLES.index(owner)]
+    return replace(
+        tensor,
+        name=f"blk.{tensor.layer}.{FUSED_QKV}.{tensor.name.rsplit('.', 1)[1]}",
+        first_row=sum(shapes[role][0] for role in before),
+    )
 
 
 def folder_rows(tensor: GGUFTensor, rows: npt.NDArray[T]) -> npt.NDArray[T]:
