@@ -33,7 +33,7 @@ WRITTEN = (
     "llama-rope-llama3", "llama-rope-linear", "mistral-full", "qwen2", "qwen2-tied", "qwen3",
     "gemma3-six-layers", "gemma", "granite", "granite-biases", "smollm3", "phi3", "phi",
     "phi3-longrope", "phi3-partial", "olmo2-untied", "gpt-neox", "gpt-neox-whole-heads",
-    "gpt-neox-one-after-the-other", "gemma2-as-llama-cpp",
+    "olmo3", "olmo3-listed", "gpt-neox-one-after-the-other", "gemma2-as-llama-cpp",
 )  # fmt: skip
 REFUSED = {
     "llama-gelu": "activation of gelu would be silu",
@@ -43,7 +43,6 @@ REFUSED = {
     "gemma2": "attention scale of .* would be",
     "gemma2-untied": "an output layer of its own",
     "gemma2-no-caps": "soft_cap of None would be 50",
-    "olmo3": "family olmo3",
     "gemma3": "attention scale of .* would be",
     "mistral-window": "attention window of 7 would be None",
     "qwen2-window": "attention window of 5 would be None",
