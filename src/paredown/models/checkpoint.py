@@ -22,7 +22,7 @@ from paredown.models.check_tensors import (
     linear_modules,
     vector_tensor,
 )
-from paredown.models.config import check_runs, family_from_config, spec_from_config
+from paredown.models.config import check_runs, family_from_config, read_config
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.files.mapped_file import MappedFile
@@ -77,7 +77,7 @@ class Checkpoint:
         config = _read_config(path)
         family = family_from_config(config)
         check_runs(family)
-        spec = spec_from_config(config)
+        spec, config_notes = read_config(config)
         tensors = read_folder_tensors(path)
         quantization = _read_quantization(config, tensors)
         names = find_names(family, tensors)
@@ -91,7 +91,7 @@ class Checkpoint:
             file_bytes=tensors.file_bytes,
             names=names,
             forms=contents.forms,
-            notes=_notes(quantization, contents.forms, spec, names),
+            notes=config_notes + _notes(quantization, contents.forms, spec, names),
             kv=NO_SCHEME if quantization is None else quantization.kv,
             kv_scales=FolderTensors(tensors.files, contents.kv_scales),
         )

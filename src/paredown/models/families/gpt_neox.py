@@ -1,6 +1,8 @@
 """GPT-NeoX and Pythia (arXiv 2204.06745, 2304.01373): attention and MLP side by side, a part of
 each head rotated, one module for query, key and value, its rows head by head."""
 
+from collections.abc import Mapping
+
 from paredown.errors import CheckpointError
 from paredown.models.families.family import Family, LinearModule, fused_modules
 from paredown.models.families.fields import Fields, even_heads
@@ -56,7 +58,7 @@ def _read_rotary(fields: Fields) -> Rotary:
     """`rotary_pct` and `rotary_emb_base`, or the names that other families have for them."""
     parameters = fields.config.get("rope_parameters")
     share = fields.number("rotary_pct", _SHARE)
-    if isinstance(parameters, dict) and "partial_rotary_factor" in parameters:
+    if isinstance(parameters, Mapping) and "partial_rotary_factor" in parameters:
         share = Fields(parameters, f"{fields.where} (rope_parameters)").number(
             "partial_rotary_factor"
         )
