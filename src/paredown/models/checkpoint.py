@@ -29,6 +29,7 @@ from paredown.models.files.mapped_file import MappedFile
 from paredown.models.files.shards import FolderTensors, read_folder_tensors
 from paredown.models.fused_rows import own_rows
 from paredown.models.gguf.checkpoint import is_gguf, open_gguf
+from paredown.models.held_notes import padded_notes
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors
@@ -91,7 +92,11 @@ class Checkpoint:
             file_bytes=tensors.file_bytes,
             names=names,
             forms=contents.forms,
-            notes=config_notes + _notes(quantization, contents.forms, spec, names),
+            notes=(
+                *config_notes,
+                *_notes(quantization, contents.forms, spec, names),
+                *padded_notes(spec, names, contents.forms.__contains__),
+            ),
             kv=NO_SCHEME if quantization is None else quantization.kv,
             kv_scales=FolderTensors(tensors.files, contents.kv_scales),
         )
@@ -99,6 +104,9 @@ class Checkpoint:
     @classmethod
     def _open_gguf(cls, path: Path) -> "Checkpoint":
         model = open_gguf(path)
+        coded = {
+            name.removesuffix(".weight") for name, one in model.blocks.items() if one.is_quantized
+        }
         return cls(
             path=model.file.path,
             config=model.config,
@@ -108,7 +116,7 @@ class Checkpoint:
             file_bytes=model.file.file_bytes,
             names=model.names,
             blocks=model.blocks,
-            notes=model.notes,
+            notes=(*model.notes, *padded_notes(model.spec, model.names, coded.__contains__)),
         )
 
     @property

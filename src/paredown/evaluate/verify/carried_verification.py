@@ -103,6 +103,11 @@ def carry_verification(
         same_logits=hash_logits(logits_TV) == verified.golden.sha256,
         difference=verified.golden.difference(log_probabilities(logits_TV, sampled_TK)),
     )
-    figures = {"converted": carried.as_json(), "source": dict(verified.figures)}
+    figures = {
+        "converted": carried.as_json(),
+        "held_bytes": executor.weight_bytes,
+        "notes": list(written.notes),
+        "source": dict(verified.figures),
+    }
     write_verification(written.path, figures, fingerprint)
     return carried

@@ -36,8 +36,9 @@ _VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     """`compressed` and `original` are measured side by side, on the same tokens; `protocol` says
-    which. `notes` are those of the recipe: what was not done as asked. `hub`: the repository and
-    commit that the original came from."""
+    which. `notes` are those of the recipe, what was not done as asked, and those of the two
+    checkpoints, what is held otherwise than in their files. `hub`: the repository and commit that
+    the original came from."""
 
     recipe: str
     compressed: Measurement
@@ -116,14 +117,29 @@ def verify(
     name = model_name(original.path)
     return Verification(
         recipe=recipe,
-        compressed=make_measurement(recipe, compressed, quality=quality, original=original),
-        original=make_measurement(name, original, quality=own),
+        compressed=make_measurement(
+            recipe,
+            compressed,
+            quality=quality,
+            original=original,
+            held_bytes=executor.weight_bytes,
+        ),
+        original=make_measurement(name, original, quality=own, held_bytes=reference.weight_bytes),
         layer_errors=errors,
         protocol=f"{text.protocol}; errors of layers on the first {len(tokens)} of them",
         fingerprint=make_fingerprint(compressed, executor),
-        notes=notes,
+        notes=_all_notes(notes, compressed, original),
         hub=HubSource.of(original.path),
     )
+
+
+def _all_notes(
+    notes: tuple[str, ...], compressed: Checkpoint, original: Checkpoint
+) -> tuple[str, ...]:
+    """Each once."""
+    own = [note for note in compressed.notes if note not in notes]
+    theirs = [f"the original: {note}" for note in original.notes if note not in (*notes, *own)]
+    return (*notes, *own, *theirs)
 
 
 def versions() -> dict[str, str]:

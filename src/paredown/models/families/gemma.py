@@ -55,6 +55,7 @@ GEMMA = replace(
         architecture="gemma",
         class_name="GemmaForCausalLM",
         norm_offset=1.0,
+        output="tied",
         takes_bias=False,
         more_config=_config_from_gguf,
     ),
