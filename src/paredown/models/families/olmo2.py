@@ -24,6 +24,8 @@ from paredown.spec.norm import Norms
 
 _PATTERN = 4
 _THETA = 500_000.0
+# In the place of what is read for each kind of layer by itself.
+_NO_ROTARY = {"rope_theta": _THETA, "rope_scaling": None, "rope_parameters": None}
 _WINDOW_KEY = "olmo2.attention.sliding_window"
 _PATTERN_KEY = "olmo2.attention.sliding_window_pattern"
 _NORMS: Mapping[str, str] = {
@@ -41,8 +43,7 @@ def read_olmo2(fields: Fields) -> ModelSpec:
 
 def read_olmo3(fields: Fields) -> ModelSpec:
     rotary = read_rotary_by_kind(fields, {FULL: _THETA, SLIDING: _THETA}, {SLIDING: "rope_theta"})
-    plain = {name: one for name, one in fields.config.items() if not name.startswith("rope_")}
-    spec = _read(Fields(plain, fields.where), _traits(fields, "olmo3"))
+    spec = _read(fields.overlaid(_NO_ROTARY), _traits(fields, "olmo3"))
     usual = [SLIDING if (number + 1) % _PATTERN else FULL for number in range(spec.num_layers)]
     window = fields.optional_integer("sliding_window", 4096)
     windows = {FULL: None, SLIDING: window}

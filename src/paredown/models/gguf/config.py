@@ -9,6 +9,7 @@ from paredown.errors import UnsupportedError
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gguf_rows import GGUFRows
+from paredown.models.families.read_fields import ReadFields
 from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.names import (
@@ -21,7 +22,7 @@ from paredown.models.gguf.names import (
 from paredown.models.gguf.rope import rotary_from_factors
 from paredown.models.gguf.rope_scaling import longrope_fields, scaling_fields
 from paredown.models.gguf.special_tokens import BOS, end_ids
-from paredown.models.gguf.unread_keys import ReadFields, check_unread
+from paredown.models.gguf.unread_keys import check_unread
 
 ARCHITECTURE = "general.architecture"
 # A model, an adapter, an importance matrix or the part that sees images.
