@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
+from fakes.gguf_models import NO_WORDS, write_pair
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
-from paredown.compress.convert.gguf_mixture import GGUF_FORMATS
 from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.gguf.table import BLOCK_FORMATS
@@ -25,19 +25,24 @@ from paredown.models.gguf.header import NewTensor, Value
 from paredown.models.gguf.metadata import metadata_from_spec
 from paredown.models.gguf.names import ROPE_FACTORS
 from paredown.models.gguf.rope import rope_factors, rotary_from_factors
-from paredown.models.gguf.vocabulary import GGUFVocabulary
 from paredown.models.resolve import resolve_model
 from paredown.spec.rotary import Rotary
 
 WRITTEN = (
     "llama-gqa", "llama-mqa", "llama-mha", "llama-tied", "llama-biases", "llama-head-dim",
     "llama-rope-llama3", "llama-rope-linear", "mistral-full", "qwen2", "qwen2-tied", "qwen3",
-    "gemma3-six-layers", "gemma", "granite", "granite-biases", "smollm3",
+    "gemma3-six-layers", "gemma", "granite", "granite-biases", "smollm3", "phi3", "phi",
+    "phi3-longrope", "phi3-partial", "olmo2-untied", "gpt-neox", "gpt-neox-whole-heads",
+    "olmo3", "olmo3-listed", "gpt-neox-one-after-the-other", "gemma2-as-llama-cpp",
 )  # fmt: skip
 REFUSED = {
     "llama-gelu": "activation of gelu would be silu",
     "smollm3-listed": "layer 0 attention rotary",
-    "phi3": "family phi3",
+    "phi3-partial-window": "attention window of 7 would be None",
+    "gpt-neox-sequential": "an output layer tied to the embedding",
+    "gemma2": "attention scale of .* would be",
+    "gemma2-untied": "an output layer of its own",
+    "gemma2-no-caps": "soft_cap of None would be 50",
     "gemma3": "attention scale of .* would be",
     "mistral-window": "attention window of 7 would be None",
     "qwen2-window": "attention window of 5 would be None",
@@ -45,23 +50,6 @@ REFUSED = {
     "gpt2": "family gpt2",
     "opt": "family opt",
 }
-# These models have no text, and the reading of weights asks for none.
-NO_WORDS = GGUFVocabulary(metadata={})
-
-
-def write_pair(
-    folder: Path, variant: str, dtype: torch.dtype = torch.bfloat16, formats: str | None = None
-) -> tuple[Checkpoint, Checkpoint]:
-    """The folder's checkpoint and the GGUF file's."""
-    VARIANTS[variant](folder / "source", dtype, 0)
-    source = Checkpoint.open(folder / "source")
-    write_gguf(
-        source,
-        folder / "model.gguf",
-        vocabulary=NO_WORDS,
-        formats=None if formats is None else GGUF_FORMATS[formats],
-    )
-    return source, Checkpoint.open(folder / "model.gguf")
 
 
 def random_ids() -> torch.Tensor:

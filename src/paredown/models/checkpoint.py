@@ -22,7 +22,7 @@ from paredown.models.check_tensors import (
     linear_modules,
     vector_tensor,
 )
-from paredown.models.config import check_runs, family_from_config, spec_from_config
+from paredown.models.config import check_runs, family_from_config, read_config
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.files.mapped_file import MappedFile
@@ -78,7 +78,7 @@ class Checkpoint:
         config = _read_config(path)
         family = family_from_config(config)
         check_runs(family)
-        spec = spec_from_config(config)
+        spec, config_notes = read_config(config)
         tensors = read_folder_tensors(path)
         quantization = _read_quantization(config, tensors)
         names = find_names(family, tensors)
@@ -93,6 +93,7 @@ class Checkpoint:
             names=names,
             forms=contents.forms,
             notes=(
+                *config_notes,
                 *_notes(quantization, contents.forms, spec, names),
                 *padded_notes(spec, names, contents.forms.__contains__),
             ),

@@ -29,7 +29,6 @@ from paredown.models.gguf.header import NewTensor, Value
 from paredown.models.gguf.metadata import factors_of, metadata_from_spec
 from paredown.models.gguf.names import (
     OUTPUT,
-    ROPE_FACTORS,
     GGUFTensor,
     gguf_tensors,
     pair_rows,
@@ -188,14 +187,9 @@ class _Job:
             if tensor.role == "embedding":
                 if spec.output.is_tied and formats and formats.unties:
                     yield replace(tensor, name=OUTPUT, role="output")
-                factors = factors_of(spec)
-                if factors is not None:
+                for name, factors in factors_of(spec).items():
                     yield GGUFTensor(
-                        name=ROPE_FACTORS,
-                        our_name=ROPE_FACTORS,
-                        role="rope",
-                        layer=None,
-                        shape=factors.shape,
+                        name=name, our_name=name, role="rope", layer=None, shape=factors.shape
                     )
 
     def _format(self, tensor: GGUFTensor, formats: GGUFFormats | None) -> BlockFormat:
@@ -216,15 +210,17 @@ class _Job:
 
     def _vector(self, tensor: GGUFTensor) -> np.ndarray:
         if tensor.role == "rope":
-            values = factors_of(self._checkpoint.spec)
-        else:
-            values = self._checkpoint.vector(tensor.role, tensor.layer)
-        assert values is not None, tensor.name
+            return factors_of(self._checkpoint.spec)[tensor.name]
+        roles = [f"{role}.bias" for role in tensor.parts] or [tensor.role]
+        parts = [self._checkpoint.vector(role, tensor.layer) for role in roles]
+        values = np.concatenate([part for part in parts if part is not None])
+        assert values.shape == tensor.shape, tensor.name
         return np.ascontiguousarray(values, np.float32) + np.float32(tensor.offset)
 
     def _weight(self, tensor: GGUFTensor) -> CoreWeight:
         if tensor.layer is not None:
-            return self._checkpoint.linear(tensor.role, tensor.layer)
+            parts = [self._checkpoint.linear(role, tensor.layer) for role in tensor.parts]
+            return parts[0].stacked(parts[1:])
         if tensor.role == "output":
             return self._checkpoint.output()
         return self._checkpoint.embedding()

@@ -4,6 +4,8 @@ key. OLMo 3 has a window in three of four layers, whose rotary positions are nev
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
@@ -14,6 +16,7 @@ from paredown.models.families.gated_rotary import (
     layer_kinds,
     read_gated_rotary,
 )
+from paredown.models.families.gguf_rows import PLAIN_KEYS, GGUFRows, Metadata, turned_share
 from paredown.models.families.rotary import read_rotary_by_kind
 from paredown.spec.layer import LayerSpec
 from paredown.spec.model import ModelSpec
@@ -21,6 +24,10 @@ from paredown.spec.norm import Norms
 
 _PATTERN = 4
 _THETA = 500_000.0
+# In the place of what is read for each kind of layer by itself.
+_NO_ROTARY = {"rope_theta": _THETA, "rope_scaling": None, "rope_parameters": None}
+_WINDOW_KEY = "olmo2.attention.sliding_window"
+_PATTERN_KEY = "olmo2.attention.sliding_window_pattern"
 _NORMS: Mapping[str, str] = {
     "attention_output_norm": "layers.{layer}.post_attention_layernorm",
     "mlp_output_norm": "layers.{layer}.post_feedforward_layernorm",
@@ -36,8 +43,7 @@ def read_olmo2(fields: Fields) -> ModelSpec:
 
 def read_olmo3(fields: Fields) -> ModelSpec:
     rotary = read_rotary_by_kind(fields, {FULL: _THETA, SLIDING: _THETA}, {SLIDING: "rope_theta"})
-    plain = {name: one for name, one in fields.config.items() if not name.startswith("rope_")}
-    spec = _read(Fields(plain, fields.where), _traits(fields, "olmo3"))
+    spec = _read(fields.overlaid(_NO_ROTARY), _traits(fields, "olmo3"))
     usual = [SLIDING if (number + 1) % _PATTERN else FULL for number in range(spec.num_layers)]
     window = fields.optional_integer("sliding_window", 4096)
     windows = {FULL: None, SLIDING: window}
@@ -74,6 +80,52 @@ def _post_normed(layer: LayerSpec) -> LayerSpec:
     )
 
 
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    """Whole heads are turned. With a window it is OLMo 3, whose layers with one are turned as they
+    were before the rotary positions of the others were scaled."""
+    share = turned_share(fields, "olmo2", config)
+    if share != 1:
+        raise fields.wrong("olmo2.rope.dimension_count", "the columns of a head")
+    window = fields.integer(_WINDOW_KEY, 0, minimum=0)
+    if not window:
+        return {}
+    num_layers = config["num_hidden_layers"]
+    assert isinstance(num_layers, int)
+    plain = {"rope_type": "default", "rope_theta": config["rope_theta"]}
+    scaling = config.get("rope_scaling")
+    assert isinstance(scaling, dict | None)
+    return {
+        "model_type": "olmo3",
+        "architectures": ["Olmo3ForCausalLM"],
+        "sliding_window": window,
+        "layer_types": _kinds_from_gguf(fields, num_layers),
+        "rope_scaling": None,
+        "rope_parameters": {FULL: {**plain, **(scaling or {})}, SLIDING: plain},
+    }
+
+
+def _kinds_from_gguf(fields: Fields, num_layers: int) -> list[str]:
+    """Which layers have a window: a list of them all, or every how manieth has none."""
+    pattern = fields.config.get(_PATTERN_KEY)
+    if isinstance(pattern, list):
+        if len(pattern) != num_layers or not all(type(one) is bool for one in pattern):
+            raise fields.wrong(_PATTERN_KEY, f"true or false for each of {num_layers} layers")
+        return [SLIDING if has_window else FULL for has_window in pattern]
+    every = fields.integer(_PATTERN_KEY, _PATTERN)
+    return [SLIDING if (number + 1) % every else FULL for number in range(num_layers)]
+
+
+def _gguf_from_spec(spec: ModelSpec) -> Metadata:
+    windows = [layer.attention.window for layer in spec.layers]
+    widest = max((window for window in windows if window is not None), default=0)
+    if not widest:
+        return {}
+    return {
+        _WINDOW_KEY: np.uint32(widest),
+        _PATTERN_KEY: np.array([window is not None for window in windows]),
+    }
+
+
 OLMO2 = Family(
     model_type="olmo2",
     read_spec=read_olmo2,
@@ -83,6 +135,21 @@ OLMO2 = Family(
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
     config_fields=gated_rotary.CONFIG_FIELDS,
+    gguf=GGUFRows(
+        architecture="olmo2",
+        class_name="Olmo2ForCausalLM",
+        keys=PLAIN_KEYS,
+        norms={
+            "q_norm": "attn_q_norm",
+            "k_norm": "attn_k_norm",
+            "attention_output_norm": "post_attention_norm",
+            "mlp_output_norm": "post_ffw_norm",
+        },
+        takes_bias=False,
+        output="own",
+        more_config=_config_from_gguf,
+        more_metadata=_gguf_from_spec,
+    ),
 )
 OLMO3 = replace(
     OLMO2,

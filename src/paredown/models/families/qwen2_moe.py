@@ -14,6 +14,7 @@ _SHARED = "layers.{layer}.mlp.shared_expert"
 def read_spec(fields: Fields) -> ModelSpec:
     # Transformers gives the window to layers in turn, which no published model asks for.
     fields.must_be("use_sliding_window", False)
+    fields.pass_over("sliding_window", "max_window_layers")
     variant = FamilyTraits(
         family="qwen2_moe",
         qkv_bias=fields.flag("qkv_bias", True),

@@ -11,6 +11,7 @@ from paredown.spec.model import ModelSpec
 
 def read_spec(fields: Fields) -> ModelSpec:
     attention_bias = fields.flag("attention_bias", False)
+    window = fields.optional_integer("sliding_window", 4096)
     slides = fields.flag("use_sliding_window", False)
     variant = FamilyTraits(
         family="qwen3_moe",
@@ -18,7 +19,7 @@ def read_spec(fields: Fields) -> ModelSpec:
         attention_out_bias=attention_bias,
         qk_norm=True,
         default_num_kv_heads=4,
-        sliding_window=fields.optional_integer("sliding_window", 4096) if slides else None,
+        sliding_window=window if slides else None,
         experts=read_qwen_experts(fields, None),
     )
     return read_gated_rotary(fields, variant)

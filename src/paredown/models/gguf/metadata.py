@@ -11,7 +11,13 @@ from paredown.models.config import spec_from_config
 from paredown.models.families.gguf_rows import GGUFRows, Metadata
 from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.config import ARCHITECTURE, config_from_metadata
-from paredown.models.gguf.names import EMBEDDING, OUTPUT
+from paredown.models.gguf.names import (
+    EMBEDDING,
+    LONG_FACTORS,
+    OUTPUT,
+    ROPE_FACTORS,
+    SHORT_FACTORS,
+)
 from paredown.models.gguf.rope import rope_factors
 from paredown.models.gguf.rope_scaling import scaling_metadata
 from paredown.spec.mlp import Mlp
@@ -24,6 +30,11 @@ def metadata_from_spec(spec: ModelSpec) -> Metadata:
     rows = FAMILIES[spec.family].gguf
     if rows is None or not isinstance(spec.layers[0].mlp, Mlp):
         raise _unsupported(f"the family {spec.family}")
+    is_tied = spec.output.is_tied
+    if rows.output != "either" and is_tied != (rows.output == "tied"):
+        raise _unsupported(
+            f"an output layer {'tied to the embedding' if is_tied else 'of its own'}"
+        )
     metadata = _metadata(spec, rows)
     try:
         again = _read_back(spec, rows, metadata)
@@ -35,12 +46,19 @@ def metadata_from_spec(spec: ModelSpec) -> Metadata:
     return metadata
 
 
-def factors_of(spec: ModelSpec) -> npt.NDArray[np.float32] | None:
-    """The tensor of factors by which rotary frequencies are divided; None where none is needed."""
-    attention = spec.layers[0].attention
-    if attention.rotary is None:
-        return None
-    return rope_factors(attention.rotary, attention.head_dim)
+def factors_of(spec: ModelSpec) -> dict[str, npt.NDArray[np.float32]]:
+    """The tensors of factors by which rotary frequencies are divided, by name; nothing where none
+    is needed."""
+    rotary, head_dim = spec.layers[0].attention.rotary, spec.layers[0].attention.head_dim
+    if rotary is None:
+        return {}
+    if rotary.scaling == "longrope":
+        return {
+            SHORT_FACTORS: np.array(rotary.short_factors, np.float32),
+            LONG_FACTORS: np.array(rotary.long_factors, np.float32),
+        }
+    factors = rope_factors(rotary, head_dim)
+    return {} if factors is None else {ROPE_FACTORS: factors}
 
 
 def _metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
@@ -56,6 +74,7 @@ def _metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
         "num_key_value_heads": np.uint32(attention.num_kv_heads),
         "head_dim": np.uint32(attention.head_dim),
         "rms_norm_eps": np.float32(spec.final_norm.eps),
+        "layer_norm_eps": np.float32(spec.final_norm.eps),
     }
     found: Metadata = {ARCHITECTURE: arch, f"{arch}.vocab_size": np.uint32(spec.vocab_size)}
     found |= {f"{arch}.{rows.keys[name]}": one for name, one in values.items() if name in rows.keys}
