@@ -65,7 +65,7 @@ def section(
         row
         for one in asked
         for name in TEXTS
-        for row in _rows(f"{one.recipe}, {name}", found[name][one.recipe], one.limits[name])
+        for row in rows_of(f"{one.recipe}, {name}", found[name][one.recipe], one.limits[name])
     ]
     return Section(
         title="What recipes cost SmolLM2-135M-Instruct",
@@ -110,7 +110,7 @@ def _divergences(
     return {name: Divergence(plain=plain, wide=wide) for name, plain, wide in pairs}
 
 
-def _rows(name: str, found: Divergence, limit: float | None) -> list[Row]:
+def rows_of(name: str, found: Divergence, limit: float | None) -> list[Row]:
     plain = Row(
         name=name,
         asked="" if limit is None else f"at most {limit:.3f}",
