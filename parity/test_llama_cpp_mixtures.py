@@ -20,20 +20,28 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.names import gguf_tensors
 
 MIXTURES = [name for name, formats in GGUF_FORMATS.items() if formats.is_mixture]
-SHAPES = {
-    "untied": {"num_hidden_layers": 24},
-    "tied": {"num_hidden_layers": 30, "tie_word_embeddings": True},
-    "few-layers": {"num_hidden_layers": 3},
-    "70b": {"num_hidden_layers": 80, "num_key_value_heads": 2},
-    "288-columns": {"num_hidden_layers": 9, "hidden_size": 288, "head_dim": 64},
-    "288-columns-tied": {
-        "num_hidden_layers": 8,
-        "hidden_size": 288,
-        "head_dim": 64,
-        "tie_word_embeddings": True,
-    },
-}
 SIZES = {"hidden_size": 256, "intermediate_size": 512}
+NARROW = {"hidden_size": 288, "head_dim": 64}
+# Family, and what its config changes.
+SHAPES: dict[str, tuple[str, dict[str, object]]] = {
+    "untied": ("llama", {"num_hidden_layers": 24}),
+    "tied": ("llama", {"num_hidden_layers": 30, "tie_word_embeddings": True}),
+    "few-layers": ("llama", {"num_hidden_layers": 3}),
+    "70b": ("llama", {"num_hidden_layers": 80, "num_key_value_heads": 2}),
+    "288-columns": ("llama", {"num_hidden_layers": 9, **NARROW}),
+    "288-columns-tied": (
+        "llama",
+        {"num_hidden_layers": 8, "tie_word_embeddings": True, **NARROW},
+    ),
+    "phi3": ("phi3", {"num_hidden_layers": 11}),
+    "gpt-neox": ("gpt_neox", {"num_hidden_layers": 9}),
+    "phi": ("phi", {"num_hidden_layers": 9}),
+    "olmo2": ("olmo2", {"num_hidden_layers": 9, "tie_word_embeddings": False}),
+    "gemma3": (
+        "gemma3_text",
+        {"num_hidden_layers": 6, "layer_types": None, "query_pre_attn_scalar": 32},
+    ),
+}
 
 
 def importance_of(source: Checkpoint) -> Importance:
@@ -78,7 +86,8 @@ def types(path: Path) -> dict[str, str]:
 def floats(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     """A tiny model as a file of floats."""
     folder = tmp_path_factory.mktemp(request.param)
-    model = make_model("llama", torch.float32, 0, **(SIZES | SHAPES[request.param]))
+    family, changes = SHAPES[request.param]
+    model = make_model(family, torch.float32, 0, **(SIZES | changes))
     model.save_pretrained(folder / "model")
     write_byte_tokenizer(folder / "model")
     source = Checkpoint.open(folder / "model")

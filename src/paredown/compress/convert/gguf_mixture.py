@@ -95,9 +95,12 @@ def _more_bits(block: BlockFormat) -> _Rule:
     return lambda layer, num_layers: block if takes_more_bits(layer, num_layers) else None
 
 
-def _medium(own: BlockFormat, fused: BlockFormat, file_type: int) -> GGUFFormats:
-    more = _more_bits(Q6_K)
-    rules = {"attn_v": more, "ffn_down": more, "attn_qkv": lambda layer, num_layers: fused}
+def _first_layers(layer: int, num_layers: int) -> BlockFormat | None:
+    return Q5_K if layer < 4 else None
+
+
+def _medium(own: BlockFormat, file_type: int) -> GGUFFormats:
+    rules = dict.fromkeys(("attn_v", "attn_qkv", "ffn_down"), _more_bits(Q6_K))
     return GGUFFormats(linear=own, output=Q6_K, embedding=own, rules=rules, file_type=file_type)
 
 
@@ -117,13 +120,14 @@ GGUF_FORMATS: dict[str, GGUFFormats] = {
         output=Q6_K,
         embedding=Q4_K,
         rules={
-            "attn_v": lambda layer, num_layers: Q5_K if layer < 4 else None,
+            "attn_v": _first_layers,
+            "attn_qkv": _first_layers,
             "ffn_down": lambda layer, num_layers: Q5_K if layer < num_layers // 8 else None,
         },
         file_type=14,
     ),
-    "gguf-q4_k_m": _medium(Q4_K, Q5_K, 15),
+    "gguf-q4_k_m": _medium(Q4_K, 15),
     "gguf-q5_k_s": GGUFFormats(linear=Q5_K, output=Q6_K, embedding=Q5_K, rules={}, file_type=16),
-    "gguf-q5_k_m": _medium(Q5_K, Q6_K, 17),
+    "gguf-q5_k_m": _medium(Q5_K, 17),
     "gguf-q6_k": GGUFFormats(linear=Q6_K, output=Q6_K, embedding=Q6_K, rules={}, file_type=18),
 }
