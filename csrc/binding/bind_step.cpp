@@ -96,11 +96,10 @@ std::vector<std::vector<int32_t>> drafts(Model& model, Numbers tokens, Numbers s
   std::vector<int32_t> num_logits;
   for (int32_t count : num_draft_tokens) num_logits.push_back(count > 0);
   const std::vector<int32_t> num_released(starts.size());
-  const DraftInput input{
-      {tokens, starts, lengths, num_logits, table.offsets(), table.pages(), num_released,
-       text_lengths},
-      states,
-      num_draft_tokens};
+  const DraftInput input{{tokens, starts, lengths, num_logits, table.offsets(), table.pages(),
+                          num_released, text_lengths},
+                         states,
+                         num_draft_tokens};
   check_drafts(model, input);
   nb::gil_scoped_release release;
   return write_drafts(model, input);
