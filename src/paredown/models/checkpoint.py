@@ -27,6 +27,7 @@ from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.files.mapped_file import MappedFile
 from paredown.models.files.shards import FolderTensors, read_folder_tensors
+from paredown.models.fused_experts import split_experts
 from paredown.models.fused_rows import own_rows
 from paredown.models.gguf.checkpoint import is_gguf, open_gguf
 from paredown.models.held_notes import padded_notes
@@ -79,7 +80,7 @@ class Checkpoint:
         family = family_from_config(config)
         check_runs(family)
         spec, config_notes = read_config(config)
-        tensors = read_folder_tensors(path)
+        tensors = split_experts(read_folder_tensors(path), family)
         quantization = _read_quantization(config, tensors)
         names = find_names(family, tensors)
         contents = check_contents(tensors, spec, names, quantization)
