@@ -33,6 +33,16 @@ SHAPES: dict[str, tuple[str, dict[str, object]]] = {
         "llama",
         {"num_hidden_layers": 8, "tie_word_embeddings": True, **NARROW},
     ),
+    "eight experts": ("mixtral", {"num_hidden_layers": 9, "num_local_experts": 8}),
+    "four experts": ("mixtral", {"num_hidden_layers": 9, "num_local_experts": 4}),
+    "a shared expert": (
+        "qwen2_moe",
+        {
+            "num_hidden_layers": 9,
+            "moe_intermediate_size": 256,
+            "shared_expert_intermediate_size": 512,
+        },
+    ),
     "phi3": ("phi3", {"num_hidden_layers": 11}),
     "gpt-neox": ("gpt_neox", {"num_hidden_layers": 9}),
     "phi": ("phi", {"num_hidden_layers": 9}),
@@ -48,11 +58,12 @@ def importance_of(source: Checkpoint) -> Importance:
     """Random numbers for every linear layer."""
     rng = np.random.default_rng(1)
     modules = {
-        tensor.our_name.removesuffix(".weight"): ColumnImportance(
-            sum_squares_I=rng.lognormal(0, 1.5, tensor.shape[1]).astype(np.float32), num_rows=1.0
+        name.removesuffix(".weight"): ColumnImportance(
+            sum_squares_I=rng.lognormal(0, 1.5, tensor.shape[-1]).astype(np.float32), num_rows=1.0
         )
         for tensor in gguf_tensors(source.spec, source.names)
-        if len(tensor.shape) == 2
+        if tensor.is_linear
+        for name in tensor.experts or (tensor.our_name,)
     }
     return Importance(modules=modules, text="random", num_windows=1, num_tokens=1)
 
@@ -105,9 +116,14 @@ def test_every_tensor_has_the_type_that_llama_cpp_chooses(
     found = importance_of(floats) if has_importance else None
     write_gguf(floats, tmp_path / "ours.gguf", formats=formats, importance=found)
     theirs = {
-        tensor.name: found.modules[tensor.our_name.removesuffix(".weight")].sum_squares_I
+        tensor.name: np.concatenate(
+            [
+                found.modules[name.removesuffix(".weight")].sum_squares_I
+                for name in tensor.experts or (tensor.our_name,)
+            ]
+        )
         for tensor in gguf_tensors(floats.spec, floats.names)
-        if found is not None and len(tensor.shape) == 2
+        if found is not None and tensor.is_linear
     }
     path = floats.path.parent / "floats.gguf"
     quantize(path, tmp_path / "theirs.gguf", formats.file_type, theirs)

@@ -34,6 +34,7 @@ WRITTEN = (
     "gemma3-six-layers", "gemma", "granite", "granite-biases", "smollm3", "phi3", "phi",
     "phi3-longrope", "phi3-partial", "olmo2-untied", "gpt-neox", "gpt-neox-whole-heads",
     "olmo3", "olmo3-listed", "gpt-neox-one-after-the-other", "gemma2-as-llama-cpp",
+    "mixtral", "qwen2-moe", "qwen3-moe",
 )  # fmt: skip
 REFUSED = {
     "llama-gelu": "activation of gelu would be silu",
@@ -47,6 +48,9 @@ REFUSED = {
     "mistral-window": "attention window of 7 would be None",
     "qwen2-window": "attention window of 5 would be None",
     "qwen3-tied-biases": "bias of True would be False",
+    "qwen2-moe-every-second": "experts in some layers alone",
+    "qwen3-moe-dense-first": "experts in some layers alone",
+    "mixtral-window": "attention window of 7 would be None",
     "gpt2": "family gpt2",
     "opt": "family opt",
 }
@@ -212,7 +216,17 @@ BAD_METADATA: dict[str, tuple[Change, type[Exception], str]] = {
     "fewer layers": ({"llama.block_count": np.uint32(1)}, CheckpointError, "not part"),
     "shape": ({"llama.feed_forward_length": np.uint32(95)}, CheckpointError, "wrong shape"),
     "split": ({"split.count": np.uint16(3)}, CheckpointError, "split.count"),
-    "experts": ({"llama.expert_count": np.uint32(8)}, UnsupportedError, "expert_count"),
+    "experts": ({"llama.expert_count": np.uint32(8)}, CheckpointError, "expert_used_count"),
+    "experts that are not there": (
+        {"llama.expert_count": np.uint32(8), "llama.expert_used_count": np.uint32(2)},
+        CheckpointError,
+        r"blk\.0\.ffn_up_exps\.weight' is missing",
+    ),
+    "fewer experts than used": (
+        {"llama.expert_count": np.uint32(1), "llama.expert_used_count": np.uint32(2)},
+        CheckpointError,
+        "more experts than there are",
+    ),
     "rope": ({"llama.rope.dimension_count": np.uint32(8)}, UnsupportedError, "dimension_count"),
     "longrope": ({"llama.rope.scaling.type": "longrope"}, UnsupportedError, "longrope"),
     "logits": ({"llama.logit_scale": np.float32(0.5)}, UnsupportedError, "logit_scale"),

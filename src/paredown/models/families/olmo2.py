@@ -17,7 +17,7 @@ from paredown.models.families.gated_rotary import (
     layer_kinds,
     read_gated_rotary,
 )
-from paredown.models.families.gguf_rows import PLAIN_KEYS, GGUFRows, Metadata, turned_share
+from paredown.models.families.gguf_rows import PLAIN_KEYS, GGUFRows, Metadata, check_whole_turns
 from paredown.models.families.rotary import read_rotary_by_kind
 from paredown.spec.layer import LayerSpec
 from paredown.spec.model import ModelSpec
@@ -103,9 +103,7 @@ def _post_normed(layer: LayerSpec) -> LayerSpec:
 def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
     """Whole heads are turned. With a window it is OLMo 3, whose layers with one are turned as they
     were before the rotary positions of the others were scaled."""
-    share = turned_share(fields, "olmo2", config)
-    if share != 1:
-        raise fields.wrong("olmo2.rope.dimension_count", "the columns of a head")
+    check_whole_turns(fields, "olmo2", config)
     window = fields.integer(_WINDOW_KEY, 0, minimum=0)
     if not window:
         return {}

@@ -119,7 +119,7 @@ def open_gguf(path: Path) -> GGUFModel:
         tensors=GGUFTensors(file, tensors),
         blocks=blocks,
         notes=(
-            *block_notes((blocks[one.our_name], one.shape) for one in tensors),
+            *block_notes((place.block, place.shape) for place in file.places.values()),
             *tokenizer_notes(file.metadata),
         ),
     )
@@ -129,7 +129,7 @@ def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFT
     """A file that claims endless layers ends at the first missing tensor."""
     found = []
     for tensor in gguf_tensors(spec, names):
-        shape = tensor.shape
+        shape = tensor.stored_shape
         if tensor.name not in file.places:
             part = inside_fused(tensor, spec)
             if part is None or part.name not in file.places:
@@ -143,9 +143,15 @@ def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFT
                 seen=f"{list(place.shape)}, the metadata ask for {list(shape)}",
                 remedy=_REMEDY,
             )
-        if len(tensor.shape) == 1:
+        if len(shape) == 1:
             _check_float_vector(file, tensor.name)
-        found.append(tensor)
+        elif not tensor.is_linear and place.block.is_quantized:
+            raise CheckpointError(
+                f"{file.path}: tensor {tensor.name!r} of a router must be floats",
+                seen=place.block.name,
+                remedy=_REMEDY,
+            )
+        found += [tensor.of_expert(index) for index in range(len(tensor.experts))] or [tensor]
     unknown = file.places.keys() - {tensor.name for tensor in found} - {*ALL_FACTORS}
     if unknown:
         raise CheckpointError(

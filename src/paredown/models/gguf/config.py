@@ -45,10 +45,9 @@ def config_from_metadata(
     fields = Fields(values, where)
     _check_kind(fields)
     arch = fields.text(ARCHITECTURE)
-    family = _family_of(arch, where)
+    family = _family_of(fields, arch)
     rows = family.gguf
     assert rows is not None
-    fields.must_be(f"{arch}.expert_count", 0)
     config: dict[str, object] = {
         "architectures": [rows.class_name],
         "model_type": family.model_type,
@@ -76,15 +75,29 @@ def _check_kind(fields: Fields) -> None:
         )
 
 
-def _family_of(arch: str, where: str) -> Family:
-    known = {one.gguf.architecture: one for one in reversed(FAMILIES.values()) if one.gguf}
-    if arch not in known:
+def _family_of(fields: Fields, arch: str) -> Family:
+    """The first family of that architecture, with experts where the file has some."""
+    known = {
+        (one.gguf.architecture, one.gguf.has_experts): one
+        for one in reversed(FAMILIES.values())
+        if one.gguf
+    }
+    names = {name for name, _ in known}
+    if arch not in names:
         raise UnsupportedError(
-            f"{where} is of an architecture that is not read here",
+            f"{fields.where} is of an architecture that is not read here",
             seen=arch,
-            remedy=f"Known architectures: {', '.join(sorted(known))}.",
+            remedy=f"Known architectures: {', '.join(sorted(names))}.",
         )
-    return known[arch]
+    num_experts = fields.integer(f"{arch}.expert_count", 0, minimum=0)
+    if (arch, num_experts > 0) not in known:
+        raise UnsupportedError(
+            f"{fields.where} is of an architecture that is read "
+            + ("without experts alone" if num_experts else "with experts alone"),
+            seen=f"{arch}.expert_count {num_experts}",
+            remedy="Use the model's Hugging Face folder.",
+        )
+    return known[arch, num_experts > 0]
 
 
 def _sizes(fields: Fields, rows: GGUFRows) -> dict[str, object]:
