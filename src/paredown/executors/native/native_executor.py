@@ -155,6 +155,8 @@ class NativeExecutor:
         lengths = [len(part.token_ids) for part in slices]
         tokens = [token_id for part in slices for token_id in part.token_ids]
         pages = [part.pages for part in slices]
+        is_switched = self.spec.rotary_switch is not None
+        text_lengths = [part.text_length for part in slices] if is_switched else ()
         return self._model.write_drafts(
-            tokens, starts, lengths, pages, own_states(states), num_draft_tokens
+            tokens, starts, lengths, pages, own_states(states), num_draft_tokens, text_lengths
         )
