@@ -9,62 +9,77 @@
 namespace paredown {
 namespace {
 
-constexpr int kOneCodedPanels = kFloatPanels;
+constexpr int kFewCodedPanels = kFloatPanels;
 // Where groups are cut, the sums of so many panels wait beside their totals.
 constexpr int kCutPanels = 2;
 
-template <class Numbers, int kBits, int kPanels>
-__attribute__((noinline)) void one_coded_tile(const LinearView& w, const InputRows& in,
+template <int kTokens, int kPanels>
+inline void begin_sums(bool is_first, const float* waiting, F32x16 (&sums)[kTokens][kPanels]) {
+  for (int i = 0; i < kTokens * kPanels; ++i) {
+    sums[i / kPanels][i % kPanels] = is_first ? zero_f() : load_f(waiting + i * kLanes);
+  }
+}
+template <int kTokens, int kPanels>
+inline void keep_sums(const F32x16 (&sums)[kTokens][kPanels], float* waiting) {
+  for (int i = 0; i < kTokens * kPanels; ++i) {
+    store_f(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);
+  }
+}
+
+template <class Numbers, int kBits, int kTokens, int kPanels>
+__attribute__((noinline)) void few_coded_tile(const LinearView& w, const InputRows& in,
                                               const OutputRows& out, int64_t token, int64_t panel) {
   constexpr int64_t kBytes = kBlockColumns * kLanes / 8 * kBits;
   const int64_t panel_bytes = w.num_columns / kBlockColumns * kBytes;
   const uint8_t* block = packed_columns(w, panel, 0);
   const uint8_t* x = Numbers::row(in, token);
-  fetch_outputs<1, kPanels>(out, token, panel);
-  F32x16 totals[1][kPanels];
-  for (F32x16& total : totals[0]) total = zero_f();
+  const int64_t row_bytes = Numbers::row_bytes(in);
+  fetch_outputs<kTokens, kPanels>(out, token, panel);
+  F32x16 totals[kTokens][kPanels];
+  begin_sums(true, nullptr, totals);
   for (int64_t group = 0; group < w.num_groups; ++group) {
     typename Numbers::template Zero<kBits> zero[kPanels];
     for (int p = 0; p < kPanels; ++p) zero[p] = Numbers::template zero<kBits>(w, panel + p, group);
-    F32x16 sums[1][kPanels];
-    for (F32x16& sum : sums[0]) sum = zero_f();
+    F32x16 sums[kTokens][kPanels];
+    begin_sums(true, nullptr, sums);
     for (int64_t k = 0; k < w.group_size; k += kBlockColumns) {
       unroll<kQuads>([&](auto quad) __attribute__((always_inline)) {
-        Numbers::template add_codes<kBits, quad.value, kPanels>(
-            block, panel_bytes, zero, x + quad.value * 4 * Numbers::kInputBytes, sums);
+        Numbers::template add_codes<kBits, quad.value, kTokens, kPanels>(
+            block, panel_bytes, zero, x + quad.value * 4 * Numbers::kInputBytes, row_bytes, sums);
       });
       block += kBytes;
       x += kBlockColumns * Numbers::kInputBytes;
     }
     scale_sums(w, panel, group, sums, totals);
   }
-  finish_rows<1, kPanels>(w, out, token, panel, totals);
+  finish_rows<kTokens, kPanels>(w, out, token, panel, totals);
 }
 
 template <class Numbers, int kBits, int kPanels>
-void one_coded_panels(const LinearView& w, const InputRows& in, const OutputRows& out,
+void few_coded_panels(const LinearView& w, const InputRows& in, const OutputRows& out,
                       int64_t num_tokens, int64_t panel, int64_t panel_end) {
   for (; panel + kPanels <= panel_end; panel += kPanels) {
-    for (int64_t token = 0; token < num_tokens; ++token) {
-      one_coded_tile<Numbers, kBits, kPanels>(w, in, out, token, panel);
-    }
+    token_tiles<Numbers::template kFewTokens<kBits>>(
+        num_tokens, 0, [&](auto tokens, int64_t token) {
+          few_coded_tile<Numbers, kBits, tokens.value, kPanels>(w, in, out, token, panel);
+        });
   }
   if constexpr (kPanels > 1) {
-    one_coded_panels<Numbers, kBits, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
+    few_coded_panels<Numbers, kBits, kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 
 template <class Numbers>
-void one_coded_token(const LinearView& w, const InputRows& in, const OutputRows& out,
-                     int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
+void few_coded_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
+                      int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
 #if defined(PAREDOWN_DOTS_AS_FLOATS)
   if (Numbers::kLooksUpSigned && w.kind == WeightKind::kInt4 && w.zero_points == nullptr) {
-    return one_coded_panels<SignedPairs, 4, kOneCodedPanels>(w, in, out, num_tokens, panel_begin,
+    return few_coded_panels<SignedPairs, 4, kFewCodedPanels>(w, in, out, num_tokens, panel_begin,
                                                              panel_end);
   }
 #endif
   with_code_bits(w.kind, [&](auto bits) {
-    one_coded_panels<Numbers, bits.value, kOneCodedPanels>(w, in, out, num_tokens, panel_begin,
+    few_coded_panels<Numbers, bits.value, kFewCodedPanels>(w, in, out, num_tokens, panel_begin,
                                                            panel_end);
   });
 }
@@ -97,19 +112,6 @@ inline Stretch next_stretch(const LinearView& w, int64_t first, int64_t limit) {
   if (end > first + limit) end = first + limit;
   if (end > w.num_columns) end = w.num_columns;
   return {first, end - first, end == w.num_columns};
-}
-
-template <int kTokens, int kPanels>
-inline void begin_sums(bool is_first, const float* waiting, F32x16 (&sums)[kTokens][kPanels]) {
-  for (int i = 0; i < kTokens * kPanels; ++i) {
-    sums[i / kPanels][i % kPanels] = is_first ? zero_f() : load_f(waiting + i * kLanes);
-  }
-}
-template <int kTokens, int kPanels>
-inline void keep_sums(const F32x16 (&sums)[kTokens][kPanels], float* waiting) {
-  for (int i = 0; i < kTokens * kPanels; ++i) {
-    store_f(waiting + i * kLanes, sums[i / kPanels][i % kPanels]);
-  }
 }
 
 // Tokens of a stretch of some panels that lie decoded at `numbers`.

@@ -75,8 +75,9 @@ inline bool takes_one_code_row(const LinearView& w, int64_t num_tokens) {
 inline bool takes_code_pairs(const LinearView& w, int64_t num_tokens) {
   return takes_codes(w, num_tokens) && w.input == InputKind::kBf16;
 }
-inline bool takes_one_pair_row(const LinearView& w, int64_t num_tokens) {
-  return takes_code_pairs(w, num_tokens) && num_tokens == 1;
+// Of codes of four bits decoding hides behind the products of four tokens, however many there are.
+inline bool takes_pairs_in_registers(const LinearView& w, int64_t num_tokens) {
+  return takes_code_pairs(w, num_tokens) && (num_tokens == 1 || w.kind == WeightKind::kInt4);
 }
 #endif
 
@@ -172,13 +173,13 @@ constexpr LinearForm kLinearForms[] = {
 #endif
     {"fp32 products", takes_floats, InputLayout::kRows, false, copy_row, float_linear},
 #if defined(PAREDOWN_DOTS_AS_FLOATS)
-    {"int decode in registers, bf16 products", takes_one_pair_row, InputLayout::kRows, false,
-     pair_row, one_coded_token<PairNumbers>},
+    {"int decode in registers, bf16 products", takes_pairs_in_registers, InputLayout::kRows, false,
+     pair_row, few_coded_tokens<PairNumbers>},
     {"int codes unpacked into the cache, bf16 products", takes_code_pairs, InputLayout::kRows,
      false, pair_row, many_coded_tokens<PairNumbers>},
 #endif
     {"int decode in registers, fp32 products", takes_one_code_row, InputLayout::kRows, false,
-     float_row, one_coded_token<FloatNumbers>},
+     float_row, few_coded_tokens<FloatNumbers>},
     {"int codes unpacked into the cache, fp32 products", takes_codes, InputLayout::kRows, false,
      float_row, many_coded_tokens<FloatNumbers>},
     {"fp8 unpacked, fp32 products", takes_fp32_input, InputLayout::kRows, false, copy_row,

@@ -129,6 +129,9 @@ struct FloatNumbers {
   static constexpr int64_t kColumnBytes = kLanes * 4;
   static constexpr int64_t kInputBytes = 4;
   static constexpr bool kLooksUpSigned = false;
+  // Tokens that share the codes that are decoded in registers.
+  template <int>
+  static constexpr int kFewTokens = 1;
 
   static const uint8_t* row(const InputRows& in, int64_t token) {
     return reinterpret_cast<const uint8_t*>(in.values + token * in.row_stride);
@@ -180,17 +183,17 @@ struct FloatNumbers {
         x, row_bytes, sums);
   }
   // The same in registers, of a block of codes.
-  template <int kBits, int kQuad, int kPanels>
+  template <int kBits, int kQuad, int kTokens, int kPanels>
   static inline __attribute__((always_inline)) void add_codes(const uint8_t* block,
                                                               int64_t panel_bytes,
                                                               const Zero<kBits> (&zero)[kPanels],
-                                                              const uint8_t* x,
-                                                              F32x16 (&sums)[1][kPanels]) {
-    add_quad<1, kPanels>(
+                                                              const uint8_t* x, int64_t row_bytes,
+                                                              F32x16 (&sums)[kTokens][kPanels]) {
+    add_quad<kTokens, kPanels>(
         [&](auto column, int p) __attribute__((always_inline)) {
           return code_column<kBits, kQuad, column.value>(block + p * panel_bytes, zero[p]);
         },
-        x, 0, sums);
+        x, row_bytes, sums);
   }
 };
 
@@ -203,6 +206,8 @@ struct PairNumbers {
   static constexpr int64_t kColumnBytes = kLanes * 2;
   static constexpr int64_t kInputBytes = 2;
   static constexpr bool kLooksUpSigned = true;
+  template <int kBits>
+  static constexpr int kFewTokens = kBits == 4 ? 4 : 1;
 
   static const uint8_t* row(const InputRows& in, int64_t token) {
     return static_cast<const uint8_t*>(in.codes) + token * in.code_stride;
@@ -269,35 +274,35 @@ struct PairNumbers {
         },
         x, row_bytes, sums);
   }
-  template <int kBits, int kQuad, int kPanels>
+  template <int kBits, int kQuad, int kTokens, int kPanels>
   static inline __attribute__((always_inline)) void add_codes(const uint8_t* block,
                                                               int64_t panel_bytes,
                                                               const Zero<kBits> (&zero)[kPanels],
-                                                              const uint8_t* x,
-                                                              F32x16 (&sums)[1][kPanels]) {
-    add_quad<1, kPanels>(
+                                                              const uint8_t* x, int64_t row_bytes,
+                                                              F32x16 (&sums)[kTokens][kPanels]) {
+    add_quad<kTokens, kPanels>(
         [&](auto place, int p) __attribute__((always_inline)) {
           return pair<kBits, kQuad, place.value>(block + p * panel_bytes, zero[p]);
         },
-        x, 0, sums);
+        x, row_bytes, sums);
   }
 };
 
 // Codes of four bits with the zero point 8, looked up where they lie.
 struct SignedPairs : PairNumbers {
-  template <int kBits, int kQuad, int kPanels>
+  template <int kBits, int kQuad, int kTokens, int kPanels>
   static inline __attribute__((always_inline)) void add_codes(const uint8_t* block,
                                                               int64_t panel_bytes,
                                                               const Zero<kBits> (&)[kPanels],
-                                                              const uint8_t* x,
-                                                              F32x16 (&sums)[1][kPanels]) {
+                                                              const uint8_t* x, int64_t row_bytes,
+                                                              F32x16 (&sums)[kTokens][kPanels]) {
     static_assert(kBits == 4);
-    add_quad<1, kPanels>(
+    add_quad<kTokens, kPanels>(
         [&](auto place, int p) __attribute__((always_inline)) {
           return look_up_nibbles<2 * place.value + kQuad % 2>(
               load_i(block + p * panel_bytes + kQuad / 2 * 64));
         },
-        x, 0, sums);
+        x, row_bytes, sums);
   }
 };
 
