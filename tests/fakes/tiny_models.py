@@ -281,6 +281,14 @@ VARIANTS: dict[str, Writer] = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
         },
     ),
+    "gemma2": variant("gemma2"),
+    "gemma2-untied": variant("gemma2", tie_word_embeddings=False, attention_bias=True),
+    "gemma2-no-caps": variant(
+        "gemma2",
+        attn_logit_softcapping=None,
+        final_logit_softcapping=None,
+        layer_types=["full_attention", "full_attention"],
+    ),
     # As llama.cpp has them: a scale of the head's size, and a full layer in six.
     "gemma3-six-layers": variant(
         "gemma3_text", query_pre_attn_scalar=32, num_hidden_layers=6, layer_types=None
@@ -311,13 +319,5 @@ DECODER_VARIANTS: dict[str, Writer] = {
             },
             "sliding_attention": {"rope_type": "default", "rope_theta": 5e5},
         },
-    ),
-    "gemma2": variant("gemma2"),
-    "gemma2-untied": variant("gemma2", tie_word_embeddings=False, attention_bias=True),
-    "gemma2-no-caps": variant(
-        "gemma2",
-        attn_logit_softcapping=None,
-        final_logit_softcapping=None,
-        layer_types=["full_attention", "full_attention"],
     ),
 }

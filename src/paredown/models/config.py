@@ -41,17 +41,6 @@ def check_runs(family: Family) -> None:
         )
 
 
-def check_native(family: Family) -> None:
-    """Raises UnsupportedError for a family that the native core does not compute."""
-    if family.not_native is not None:
-        raise UnsupportedError(
-            "models of this family are not run by the native core",
-            seen=f"model_type {family.model_type}; lacking: {family.not_native}",
-            remedy="Run it on the PyTorch decoder (generate, chat, serve and bench take --executor "
-            "torch), or choose another family.",
-        )
-
-
 def _check_heads(attention: Attention) -> None:
     """Raises CheckpointError for heads that cannot be."""
     if attention.num_heads % attention.num_kv_heads:

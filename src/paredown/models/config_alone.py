@@ -69,8 +69,6 @@ def read_config_alone(path: Path) -> ConfigAlone:
     family, spec = family_from_config(config), spec_from_config(config)
     if family.left_out is not None:
         notes.append(f"{model_type} is costed, not run; left out: {family.left_out}")
-    if family.not_native is not None:
-        notes.append(f"{model_type} is not run by the native core: it lacks {family.not_native}")
     return ConfigAlone(
         spec=spec,
         weights=_DTYPES.get(str(dtype), WeightSpec(dtype="bf16")),
