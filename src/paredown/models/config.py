@@ -35,6 +35,7 @@ def read_config(config: Mapping[str, object]) -> tuple[ModelSpec, tuple[str, ...
     spec = family.read_spec(fields)
     for layer in spec.layer_counts:
         _check_heads(layer.attention)
+    _check_switches(spec)
     fields.pass_over("model_type", "vocab_size")
     # What is costed alone says what it leaves out.
     return spec, () if family.left_out is not None else notes_of_unread(fields, spec)
@@ -58,6 +59,19 @@ def check_native(family: Family) -> None:
             seen=f"model_type {family.model_type}; lacking: {family.not_native}",
             remedy="Run it on the PyTorch decoder (generate, chat, serve and bench take --executor "
             "torch), or choose another family.",
+        )
+
+
+def _check_switches(spec: ModelSpec) -> None:
+    """Raises UnsupportedError for layers that turn long texts otherwise from unequal lengths on."""
+    rotaries = (layer.attention.rotary for layer in spec.layer_counts)
+    found = {one.switch_tokens for one in rotaries if one is not None} - {None}
+    if len(found) > 1:
+        raise UnsupportedError(
+            "config.json: longrope changes its frequencies at another length in some layers",
+            seen=", ".join(f"{one} tokens" for one in sorted(map(str, found))),
+            remedy="Give all layers the same original_max_position_embeddings, or choose another "
+            "checkpoint.",
         )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from paredown.models.config import family_from_config, read_config
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object
+from paredown.models.text_part import text_config
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -47,7 +48,7 @@ def read_config_alone(path: Path) -> ConfigAlone:
     and UnsupportedError as `read_config` does, and CheckpointError for more layers or experts
     than any model has."""
     file = path / CONFIG_NAME if path.is_dir() else path
-    config = read_json_object(file)
+    config, part_notes = text_config(read_json_object(file))
     for name in ("num_local_experts", "num_experts"):
         count = config.get(name)
         if isinstance(count, int) and count > MAX_EXPERTS:
@@ -68,7 +69,7 @@ def read_config_alone(path: Path) -> ConfigAlone:
         config |= absent
     family = family_from_config(config)
     spec, config_notes = read_config(config)
-    notes += config_notes
+    notes += [*part_notes, *config_notes]
     if family.left_out is not None:
         notes.append(f"{model_type} is costed, not run; left out: {family.left_out}")
     if family.not_native is not None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from paredown.errors import UnsupportedError
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
@@ -42,6 +43,7 @@ def read_olmo2(fields: Fields) -> ModelSpec:
 
 
 def read_olmo3(fields: Fields) -> ModelSpec:
+    _check_bases(fields)
     rotary = read_rotary_by_kind(fields, {FULL: _THETA, SLIDING: _THETA}, {SLIDING: "rope_theta"})
     spec = _read(fields.overlaid(_NO_ROTARY), _traits(fields, "olmo3"))
     usual = [SLIDING if (number + 1) % _PATTERN else FULL for number in range(spec.num_layers)]
@@ -57,6 +59,24 @@ def read_olmo3(fields: Fields) -> ModelSpec:
         )
     )
     return replace(spec, layers=layers)
+
+
+def _check_bases(fields: Fields) -> None:
+    """Raises UnsupportedError for parameters that are not those of one kind of layer: the models
+    were trained with them in all layers, and Transformers gives them to some or to none."""
+    nested = fields.config.get("rope_parameters")
+    kinds = nested if isinstance(nested, Mapping) else {}
+    sliding = kinds.get(SLIDING)
+    is_named = isinstance(sliding, Mapping) and "rope_theta" in sliding
+    theta = fields.config.get("rope_theta", _THETA)
+    is_flat = bool(kinds) and FULL not in kinds and SLIDING not in kinds
+    if is_flat or (theta != _THETA and not is_named):
+        raise UnsupportedError(
+            f"{fields.where} does not say which layers have these rotary positions",
+            seen=f"rope_parameters {nested}" if is_flat else f"rope_theta {theta}",
+            remedy=f"Give rope_parameters an object {FULL!r} and an object {SLIDING!r}, each with "
+            "its rope_theta.",
+        )
 
 
 def _traits(fields: Fields, family: str) -> FamilyTraits:

@@ -1,5 +1,6 @@
 """A model as the metadata of a GGUF file, where llama.cpp runs the same model from them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
@@ -103,7 +104,7 @@ def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
     turned = [one.attention for one in spec.layers if one.attention.rotary is not None]
     if not turned:
         return {}
-    widest = max(turned, key=lambda one: one.window or spec.max_positions + 1)
+    widest = max(turned, key=lambda one: one.window or math.inf)
     rotary, head_dim = widest.rotary, widest.head_dim
     assert rotary is not None
     found: Metadata = {
