@@ -31,6 +31,18 @@ LONGROPE: dict[str, object] = {
         "long_factor": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 64.0],
     },
 }
+OLMO3: dict[str, object] = {
+    "sliding_window": 16,
+    "rope_parameters": {
+        "full_attention": {
+            "rope_type": "yarn",
+            "rope_theta": 5e5,
+            "factor": 8.0,
+            "original_max_position_embeddings": 16,
+        },
+        "sliding_attention": {"rope_type": "default", "rope_theta": 5e5},
+    },
+}
 # Family, what its config changes, and the largest difference as a share of the largest logit: GELU
 # is read from a table of fp16 there.
 MODELS: dict[str, tuple[str, dict[str, object], float]] = {
@@ -46,6 +58,9 @@ MODELS: dict[str, tuple[str, dict[str, object], float]] = {
         {"query_pre_attn_scalar": 32, "num_hidden_layers": 6, "layer_types": None},
         1e-2,
     ),
+    "mixtral": ("mixtral", {}, 1e-3),
+    "qwen2_moe": ("qwen2_moe", {}, 1e-3),
+    "qwen3_moe": ("qwen3_moe", {"norm_topk_prob": True}, 1e-3),
     "granite": ("granite", {}, 1e-3),
     "smollm3": ("smollm3", {"num_hidden_layers": 8}, 1e-3),
     "phi3": ("phi3", {}, 1e-3),
@@ -53,6 +68,7 @@ MODELS: dict[str, tuple[str, dict[str, object], float]] = {
     "phi3, longrope": ("phi3", LONGROPE, 1e-3),
     "phi": ("phi", {}, 1e-2),
     "olmo2": ("olmo2", UNTIED, 1e-3),
+    "olmo3": ("olmo3", UNTIED | OLMO3, 1e-3),
     "gpt_neox": ("gpt_neox", {}, 1e-2),
     "gpt_neox, one after the other": ("gpt_neox", {"use_parallel_residual": False}, 1e-2),
 }

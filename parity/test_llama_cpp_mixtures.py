@@ -20,31 +20,50 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.names import gguf_tensors
 
 MIXTURES = [name for name, formats in GGUF_FORMATS.items() if formats.is_mixture]
-SHAPES = {
-    "untied": {"num_hidden_layers": 24},
-    "tied": {"num_hidden_layers": 30, "tie_word_embeddings": True},
-    "few-layers": {"num_hidden_layers": 3},
-    "70b": {"num_hidden_layers": 80, "num_key_value_heads": 2},
-    "288-columns": {"num_hidden_layers": 9, "hidden_size": 288, "head_dim": 64},
-    "288-columns-tied": {
-        "num_hidden_layers": 8,
-        "hidden_size": 288,
-        "head_dim": 64,
-        "tie_word_embeddings": True,
-    },
-}
 SIZES = {"hidden_size": 256, "intermediate_size": 512}
+NARROW = {"hidden_size": 288, "head_dim": 64}
+# Family, and what its config changes.
+SHAPES: dict[str, tuple[str, dict[str, object]]] = {
+    "untied": ("llama", {"num_hidden_layers": 24}),
+    "tied": ("llama", {"num_hidden_layers": 30, "tie_word_embeddings": True}),
+    "few-layers": ("llama", {"num_hidden_layers": 3}),
+    "70b": ("llama", {"num_hidden_layers": 80, "num_key_value_heads": 2}),
+    "288-columns": ("llama", {"num_hidden_layers": 9, **NARROW}),
+    "288-columns-tied": (
+        "llama",
+        {"num_hidden_layers": 8, "tie_word_embeddings": True, **NARROW},
+    ),
+    "eight experts": ("mixtral", {"num_hidden_layers": 9, "num_local_experts": 8}),
+    "four experts": ("mixtral", {"num_hidden_layers": 9, "num_local_experts": 4}),
+    "a shared expert": (
+        "qwen2_moe",
+        {
+            "num_hidden_layers": 9,
+            "moe_intermediate_size": 256,
+            "shared_expert_intermediate_size": 512,
+        },
+    ),
+    "phi3": ("phi3", {"num_hidden_layers": 11}),
+    "gpt-neox": ("gpt_neox", {"num_hidden_layers": 9}),
+    "phi": ("phi", {"num_hidden_layers": 9}),
+    "olmo2": ("olmo2", {"num_hidden_layers": 9, "tie_word_embeddings": False}),
+    "gemma3": (
+        "gemma3_text",
+        {"num_hidden_layers": 6, "layer_types": None, "query_pre_attn_scalar": 32},
+    ),
+}
 
 
 def importance_of(source: Checkpoint) -> Importance:
     """Random numbers for every linear layer."""
     rng = np.random.default_rng(1)
     modules = {
-        tensor.our_name.removesuffix(".weight"): ColumnImportance(
-            sum_squares_I=rng.lognormal(0, 1.5, tensor.shape[1]).astype(np.float32), num_rows=1.0
+        name.removesuffix(".weight"): ColumnImportance(
+            sum_squares_I=rng.lognormal(0, 1.5, tensor.shape[-1]).astype(np.float32), num_rows=1.0
         )
         for tensor in gguf_tensors(source.spec, source.names)
-        if len(tensor.shape) == 2
+        if tensor.is_linear
+        for name in tensor.experts or (tensor.our_name,)
     }
     return Importance(modules=modules, text="random", num_windows=1, num_tokens=1)
 
@@ -78,7 +97,8 @@ def types(path: Path) -> dict[str, str]:
 def floats(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     """A tiny model as a file of floats."""
     folder = tmp_path_factory.mktemp(request.param)
-    model = make_model("llama", torch.float32, 0, **(SIZES | SHAPES[request.param]))
+    family, changes = SHAPES[request.param]
+    model = make_model(family, torch.float32, 0, **(SIZES | changes))
     model.save_pretrained(folder / "model")
     write_byte_tokenizer(folder / "model")
     source = Checkpoint.open(folder / "model")
@@ -96,9 +116,14 @@ def test_every_tensor_has_the_type_that_llama_cpp_chooses(
     found = importance_of(floats) if has_importance else None
     write_gguf(floats, tmp_path / "ours.gguf", formats=formats, importance=found)
     theirs = {
-        tensor.name: found.modules[tensor.our_name.removesuffix(".weight")].sum_squares_I
+        tensor.name: np.concatenate(
+            [
+                found.modules[name.removesuffix(".weight")].sum_squares_I
+                for name in tensor.experts or (tensor.our_name,)
+            ]
+        )
         for tensor in gguf_tensors(floats.spec, floats.names)
-        if found is not None and len(tensor.shape) == 2
+        if found is not None and tensor.is_linear
     }
     path = floats.path.parent / "floats.gguf"
     quantize(path, tmp_path / "theirs.gguf", formats.file_type, theirs)

@@ -21,10 +21,10 @@ MORE_BITS = {
 MIXTURES = [name for name, formats in GGUF_FORMATS.items() if formats.is_mixture]
 
 
-def types(folder: Path, name: str, **changes: object) -> dict[str, str]:
-    """The matrices of a tiny Llama in a mixture, by name."""
+def types(folder: Path, name: str, family: str = "llama", **changes: object) -> dict[str, str]:
+    """The matrices of a tiny model in a mixture, by name."""
     sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 16}
-    make_model("llama", torch.float32, 0, **(sizes | changes)).save_pretrained(folder)
+    make_model(family, torch.float32, 0, **(sizes | changes)).save_pretrained(folder)
     source = Checkpoint.open(folder)
     return {
         tensor.name.removesuffix(".weight"): GGUF_FORMATS[name].block(tensor, source.spec).name
@@ -69,6 +69,16 @@ def test_the_first_layers_get_more_bits_in_a_small_mixture(tmp_path: Path) -> No
     downs = [found[f"blk.{layer}.ffn_down"] for layer in range(16)]
     assert values == ["Q5_K"] * 4 + ["Q4_K"] * 12
     assert downs == ["Q5_K"] * 2 + ["Q4_K"] * 14
+
+
+def test_a_module_with_the_values_in_it_is_as_the_values_are(tmp_path: Path) -> None:
+    found = types(tmp_path / "m", "gguf-q4_k_m", "phi3")
+    for layer in range(16):
+        more = "Q6_K" if layer in MORE_BITS[16] else "Q4_K"
+        assert found[f"blk.{layer}.attn_qkv"] == found[f"blk.{layer}.ffn_down"] == more
+    found = types(tmp_path / "s", "gguf-q4_k_s", "phi3")
+    fused = [found[f"blk.{layer}.attn_qkv"] for layer in range(16)]
+    assert fused == ["Q5_K"] * 4 + ["Q4_K"] * 12
 
 
 @pytest.mark.parametrize("name", MIXTURES)

@@ -139,7 +139,7 @@ def test_another_length_names_the_tensor(form: str, source: Checkpoint, tmp_path
 def test_several_counts_for_one_matrix_name_the_tensor(source: Checkpoint, tmp_path: Path) -> None:
     """Case E11: the entry of experts is none for a layer without."""
     path = write_theirs(tmp_path / "i.gguf", {Q: (np.tile(sums(Q), 4), [1.0, 2.0, 0.0, 1.0])})
-    with pytest.raises(CheckpointError, match=r"'blk\.0\.attn_q\.weight'.*4 counts for one"):
+    with pytest.raises(CheckpointError, match=r"'blk\.0\.attn_q\.weight'.*4 counts for 1 matrices"):
         read_importance(path, source)
 
 

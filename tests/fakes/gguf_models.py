@@ -14,6 +14,15 @@ GGUF_VARIANTS = {
     **VARIANTS,
     **DECODER_VARIANTS,
     "olmo2-untied": variant("olmo2", tie_word_embeddings=False, num_key_value_heads=2),
+    "olmo3-listed": variant(
+        "olmo3",
+        tie_word_embeddings=False,
+        layer_types=["full_attention", "sliding_attention"] * 2,
+        rope_parameters={
+            kind: {"rope_type": "default", "rope_theta": 1e4}
+            for kind in ("full_attention", "sliding_attention")
+        },
+    ),
     "phi3-partial": variant(
         "phi3",
         sliding_window=1000,

@@ -22,6 +22,8 @@ from transformers import (
     GPTNeoXForCausalLM,
     GraniteConfig,
     GraniteForCausalLM,
+    GraniteMoeHybridConfig,
+    GraniteMoeHybridForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     Ministral3Config,
@@ -133,6 +135,13 @@ GRANITE_SCALARS = {
     "embedding_multiplier": 3.0,
     "logits_scaling": 4.0,
 }
+# Granite 4 without mixtures and state-space layers.
+GRANITE_DENSE = {
+    "num_local_experts": 0,
+    "shared_intermediate_size": 96,
+    "layer_types": ["full_attention", "full_attention"],
+    "position_embedding_type": "rope",
+}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM, ROTARY_SIZES),
@@ -154,6 +163,11 @@ CLASSES = {
     "phi3": (Phi3Config, Phi3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
     "phi": (PhiConfig, PhiForCausalLM, NEOX_SIZES),
     "granite": (GraniteConfig, GraniteForCausalLM, ROTARY_SIZES | GRANITE_SCALARS),
+    "granitemoehybrid": (
+        GraniteMoeHybridConfig,
+        GraniteMoeHybridForCausalLM,
+        ROTARY_SIZES | GRANITE_SCALARS | GRANITE_DENSE,
+    ),
     "smollm3": (SmolLM3Config, SmolLM3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
     "ministral": (MinistralConfig, MinistralForCausalLM, ROTARY_SIZES | {"sliding_window": 7}),
     "ministral3": (
@@ -261,6 +275,8 @@ VARIANTS: dict[str, Writer] = {
         rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
     ),
     "granite": variant("granite"),
+    "granite-hybrid-dense": variant("granitemoehybrid"),
+    "granite-hybrid-no-positions": variant("granitemoehybrid", position_embedding_type=None),
     "granite-biases": variant("granite", attention_bias=True, mlp_bias=True),
     "smollm3": variant("smollm3", num_hidden_layers=8),
     "smollm3-listed": variant(

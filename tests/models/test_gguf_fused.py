@@ -96,7 +96,7 @@ def test_a_fused_module_is_fitted_by_its_importance(tmp_path: Path) -> None:
         importance=told,
     )
     values = source.tensors[f"{module}.weight"].to_float32()
-    expected = fitted_rows("Q5_K", values, sums)
+    expected = fitted_rows("Q4_K", values, sums)
     np.testing.assert_array_equal(stored(tmp_path / "m.gguf")["blk.0.attn_qkv.weight"], expected)
 
 
@@ -118,6 +118,39 @@ def test_transformers_loads_a_folder_made_of_the_file(
             for name in ("model", "again")
         ]
     torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("formats", [None, "gguf-q8_0"])
+@pytest.mark.parametrize("variant", ["phi", "qwen2", "llama-gqa"])
+def test_files_that_fuse_what_a_folder_does_not_are_read(
+    variant: str, formats: str | None, tmp_path: Path
+) -> None:
+    """As older files of Phi-2 do, and llama.cpp reads of every architecture."""
+    _, path = write(tmp_path, variant, formats)
+    file = read_gguf(path)
+    tensors, rows = [], []
+    for name, place in file.places.items():
+        layer, _, place_name = name.partition(".attn_q.")
+        if name.split(".")[-2] in ("attn_k", "attn_v"):
+            continue
+        raw, shape = file.rows(name), place.shape
+        if place_name:
+            names = [f"{layer}.attn_{role}.{place_name}" for role in "qkv"]
+            name = f"{layer}.attn_qkv.{place_name}"
+            raw = np.concatenate([file.rows(one).reshape(-1) for one in names])
+            shape = (sum(file.places[one].shape[0] for one in names), *shape[1:])
+        tensors.append(NewTensor(name=name, block=place.block, shape=shape))
+        rows.append(raw)
+    fused = path.with_name("fused.gguf")
+    write_gguf_file(fused, file.metadata, tensors, rows)
+    ours, again = Checkpoint.open(path), Checkpoint.open(fused)
+    assert ours.spec == again.spec
+    for name, tensor in ours.tensors.items():
+        np.testing.assert_array_equal(again.tensors[name].array, tensor.array)
+    longer = rewritten(fused, longer="blk.0.attn_qkv.bias" if variant == "phi" else "")
+    if variant == "phi":
+        with pytest.raises(CheckpointError, match=r"'blk\.0\.attn_qkv\.bias' has the wrong shape"):
+            Checkpoint.open(longer)
 
 
 def rewritten(path: Path, leave_out: str = "", longer: str = "") -> Path:

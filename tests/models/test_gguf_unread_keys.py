@@ -36,6 +36,11 @@ def metadata(arch: str, **more: Value) -> dict[str, Value]:
         "general.architecture": arch,
         f"{arch}.attention.{epsilon}": np.float32(1e-5),
     }
+    if arch.endswith("moe"):
+        numbers = {"count": 4, "used_count": 2, "feed_forward_length": 64}
+        numbers["shared_feed_forward_length"] = 128
+        names = [name for name in numbers if arch == "qwen2moe" or not name.startswith("shared")]
+        found |= {f"{arch}.expert_{name}": np.uint32(numbers[name]) for name in names}
     if arch == "gptneox":
         found[f"{arch}.use_parallel_residual"] = True
     found |= {f"{arch}.{key}": np.uint32(value) for key, value in sizes.items()}
@@ -93,6 +98,12 @@ def test_a_factor_without_a_type_is_linear() -> None:
     linear = {"rope_type": "linear", "factor": 4.0}
     for key in ("rope.scaling.factor", "rope.scale_linear"):
         assert read("llama", **{key: np.float32(4)})["rope_scaling"] == linear
+
+
+@pytest.mark.parametrize(("arch", "num_experts"), [("qwen2", 4), ("qwen3moe", 0)])
+def test_experts_of_an_architecture_without_are_refused(arch: str, num_experts: int) -> None:
+    with pytest.raises(UnsupportedError, match=f"expert_count {num_experts}"):
+        read(arch, expert_count=np.uint32(num_experts))
 
 
 @pytest.mark.parametrize("kind", ["adapter", "imatrix", "mmproj"])

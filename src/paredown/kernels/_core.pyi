@@ -65,6 +65,7 @@ class Model:
         starts: list[int],
         lengths: list[int],
         pages: list[Sequence[int]],
+        text_lengths: Sequence[int],
         states: list[SamplingState],
         num_draft_tokens: list[int],
     ) -> list[list[int]]: ...

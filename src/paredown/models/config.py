@@ -6,6 +6,7 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.table import FAMILIES
+from paredown.models.unread_fields import notes_of_unread
 from paredown.spec.attention import Attention
 from paredown.spec.model import ModelSpec
 
@@ -25,10 +26,19 @@ def family_from_config(config: Mapping[str, object]) -> Family:
 def spec_from_config(config: Mapping[str, object]) -> ModelSpec:
     """The spec. Raises CheckpointError for a missing or bad field (named), UnsupportedError for an
     unknown model type or a variant that the spec cannot express."""
-    spec = family_from_config(config).read_spec(Fields(config))
+    return read_config(config)[0]
+
+
+def read_config(config: Mapping[str, object]) -> tuple[ModelSpec, tuple[str, ...]]:
+    """The spec, and notes on fields that nobody knows. Raises as `spec_from_config` does."""
+    family, fields = family_from_config(config), Fields(config)
+    spec = family.read_spec(fields)
     for layer in spec.layer_counts:
         _check_heads(layer.attention)
-    return spec
+    _check_switches(spec)
+    fields.pass_over("model_type", "vocab_size")
+    # What is costed alone says what it leaves out.
+    return spec, () if family.left_out is not None else notes_of_unread(fields, spec)
 
 
 def check_runs(family: Family) -> None:
@@ -38,6 +48,19 @@ def check_runs(family: Family) -> None:
             "models of this family are costed (inspect, plan, simulate), not run",
             seen=f"model_type {family.model_type}; left out: {family.left_out}",
             remedy="Choose a model of another family.",
+        )
+
+
+def _check_switches(spec: ModelSpec) -> None:
+    """Raises UnsupportedError for layers that turn long texts otherwise from unequal lengths on."""
+    rotaries = (layer.attention.rotary for layer in spec.layer_counts)
+    found = {one.switch_tokens for one in rotaries if one is not None} - {None}
+    if len(found) > 1:
+        raise UnsupportedError(
+            "config.json: longrope changes its frequencies at another length in some layers",
+            seen=", ".join(f"{one} tokens" for one in sorted(map(str, found))),
+            remedy="Give all layers the same original_max_position_embeddings, or choose another "
+            "checkpoint.",
         )
 
 

@@ -19,6 +19,14 @@ _FALLBACKS: Mapping[str, BlockFormat] = {"Q4_K": q5_0.FORMAT, "Q5_K": Q5_1, "Q6_
 # Of models of this shape, Llama 2 and 3 with 70 billion weights, values are shared by eight heads.
 _LAYERS_OF_70B = 80
 
+# In models of so many experts attention is a small part.
+_FEW_EXPERTS = 8
+_BESIDE_FEW_EXPERTS: Mapping[str, BlockFormat] = {
+    "attn_v": Q8_0,
+    "attn_k": Q8_0,
+    "attn_output": Q5_K,
+}
+
 # The type that a tensor of layer i of n gets in place of the mixture's own, by the part of its name
 # behind the layer; None keeps that.
 _Rule = Callable[[int, int], BlockFormat | None]
@@ -56,12 +64,12 @@ class GGUFFormats:
         """The type of a matrix. Raises UnsupportedError where it does not divide the columns and
         no other takes its place."""
         wanted = self._wanted(tensor, spec)
-        if tensor.shape[1] % wanted.block_columns and self.is_mixture:
+        if tensor.shape[-1] % wanted.block_columns and self.is_mixture:
             wanted = _FALLBACKS.get(wanted.name, wanted)
-        if tensor.shape[1] % wanted.block_columns:
+        if tensor.shape[-1] % wanted.block_columns:
             raise UnsupportedError(
                 f"{tensor.our_name}: {wanted.name} does not fit this weight",
-                seen=f"{tensor.shape[1]} columns in blocks of {wanted.block_columns}",
+                seen=f"{tensor.shape[-1]} columns in blocks of {wanted.block_columns}",
                 remedy="Use gguf-bf16 or gguf-f16.",
             )
         return wanted
@@ -74,7 +82,11 @@ class GGUFFormats:
             return self.output if is_output else self.embedding
         if self.rules is None or tensor.layer is None:
             return self.linear
-        place = tensor.name.split(".")[2]
+        # Experts are as the MLP in whose place they stand.
+        place = tensor.name.split(".")[2].removesuffix("_exps").removesuffix("_shexp")
+        experts = spec.layers[tensor.layer].experts
+        if experts is not None and experts.num == _FEW_EXPERTS and place in _BESIDE_FEW_EXPERTS:
+            return max(_BESIDE_FEW_EXPERTS[place], self.linear, key=_bits)
         rule = self.rules.get(place)
         wanted = None if rule is None else rule(tensor.layer, spec.num_layers)
         wanted = wanted or self.linear
@@ -83,6 +95,10 @@ class GGUFFormats:
         if spec.num_layers == _LAYERS_OF_70B and is_shared and (place, wanted) == ("attn_v", Q4_K):
             return Q5_K
         return wanted
+
+
+def _bits(block: BlockFormat) -> float:
+    return block.block_bytes / block.block_columns
 
 
 def takes_more_bits(layer: int, num_layers: int) -> bool:
@@ -95,9 +111,12 @@ def _more_bits(block: BlockFormat) -> _Rule:
     return lambda layer, num_layers: block if takes_more_bits(layer, num_layers) else None
 
 
-def _medium(own: BlockFormat, fused: BlockFormat, file_type: int) -> GGUFFormats:
-    more = _more_bits(Q6_K)
-    rules = {"attn_v": more, "ffn_down": more, "attn_qkv": lambda layer, num_layers: fused}
+def _first_layers(layer: int, num_layers: int) -> BlockFormat | None:
+    return Q5_K if layer < 4 else None
+
+
+def _medium(own: BlockFormat, file_type: int) -> GGUFFormats:
+    rules = dict.fromkeys(("attn_v", "attn_qkv", "ffn_down"), _more_bits(Q6_K))
     return GGUFFormats(linear=own, output=Q6_K, embedding=own, rules=rules, file_type=file_type)
 
 
@@ -117,13 +136,14 @@ GGUF_FORMATS: dict[str, GGUFFormats] = {
         output=Q6_K,
         embedding=Q4_K,
         rules={
-            "attn_v": lambda layer, num_layers: Q5_K if layer < 4 else None,
+            "attn_v": _first_layers,
+            "attn_qkv": _first_layers,
             "ffn_down": lambda layer, num_layers: Q5_K if layer < num_layers // 8 else None,
         },
         file_type=14,
     ),
-    "gguf-q4_k_m": _medium(Q4_K, Q5_K, 15),
+    "gguf-q4_k_m": _medium(Q4_K, 15),
     "gguf-q5_k_s": GGUFFormats(linear=Q5_K, output=Q6_K, embedding=Q5_K, rules={}, file_type=16),
-    "gguf-q5_k_m": _medium(Q5_K, Q6_K, 17),
+    "gguf-q5_k_m": _medium(Q5_K, 17),
     "gguf-q6_k": GGUFFormats(linear=Q6_K, output=Q6_K, embedding=Q6_K, rules={}, file_type=18),
 }

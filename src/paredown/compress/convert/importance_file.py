@@ -15,7 +15,7 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.whole_file import unreadable
 from paredown.models.gguf.file import MappedGGUF, read_gguf, write_gguf_file
 from paredown.models.gguf.header import MAGIC, NewTensor, Value
-from paredown.models.gguf.names import gguf_tensors
+from paredown.models.gguf.names import GGUFTensor, gguf_tensors
 
 _SUMS, _COUNTS = ".in_sum2", ".counts"
 _REMEDY = "Make it again (--importance auto), or with llama-imatrix."
@@ -26,11 +26,10 @@ _MAX_CALLS = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class _Entries:
-    """A file's entries by the names of its tensors. `several` are those of tensors with a count for
-    each of several matrices, as layers with experts have them: how many counts."""
+    """A file's sums and counts by the names of its tensors; of experts there is a count for each,
+    or one for all."""
 
-    entries: Mapping[str, ColumnImportance]
-    several: Mapping[str, int]
+    entries: Mapping[str, tuple[Floats, Floats]]
     text: str
     num_windows: int = 0
     num_tokens: int = 0
@@ -47,15 +46,11 @@ def read_importance(path: Path, source: Checkpoint) -> Importance:
         found = _read_gguf(path) if is_gguf else _read_legacy(path.read_bytes(), path)
     except OSError as error:
         raise unreadable(path, error) from error
-    modules, unknown = {}, found.entries.keys() | found.several.keys()
+    modules, unknown = dict[str, ColumnImportance](), set(found.entries)
     for tensor in gguf_tensors(source.spec, source.names):
-        if len(tensor.shape) != 2 or tensor.name not in unknown:
-            continue
-        unknown -= {tensor.name}
-        if tensor.name in found.several:
-            raise _wrong_length(path, tensor.name, f"{found.several[tensor.name]} counts for one")
-        _check_entry(path, tensor.name, found.entries[tensor.name], tensor.shape[1])
-        modules[tensor.our_name.removesuffix(".weight")] = found.entries[tensor.name]
+        if tensor.is_linear and tensor.name in unknown:
+            unknown -= {tensor.name}
+            modules |= _modules(path, tensor, *found.entries[tensor.name])
     if not modules:
         raise CheckpointError(
             f"{path} has no importance for any tensor of this model",
@@ -83,14 +78,16 @@ def write_importance(path: Path, importance: Importance, source: Checkpoint) -> 
     when it cannot be written."""
     tensors, rows = [], []
     for tensor in gguf_tensors(source.spec, source.names):
-        one = importance.modules.get(tensor.our_name.removesuffix(".weight"))
-        if one is None:
+        names = [name.removesuffix(".weight") for name in tensor.experts or (tensor.our_name,)]
+        known = [importance.modules[name] for name in names if name in importance.modules]
+        if not tensor.is_linear or len(known) < len(names):
             continue
-        count = np.array([one.num_rows], np.float32)
-        for suffix, values in ((_SUMS, one.sum_squares_I), (_COUNTS, count)):
-            shape = (1, len(values))
-            tensors.append(NewTensor(name=f"{tensor.name}{suffix}", block=F32, shape=shape))
-            rows.append(np.ascontiguousarray(values, np.float32).view(np.uint8).reshape(1, -1))
+        sums_EI = np.stack([one.sum_squares_I for one in known])
+        counts_E1 = np.array([[one.num_rows] for one in known])
+        for suffix, values in ((_SUMS, sums_EI), (_COUNTS, counts_E1)):
+            new = NewTensor(name=f"{tensor.name}{suffix}", block=F32, shape=values.shape)
+            tensors.append(new)
+            rows.append(np.ascontiguousarray(values, np.float32).view(np.uint8))
     metadata: dict[str, Value] = {
         "general.type": "imatrix",
         "imatrix.datasets": [importance.text],
@@ -100,17 +97,31 @@ def write_importance(path: Path, importance: Importance, source: Checkpoint) -> 
     write_gguf_file(path, metadata, tensors, rows)
 
 
-def _check_entry(path: Path, name: str, entry: ColumnImportance, num_columns: int) -> None:
-    sums_I = entry.sum_squares_I
-    if len(sums_I) != num_columns:
-        raise _wrong_length(path, name, f"{len(sums_I)} numbers for {num_columns} columns")
-    is_sum = np.isfinite(sums_I).all() and (sums_I >= 0).all() and np.isfinite(entry.num_rows)
-    if not is_sum or entry.num_rows < 0:
+def _modules(
+    path: Path, tensor: GGUFTensor, sums: Floats, counts: Floats
+) -> dict[str, ColumnImportance]:
+    """The entry of each module in the tensor."""
+    names = [name.removesuffix(".weight") for name in tensor.experts or (tensor.our_name,)]
+    num_columns = tensor.shape[-1]
+    if counts.size not in (1, len(names)):
+        raise _wrong_length(path, tensor.name, f"{counts.size} counts for {len(names)} matrices")
+    if sums.size != len(names) * num_columns:
+        seen = f"{sums.size} numbers for {num_columns} columns of {len(names)} matrices"
+        raise _wrong_length(path, tensor.name, seen)
+    is_sum = np.isfinite(sums).all() and (sums >= 0).all() and np.isfinite(counts).all()
+    if not is_sum or (counts < 0).any():
         raise CheckpointError(
-            f"{path}: the importance of tensor {name!r} is no sum of squares",
-            seen=f"values from {sums_I.min()} to {sums_I.max()}, count {entry.num_rows}",
+            f"{path}: the importance of tensor {tensor.name!r} is no sum of squares",
+            seen=f"values from {sums.min()} to {sums.max()}, counts from {counts.min()}",
             remedy=_REMEDY,
         )
+    counts_E = np.broadcast_to(counts, len(names))
+    return {
+        name: ColumnImportance(sum_squares_I=sums_I, num_rows=float(count))
+        for name, sums_I, count in zip(
+            names, sums.reshape(len(names), num_columns), counts_E, strict=True
+        )
+    }
 
 
 def _wrong_length(path: Path, name: str, seen: str) -> CheckpointError:
@@ -125,7 +136,7 @@ def _read_gguf(path: Path) -> _Entries:
     file = read_gguf(path)
     if file.metadata.get("general.type") != "imatrix":
         raise _damaged(path, f"general.type {file.metadata.get('general.type')!r}")
-    entries, several = {}, {}
+    entries = {}
     for own in dict.fromkeys(
         name.removesuffix(_SUMS).removesuffix(_COUNTS) for name in file.places
     ):
@@ -135,17 +146,12 @@ def _read_gguf(path: Path) -> _Entries:
         if not all(present):
             raise _damaged(path, f"no {own}{_COUNTS if present[0] else _SUMS}")
         sums, counts = (_floats(path, file, f"{own}{suffix}") for suffix in (_SUMS, _COUNTS))
-        if counts.size == 1:
-            entries[own] = ColumnImportance(sum_squares_I=sums, num_rows=float(counts[0]))
-        else:
-            several[own] = counts.size
+        entries[own] = sums, counts
     datasets = file.metadata.get("imatrix.datasets")
     text = ", ".join(map(str, datasets)) if isinstance(datasets, list) else path.name
     sizes = [file.metadata.get(f"imatrix.chunk_{one}") for one in ("count", "size")]
     num_windows, num_tokens = (int(one) if isinstance(one, np.integer) else 0 for one in sizes)
-    return _Entries(
-        entries=entries, several=several, text=text, num_windows=num_windows, num_tokens=num_tokens
-    )
+    return _Entries(entries=entries, text=text, num_windows=num_windows, num_tokens=num_tokens)
 
 
 def _floats(path: Path, file: MappedGGUF, name: str) -> Floats:
@@ -159,21 +165,21 @@ def _read_legacy(raw: bytes, path: Path) -> _Entries:
     """The entries: of each its name, a number of calls and means times that number. Newer files end
     with the number of windows and the name of the text."""
     reader = _Legacy(raw, path)
-    entries = dict[str, ColumnImportance]()
+    entries = dict[str, tuple[Floats, Floats]]()
     for _ in range(reader.count()):
         name = reader.text(_MAX_NAME_BYTES)
         if name in entries:
             raise _damaged(path, f"{name} twice")
         num_calls, num_values = reader.count(_MAX_CALLS), reader.count()
         values = np.frombuffer(reader.take(4 * num_values), "<f4").astype(np.float32)
-        entries[name] = ColumnImportance(sum_squares_I=values, num_rows=float(num_calls))
+        entries[name] = values, np.array([num_calls], np.float32)
     text, num_windows = path.name, 0
     if not reader.is_at_end:
         num_windows = reader.count(_MAX_CALLS)
         text = reader.text(len(raw)) or text
         if not reader.is_at_end:
             raise _damaged(path, "bytes behind its end")
-    return _Entries(entries=entries, several={}, text=text, num_windows=num_windows)
+    return _Entries(entries=entries, text=text, num_windows=num_windows)
 
 
 class _Legacy:

@@ -1,9 +1,9 @@
 """Writes a checkpoint as one GGUF file, for llama.cpp and all that is built on it.
 
-As it is: floats stay what they are, int4 codes in symmetric groups of 32 become Q4_0 and int8 ones
-Q8_0, code for code. Or, a float checkpoint, in other formats (gguf_mixture.py): rounded as
-llama.cpp does it, or fitted by how much each column counts. Norms and biases are F32, which
-llama.cpp asks for.
+As it is: floats stay what they are, int4 codes in symmetric groups of 32 become Q4_0, int5 ones
+Q5_0 and int8 ones Q8_0, code for code. Or, a float checkpoint, in other formats (gguf_mixture.py):
+rounded as llama.cpp does it, or fitted by how much each column counts. Norms, biases and routers
+are F32, which llama.cpp asks for.
 """
 
 import math
@@ -125,7 +125,7 @@ class _Job:
         self._specs = checkpoint.weight_specs()
         self.clamped: dict[str, int] = {}
         self.tensors = [
-            (tensor, NewTensor(name=tensor.name, block=block, shape=tensor.shape))
+            (tensor, NewTensor(name=tensor.name, block=block, shape=tensor.stored_shape))
             for tensor in self._list(formats)
             for block in [self._format(tensor, formats)]
         ]
@@ -155,11 +155,13 @@ class _Job:
         for tensor, new in self.tensors:
             if not self._is_fitted(new.block) or not self._is_multiplied(tensor):
                 continue
-            found = modules.get(_module(tensor))
-            if found is None:
-                missing.append(tensor.name)
-            elif found.num_rows == 0:
-                unseen.append(tensor.name)
+            for index, module in enumerate(_modules(tensor)):
+                found = modules.get(module)
+                name = f"{tensor.name} (expert {index})" if tensor.experts else tensor.name
+                if found is None:
+                    missing.append(name)
+                elif found.num_rows == 0:
+                    unseen.append(name)
         return self._importance.notes + tuple(
             f"{', '.join(names)}: {what}, so all columns counted alike"
             for names, what in ((missing, "no importance is known"), (unseen, "saw no input"))
@@ -193,24 +195,48 @@ class _Job:
                     )
 
     def _format(self, tensor: GGUFTensor, formats: GGUFFormats | None) -> BlockFormat:
-        if len(tensor.shape) == 1:
+        if not tensor.is_linear:
             return F32
         if formats is None:
-            with naming(tensor.our_name):
-                return exact_format(self._specs[tensor.our_name.removesuffix(".weight")])
+            return self._exact_format(tensor)
         return formats.block(tensor, self._checkpoint.spec)
+
+    def _exact_format(self, tensor: GGUFTensor) -> BlockFormat:
+        modules = _modules(tensor)
+        for module in modules[1:]:
+            if self._specs[module] != self._specs[modules[0]]:
+                raise UnsupportedError(
+                    f"{module}: GGUF holds all experts of a layer in one format",
+                    seen=f"{self._specs[module].name}, and {self._specs[modules[0]].name} before",
+                    remedy="Compress all experts alike.",
+                )
+        with naming(modules[0]):
+            return exact_format(self._specs[modules[0]])
 
     def _rows(self, tensor: GGUFTensor, block: BlockFormat) -> Bytes:
         """[rows, bytes] as they lie in the file."""
-        if len(tensor.shape) == 1:
+        if not tensor.is_linear:
             rows_OB = self._vector(tensor).view(np.uint8).reshape(tensor.shape[0], -1)
+        elif tensor.experts:
+            assert tensor.layer is not None
+            weights = [self._checkpoint.linear(role, tensor.layer) for role in tensor.parts]
+            rows_OB = np.concatenate(
+                [
+                    self._convert(module, weight, block)
+                    for module, weight in zip(_modules(tensor), weights, strict=True)
+                ]
+            )
         else:
-            rows_OB = self._convert(tensor, self._weight(tensor), block)
+            rows_OB = self._convert(_modules(tensor)[0], self._weight(tensor), block)
         return pair_rows(rows_OB, tensor.paired_heads) if tensor.paired_heads else rows_OB
 
     def _vector(self, tensor: GGUFTensor) -> np.ndarray:
         if tensor.role == "rope":
             return factors_of(self._checkpoint.spec)[tensor.name]
+        if len(tensor.shape) == 2:
+            assert tensor.layer is not None
+            router = self._checkpoint.router(tensor.role, tensor.layer).to_float32()
+            return np.ascontiguousarray(router, np.float32)
         roles = [f"{role}.bias" for role in tensor.parts] or [tensor.role]
         parts = [self._checkpoint.vector(role, tensor.layer) for role in roles]
         values = np.concatenate([part for part in parts if part is not None])
@@ -225,7 +251,7 @@ class _Job:
             return self._checkpoint.output()
         return self._checkpoint.embedding()
 
-    def _convert(self, tensor: GGUFTensor, weight: CoreWeight, block: BlockFormat) -> Bytes:
+    def _convert(self, module: str, weight: CoreWeight, block: BlockFormat) -> Bytes:
         """Some rows at a time."""
         if not block.is_quantized and weight.spec == block.spec:
             return encode(weight)[1]
@@ -239,10 +265,10 @@ class _Job:
         for start in range(0, num_rows, chunk_rows):
             values_OI = weight.rows(slice(start, start + chunk_rows)).dequantize()
             if self._is_fitted(block):
-                columns_I = self._column_importance(tensor)
+                columns_I = self._column_importance(module)
                 parts.append(fitted_rows(block.name, values_OI, columns_I, self._num_threads))
             else:
-                parts.append(encode(self._quantize(tensor, values_OI, block))[1])
+                parts.append(encode(self._quantize(module, values_OI, block))[1])
             self._num_done += values_OI.size
             self._report()
         return np.concatenate(parts)
@@ -253,26 +279,26 @@ class _Job:
     def _is_multiplied(self, tensor: GGUFTensor) -> bool:
         return tensor.role != "embedding" or self._checkpoint.spec.output.is_tied
 
-    def _column_importance(self, tensor: GGUFTensor) -> np.ndarray | None:
+    def _column_importance(self, module: str) -> np.ndarray | None:
         found = None
         if self._importance is not None:
-            found = self._importance.modules.get(_module(tensor))
+            found = self._importance.modules.get(module)
         return None if found is None else found.mean_squares()
 
-    def _quantize(
-        self, tensor: GGUFTensor, values_OI: np.ndarray, block: BlockFormat
-    ) -> CoreWeight:
+    def _quantize(self, module: str, values_OI: np.ndarray, block: BlockFormat) -> CoreWeight:
         if block.quantize is not None:
             return block.quantize(values_OI)
         assert block.spec.dtype in ("fp32", "fp16", "bf16")
         weight, num_clamped = float_weight(values_OI, block.spec.dtype)
         if num_clamped:
-            self.clamped[tensor.our_name] = self.clamped.get(tensor.our_name, 0) + num_clamped
+            name = f"{module}.weight"
+            self.clamped[name] = self.clamped.get(name, 0) + num_clamped
         return weight
 
 
-def _module(tensor: GGUFTensor) -> str:
-    return tensor.our_name.removesuffix(".weight")
+def _modules(tensor: GGUFTensor) -> list[str]:
+    """The names of the linear modules, of which only experts are several in one tensor."""
+    return [name.removesuffix(".weight") for name in tensor.experts or (tensor.our_name,)]
 
 
 def _importance_metadata(importance: Importance | None) -> dict[str, Value]:

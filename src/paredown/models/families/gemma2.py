@@ -85,7 +85,7 @@ def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str,
         assert isinstance(num_heads, int)
         scalar = hidden_size // num_heads
     return {
-        "hidden_activation": "gelu_pytorch_tanh",
+        **dict.fromkeys(("hidden_act", "hidden_activation"), "gelu_pytorch_tanh"),
         "query_pre_attn_scalar": scalar,
         "sliding_window": fields.integer(_WINDOW_KEY, 4096),
         **{name: fields.number(key, usual) for name, (key, usual) in _CAPS.items()},

@@ -33,6 +33,14 @@ LINEARS: Mapping[str, str] = {
     "gate": "ffn_gate",
     "up": "ffn_up",
     "down": "ffn_down",
+    "router": "ffn_gate_inp",
+    "experts.gate": "ffn_gate_exps",
+    "experts.up": "ffn_up_exps",
+    "experts.down": "ffn_down_exps",
+    "shared_gate": "ffn_gate_inp_shexp",
+    "shared.gate": "ffn_gate_shexp",
+    "shared.up": "ffn_up_shexp",
+    "shared.down": "ffn_down_shexp",
 }
 NORMS: Mapping[str, str] = {"attention_norm": "attn_norm", "mlp_norm": "ffn_norm"}
 
@@ -48,6 +56,12 @@ def turned_share(fields: Fields, arch: str, config: Mapping[str, object]) -> flo
     return share if int(head_dim * share) == num_columns else (num_columns + 0.5) / head_dim
 
 
+def check_whole_turns(fields: Fields, arch: str, config: Mapping[str, object]) -> None:
+    """Raises CheckpointError where an architecture that turns whole heads is to turn a part."""
+    if turned_share(fields, arch, config) != 1:
+        raise fields.wrong(f"{arch}.rope.dimension_count", "the columns of a head")
+
+
 def _nothing_more(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
     return {}
 
@@ -59,11 +73,12 @@ def _no_metadata(spec: ModelSpec) -> Metadata:
 @dataclass(frozen=True, kw_only=True)
 class GGUFRows:
     """What llama.cpp calls a family. Of families with the same `architecture` the first in the
-    table is the one that is read.
+    table is the one that is read, with experts the first that has some.
 
     `class_name`  of the model in Transformers
     `keys`        field of config.json -> metadata key behind the architecture's name
-    `linears`     linear role -> what its tensors are called in a layer
+    `linears`     linear role, of experts by its kind, or role of a router -> what its tensors are
+                  called in a layer
     `norms`       norm role -> what its tensors are called in a layer
     `told_by`     field of config.json -> linear role whose bias in the file says that it is true
     `is_paired`   whether rows of q and k lie as 0, d/2, 1, d/2 + 1, ... of each head, because
@@ -74,6 +89,7 @@ class GGUFRows:
     `output`      whether llama.cpp wants an output layer of its own, one tied to the embedding, or
                   takes either
     `takes_longrope`  whether llama.cpp reads LongRoPE's factors
+    `has_experts` whether every layer has experts
     `more_config` fields of config.json that follow from the metadata and the fields read so far
     `more_metadata`  what of a spec those fields are read from
     """
@@ -89,5 +105,6 @@ class GGUFRows:
     norm_offset: float = 0.0
     output: Literal["either", "own", "tied"] = "either"
     takes_longrope: bool = False
+    has_experts: bool = False
     more_config: Callable[[Fields, Mapping[str, object]], dict[str, object]] = _nothing_more
     more_metadata: Callable[[ModelSpec], Metadata] = _no_metadata

@@ -71,7 +71,7 @@ def _read_rotary(fields: Fields) -> Rotary:
     """`rotary_pct` and `rotary_emb_base`, or the names that other families have for them."""
     parameters = fields.config.get("rope_parameters")
     share = fields.number("rotary_pct", _SHARE)
-    if isinstance(parameters, dict) and "partial_rotary_factor" in parameters:
+    if isinstance(parameters, Mapping) and "partial_rotary_factor" in parameters:
         share = Fields(parameters, f"{fields.where} (rope_parameters)").number(
             "partial_rotary_factor"
         )
@@ -118,6 +118,7 @@ GPT_NEOX = Family(
     },
     embedding="embed_in",
     output="embed_out",
+    output_aliases=("lm_head",),
     config_fields={
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",

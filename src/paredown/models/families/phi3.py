@@ -10,6 +10,7 @@ from paredown.models.families.family import Family, LinearModule, fused_modules
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
 from paredown.models.families.gguf_rows import PLAIN_KEYS, GGUFRows, Metadata, turned_share
+from paredown.models.families.read_fields import ReadFields
 from paredown.models.families.rotary import rotary_share
 from paredown.spec.model import ModelSpec
 from paredown.spec.roles import QKV_ROLES
@@ -32,14 +33,14 @@ def read_spec(fields: Fields) -> ModelSpec:
 
 
 def _with_known_names(fields: Fields) -> Fields:
-    config = dict(fields.config)
+    changes: dict[str, object] = {}
     for name in ("rope_scaling", "rope_parameters"):
-        parameters = config.get(name)
-        if isinstance(parameters, Mapping):
+        parameters = fields.config.get(name)
+        if isinstance(parameters, ReadFields):
             kind = parameters.get("rope_type", parameters.get("type"))
             if kind in _OLD_NAMES:
-                config[name] = {**parameters, "rope_type": "longrope"}
-    return Fields(config, fields.where)
+                changes[name] = parameters.overlaid({"rope_type": "longrope"})
+    return fields.overlaid(changes)
 
 
 def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:

@@ -8,6 +8,7 @@ from paredown.models.families.gpt2 import GPT2
 from paredown.models.families.gpt_neox import GPT_NEOX
 from paredown.models.families.gpt_oss import GPT_OSS
 from paredown.models.families.granite import GRANITE
+from paredown.models.families.granite_moe_hybrid import GRANITE_MOE_HYBRID
 from paredown.models.families.llama import LLAMA
 from paredown.models.families.ministral3 import MINISTRAL3
 from paredown.models.families.mistral import MINISTRAL, MISTRAL
@@ -40,6 +41,7 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": GEMMA3,
     "phi3": PHI3,
     "granite": GRANITE,
+    "granitemoehybrid": GRANITE_MOE_HYBRID,
     "smollm3": SMOLLM3,
     "olmo2": OLMO2,
     "olmo3": OLMO3,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.errors import CheckpointError
-from paredown.formats.gguf.block_format import BlockFormat
+from paredown.formats.gguf.block_format import BlockFormat, Bytes
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.gguf.config import config_from_metadata
@@ -17,6 +17,7 @@ from paredown.models.gguf.names import (
     GGUFTensor,
     folder_rows,
     gguf_tensors,
+    inside_fused,
     unpair_rows,
 )
 from paredown.models.gguf.parts import GGUFParts, read_parts
@@ -24,6 +25,7 @@ from paredown.models.gguf.tokenizer_notes import tokenizer_notes
 from paredown.models.held_notes import block_notes
 from paredown.models.names import Names
 from paredown.spec.model import ModelSpec
+from paredown.spec.roles import QKV_ROLES
 
 SUFFIX = ".gguf"
 _FLOATS: dict[str, StoredDType] = {"F32": "F32", "F16": "F16", "BF16": "BF16"}
@@ -42,6 +44,8 @@ class GGUFTensors(Mapping[str, StoredTensor]):
         tensor = self._tensors[name]
         block = self._file.places[tensor.name].block
         rows_OB = self._file.rows(tensor.name)
+        if tensor.first_row is not None:
+            rows_OB = _own_part(tensor, rows_OB, block)
         if tensor.paired_heads:
             rows_OB = unpair_rows(rows_OB.reshape(tensor.shape[0], -1), tensor.paired_heads)
         if len(tensor.shape) == 2:
@@ -77,6 +81,15 @@ class GGUFModel:
     notes: tuple[str, ...]
 
 
+def _own_part(tensor: GGUFTensor, rows_OB: Bytes, block: BlockFormat) -> Bytes:
+    """The rows of a tensor that is a part of a stored one; of a vector its numbers, in one row."""
+    assert tensor.first_row is not None
+    size, start = tensor.shape[0], tensor.first_row
+    if len(tensor.shape) == 2:
+        return rows_OB[start : start + size]
+    return rows_OB[:, block.row_bytes(start) : block.row_bytes(start + size)]
+
+
 def is_gguf(path: Path) -> bool:
     """Whether a path names a GGUF file, by its suffix."""
     return path.suffix.lower() == SUFFIX and not path.is_dir()
@@ -106,7 +119,7 @@ def open_gguf(path: Path) -> GGUFModel:
         tensors=GGUFTensors(file, tensors),
         blocks=blocks,
         notes=(
-            *block_notes((blocks[one.our_name], one.shape) for one in tensors),
+            *block_notes((place.block, place.shape) for place in file.places.values()),
             *tokenizer_notes(file.metadata),
         ),
     )
@@ -116,18 +129,29 @@ def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFT
     """A file that claims endless layers ends at the first missing tensor."""
     found = []
     for tensor in gguf_tensors(spec, names):
+        shape = tensor.stored_shape
         if tensor.name not in file.places:
-            raise _missing(file, tensor.name)
+            part = inside_fused(tensor, spec)
+            if part is None or part.name not in file.places:
+                raise _missing(file, tensor.name)
+            shape = (_num_fused_rows(spec, part), *shape[1:])
+            tensor = part
         place = file.places[tensor.name]
-        if place.shape != tensor.shape:
+        if place.shape != shape:
             raise CheckpointError(
                 f"{file.path}: tensor {tensor.name!r} has the wrong shape",
-                seen=f"{list(place.shape)}, the metadata ask for {list(tensor.shape)}",
+                seen=f"{list(place.shape)}, the metadata ask for {list(shape)}",
                 remedy=_REMEDY,
             )
-        if len(tensor.shape) == 1:
+        if len(shape) == 1:
             _check_float_vector(file, tensor.name)
-        found.append(tensor)
+        elif not tensor.is_linear and place.block.is_quantized:
+            raise CheckpointError(
+                f"{file.path}: tensor {tensor.name!r} of a router must be floats",
+                seen=place.block.name,
+                remedy=_REMEDY,
+            )
+        found += [tensor.of_expert(index) for index in range(len(tensor.experts))] or [tensor]
     unknown = file.places.keys() - {tensor.name for tensor in found} - {*ALL_FACTORS}
     if unknown:
         raise CheckpointError(
@@ -137,6 +161,12 @@ def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFT
             remedy=_REMEDY,
         )
     return found
+
+
+def _num_fused_rows(spec: ModelSpec, part: GGUFTensor) -> int:
+    assert part.layer is not None
+    shapes = spec.linear_shapes(part.layer)
+    return sum(shapes[role][0] for role in QKV_ROLES)
 
 
 def _check_float_vector(file: GGUFParts, name: str) -> None:

@@ -9,6 +9,7 @@ from paredown.errors import UnsupportedError
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gguf_rows import GGUFRows
+from paredown.models.families.read_fields import ReadFields
 from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.header import Value
 from paredown.models.gguf.names import (
@@ -21,7 +22,7 @@ from paredown.models.gguf.names import (
 from paredown.models.gguf.rope import rotary_from_factors
 from paredown.models.gguf.rope_scaling import longrope_fields, scaling_fields
 from paredown.models.gguf.special_tokens import BOS, end_ids
-from paredown.models.gguf.unread_keys import ReadFields, check_unread
+from paredown.models.gguf.unread_keys import check_unread
 
 ARCHITECTURE = "general.architecture"
 # A model, an adapter, an importance matrix or the part that sees images.
@@ -44,10 +45,9 @@ def config_from_metadata(
     fields = Fields(values, where)
     _check_kind(fields)
     arch = fields.text(ARCHITECTURE)
-    family = _family_of(arch, where)
+    family = _family_of(fields, arch)
     rows = family.gguf
     assert rows is not None
-    fields.must_be(f"{arch}.expert_count", 0)
     config: dict[str, object] = {
         "architectures": [rows.class_name],
         "model_type": family.model_type,
@@ -75,15 +75,29 @@ def _check_kind(fields: Fields) -> None:
         )
 
 
-def _family_of(arch: str, where: str) -> Family:
-    known = {one.gguf.architecture: one for one in reversed(FAMILIES.values()) if one.gguf}
-    if arch not in known:
+def _family_of(fields: Fields, arch: str) -> Family:
+    """The first family of that architecture, with experts where the file has some."""
+    known = {
+        (one.gguf.architecture, one.gguf.has_experts): one
+        for one in reversed(FAMILIES.values())
+        if one.gguf
+    }
+    names = {name for name, _ in known}
+    if arch not in names:
         raise UnsupportedError(
-            f"{where} is of an architecture that is not read here",
+            f"{fields.where} is of an architecture that is not read here",
             seen=arch,
-            remedy=f"Known architectures: {', '.join(sorted(known))}.",
+            remedy=f"Known architectures: {', '.join(sorted(names))}.",
         )
-    return known[arch]
+    num_experts = fields.integer(f"{arch}.expert_count", 0, minimum=0)
+    if (arch, num_experts > 0) not in known:
+        raise UnsupportedError(
+            f"{fields.where} is of an architecture that is read "
+            + ("without experts alone" if num_experts else "with experts alone"),
+            seen=f"{arch}.expert_count {num_experts}",
+            remedy="Use the model's Hugging Face folder.",
+        )
+    return known[arch, num_experts > 0]
 
 
 def _sizes(fields: Fields, rows: GGUFRows) -> dict[str, object]:
