@@ -284,7 +284,7 @@ VARIANTS: dict[str, Writer] = {
     ),
     "granite": variant("granite"),
     "granite-hybrid-dense": variant("granitemoehybrid"),
-    "granite-hybrid-no-positions": variant("granitemoehybrid", position_embedding_type=None),
+    "granite-hybrid-no-positions": variant("granitemoehybrid", position_embedding_type="nope"),
     "granite-biases": variant("granite", attention_bias=True, mlp_bias=True),
     "smollm3": variant("smollm3", num_hidden_layers=8),
     "smollm3-listed": variant(

@@ -192,12 +192,24 @@ SAME_IN_OTHER_WORDS = [
     ("gpt2", {"hidden_size": 64, "num_hidden_layers": 2, "n_ctx": 128, "prefix": "</s>"}),
     ("mixtral", {"norm_topk_prob": True, "moe_intermediate_size": 96, "num_experts": 4}),
     ("gpt_neox", {"head_dim": 32, "rotary_dim": 8}),
+    ("granite", {"normalization_function": "rmsnorm", "init_method": "mup"}),
+    ("starcoder2", {"norm_type": "layer_norm", "mlp_type": "default", "scale_attn_weights": True}),
+    ("starcoder2", {"activation_function": "gelu_pytorch_tanh", "layer_norm_epsilon": 1e-3}),
 ]
 
 
 @pytest.mark.parametrize(("family", "fields"), SAME_IN_OTHER_WORDS)
 def test_fields_that_say_the_same_are_passed_over(family: str, fields: dict[str, object]) -> None:
     assert read_config(config(family, **fields)) == read_config(config(family))
+
+
+def test_what_published_configs_carry_is_a_note() -> None:
+    """StarCoder2's say "gelu" beside the activation that it has."""
+    changed = config("starcoder2", activation_function="gelu")
+    notes = ("passed over, not known here: activation_function of config.json",)
+    assert read_config(changed) == (read_config(config("starcoder2"))[0], notes)
+    with pytest.raises(UnsupportedError, match="activation_function"):
+        read_config(config("llama", activation_function="gelu"))
 
 
 def test_a_field_that_nobody_knows_is_a_note(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ STARCODER2 = Family(
     },
     norms=gated_rotary.NORMS,
     embedding=gated_rotary.EMBEDDING,
+    # What the first training code called it: "gelu", beside a `hidden_act` that says which.
+    noted=("activation_function",),
     ignorable=gated_rotary.IGNORABLE,
     config_fields=gated_rotary.CONFIG_FIELDS,
 )
