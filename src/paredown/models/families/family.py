@@ -40,6 +40,7 @@ class Family:
     `routers`    "router" and "shared_gate" of a layer with experts -> module
     `norms`      norm role (spec/norm.py) -> module, and "final_norm"
     `embedding`, `position_embedding`, `output`   modules
+    `output_aliases`   what Transformers calls the output layer beside its name in the files
     `config_fields`   size -> field of config.json, for sizes that may change (config_fields.py)
     `noted`      fields that published configs carry and the class in Transformers passes over: a
                  note says so, where another family would refuse them
@@ -58,6 +59,7 @@ class Family:
     embedding: str
     position_embedding: str | None = None
     output: str = "lm_head"
+    output_aliases: tuple[str, ...] = ()
     routers: Mapping[str, str] = field(default_factory=dict)
     noted: tuple[str, ...] = ()
     ignorable: tuple[str, ...] = ()
