@@ -1,5 +1,6 @@
 """Every field that a config class of Transformers has is read, harmless, told of or refused."""
 
+import contextlib
 import json
 import warnings
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -257,6 +260,37 @@ def test_published_configs_have_no_field_that_is_refused_or_not_known() -> None:
     known = [(name, one) for name, one in configs(folder) if one["model_type"] in FAMILIES]
     assert len(known) > 10
     assert [(name, read_config(one)[1]) for name, one in known] == [(name, ()) for name, _ in known]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 2**40) | st.floats() | st.text(max_size=6),
+    lambda own: (
+        st.lists(own, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["rope_type", "type", "factor", "full_attention", "x"]), own, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(RUN), st.data())
+def test_whatever_a_field_holds_is_read_or_refused(family: str, data: st.DataObject) -> None:
+    names = st.sampled_from(fields_of_transformers())
+    changes = data.draw(st.dictionaries(names, JSON, max_size=3))
+    with contextlib.suppress(ParedownError):
+        read_config(config(family, **changes))
+
+
+def test_objects_in_objects_without_end() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {"x": deep}
+    parameters = {"rope_type": "default", "rope_theta": 1e4}
+    fields = config("llama", rope_parameters=parameters, rope_scaling={}, of_tomorrow=deep)
+    assert read_config(fields)[1] == ("passed over, not known here: of_tomorrow of config.json",)
+    assert refusal_of(config("llama", rope_parameters=deep)) is not None
 
 
 def test_no_pattern_hides_a_field_that_changes() -> None:
