@@ -239,7 +239,7 @@ class _LayerWork:
         set_rows(parameters, result.tensor.to_float32(), num_blocks)
 
     def _parameters(self, role: str) -> tuple[list[nn.Parameter], int]:
-        """Those that lie in one tensor of the checkpoint with that of `role` ("q.weight"), and the
+        """The parameters in one tensor of the checkpoint with that of `role` ("q.weight"), and the
         blocks in which their rows follow each other."""
         layer, names = self._block.layer, self._plan.source.names
         owner = role.rsplit(".", 1)[0]
