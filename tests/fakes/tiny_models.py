@@ -54,6 +54,8 @@ from transformers import (
     Qwen3MoeForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
+    Starcoder2Config,
+    Starcoder2ForCausalLM,
 )
 
 VOCAB_SIZE = 300
@@ -169,6 +171,12 @@ CLASSES = {
         ROTARY_SIZES | GRANITE_SCALARS | GRANITE_DENSE,
     ),
     "smollm3": (SmolLM3Config, SmolLM3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
+    "starcoder2": (
+        Starcoder2Config,
+        Starcoder2ForCausalLM,
+        {name: one for name, one in ROTARY_SIZES.items() if name != "rms_norm_eps"}
+        | {"norm_epsilon": NORM_EPS},
+    ),
     "ministral": (MinistralConfig, MinistralForCausalLM, ROTARY_SIZES | {"sliding_window": 7}),
     "ministral3": (
         Ministral3Config,
@@ -276,7 +284,7 @@ VARIANTS: dict[str, Writer] = {
     ),
     "granite": variant("granite"),
     "granite-hybrid-dense": variant("granitemoehybrid"),
-    "granite-hybrid-no-positions": variant("granitemoehybrid", position_embedding_type=None),
+    "granite-hybrid-no-positions": variant("granitemoehybrid", position_embedding_type="nope"),
     "granite-biases": variant("granite", attention_bias=True, mlp_bias=True),
     "smollm3": variant("smollm3", num_hidden_layers=8),
     "smollm3-listed": variant(
@@ -284,6 +292,10 @@ VARIANTS: dict[str, Writer] = {
     ),
     "smollm3-window": variant(
         "smollm3", num_hidden_layers=4, use_sliding_window=True, sliding_window=7
+    ),
+    "starcoder2": variant("starcoder2"),
+    "starcoder2-window": variant(
+        "starcoder2", sliding_window=7, use_bias=False, tie_word_embeddings=False
     ),
     "ministral": variant(
         "ministral", layer_types=["sliding_attention", "full_attention"], head_dim=32
