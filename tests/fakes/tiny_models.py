@@ -54,6 +54,8 @@ from transformers import (
     Qwen3MoeForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
+    Starcoder2Config,
+    Starcoder2ForCausalLM,
 )
 
 VOCAB_SIZE = 300
@@ -169,6 +171,12 @@ CLASSES = {
         ROTARY_SIZES | GRANITE_SCALARS | GRANITE_DENSE,
     ),
     "smollm3": (SmolLM3Config, SmolLM3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
+    "starcoder2": (
+        Starcoder2Config,
+        Starcoder2ForCausalLM,
+        {name: one for name, one in ROTARY_SIZES.items() if name != "rms_norm_eps"}
+        | {"norm_epsilon": NORM_EPS},
+    ),
     "ministral": (MinistralConfig, MinistralForCausalLM, ROTARY_SIZES | {"sliding_window": 7}),
     "ministral3": (
         Ministral3Config,
@@ -276,7 +284,7 @@ VARIANTS: dict[str, Writer] = {
     ),
     "granite": variant("granite"),
     "granite-hybrid-dense": variant("granitemoehybrid"),
-    "granite-hybrid-no-positions": variant("granitemoehybrid", position_embedding_type=None),
+    "granite-hybrid-no-positions": variant("granitemoehybrid", position_embedding_type="nope"),
     "granite-biases": variant("granite", attention_bias=True, mlp_bias=True),
     "smollm3": variant("smollm3", num_hidden_layers=8),
     "smollm3-listed": variant(
@@ -284,6 +292,10 @@ VARIANTS: dict[str, Writer] = {
     ),
     "smollm3-window": variant(
         "smollm3", num_hidden_layers=4, use_sliding_window=True, sliding_window=7
+    ),
+    "starcoder2": variant("starcoder2"),
+    "starcoder2-window": variant(
+        "starcoder2", sliding_window=7, use_bias=False, tie_word_embeddings=False
     ),
     "ministral": variant(
         "ministral", layer_types=["sliding_attention", "full_attention"], head_dim=32
@@ -296,6 +308,14 @@ VARIANTS: dict[str, Writer] = {
             "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
         },
+    ),
+    "gemma2": variant("gemma2"),
+    "gemma2-untied": variant("gemma2", tie_word_embeddings=False, attention_bias=True),
+    "gemma2-no-caps": variant(
+        "gemma2",
+        attn_logit_softcapping=None,
+        final_logit_softcapping=None,
+        layer_types=["full_attention", "full_attention"],
     ),
     # As llama.cpp has them: a scale of the head's size, and a full layer in six.
     "gemma3-six-layers": variant(
@@ -327,13 +347,5 @@ DECODER_VARIANTS: dict[str, Writer] = {
             },
             "sliding_attention": {"rope_type": "default", "rope_theta": 5e5},
         },
-    ),
-    "gemma2": variant("gemma2"),
-    "gemma2-untied": variant("gemma2", tie_word_embeddings=False, attention_bias=True),
-    "gemma2-no-caps": variant(
-        "gemma2",
-        attn_logit_softcapping=None,
-        final_logit_softcapping=None,
-        layer_types=["full_attention", "full_attention"],
     ),
 }

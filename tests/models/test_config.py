@@ -51,6 +51,7 @@ CONFIGS: dict[str, dict[str, object]] = {
     "smollm3": ROTARY,
     "ministral": ROTARY,
     "ministral3": ROTARY,
+    "starcoder2": SIZES,
     "olmo2": ROTARY,
     "olmo3": ROTARY,
     # Published configs leave the other sizes out.

@@ -209,7 +209,7 @@ def test_e07_parameters_of_no_kind_of_layer_are_refused(
 
 
 @pytest.mark.parametrize("zeros", [True, False])
-@pytest.mark.parametrize("model_type", ["gemma", "gemma3_text"])
+@pytest.mark.parametrize("model_type", ["gemma", "gemma2", "gemma3_text"])
 def test_e09_norms_are_stored_less_one_in_folders_alone(
     model_type: str, zeros: bool, tmp_path: Path
 ) -> None:
@@ -228,6 +228,18 @@ def test_e09_norms_are_stored_less_one_in_folders_alone(
         assert all((one.data == 1).all() for one in stored)
     back = Checkpoint.open(file).tensors
     assert all(np.allclose(back[name].to_float32(), tensors[name], atol=1e-6) for name in norms)
+
+
+@pytest.mark.parametrize("window", [8, 4096])
+def test_scores_and_logits_of_gemma_2_are_capped(window: int, tmp_path: Path) -> None:
+    """Before they are masked, in layers with a window and without, and with caps of 50 and 30 where
+    the config names none."""
+    fields: dict[str, Any] = {"query_pre_attn_scalar": 16, "sliding_window": window}
+    caps = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+    for name, own in (("low", caps), ("usual", {})):
+        folder = make(tmp_path / name, "gemma2", **fields, **own)
+        check_same(folder, FORTY)
+        check_gguf(folder, FORTY)
 
 
 SCALED = {

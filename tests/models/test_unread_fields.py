@@ -1,5 +1,6 @@
 """Every field that a config class of Transformers has is read, harmless, told of or refused."""
 
+import contextlib
 import json
 import warnings
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -192,12 +195,24 @@ SAME_IN_OTHER_WORDS = [
     ("gpt2", {"hidden_size": 64, "num_hidden_layers": 2, "n_ctx": 128, "prefix": "</s>"}),
     ("mixtral", {"norm_topk_prob": True, "moe_intermediate_size": 96, "num_experts": 4}),
     ("gpt_neox", {"head_dim": 32, "rotary_dim": 8}),
+    ("granite", {"normalization_function": "rmsnorm", "init_method": "mup"}),
+    ("starcoder2", {"norm_type": "layer_norm", "mlp_type": "default", "scale_attn_weights": True}),
+    ("starcoder2", {"activation_function": "gelu_pytorch_tanh", "layer_norm_epsilon": 1e-3}),
 ]
 
 
 @pytest.mark.parametrize(("family", "fields"), SAME_IN_OTHER_WORDS)
 def test_fields_that_say_the_same_are_passed_over(family: str, fields: dict[str, object]) -> None:
     assert read_config(config(family, **fields)) == read_config(config(family))
+
+
+def test_what_published_configs_carry_is_a_note() -> None:
+    """StarCoder2's say "gelu" beside the activation that it has."""
+    changed = config("starcoder2", activation_function="gelu")
+    notes = ("passed over, not known here: activation_function of config.json",)
+    assert read_config(changed) == (read_config(config("starcoder2"))[0], notes)
+    with pytest.raises(UnsupportedError, match="activation_function"):
+        read_config(config("llama", activation_function="gelu"))
 
 
 def test_a_field_that_nobody_knows_is_a_note(tmp_path: Path) -> None:
@@ -245,6 +260,37 @@ def test_published_configs_have_no_field_that_is_refused_or_not_known() -> None:
     known = [(name, one) for name, one in configs(folder) if one["model_type"] in FAMILIES]
     assert len(known) > 10
     assert [(name, read_config(one)[1]) for name, one in known] == [(name, ()) for name, _ in known]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 2**40) | st.floats() | st.text(max_size=6),
+    lambda own: (
+        st.lists(own, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["rope_type", "type", "factor", "full_attention", "x"]), own, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(RUN), st.data())
+def test_whatever_a_field_holds_is_read_or_refused(family: str, data: st.DataObject) -> None:
+    names = st.sampled_from(fields_of_transformers())
+    changes = data.draw(st.dictionaries(names, JSON, max_size=3))
+    with contextlib.suppress(ParedownError):
+        read_config(config(family, **changes))
+
+
+def test_objects_in_objects_without_end() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {"x": deep}
+    parameters = {"rope_type": "default", "rope_theta": 1e4}
+    fields = config("llama", rope_parameters=parameters, rope_scaling={}, of_tomorrow=deep)
+    assert read_config(fields)[1] == ("passed over, not known here: of_tomorrow of config.json",)
+    assert refusal_of(config("llama", rope_parameters=deep)) is not None
 
 
 def test_no_pattern_hides_a_field_that_changes() -> None:

@@ -292,6 +292,9 @@ class _Job:
         """One format for every linear module where most have it, the others by name."""
         specs = {name: scheme.stored for name, scheme in self._schemes.items()}
         source, output = self._source, self._source.names.output
+        outputs = source.names.output_names
+        if output in specs:
+            specs |= dict.fromkeys(outputs, specs[output])
         modules = _linear_names(source)
         common = Counter(specs[name] for name in modules if name in specs).most_common(1)
         routers = router_modules(source.spec, source.names)
@@ -299,7 +302,7 @@ class _Job:
             specs=specs,
             output=output,
             floats=sorted(modules - set(specs)),
-            others=[*routers, *([] if output in specs else [output])],
+            others=[*routers, *([] if output in specs else outputs)],
             common=common[0][0] if common and modules <= set(specs) else None,
             embedding=source.names.embedding,
             kv=None if self._recipe.kv_cache is None else KV_SCHEMES[self._recipe.kv_cache],

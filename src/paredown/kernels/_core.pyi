@@ -90,6 +90,7 @@ class Attention:
         window: int,
         num_pages: int,
         num_sinks: int = 0,
+        soft_cap: float = 0.0,
     ) -> None: ...
     @property
     def num_bytes(self) -> int: ...

@@ -154,6 +154,10 @@ class Checkpoint:
         weight = self._weight(self.names.linear(role, layer), source.transposed)
         return weight.rows(self._own_rows(role, layer)) if source.fused else weight
 
+    def coded(self, module: str) -> CoreWeight:
+        """The stored numbers of a module that `is_coded`, with the rows of all its roles."""
+        return self._weight(module)
+
     def router(self, role: str, layer: int) -> StoredTensor:
         """[out, hidden] of a layer with experts's "router" or "shared_gate", always in floats."""
         return self.tensors[f"{self.names.router(role, layer)}.weight"]

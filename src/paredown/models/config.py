@@ -6,6 +6,7 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.table import FAMILIES
+from paredown.models.text_part import WHOLES
 from paredown.models.unread_fields import notes_of_unread
 from paredown.spec.attention import Attention
 from paredown.spec.model import ModelSpec
@@ -18,7 +19,7 @@ def family_from_config(config: Mapping[str, object]) -> Family:
         raise UnsupportedError(
             "config.json has an unknown model_type",
             seen=model_type,
-            remedy=f"Known model types: {', '.join(FAMILIES)}.",
+            remedy=f"Known model types: {', '.join((*FAMILIES, *WHOLES))}.",
         )
     return FAMILIES[model_type]
 
@@ -38,7 +39,7 @@ def read_config(config: Mapping[str, object]) -> tuple[ModelSpec, tuple[str, ...
     _check_switches(spec)
     fields.pass_over("model_type", "vocab_size")
     # What is costed alone says what it leaves out.
-    return spec, () if family.left_out is not None else notes_of_unread(fields, spec)
+    return spec, () if family.left_out is not None else notes_of_unread(fields, spec, family)
 
 
 def check_runs(family: Family) -> None:
@@ -48,17 +49,6 @@ def check_runs(family: Family) -> None:
             "models of this family are costed (inspect, plan, simulate), not run",
             seen=f"model_type {family.model_type}; left out: {family.left_out}",
             remedy="Choose a model of another family.",
-        )
-
-
-def check_native(family: Family) -> None:
-    """Raises UnsupportedError for a family that the native core does not compute."""
-    if family.not_native is not None:
-        raise UnsupportedError(
-            "models of this family are not run by the native core",
-            seen=f"model_type {family.model_type}; lacking: {family.not_native}",
-            remedy="Run it on the PyTorch decoder (generate, chat, serve and bench take --executor "
-            "torch), or choose another family.",
         )
 
 

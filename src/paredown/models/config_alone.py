@@ -72,8 +72,6 @@ def read_config_alone(path: Path) -> ConfigAlone:
     notes += [*part_notes, *config_notes]
     if family.left_out is not None:
         notes.append(f"{model_type} is costed, not run; left out: {family.left_out}")
-    if family.not_native is not None:
-        notes.append(f"{model_type} is not run by the native core: it lacks {family.not_native}")
     return ConfigAlone(
         spec=spec,
         weights=_DTYPES.get(str(dtype), WeightSpec(dtype="bf16")),

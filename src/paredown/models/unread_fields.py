@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from paredown.errors import UnsupportedError
+from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.known_fields import HARMLESS, NEUTRAL, ROTARY_HARMLESS, SWITCHES
 from paredown.models.families.spec_values import AGREES
@@ -18,7 +19,7 @@ from paredown.spec.model import ModelSpec
 _ROTARY = ("rope_scaling.", "rope_parameters.")
 
 
-def notes_of_unread(fields: Fields, spec: ModelSpec) -> tuple[str, ...]:
+def notes_of_unread(fields: Fields, spec: ModelSpec, family: Family) -> tuple[str, ...]:
     """The fields that nobody knows, in a note. Raises UnsupportedError for one that would change
     the arithmetic."""
     unknown = []
@@ -26,7 +27,9 @@ def notes_of_unread(fields: Fields, spec: ModelSpec) -> tuple[str, ...]:
         last = name.rpartition(".")[2]
         if value is None or is_harmless(last):
             continue
-        if name.startswith(_ROTARY) and (last in ROTARY_HARMLESS or last not in NEUTRAL):
+        if name in family.noted and not is_neutral(name, value, spec, fields.config.plain()):
+            unknown.append(name)
+        elif name.startswith(_ROTARY) and (last in ROTARY_HARMLESS or last not in NEUTRAL):
             # Another scaling's, or nobody's.
             unknown += [] if last in ROTARY_HARMLESS else [name]
         elif is_known(last):

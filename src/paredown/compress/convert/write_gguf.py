@@ -1,9 +1,9 @@
 """Writes a checkpoint as one GGUF file, for llama.cpp and all that is built on it.
 
-As it is: floats stay what they are, int4 codes in symmetric groups of 32 become Q4_0 and int8 ones
-Q8_0, code for code. Or, a float checkpoint, in other formats (gguf_mixture.py): rounded as
-llama.cpp does it, or fitted by how much each column counts. Norms and biases are F32, which
-llama.cpp asks for.
+As it is: floats stay what they are, int4 codes in symmetric groups of 32 become Q4_0, int5 ones
+Q5_0 and int8 ones Q8_0, code for code. Or, a float checkpoint, in other formats (gguf_mixture.py):
+rounded as llama.cpp does it, or fitted by how much each column counts. Norms, biases and routers
+are F32, which llama.cpp asks for.
 """
 
 import math

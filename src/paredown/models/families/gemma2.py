@@ -130,5 +130,4 @@ GEMMA2 = Family(
         more_config=_config_from_gguf,
         more_metadata=_gguf_from_spec,
     ),
-    not_native="caps of scores",
 )

@@ -118,6 +118,7 @@ GPT_NEOX = Family(
     },
     embedding="embed_in",
     output="embed_out",
+    output_aliases=("lm_head",),
     config_fields={
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",

@@ -33,7 +33,8 @@ def read_spec(fields: Fields) -> ModelSpec:
         raise _left_out(fields, name, "state-space layers")
     own = {"intermediate_size": fields.integer("shared_intermediate_size")}
     spec = replace(read_granite(fields.overlaid(own)), family="granitemoehybrid")
-    if fields.config.get("position_embedding_type") is not None:
+    positions = fields.config.get("position_embedding_type")
+    if positions not in (None, "nope"):
         fields.must_be("position_embedding_type", "rope")
         return spec
     layers = (

@@ -24,8 +24,9 @@ HARMLESS = (
     # Read where the scaling of rotary positions has a use for it.
     "original_max_position_embeddings",
     # Training alone.
-    "*dropout*", "*_pdrop", "*pdrop", "layerdrop", "initializer_*", "*init_std*", "*aux_loss_coef",
-    "*_loss_coef*", "output_router_logits", "router_jitter_noise", "input_jitter_noise",
+    "*dropout*", "*_pdrop", "*pdrop", "layerdrop", "initializer_*", "init_method", "*init_std*",
+    "*aux_loss_coef", "*_loss_coef*", "output_router_logits", "router_jitter_noise",
+    "input_jitter_noise",
     "gradient_checkpointing", "use_gradient_checkpointing", "mtp_loss*", "z_loss_*",
     # Layers for more tokens than the next: their tensors would be found to be left over.
     "num_nextn_predict_layers", "num_mtp_layers", "mtp_*",
@@ -104,6 +105,7 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
         _ONE,
     ),
     "scale_depth": (),
+    "mlp_type": ("default",),
     **dict.fromkeys(
         (
             "final_logit_softcapping", "final_logit_softcap", "output_logit_soft_cap",

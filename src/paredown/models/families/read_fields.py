@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+# Behind the name of an object of which nothing needs to be read.
+_ALL = ".*"
+
 
 class ReadFields(Mapping[str, object]):
     """The fields of an object, and of the objects in them, whose names stand behind that of the
@@ -56,9 +59,8 @@ class ReadFields(Mapping[str, object]):
 
     def pass_over(self, key: str) -> None:
         """Counts a field as read, with all that is in it, if it is there."""
-        if key not in self._values:
-            return
-        self._read.update(_paths({key: self._values[key]}, self._prefix))
+        full = self._prefix + key
+        self._read |= {full, full + _ALL}
 
     def unread(self) -> dict[str, object]:
         """What nobody asked for, by its whole name: an object that was not read is one field."""
@@ -69,12 +71,5 @@ class ReadFields(Mapping[str, object]):
             full = prefix + key
             if full not in self._read:
                 yield full, value
-            elif isinstance(value, Mapping):
+            elif isinstance(value, Mapping) and full + _ALL not in self._read:
                 yield from self._unread(value, f"{full}.")
-
-
-def _paths(values: Mapping[str, object], prefix: str) -> Iterator[str]:
-    for key, value in values.items():
-        yield prefix + key
-        if isinstance(value, Mapping):
-            yield from _paths(value, f"{prefix}{key}.")

@@ -13,6 +13,7 @@ from paredown.spec.model import ModelSpec
 Agrees = Callable[[ModelSpec, object, Mapping[str, object]], bool]
 # How Falcon 3 calls a gate with its activation.
 _GATED = {"swiglu": "silu", "geglu": "gelu"}
+_NORM_KINDS = {"rmsnorm": "rms", "rms_norm": "rms", "layernorm": "layer", "layer_norm": "layer"}
 _TOLERANCE = 1e-6
 
 
@@ -58,6 +59,10 @@ def _share(attention: Attention) -> object:
 def _activation(spec: ModelSpec, value: object, _config: Mapping[str, object]) -> bool:
     known = ACTIVATIONS.get(_GATED.get(str(value), str(value)))
     return all(layer.mlp.activation == known for layer in spec.layer_counts)
+
+
+def _norm_kind(spec: ModelSpec, value: object, _config: Mapping[str, object]) -> bool:
+    return _NORM_KINDS.get(str(value)) == spec.final_norm.kind
 
 
 def _window(spec: ModelSpec, value: object, config: Mapping[str, object]) -> bool:
@@ -159,6 +164,7 @@ AGREES: Mapping[str, Agrees] = {
         ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"),
         _pattern,
     ),
+    **dict.fromkeys(("norm_type", "normalization_function"), _norm_kind),
     "no_rope_layers": _turned,
     "no_rope_layer_interval": _turned_interval,
     "use_parallel_residual": _is_parallel,

@@ -22,6 +22,7 @@ from paredown.models.families.qwen2_moe import QWEN2_MOE
 from paredown.models.families.qwen3 import QWEN3
 from paredown.models.families.qwen3_moe import QWEN3_MOE
 from paredown.models.families.smollm3 import SMOLLM3
+from paredown.models.families.starcoder2 import STARCODER2
 
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
@@ -43,6 +44,7 @@ FAMILIES: dict[str, Family] = {
     "granite": GRANITE,
     "granitemoehybrid": GRANITE_MOE_HYBRID,
     "smollm3": SMOLLM3,
+    "starcoder2": STARCODER2,
     "olmo2": OLMO2,
     "olmo3": OLMO3,
     "phi": PHI,
