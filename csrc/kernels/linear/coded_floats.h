@@ -1,6 +1,7 @@
-// Integer codes times inputs that are not rounded to int8: one token decodes them in registers; for
-// more a stretch of columns is decoded once, stays in the second cache, and all tokens pass over
-// it. Numbers says as what they are multiplied (kernels/linear/float_codes.h).
+// Integer codes times inputs that are not rounded to int8: one token decodes them in registers, or
+// some that share them; for more a stretch of columns is decoded once, stays in the second cache,
+// and all tokens pass over it. Numbers says as what they are multiplied
+// (kernels/linear/float_codes.h).
 #pragma once
 
 #include "kernels/linear/float_codes.h"
