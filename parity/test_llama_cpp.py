@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.peers.llama_logits import LlamaLogits
 from fakes.gguf_tokenizers import TEXTS
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.executors.load import load_executor
 from paredown.executors.native.native_executor import NativeExecutor
 from paredown.executors.protocol import SequenceSlice
@@ -33,6 +34,10 @@ MORE_PROMPTS = (
 )
 NUM_TOKENS = 32
 CONTEXT = 128
+# The largest difference of two logits. Most columns of the packaged model hold no super-block, and
+# Q5_0, Q5_1 and Q8_0 in their place meet inputs in int8 here and there, rounded each in its way.
+LARGEST_DIFFERENCE = 0.25
+LARGEST_OF_MIXTURES = 0.4
 
 
 @pytest.fixture(scope="module", params=list(GGUF_FORMATS))
@@ -73,9 +78,15 @@ def prompt_ids(path: Path, prompts: tuple[str, ...]) -> list[list[int]]:
     return [[tokenizer.bos_token_id, *tokenizer.encode(prompt)] for prompt in prompts]
 
 
+def block_types(path: Path) -> set[str]:
+    return {spec.name for spec in Checkpoint.open(path).weight_specs().values()}
+
+
 def test_the_greedy_tokens_are_the_same(written: Path, theirs: LlamaLogits) -> None:
     """Each goes on with its own tokens. Inputs of quantized layers are rounded to int8 in groups of
     32 there and here. None of these prompts runs into a tie as near as the rounding; others do."""
+    if GGUF_FORMATS[written.stem].is_mixture:
+        pytest.skip("its prompts were not chosen so; the margin is tested below")
     executor = executor_of(written, None)
     for prompt in prompt_ids(written, PROMPTS):
         ours, found = list(prompt), list(prompt)
@@ -91,6 +102,10 @@ def test_tokens_differ_only_where_the_margin_is_below_the_rounding(
 ) -> None:
     """With "fp32" inputs are not rounded here at all: the dequantized weights as they are. Both are
     asked for the token after the same ones."""
+    if activations == "fp32" and "q5_1" in block_types(written):
+        pytest.skip("Q5_1 meets no inputs in fp32")
+    is_mixture = GGUF_FORMATS[written.stem].is_mixture
+    largest = LARGEST_OF_MIXTURES if is_mixture else LARGEST_DIFFERENCE
     executor = executor_of(written, activations)
     num_same = 0
     for prompt in prompt_ids(written, PROMPTS + MORE_PROMPTS):
@@ -98,7 +113,7 @@ def test_tokens_differ_only_where_the_margin_is_below_the_rounding(
         for _ in range(NUM_TOKENS):
             ours, found = our_logits(executor, ids), theirs.logits(ids)
             difference = float(np.abs(ours - found).max())
-            assert difference < 0.25
+            assert difference < largest
             second, best = np.sort(ours)[-2:]
             same = bool(ours.argmax() == found.argmax())
             assert same or best - second < 2 * difference

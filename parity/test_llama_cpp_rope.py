@@ -7,7 +7,8 @@ import pytest
 from parity.test_llama_cpp import executor_of, our_logits
 
 from benchmarks.peers.llama_logits import LlamaLogits
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.file import read_gguf, write_gguf_file
 from paredown.models.gguf.header import NewTensor, Value

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.peers.llama_logits import LlamaLogits
 from drivers.shared_data import data_folder, needs_data
+from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.gguf_tokenizers import TEXTS, write_byte_level, write_sentence_piece
 from paredown.models.gguf.file import read_gguf, write_gguf_file
 from paredown.models.gguf.header import Value
@@ -63,6 +64,12 @@ def test_byte_level_tokenizers_that_we_write(pre: str, tmp_path: Path) -> None:
     rule = WORD_RULES[pre]
     size = write_byte_level(tmp_path, rule.patterns, rule.ignores_merges)
     check_tokens(tmp_path / f"{pre}.gguf", read_vocabulary(tmp_path, size).metadata, TEXTS)
+
+
+def test_a_tokenizer_without_merges_that_we_write(tmp_path: Path) -> None:
+    write_byte_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    check_tokens(tmp_path / "bytes.gguf", read_vocabulary(tmp_path, 257).metadata, TEXTS)
 
 
 @pytest.mark.parametrize("prefix", [True, False])

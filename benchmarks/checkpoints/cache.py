@@ -16,7 +16,8 @@ from benchmarks.checkpoints.folder import write_random_checkpoint
 from benchmarks.checkpoints.llama_quantizer import LlamaMixture, quantize_file
 from benchmarks.checkpoints.shapes import CONFIGS
 from paredown.compress.compress import compress
-from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUFFormats
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import UnsupportedError
 from paredown.formats.gguf.block_format import BlockFormat
 from paredown.formats.gguf.table import BLOCK_FORMATS

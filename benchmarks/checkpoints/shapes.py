@@ -1,7 +1,8 @@
 """The models that are measured, as config.json: the true shapes of models people run.
 
-Qwen2.5-0.5B and Llama-3.2-1B have the fields of their published config.json; `llama-15m` is the
-shape of llama2.c's stories15M, `llama-3.2-draft-80m` nobody's; `tiny-*` are for tests.
+SmolLM2-135M, Qwen2.5-0.5B and Llama-3.2-1B have the fields of their published config.json;
+`llama-15m` is the shape of llama2.c's stories15M, `llama-3.2-draft-80m` nobody's; `tiny-*` are for
+tests.
 """
 
 from collections.abc import Mapping
@@ -58,6 +59,19 @@ CONFIGS: Mapping[str, Config] = {
         "num_key_value_heads": 6,
         "max_position_embeddings": 2048,
         "rope_theta": 10000.0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "smollm2-135m": {
+        **LLAMA,
+        "vocab_size": 49152,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "max_position_embeddings": 8192,
+        "rope_theta": 100000.0,
         "bos_token_id": 1,
         "eos_token_id": 2,
     },

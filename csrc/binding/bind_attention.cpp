@@ -142,13 +142,14 @@ void bind_attention(nb::module_& m) {
           "__init__",
           [](Attention* self, const std::string& isa, int num_threads, const std::string& kv_dtype,
              int64_t num_heads, int64_t num_kv_heads, int64_t head_dim, int64_t window,
-             int64_t num_pages, int64_t num_sinks) {
-            const AttentionShape shape{num_heads, num_kv_heads, head_dim, window, num_sinks};
+             int64_t num_pages, int64_t num_sinks, float soft_cap) {
+            const AttentionShape shape{num_heads, num_kv_heads, head_dim,
+                                       window,    num_sinks,    soft_cap};
             new (self) Attention(isa, num_threads, kv_dtype, shape, num_pages);
           },
           nb::arg("isa"), nb::arg("num_threads"), nb::arg("kv_dtype"), nb::arg("num_heads"),
           nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("num_pages"),
-          nb::arg("num_sinks") = 0)
+          nb::arg("num_sinks") = 0, nb::arg("soft_cap") = 0.0f)
       .def_prop_ro("num_bytes", &Attention::num_bytes)
       .def("set_scales", &Attention::set_scales, nb::arg("scales"))
       .def("write", &Attention::write, nb::arg("pages"), nb::arg("start"), nb::arg("keys"),

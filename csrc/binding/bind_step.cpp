@@ -89,16 +89,17 @@ void step(Model& model, Numbers tokens, Numbers starts, Numbers lengths, Numbers
 
 std::vector<std::vector<int32_t>> drafts(Model& model, Numbers tokens, Numbers starts,
                                          Numbers lengths, const nb::list& pages,
+                                         Numbers text_lengths,
                                          const std::vector<SamplingState*>& states,
                                          Numbers num_draft_tokens) {
   const PageTable table(pages);
   std::vector<int32_t> num_logits;
   for (int32_t count : num_draft_tokens) num_logits.push_back(count > 0);
   const std::vector<int32_t> num_released(starts.size());
-  const DraftInput input{
-      {tokens, starts, lengths, num_logits, table.offsets(), table.pages(), num_released},
-      states,
-      num_draft_tokens};
+  const DraftInput input{{tokens, starts, lengths, num_logits, table.offsets(), table.pages(),
+                          num_released, text_lengths},
+                         states,
+                         num_draft_tokens};
   check_drafts(model, input);
   nb::gil_scoped_release release;
   return write_drafts(model, input);
@@ -111,7 +112,8 @@ void bind_steps(nb::class_<Model>& model) {
             nb::arg("num_logits"), nb::arg("pages"), nb::arg("num_released"),
             nb::arg("text_lengths"), nb::arg("logits"));
   model.def("write_drafts", drafts, nb::arg("tokens"), nb::arg("starts"), nb::arg("lengths"),
-            nb::arg("pages"), nb::arg("states"), nb::arg("num_draft_tokens"));
+            nb::arg("pages"), nb::arg("text_lengths"), nb::arg("states"),
+            nb::arg("num_draft_tokens"));
 }
 
 }  // namespace paredown

@@ -41,6 +41,7 @@ AttentionConfig read_attention(nb::handle dict) {
   attention.growth_beta = fields.get<float>("growth_beta");
   attention.growth_positions = fields.get<int64_t>("growth_positions");
   attention.norms_span_heads = fields.get<bool>("norms_span_heads");
+  attention.soft_cap = fields.get<float>("soft_cap");
   fields.finish();
   return attention;
 }

@@ -14,6 +14,7 @@ namespace {
 struct Seen {
   int64_t window;
   int64_t num_sinks;
+  float soft_cap;
 };
 
 // Attention alone over contexts of several chunks: a token has the same bits in a chunk of a
@@ -23,7 +24,7 @@ bool check_long_context(Isa isa, KvFormat format, int64_t head_dim, Seen seen, R
   const KernelTable& kernels = kernel_table(isa);
   const int64_t num_tokens = 1100 + below(random, 60);
   const int64_t num_pages = (num_tokens + kPageSize - 1) / kPageSize;
-  const AttentionShape shape{3, 1, head_dim, seen.window, seen.num_sinks};
+  const AttentionShape shape{3, 1, head_dim, seen.window, seen.num_sinks, seen.soft_cap};
   const int64_t q_size = 3 * head_dim;
   AlignedBuffer memory(num_pages * kv_head_bytes(format, head_dim));
   const float scales[2] = {0.01f, 0.003f};
@@ -104,7 +105,7 @@ void check_attention(Outcome& outcome) {
         std::printf("whole pages differ: %s, pages %s\n", isa_name(isa), name.c_str());
       }
       for (int64_t head_dim : {16, 48, 80, 256}) {
-        for (const Seen seen : {Seen{0, 0}, Seen{600, 0}, Seen{600, 20}}) {
+        for (const Seen seen : {Seen{0, 0, 0.0f}, Seen{600, 0, 0.0f}, Seen{600, 20, 2.0f}}) {
           const bool passed = check_long_context(isa, format, head_dim, seen, random);
           outcome.count(passed);
           if (!passed) {

@@ -145,7 +145,8 @@ void check_linear(const SetCheck& set, const LinearCase& test) {
 void check_linears(const SetCheck& set) {
   constexpr int64_t kColumns = 192;
   for (int64_t num_tokens : {1, 5, 33}) {
-    for (WeightKind kind : {WeightKind::kFp32, WeightKind::kFp16, WeightKind::kBf16}) {
+    for (WeightKind kind :
+         {WeightKind::kFp32, WeightKind::kFp16, WeightKind::kBf16, WeightKind::kFp8}) {
       check_linear(set, {kind, Activations::kFp32, kColumns, kColumns, false, num_tokens});
     }
     for (WeightKind kind : {WeightKind::kBf16, WeightKind::kFp8}) {
@@ -158,8 +159,9 @@ void check_linears(const SetCheck& set) {
     for (WeightKind kind : {WeightKind::kInt2, WeightKind::kInt3, WeightKind::kInt4,
                             WeightKind::kInt5, WeightKind::kInt6, WeightKind::kInt8}) {
       for (int64_t group_size : {int64_t{32}, int64_t{64}, kColumns}) {
-        for (Activations activations : {Activations::kFp32, Activations::kInt8Group,
-                                        Activations::kInt8Row, Activations::kInt8Static}) {
+        for (Activations activations :
+             {Activations::kFp32, Activations::kBf16, Activations::kInt8Group,
+              Activations::kInt8Row, Activations::kInt8Static}) {
           check_linear(set, {kind, activations, kColumns, group_size, false, num_tokens});
           check_linear(set, {kind, activations, kColumns, group_size, true, num_tokens});
         }

@@ -141,6 +141,7 @@ void add_unequal_layers(ModelConfig& config, const Case& test) {
   wide.attention.norms_span_heads = true;
   wide.attention.growth_beta = 0.3f;
   wide.attention.growth_positions = 5;
+  wide.attention.soft_cap = 1.5f;
   if (!test.learned_positions) {
     wide.attention.attention_factor = 1.2f;
     wide.attention.long_inverse_frequencies = {0.5f, 0.2f, 0.1f, 0.04f, 0.01f};

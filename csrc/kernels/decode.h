@@ -151,27 +151,14 @@ __attribute__((noinline)) void decode_stepped(const LinearView& w, int64_t panel
   }
 }
 
-// A block of codes as floats [32 columns][16 rows]: without their scale, zero points taken off.
-__attribute__((noinline)) void decode_floats(WeightKind kind, const uint8_t* block,
-                                             F32x16 zero_point, float* columns) {
-  if (kind == WeightKind::kFp8) {
-    for (int quad = 0; quad < kQuads; ++quad, columns += 4 * kLanes) {
-      const U8x64 codes = load_u8(block + quad * 64);
-      store_f(columns, float_from_fp8(byte_of<0>(codes)));
-      store_f(columns + kLanes, float_from_fp8(byte_of<2>(codes)));
-      store_f(columns + 2 * kLanes, float_from_fp8(byte_of<1>(codes)));
-      store_f(columns + 3 * kLanes, float_from_fp8(byte_of<3>(codes)));
-    }
-    return;
-  }
-  uint8_t quads[kBlockColumns * kLanes];
-  decode_codes(kind, block, kBlockColumns, quads);
+// A block of fp8 as floats [32 columns][16 rows], without their scale.
+__attribute__((noinline)) void decode_fp8_floats(const uint8_t* block, float* columns) {
   for (int quad = 0; quad < kQuads; ++quad, columns += 4 * kLanes) {
-    const U8x64 codes = load_u8(quads + quad * 64);
-    store_f(columns, sub(to_float(byte_of<0>(codes)), zero_point));
-    store_f(columns + kLanes, sub(to_float(byte_of<1>(codes)), zero_point));
-    store_f(columns + 2 * kLanes, sub(to_float(byte_of<2>(codes)), zero_point));
-    store_f(columns + 3 * kLanes, sub(to_float(byte_of<3>(codes)), zero_point));
+    const U8x64 codes = load_u8(block + quad * 64);
+    store_f(columns, float_from_fp8(byte_of<0>(codes)));
+    store_f(columns + kLanes, float_from_fp8(byte_of<2>(codes)));
+    store_f(columns + 2 * kLanes, float_from_fp8(byte_of<1>(codes)));
+    store_f(columns + 3 * kLanes, float_from_fp8(byte_of<3>(codes)));
   }
 }
 

@@ -43,6 +43,7 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     attend,
     merge,
     activate,
+    soft_cap,
     embed,
     largest,
     largest_double,

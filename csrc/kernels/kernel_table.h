@@ -247,6 +247,7 @@ struct AttentionTask {
   int64_t chunk_end;
   bool has_sinks;   // they come before the chunks, as one more
   int64_t partial;  // first float of [chunk][row][partial_floats]; -1: all chunks are in this task
+  float soft_cap;   // scores become cap * tanh(score / cap); 0: they stay
 };
 
 // A partial result: the largest score, the sum of weights, 14 floats unused, the weighted values.
@@ -298,6 +299,8 @@ struct KernelTable {
   // Merges the partial results of all chunks of a task and writes its output rows.
   void (*merge)(const KvView&, const AttentionRows&, const AttentionTask&);
   void (*activate)(Activation, const float* gate, const float* up, float* output, int64_t size);
+  // Each number becomes cap * tanh(number / cap).
+  void (*soft_cap)(float* numbers, int64_t size, float cap);
   void (*embed)(WeightKind, const void* row, float* output, int64_t size, bool accumulate);
   // See kernels/weigh.h: what sampling does to every token of the vocabulary.
   float (*largest)(const float* row, int64_t size, int64_t* index);

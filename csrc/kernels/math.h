@@ -80,6 +80,25 @@ inline F32x16 tanh(F32x16 x) {
   return sub(set_f(1.0f), div(set_f(2.0f), add(doubled, set_f(1.0f))));
 }
 
+// cap * tanh(x / cap) to a few ulp of the cap, and `inverse` is 1 / cap.
+inline F32x16 soft_capped(F32x16 x, F32x16 cap, F32x16 inverse) {
+  return mul(cap, tanh(mul(x, inverse)));
+}
+
+// In place; size: any.
+void soft_cap(float* numbers, int64_t size, float cap) {
+  const F32x16 caps = set_f(cap);
+  const F32x16 inverse = set_f(1.0f / cap);
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    store_f(numbers + i, soft_capped(load_f(numbers + i), caps, inverse));
+  }
+  float rest[kLanes] = {};
+  for (int64_t j = i; j < size; ++j) rest[j - i] = numbers[j];
+  store_f(rest, soft_capped(load_f(rest), caps, inverse));
+  for (int64_t j = i; j < size; ++j) numbers[j] = rest[j - i];
+}
+
 // Abramowitz and Stegun 7.1.26, absolute error below 1.5e-7.
 inline F32x16 erf(F32x16 x) {
   const F32x16 magnitude = abs(x);

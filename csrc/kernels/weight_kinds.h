@@ -66,7 +66,7 @@ constexpr WeightTraits numbers(WeightKind kind, const char* name, int bits, int6
           false};
 }
 constexpr WeightTraits codes(WeightKind kind, const char* name, int bits) {
-  WeightTraits traits = numbers(kind, name, bits, 1, false);
+  WeightTraits traits = numbers(kind, name, bits, 1, true);
   traits.is_integer = true;
   return traits;
 }

@@ -84,6 +84,7 @@ void AttentionRunner::plan(std::span<const AttentionSlice> slices) {
         task.row_end = std::min(num_rows, row + kTaskRows);
         task.has_sinks = shape_.num_sinks > 0;
         task.partial = -1;
+        task.soft_cap = shape_.soft_cap;
         const int64_t last = slice.start + (task.row_end - 1) / heads_per_kv;
         task.chunk_begin = first_key(task) / kChunkKeys;
         task.chunk_end = last / kChunkKeys + 1;

@@ -26,6 +26,7 @@ struct AttentionShape {
   int64_t head_dim;
   int64_t window;  // 0: none
   int64_t num_sinks = 0;
+  float soft_cap = 0.0f;  // of scores; 0: none
 
   auto operator<=>(const AttentionShape&) const = default;
 };

@@ -25,6 +25,7 @@ void check_attention(const AttentionConfig& attention) {
       attention.long_inverse_frequencies.size() != attention.inverse_frequencies.size()) {
     fail("long texts turn by as many frequencies as short ones");
   }
+  if (!(attention.soft_cap >= 0.0f)) fail("a cap of scores is not negative");
   if (attention.growth_positions < 1) fail("queries grow over at least one position");
 }
 

@@ -74,6 +74,7 @@ struct AttentionConfig {
   int64_t growth_positions = 1;
   // Norms of queries and of keys are taken over all heads at once, not over each.
   bool norms_span_heads = false;
+  float soft_cap = 0.0f;  // scores become cap * tanh(score / cap); 0: they stay
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }

@@ -341,8 +341,7 @@ void Model::finish_logits(float* logits) {
     float* first = logits + piece * kLogitPiece;
     const int64_t count = std::min(kLogitPiece, size - piece * kLogitPiece);
     if (multiplier != 1.0f) multiply(first, count, multiplier);
-    if (cap == 0.0f) return;
-    for (int64_t i = 0; i < count; ++i) first[i] = cap * std::tanh(first[i] / cap);
+    if (cap != 0.0f) kernels_.soft_cap(first, count, cap);
   });
 }
 

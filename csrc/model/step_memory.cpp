@@ -28,8 +28,8 @@ RowSizes row_sizes(const ModelConfig& config) {
 
 AttentionShape attention_shape(const ModelConfig& config, const LayerConfig& layer) {
   const AttentionConfig& attention = layer.attention;
-  return {attention.num_heads, attention.num_kv_heads, attention.head_dim, attention.window,
-          config.num_sinks};
+  return {attention.num_heads, attention.num_kv_heads, attention.head_dim,
+          attention.window,    config.num_sinks,       attention.soft_cap};
 }
 
 StepMemory step_memory(const ModelConfig& config, int num_threads, int64_t num_tokens) {

@@ -22,7 +22,7 @@ struct U8x64 {
 // Tiles that fit the 32 registers: tokens x panels of 16 rows.
 constexpr int kFloatTokens = 6;
 constexpr int kFloatPanels = 4;
-constexpr int kCodedTokens = 4;
+constexpr int kFp8Tokens = 4;
 // Sums that grow side by side where peaks are measured: no more than the registers hold.
 constexpr int kPeakChains = 16;
 // Query rows that attention takes through a pass over the keys.

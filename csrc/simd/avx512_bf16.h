@@ -14,12 +14,45 @@ constexpr bool kPrefersShortBf16 = false;
 #else
 constexpr bool kPrefersShortBf16 = true;
 #endif
-// acc[i] += sum over j < 2 of w[2 i + j] * x[j] in bf16 pairs.
+// acc[i] += sum over j < 2 of w[2 i + j] * x[j] in bf16 pairs: two fused multiply-adds, that of j =
+// 1 first, but that numbers which are not normal count as zero.
+#define PAREDOWN_DOTS_AS_FLOATS 1
 inline F32x16 dot_bf16(F32x16 acc, I32x16 w, uint32_t x) {
   const __m512i all = _mm512_set1_epi32(static_cast<int>(x));
   // As an intrinsic its sums are copied where they are many, as those of dot4 are.
   asm("vdpbf16ps %2, %1, %0" : "+v"(acc.v) : "v"(w.v), "v"(all));
   return acc;
+}
+
+// The bf16 numbers of signed integers of five bits; and of codes of four with the zero point 8,
+// twice over.
+struct BitNumbers {
+  uint16_t of[32];
+};
+template <class Number>
+constexpr BitNumbers bit_numbers(Number&& number) {
+  BitNumbers numbers{};
+  for (int i = 0; i < 32; ++i) {
+    const auto value = static_cast<float>(number(i));
+    numbers.of[i] = static_cast<uint16_t>(__builtin_bit_cast(uint32_t, value) >> 16);
+  }
+  return numbers;
+}
+alignas(64) constexpr BitNumbers kFiveBitNumbers = bit_numbers([](int i) {
+  return i < 16 ? i : i - 32;
+});
+alignas(64) constexpr BitNumbers kNibbleNumbers = bit_numbers([](int i) { return i % 16 - 8; });
+// The bf16 numbers of byte kByte of each pair of bytes, of which five bits count.
+template <int kByte>
+inline I32x16 look_up_pairs(U8x64 bytes) {
+  return {_mm512_permutexvar_epi16(_mm512_srli_epi16(bytes.v, 8 * kByte),
+                                   _mm512_load_si512(kFiveBitNumbers.of))};
+}
+// The bf16 numbers of nibble kNibble of each pair of bytes.
+template <int kNibble>
+inline I32x16 look_up_nibbles(I32x16 words) {
+  return {_mm512_permutexvar_epi16(_mm512_srli_epi16(words.v, 4 * kNibble),
+                                   _mm512_load_si512(kNibbleNumbers.of))};
 }
 #else
 constexpr bool kPrefersShortBf16 = true;

@@ -11,7 +11,7 @@ namespace {
 // LOG.md 2026-11-25).
 constexpr int kFloatTokens = 2;
 constexpr int kFloatPanels = 2;
-constexpr int kCodedTokens = 2;
+constexpr int kFp8Tokens = 2;
 constexpr int kIntTokens = 2;
 constexpr int kGroupTokens = 2;
 constexpr int kSerialTokens = 2;

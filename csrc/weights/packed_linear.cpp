@@ -62,7 +62,7 @@ InputKind input_kind(const LinearSource& source) {
       return InputKind::kFp32;
     case Activations::kBf16:
       if (!traits_of(source.kind).takes_bf16) {
-        fail("only bf16 and fp8 weights take bf16 activations");
+        fail("only bf16, fp8 and integer weights take bf16 activations");
       }
       return InputKind::kBf16;
     case Activations::kInt8Group:
@@ -150,7 +150,7 @@ void set_groups(const LinearSource& source, const SourceNumbers& numbers, Linear
     fail("a group of " + std::to_string(view.group_size) +
          " columns could overflow its 32-bit sum");
   }
-  if (view.input == InputKind::kBf16 && !per_row) {
+  if (view.input == InputKind::kBf16 && view.kind == WeightKind::kFp8 && !per_row) {
     fail("fp8 weights with bf16 activations take one scale per row, not groups of " +
          std::to_string(group));
   }

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from paredown.cli.main import main
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 

@@ -70,6 +70,32 @@ def test_with_attention_sinks_the_same_is_verified_and_the_pages_are_told(verifi
     ]
 
 
+def test_inputs_that_are_read_otherwise_are_told_and_no_logits_are_compared(
+    verified: Path,
+) -> None:
+    _, said = serve_until_ready(str(verified), "--activations", "bf16")
+    assert said == [
+        "verified: the files of verification.json, not its logits: inputs are read bf16, and were "
+        "verified as the formats say"
+    ]
+
+
+def test_a_verification_with_chosen_inputs_is_told_and_holds_with_them(
+    verified: Path, tmp_path: Path
+) -> None:
+    words = ["compress", str(verified.parent / "model"), "-o", str(tmp_path / "out")]
+    assert main([*words, "--recipe", "int4-g32", "--activations", "bf16", "--tokens", "64"]) == 0
+    proof = json.loads((tmp_path / "out" / "verification.json").read_text())
+    assert proof["activations"] == "bf16"
+    _, said = serve_until_ready(str(tmp_path / "out"), "--activations", "bf16")
+    assert said == ["verified: the logits of verification.json, bit for bit"]
+    _, said = serve_until_ready(str(tmp_path / "out"))
+    assert said == [
+        "verified: the files of verification.json, not its logits: inputs are read as the formats "
+        "say, and were verified bf16"
+    ]
+
+
 def test_without_a_verification_it_serves_and_says_so_in_one_line(copy: Path) -> None:
     (copy / "verification.json").unlink()
     _, said = serve_until_ready(str(copy))

@@ -7,7 +7,8 @@ import pytest
 
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS, GGUFFormats
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import ConfigError, UnsupportedError
 from paredown.formats.gguf import q4_0
 from paredown.formats.gguf.floats import BF16

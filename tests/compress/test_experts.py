@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from drivers.seen_by_rtn import SeenByRTN
-from fakes.tiny_models import VARIANTS, VOCAB_SIZE, make_model
+from fakes.tiny_models import VARIANTS, VOCAB_SIZE
+from fakes.unseen_experts import leave_out_experts
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.expert_inputs import shrunk
 from paredown.compress.calibrate.memory import predict_memory
@@ -56,21 +57,6 @@ def calibration() -> Calibration:
 def qwen(tmp_path: Path) -> Checkpoint:
     VARIANTS["qwen2-moe"](tmp_path / "in", torch.float32, 0)
     return Checkpoint.open(tmp_path / "in")
-
-
-def leave_out_experts(folder: Path, family: str, unseen: list[int], **changes: object) -> None:
-    """A model whose router sends no token to `unseen`."""
-    model = make_model(family, torch.float32, 3, **changes)
-    with torch.no_grad():
-        for layer in model.model.layers:
-            # All tokens have a positive part in the first channel; nothing else is looked at there.
-            layer.post_attention_layernorm.weight[0] = 8.0
-            layer.input_layernorm.weight[0] = 0.0
-            router = layer.mlp.gate.weight
-            router[:, 0] = 0.0
-            router[unseen, 0] = -100.0
-        model.model.embed_tokens.weight[:, 0] = 50.0
-    model.save_pretrained(folder)
 
 
 def naive_moments(

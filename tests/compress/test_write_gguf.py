@@ -10,7 +10,8 @@ import torch
 
 from fakes.tiny_models import VARIANTS
 from paredown.compress.compress import compress
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS, GGUFFormats
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import OutputError, UnsupportedError
 from paredown.formats.gguf import q4_0, q8_0
 from paredown.formats.gguf.floats import BF16

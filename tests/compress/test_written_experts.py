@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import CompressResult, compress
 from paredown.compress.convert.convert import convert
-from paredown.errors import UnsupportedError
 from paredown.models.checkpoint import Checkpoint
 
 WITH_EXPERTS = ["mixtral", "qwen2-moe", "qwen3-moe-dense-first"]
@@ -94,8 +94,14 @@ def test_other_formats_hold_the_same_experts(variant: str, target: str, tmp_path
         assert written.is_coded(written.linear_name(role, 1)) == (target != "bf16")
 
 
-def test_gguf_has_no_experts_yet(tmp_path: Path) -> None:
+def test_experts_go_into_gguf_and_back(tmp_path: Path) -> None:
     VARIANTS["qwen2-moe"](tmp_path / "in", torch.float32, 0)
-    with pytest.raises(UnsupportedError, match="qwen2_moe"):
-        convert(Checkpoint.open(tmp_path / "in"), tmp_path / "x.gguf", "gguf")
-    assert not (tmp_path / "x.gguf").exists()
+    write_byte_tokenizer(tmp_path / "in")
+    source = Checkpoint.open(tmp_path / "in")
+    convert(source, tmp_path / "x.gguf", "gguf")
+    convert(Checkpoint.open(tmp_path / "x.gguf"), tmp_path / "again", "fp32")
+    again = Checkpoint.open(tmp_path / "again")
+    assert again.spec == source.spec
+    assert again.tensors.keys() == source.tensors.keys()
+    for name, tensor in source.tensors.items():
+        assert np.array_equal(again.tensors[name].to_float32(), tensor.to_float32())

@@ -14,6 +14,8 @@ from paredown.engine.engine import Engine
 from paredown.engine.request import Request
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.schedule_config import ScheduleConfig
+from paredown.engine.speculate import draft_model
+from paredown.engine.speculate.draft_model import DraftModelProposer
 from paredown.engine.speculate.speculation_config import SpeculationConfig
 from paredown.engine.speculate.speculator import Speculator
 from paredown.executors.load import load_executor
@@ -171,3 +173,24 @@ def test_drafts_do_not_cross_the_switch(
     speculator = Speculator(KnowingProposer(known), config)
     assert answers(executor, PROMPTS, speculator=speculator) == expected
     assert sum(speculator.stats.num_accepted) > 0
+
+
+@pytest.mark.parametrize("num_piece_tokens", [16, 512])
+def test_a_draft_model_computes_long_texts_anew(
+    executor: LoadedExecutor,
+    folder: Path,
+    expected: list[list[int]],
+    num_piece_tokens: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The model as its own draft model: whatever the length, all that it proposes comes true."""
+    monkeypatch.setattr(draft_model, "MAX_PREFILL_TOKENS", num_piece_tokens)
+    name: ExecutorName = "native" if "native" in type(executor).__module__ else "torch"
+    options = RunOptions(executor=name, num_pages=60, activations="fp32", kv_dtype="fp32")
+    drafting = load_executor(Checkpoint.open(folder), options)
+    config = SpeculationConfig(kind="ngram", max_draft_tokens=5, is_adaptive=False)
+    speculator = Speculator(DraftModelProposer(drafting), config)
+    assert answers(executor, PROMPTS, speculator=speculator) == expected
+    stats = speculator.stats
+    assert stats.failure is None
+    assert stats.num_tested == sum(stats.num_accepted) > 10

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from fakes.tiny_models import variant
-from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUFFormats
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.formats.gguf import q4_k, q8_0
 from paredown.formats.gguf.block_format import BlockFormat
 from paredown.models.checkpoint import Checkpoint

@@ -22,6 +22,8 @@ from transformers import (
     GPTNeoXForCausalLM,
     GraniteConfig,
     GraniteForCausalLM,
+    GraniteMoeHybridConfig,
+    GraniteMoeHybridForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     Ministral3Config,
@@ -52,6 +54,8 @@ from transformers import (
     Qwen3MoeForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
+    Starcoder2Config,
+    Starcoder2ForCausalLM,
 )
 
 VOCAB_SIZE = 300
@@ -133,6 +137,13 @@ GRANITE_SCALARS = {
     "embedding_multiplier": 3.0,
     "logits_scaling": 4.0,
 }
+# Granite 4 without mixtures and state-space layers.
+GRANITE_DENSE = {
+    "num_local_experts": 0,
+    "shared_intermediate_size": 96,
+    "layer_types": ["full_attention", "full_attention"],
+    "position_embedding_type": "rope",
+}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM, ROTARY_SIZES),
@@ -154,7 +165,18 @@ CLASSES = {
     "phi3": (Phi3Config, Phi3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
     "phi": (PhiConfig, PhiForCausalLM, NEOX_SIZES),
     "granite": (GraniteConfig, GraniteForCausalLM, ROTARY_SIZES | GRANITE_SCALARS),
+    "granitemoehybrid": (
+        GraniteMoeHybridConfig,
+        GraniteMoeHybridForCausalLM,
+        ROTARY_SIZES | GRANITE_SCALARS | GRANITE_DENSE,
+    ),
     "smollm3": (SmolLM3Config, SmolLM3ForCausalLM, ROTARY_SIZES | {"pad_token_id": 0}),
+    "starcoder2": (
+        Starcoder2Config,
+        Starcoder2ForCausalLM,
+        {name: one for name, one in ROTARY_SIZES.items() if name != "rms_norm_eps"}
+        | {"norm_epsilon": NORM_EPS},
+    ),
     "ministral": (MinistralConfig, MinistralForCausalLM, ROTARY_SIZES | {"sliding_window": 7}),
     "ministral3": (
         Ministral3Config,
@@ -261,6 +283,8 @@ VARIANTS: dict[str, Writer] = {
         rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
     ),
     "granite": variant("granite"),
+    "granite-hybrid-dense": variant("granitemoehybrid"),
+    "granite-hybrid-no-positions": variant("granitemoehybrid", position_embedding_type="nope"),
     "granite-biases": variant("granite", attention_bias=True, mlp_bias=True),
     "smollm3": variant("smollm3", num_hidden_layers=8),
     "smollm3-listed": variant(
@@ -268,6 +292,10 @@ VARIANTS: dict[str, Writer] = {
     ),
     "smollm3-window": variant(
         "smollm3", num_hidden_layers=4, use_sliding_window=True, sliding_window=7
+    ),
+    "starcoder2": variant("starcoder2"),
+    "starcoder2-window": variant(
+        "starcoder2", sliding_window=7, use_bias=False, tie_word_embeddings=False
     ),
     "ministral": variant(
         "ministral", layer_types=["sliding_attention", "full_attention"], head_dim=32
@@ -280,6 +308,14 @@ VARIANTS: dict[str, Writer] = {
             "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
         },
+    ),
+    "gemma2": variant("gemma2"),
+    "gemma2-untied": variant("gemma2", tie_word_embeddings=False, attention_bias=True),
+    "gemma2-no-caps": variant(
+        "gemma2",
+        attn_logit_softcapping=None,
+        final_logit_softcapping=None,
+        layer_types=["full_attention", "full_attention"],
     ),
     # As llama.cpp has them: a scale of the head's size, and a full layer in six.
     "gemma3-six-layers": variant(
@@ -311,13 +347,5 @@ DECODER_VARIANTS: dict[str, Writer] = {
             },
             "sliding_attention": {"rope_type": "default", "rope_theta": 5e5},
         },
-    ),
-    "gemma2": variant("gemma2"),
-    "gemma2-untied": variant("gemma2", tie_word_embeddings=False, attention_bias=True),
-    "gemma2-no-caps": variant(
-        "gemma2",
-        attn_logit_softcapping=None,
-        final_logit_softcapping=None,
-        layer_types=["full_attention", "full_attention"],
     ),
 }

@@ -104,6 +104,31 @@ def test_sinks_are_seen_with_queries_of_their_own(dtype: str, num_sinks: int) ->
         assert_close(case, start=max(0, num_sinks - 3) if num_tokens == 700 else 0)
 
 
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+@pytest.mark.parametrize("soft_cap", [0.2, 1.5, 50.0])
+def test_scores_are_capped(dtype: str, soft_cap: float) -> None:
+    """Over several chunks, in a window, and those of sinks too."""
+    for num_tokens, window, num_sinks in ((90, 0, 0), (1100, 0, 0), (700, 90, 4)):
+        case = random_attention(
+            np.random.default_rng(11), dtype, num_tokens=num_tokens, window=window, head_dim=48
+        )
+        case.q_THD[:] *= 4
+        case = replace(case, num_sinks=num_sinks, soft_cap=soft_cap)
+        assert_close(case, start=num_tokens - 20)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_cap_bounds_whatever_the_scores_are(isa: str) -> None:
+    """A score as large as floats get weighs e^(2 cap) times as much as its opposite."""
+    case = random_attention(
+        np.random.default_rng(2), "fp32", num_tokens=2, num_kv_heads=1, heads_per_kv=1
+    )
+    case.q_THD[:], case.k_TKD[0], case.k_TKD[1] = 1e15, 1e15, -1e15
+    case.v_TKD[0], case.v_TKD[1] = 1, 0
+    output = run_slices(replace(case, soft_cap=1.0).core(isa), [(case, 1, 2)])
+    np.testing.assert_allclose(output, 1 / (1 + np.exp(-2.0)), rtol=1e-5)
+
+
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_instruction_sets_agree(isa: str, dtype: str) -> None:
@@ -129,6 +154,7 @@ def test_same_bits_alone_in_any_batch_chunking_and_on_any_threads(data: st.DataO
         "window": data.draw(st.sampled_from([0, 0, 19, 64, 555])),
     }
     num_sinks = data.draw(st.sampled_from([0, 0, 4, 16, 100]))
+    soft_cap = data.draw(st.sampled_from([0.0, 0.7]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     lengths = data.draw(
         st.lists(st.one_of(st.integers(1, 150), st.integers(500, 1100)), min_size=1, max_size=4)
@@ -140,6 +166,7 @@ def test_same_bits_alone_in_any_batch_chunking_and_on_any_threads(data: st.DataO
         replace(
             random_attention(rng, dtype, num_tokens=length, pages=pages, **shape),
             num_sinks=num_sinks,
+            soft_cap=soft_cap,
         )
         for length, pages in zip(lengths, own, strict=True)
     ]

@@ -42,7 +42,8 @@ def test_bad_arrays_are_refused() -> None:
     refused("'int7' is unknown", "int7", 32, case.scales_OG, "int8_group")
     refused("'int9' is unknown", "int4", 32, case.scales_OG, "int9")
     refused("size of its kind", "fp32", 64, None, "fp32")
-    refused("only bf16 and fp8", "int4", 32, case.scales_OG, "bf16")
+    halves = {"arrays": named_arrays(values=codes.astype(np.uint16))}
+    refused("only bf16, fp8 and integer", "fp16", 32, None, "bf16", **halves)
     refused("only integer", "fp8", 32, case.scales_OG, "int8_row")
     refused("one scale per row", "fp8", 32, case.scales_OG, "bf16")
     refused("must be positive", "int4", 32, case.scales_OG, "int8_static")

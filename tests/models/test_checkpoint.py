@@ -271,8 +271,8 @@ def test_an_unknown_model_type(llama: Path) -> None:
 
 
 def test_weights_of_another_family(llama: Path) -> None:
-    gpt2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
-    edit_config(llama, model_type="gpt2", **gpt2)
+    gpt2 = {"vocab_size": 300, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
+    (llama / "config.json").write_text(json.dumps({"model_type": "gpt2", **gpt2}))
     with pytest.raises(CheckpointError, match=r"'transformer\.wte\.weight' is missing"):
         Checkpoint.open(llama)
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
+from fakes.gguf_models import NO_WORDS, write_pair
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.gguf.table import BLOCK_FORMATS
 from paredown.models.checkpoint import Checkpoint
@@ -24,43 +25,35 @@ from paredown.models.gguf.header import NewTensor, Value
 from paredown.models.gguf.metadata import metadata_from_spec
 from paredown.models.gguf.names import ROPE_FACTORS
 from paredown.models.gguf.rope import rope_factors, rotary_from_factors
-from paredown.models.gguf.vocabulary import GGUFVocabulary
 from paredown.models.resolve import resolve_model
 from paredown.spec.rotary import Rotary
 
 WRITTEN = (
     "llama-gqa", "llama-mqa", "llama-mha", "llama-tied", "llama-biases", "llama-head-dim",
     "llama-rope-llama3", "llama-rope-linear", "mistral-full", "qwen2", "qwen2-tied", "qwen3",
-    "gemma3-six-layers", "gemma", "granite", "granite-biases", "smollm3",
+    "gemma3-six-layers", "gemma", "granite", "granite-biases", "smollm3", "phi3", "phi",
+    "phi3-longrope", "phi3-partial", "olmo2-untied", "gpt-neox", "gpt-neox-whole-heads",
+    "olmo3", "olmo3-listed", "gpt-neox-one-after-the-other", "gemma2-as-llama-cpp",
+    "mixtral", "qwen2-moe", "qwen3-moe",
 )  # fmt: skip
 REFUSED = {
     "llama-gelu": "activation of gelu would be silu",
     "smollm3-listed": "layer 0 attention rotary",
-    "phi3": "family phi3",
+    "phi3-partial-window": "attention window of 7 would be None",
+    "gpt-neox-sequential": "an output layer tied to the embedding",
+    "gemma2": "attention scale of .* would be",
+    "gemma2-untied": "an output layer of its own",
+    "gemma2-no-caps": "soft_cap of None would be 50",
     "gemma3": "attention scale of .* would be",
     "mistral-window": "attention window of 7 would be None",
     "qwen2-window": "attention window of 5 would be None",
     "qwen3-tied-biases": "bias of True would be False",
+    "qwen2-moe-every-second": "experts in some layers alone",
+    "qwen3-moe-dense-first": "experts in some layers alone",
+    "mixtral-window": "attention window of 7 would be None",
     "gpt2": "family gpt2",
     "opt": "family opt",
 }
-# These models have no text, and the reading of weights asks for none.
-NO_WORDS = GGUFVocabulary(metadata={})
-
-
-def write_pair(
-    folder: Path, variant: str, dtype: torch.dtype = torch.bfloat16, formats: str | None = None
-) -> tuple[Checkpoint, Checkpoint]:
-    """The folder's checkpoint and the GGUF file's."""
-    VARIANTS[variant](folder / "source", dtype, 0)
-    source = Checkpoint.open(folder / "source")
-    write_gguf(
-        source,
-        folder / "model.gguf",
-        vocabulary=NO_WORDS,
-        formats=None if formats is None else GGUF_FORMATS[formats],
-    )
-    return source, Checkpoint.open(folder / "model.gguf")
 
 
 def random_ids() -> torch.Tensor:
@@ -139,16 +132,15 @@ def test_rows_are_paired_as_llama_cpp_has_them(tmp_path: Path) -> None:
             np.testing.assert_array_equal(found, rows)
 
 
-@pytest.mark.parametrize("formats", ["gguf-q8_0", "gguf-q4_0"])
+@pytest.mark.parametrize("formats", ["gguf-q8_0", "gguf-q4_0", "gguf-q4_k_m"])
 @pytest.mark.parametrize("variant", ["llama-tied", "qwen2"])
 def test_a_quantized_file_is_written_again_byte_for_byte(
     formats: str, variant: str, tmp_path: Path
 ) -> None:
     _, ours = write_pair(tmp_path, variant, formats=formats)
     assert ours.is_quantized
-    assert (
-        ours.linear("q", 0).spec.name == {"gguf-q8_0": "int8-g32", "gguf-q4_0": "int4-g32"}[formats]
-    )
+    codes = {"gguf-q8_0": "int8-g32", "gguf-q4_0": "int4-g32", "gguf-q4_k_m": "int5-g32"}
+    assert ours.linear("q", 0).spec.name == codes[formats]
     result = write_gguf(ours, tmp_path / "again.gguf", vocabulary=NO_WORDS)
     first, again = read_gguf(tmp_path / "model.gguf"), read_gguf(tmp_path / "again.gguf")
     assert first.places == again.places
@@ -223,7 +215,17 @@ BAD_METADATA: dict[str, tuple[Change, type[Exception], str]] = {
     "fewer layers": ({"llama.block_count": np.uint32(1)}, CheckpointError, "not part"),
     "shape": ({"llama.feed_forward_length": np.uint32(95)}, CheckpointError, "wrong shape"),
     "split": ({"split.count": np.uint16(3)}, CheckpointError, "split.count"),
-    "experts": ({"llama.expert_count": np.uint32(8)}, UnsupportedError, "expert_count"),
+    "experts": ({"llama.expert_count": np.uint32(8)}, CheckpointError, "expert_used_count"),
+    "experts that are not there": (
+        {"llama.expert_count": np.uint32(8), "llama.expert_used_count": np.uint32(2)},
+        CheckpointError,
+        r"blk\.0\.ffn_up_exps\.weight' is missing",
+    ),
+    "fewer experts than used": (
+        {"llama.expert_count": np.uint32(1), "llama.expert_used_count": np.uint32(2)},
+        CheckpointError,
+        "more experts than there are",
+    ),
     "rope": ({"llama.rope.dimension_count": np.uint32(8)}, UnsupportedError, "dimension_count"),
     "longrope": ({"llama.rope.scaling.type": "longrope"}, UnsupportedError, "longrope"),
     "logits": ({"llama.logit_scale": np.float32(0.5)}, UnsupportedError, "logit_scale"),

@@ -94,4 +94,4 @@ def test_sizes_of_any_metadata(changes: Mapping[str, Value]) -> None:
     }
     metadata |= {f"llama.{key}": value for key, value in changes.items()}
     with contextlib.suppress(ParedownError):
-        config_from_metadata(metadata, {"token_embd.weight": (258, 64)}, None, "x.gguf")
+        config_from_metadata(metadata, {"token_embd.weight": (258, 64)}, {}, "x.gguf")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tokenizers
 
+from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.gguf_tokenizers import PIECES, TEXTS, write_byte_level, write_sentence_piece
 from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import CheckpointError, UnsupportedError
@@ -52,6 +53,17 @@ def test_byte_level_tokenizers_come_back(pre: str, whole: bool, tmp_path: Path) 
     found = reopened(tmp_path / "t.gguf", vocabulary, whole=whole)
     check_same(found, Tokenizer.open(tmp_path))
     assert WORD_RULES[str(vocabulary.metadata[PRE])] == rule
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_tokenizer_without_merges_comes_back(whole: bool, tmp_path: Path) -> None:
+    write_byte_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"bos_token_id": 0, "eos_token_id": 0}))
+    vocabulary = read_vocabulary(tmp_path, 257)
+    assert vocabulary.metadata[MERGES] == []
+    found = reopened(tmp_path / "t.gguf", vocabulary, whole=whole)
+    check_same(found, Tokenizer.open(tmp_path))
+    assert len(found.encode("12 é\n")) == 6
 
 
 @pytest.mark.parametrize("prefix", [True, False])
@@ -128,6 +140,7 @@ TINY: dict[str, Value] = {
         ({TOKENS: []}, CheckpointError, "tokenizer.ggml.tokens"),
         ({TOKENS: np.zeros(3, np.int32)}, CheckpointError, "a list of strings"),
         ({TYPES: np.zeros(2, np.int32)}, CheckpointError, "one number for each token"),
+        ({MERGES: np.zeros(0, np.uint8)}, CheckpointError, "merges, a list of strings"),
         ({MERGES: ["a c"]}, CheckpointError, "joins what are not tokens"),
         ({MERGES: ["ab"]}, CheckpointError, "joins what are not tokens"),
         ({"tokenizer.ggml.bos_token_id": np.uint32(3)}, CheckpointError, "an id below 3"),

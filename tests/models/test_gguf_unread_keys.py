@@ -30,16 +30,25 @@ def metadata(arch: str, **more: Value) -> dict[str, Value]:
         "context_length": 256,
         "attention.sliding_window": 256,
     }
+    has_layer_norms = arch in ("gptneox", "phi2")
+    epsilon = "layer_norm_epsilon" if has_layer_norms else "layer_norm_rms_epsilon"
     found: dict[str, Value] = {
         "general.architecture": arch,
-        f"{arch}.attention.layer_norm_rms_epsilon": np.float32(1e-5),
+        f"{arch}.attention.{epsilon}": np.float32(1e-5),
     }
+    if arch.endswith("moe"):
+        numbers = {"count": 4, "used_count": 2, "feed_forward_length": 64}
+        numbers["shared_feed_forward_length"] = 128
+        names = [name for name in numbers if arch == "qwen2moe" or not name.startswith("shared")]
+        found |= {f"{arch}.expert_{name}": np.uint32(numbers[name]) for name in names}
+    if arch == "gptneox":
+        found[f"{arch}.use_parallel_residual"] = True
     found |= {f"{arch}.{key}": np.uint32(value) for key, value in sizes.items()}
     return found | {f"{arch}.{key}": value for key, value in more.items()}
 
 
 def read(arch: str, **more: Value) -> dict[str, object]:
-    return config_from_metadata(metadata(arch, **more), SHAPES, None, "x.gguf")
+    return config_from_metadata(metadata(arch, **more), SHAPES, {}, "x.gguf")
 
 
 def llama_cpp_keys() -> Iterator[str]:
@@ -91,11 +100,17 @@ def test_a_factor_without_a_type_is_linear() -> None:
         assert read("llama", **{key: np.float32(4)})["rope_scaling"] == linear
 
 
+@pytest.mark.parametrize(("arch", "num_experts"), [("qwen2", 4), ("qwen3moe", 0)])
+def test_experts_of_an_architecture_without_are_refused(arch: str, num_experts: int) -> None:
+    with pytest.raises(UnsupportedError, match=f"expert_count {num_experts}"):
+        read(arch, expert_count=np.uint32(num_experts))
+
+
 @pytest.mark.parametrize("kind", ["adapter", "imatrix", "mmproj"])
 def test_files_that_are_no_models_are_named(kind: str) -> None:
     changed = {**metadata("llama"), "general.type": kind}
     with pytest.raises(UnsupportedError, match="holds no model"):
-        config_from_metadata(changed, SHAPES, None, "x.gguf")
+        config_from_metadata(changed, SHAPES, {}, "x.gguf")
 
 
 def test_a_multiplier_of_linear_positions_is_refused() -> None:

@@ -80,9 +80,11 @@ def attend(
     window: int,
     sink_q_THD: Floats,
     num_sinks: int,
+    soft_cap: float = 0.0,
 ) -> npt.NDArray[np.float64]:
     """Softmax of q . k over the keys up to each query's own position; q is scaled already. The
-    first keys are sinks, which are always seen, with the second queries."""
+    first keys are sinks, which are always seen, with the second queries. With a cap scores become
+    cap * tanh(score / cap)."""
     num_tokens, num_heads, _ = q_THD.shape
     group = num_heads // keys_TKD.shape[1]
     output = np.empty(q_THD.shape, dtype=np.float64)
@@ -100,6 +102,8 @@ def attend(
                     keys_ND[others] @ q_THD[t, head].astype(np.float64),
                 ]
             )
+            if soft_cap:
+                scores = soft_cap * np.tanh(scores / soft_cap)
             weights = np.exp(scores - scores.max())
             output[t, head] = weights @ values_TKD[seen, head // group] / weights.sum()
     return output
@@ -118,6 +122,7 @@ class AttentionCase:
     pages: npt.NDArray[np.int32]
     sink_q_THD: Floats
     num_sinks: int = 0
+    soft_cap: float = 0.0
 
     @property
     def num_tokens(self) -> int:
@@ -129,7 +134,7 @@ class AttentionCase:
         pages = int(self.pages.max()) + 1 if num_pages is None else num_pages
         core = _core.Attention(
             isa, num_threads, self.dtype, num_heads, self.k_TKD.shape[1], head_dim, self.window,
-            pages, self.num_sinks,
+            pages, self.num_sinks, self.soft_cap,
         )  # fmt: skip
         core.set_scales([*self.key_scales.tolist(), *self.value_scales.tolist()])
         self.write(core)
@@ -152,7 +157,9 @@ class AttentionCase:
         keys = stored(self.dtype, self.k_TKD, self.key_scales)
         values = stored(self.dtype, self.v_TKD, self.value_scales)
         queries = self.q_THD[start:], self.sink_q_THD[start:]
-        return attend(queries[0], keys, values, start, self.window, queries[1], self.num_sinks)
+        return attend(
+            queries[0], keys, values, start, self.window, queries[1], self.num_sinks, self.soft_cap
+        )
 
 
 def random_attention(

@@ -39,8 +39,7 @@ class PlainModel:
             x_TH = self._layer(x_TH, index, layer)
         x_TH = normed(self.config["final_norm"], x_TH, self.norms["final_norm", 0])
         logits_TV = x_TH @ self.linears["output", 0].T * self.config["output_multiplier"]
-        cap = self.config["output_soft_cap"]
-        return cap * np.tanh(logits_TV / cap) if cap else logits_TV
+        return capped(logits_TV, self.config["output_soft_cap"])
 
     def _layer(self, x_TH: Doubles, index: int, layer: Config) -> Doubles:
         def norm(role: str, x: Doubles) -> Doubles:
@@ -82,8 +81,8 @@ class PlainModel:
         outputs = []
         for head in range(num_heads):
             kv_head = head // (num_heads // num_kv_heads)
-            scores = np.where(is_seen, q[:, head] @ k[:, kv_head].T, -np.inf)
-            outputs.append(softmax(scores) @ v[:, kv_head])
+            scores = capped(q[:, head] @ k[:, kv_head].T, form["soft_cap"])
+            outputs.append(softmax(np.where(is_seen, scores, -np.inf)) @ v[:, kv_head])
         return np.concatenate(outputs, axis=1) @ self.linears["o", index].T
 
     def _mlp(self, x_TH: Doubles, index: int, layer: Config) -> Doubles:
@@ -129,6 +128,10 @@ def turned(x: Doubles, inverse_frequencies: list[float], factor: float) -> Doubl
     first, second, rest = np.split(x, [count, 2 * count], axis=-1)
     cos, sin = np.cos(angles) * factor, np.sin(angles) * factor
     return np.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
+
+
+def capped(x: Doubles, cap: float) -> Doubles:
+    return cap * np.tanh(x / cap) if cap else x
 
 
 def softmax(scores: Doubles) -> Doubles:

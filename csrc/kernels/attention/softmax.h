@@ -10,8 +10,12 @@ namespace {
 template <class Products>
 class TileSoftmax {
  public:
-  TileSoftmax(const AttentionScratch& scratch, Products& products)
-      : scratch_(scratch), products_(products) {}
+  TileSoftmax(const AttentionScratch& scratch, Products& products, float soft_cap)
+      : scratch_(scratch),
+        products_(products),
+        is_capped_(soft_cap > 0.0f),
+        cap_(soft_cap * kLog2E),
+        inverse_cap_(is_capped_ ? 1.0f / cap_ : 0.0f) {}
 
   // Once the scales of a block are known.
   void begin_block() {
@@ -56,7 +60,7 @@ class TileSoftmax {
     }
   }
 
-  // Scales and masks a row's scores in place; returns the largest by lane.
+  // Scales, caps and masks a row's scores in place; returns the largest by lane.
   template <bool kWhole>
   F32x16 finish_scores(const TileWork& work, int row) const {
     const float* key_scales = scratch_.key_scales;
@@ -68,10 +72,11 @@ class TileSoftmax {
       const int first = page * kPageSize;
       F32x16 score = products_.load_score(work, row, page);
       if constexpr (Products::kScaled) score = mul(score, load_f(key_scales + first));
+      if (is_capped_) score = soft_capped(score, set_f(cap_), set_f(inverse_cap_));
       const bool all =
           kWhole || (work.key_begins[row] <= first && first + kPageSize <= work.key_ends[row]);
       if (!all) score = mask(work, row, page, score, kLowest);
-      if (Products::kScaled || !all) store_f(scores + first, score);
+      if (Products::kScaled || is_capped_ || !all) store_f(scores + first, score);
       largest = max(largest, score);
     }
     return largest;
@@ -135,6 +140,9 @@ class TileSoftmax {
 
   const AttentionScratch& scratch_;
   Products& products_;
+  bool is_capped_;
+  float cap_;  // of scores, in powers of two as they are
+  float inverse_cap_;
   // The digits of the weights of rows that see the whole block, whose weights are at most 1.
   DigitScale block_digits_{};
 };

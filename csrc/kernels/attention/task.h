@@ -22,7 +22,7 @@ class TaskAttention {
         scratch_(scratch),
         num_rows_(task.row_end - task.row_begin),
         products_(kv, scratch, num_rows_),
-        softmax_(scratch, products_) {}
+        softmax_(scratch, products_, task.soft_cap) {}
 
   void run() {
     for_rows([this](int64_t row, int64_t token, int64_t column) {

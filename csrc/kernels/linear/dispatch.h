@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/linear/blocks_many.h"
+#include "kernels/linear/coded_floats.h"
 #include "kernels/linear/int_few.h"
 #include "kernels/linear/int_pairs.h"
 #include "kernels/linear/int_shared.h"
@@ -55,11 +56,29 @@ inline bool takes_blocks_in_registers(const LinearView& w, int64_t num_tokens) {
   return takes_blocks(w, num_tokens) && num_tokens == 1;
 }
 inline bool takes_int8_input(const LinearView& w, int64_t) { return has_int8_input(w); }
-inline bool takes_bf16_input(const LinearView& w, int64_t) { return w.input == InputKind::kBf16; }
+inline bool takes_bf16_input(const LinearView& w, int64_t) {
+  return w.input == InputKind::kBf16 && !is_integer(w.kind);
+}
 inline bool takes_floats(const LinearView& w, int64_t) {
   return w.input == InputKind::kFp32 && !is_integer(w.kind) && w.kind != WeightKind::kFp8;
 }
 inline bool takes_fp32_input(const LinearView& w, int64_t) { return w.input == InputKind::kFp32; }
+
+// Codes whose inputs are not rounded to int8.
+inline bool takes_codes(const LinearView& w, int64_t) {
+  return is_integer(w.kind) && w.input != InputKind::kInt8;
+}
+inline bool takes_one_code_row(const LinearView& w, int64_t num_tokens) {
+  return takes_codes(w, num_tokens) && num_tokens == 1;
+}
+#if defined(PAREDOWN_DOTS_AS_FLOATS)
+inline bool takes_code_pairs(const LinearView& w, int64_t num_tokens) {
+  return takes_codes(w, num_tokens) && w.input == InputKind::kBf16;
+}
+inline bool takes_one_pair_row(const LinearView& w, int64_t num_tokens) {
+  return takes_code_pairs(w, num_tokens) && num_tokens == 1;
+}
+#endif
 
 #if defined(PAREDOWN_HAS_TILES)
 inline bool fills_tiles(const LinearView& w, int64_t num_tokens) {
@@ -152,8 +171,18 @@ constexpr LinearForm kLinearForms[] = {
     {"bf16 products", takes_bf16_input, InputLayout::kRows, true, round_row, bf16_linear},
 #endif
     {"fp32 products", takes_floats, InputLayout::kRows, false, copy_row, float_linear},
-    {"fp32 products of unpacked codes", takes_fp32_input, InputLayout::kRows, false, copy_row,
-     coded_linear},
+#if defined(PAREDOWN_DOTS_AS_FLOATS)
+    {"int decode in registers, bf16 products", takes_one_pair_row, InputLayout::kRows, false,
+     pair_row, one_coded_token<PairNumbers>},
+    {"int codes unpacked into the cache, bf16 products", takes_code_pairs, InputLayout::kRows,
+     false, pair_row, many_coded_tokens<PairNumbers>},
+#endif
+    {"int decode in registers, fp32 products", takes_one_code_row, InputLayout::kRows, false,
+     float_row, one_coded_token<FloatNumbers>},
+    {"int codes unpacked into the cache, fp32 products", takes_codes, InputLayout::kRows, false,
+     float_row, many_coded_tokens<FloatNumbers>},
+    {"fp8 unpacked, fp32 products", takes_fp32_input, InputLayout::kRows, false, copy_row,
+     fp8_linear},
 };
 constexpr int64_t kNumLinearForms = sizeof(kLinearForms) / sizeof(kLinearForms[0]);
 

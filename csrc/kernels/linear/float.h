@@ -1,5 +1,5 @@
-// Weights of any format times fp32 inputs: codes become floats in registers, and a scale is
-// applied to the sum of its group.
+// Floats and fp8 times fp32 inputs: fp8 becomes floats, and a scale is applied to the sum of its
+// group.
 #pragma once
 
 #include "kernels/linear/finish.h"
@@ -62,17 +62,10 @@ void plain_linear(const LinearView& w, const float* x, int64_t row_stride, const
   }
 }
 
-inline F32x16 zero_points_of(const LinearView& w, int64_t index) {
-  if (!is_integer(w.kind)) return zero_f();
-  if (w.zero_points != nullptr) return to_float(load_u8_as_i32(w.zero_points + index));
-  return set_f(static_cast<float>(1 << (weight_bits(w.kind) - 1)));
-}
-
-// y = sum over groups of scale * sum of (code - zero_point) * x; blocks of codes become floats in
-// the first cache.
+// y = sum over groups of scale * sum of value * x; blocks of fp8 become floats in the first cache.
 template <int kTokens, int kPanels>
-void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t token,
-                int64_t panel) {
+void fp8_tile(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t token,
+              int64_t panel) {
   constexpr int64_t kPanelFloats = kBlockColumns * kLanes;
   alignas(64) float columns[kPanels * kPanelFloats];
   F32x16 totals[kTokens][kPanels];
@@ -83,24 +76,23 @@ void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
   const auto* values =
       static_cast<const uint8_t*>(w.values) + panel * num_blocks * block_bytes(w.kind);
   for (int64_t group = 0; group < w.num_groups; ++group) {
-    const int64_t weight_group = w.weight_groups == 1 ? 0 : group;
     F32x16 sums[kTokens][kPanels];
     for (auto& row : sums) {
       for (F32x16& sum : row) sum = zero_f();
     }
     for (int64_t k = group * w.group_size; k < (group + 1) * w.group_size; k += kBlockColumns) {
       for (int p = 0; p < kPanels; ++p) {
-        const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
-        decode_floats(w.kind, values + (p * num_blocks + k / kBlockColumns) * block_bytes(w.kind),
-                      zero_points_of(w, index), columns + p * kPanelFloats);
+        decode_fp8_floats(values + (p * num_blocks + k / kBlockColumns) * block_bytes(w.kind),
+                          columns + p * kPanelFloats);
       }
       add_plain<WeightKind::kFp32>(reinterpret_cast<const uint8_t*>(columns), kPanelFloats * 4,
                                    kBlockColumns, in.values + token * in.row_stride + k,
                                    in.row_stride, sums);
     }
     for (int p = 0; p < kPanels; ++p) {
-      const int64_t index = ((panel + p) * w.weight_groups + weight_group) * kLanes;
-      const F32x16 scale = w.scales == nullptr ? set_f(1.0f) : load_scales(w, index);
+      const int64_t of_row = (panel + p) * w.weight_groups;
+      const int64_t index = (of_row + (w.weight_groups == 1 ? 0 : group)) * kLanes;
+      const F32x16 scale = load_scales(w, index);
       for (int t = 0; t < kTokens; ++t) totals[t][p] = fma(sums[t][p], scale, totals[t][p]);
     }
   }
@@ -108,21 +100,21 @@ void coded_tile(const LinearView& w, const InputRows& in, const OutputRows& out,
 }
 
 template <int kPanels>
-void coded_panels(const LinearView& w, const InputRows& in, const OutputRows& out,
-                  int64_t num_tokens, int64_t panel, int64_t panel_end) {
+void fp8_panels(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
+                int64_t panel, int64_t panel_end) {
   for (; panel + kPanels <= panel_end; panel += kPanels) {
-    token_tiles<kCodedTokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
-      coded_tile<tokens.value, kPanels>(w, in, out, token, panel);
+    token_tiles<kFp8Tokens>(num_tokens, 0, [&](auto tokens, int64_t token) {
+      fp8_tile<tokens.value, kPanels>(w, in, out, token, panel);
     });
   }
   if constexpr (kPanels > 1) {
-    coded_panels<kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
+    fp8_panels<kPanels / 2>(w, in, out, num_tokens, panel, panel_end);
   }
 }
 
-void coded_linear(const LinearView& w, const InputRows& in, const OutputRows& out,
-                  int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
-  coded_panels<2>(w, in, out, num_tokens, panel_begin, panel_end);
+void fp8_linear(const LinearView& w, const InputRows& in, const OutputRows& out, int64_t num_tokens,
+                int64_t panel_begin, int64_t panel_end, void*) {
+  fp8_panels<2>(w, in, out, num_tokens, panel_begin, panel_end);
 }
 
 void float_linear(const LinearView& w, const InputRows& in, const OutputRows& out,

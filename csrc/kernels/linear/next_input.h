@@ -10,7 +10,7 @@ namespace {
 // Whether outputs of w, gate * up, can be made to inputs of `next` group by group.
 inline bool takes_groups(const LinearView& w, const LinearView& next) {
   if (2 * next.num_columns != w.num_rows) return false;
-  if (next.input == InputKind::kBf16) return true;
+  if (next.input == InputKind::kBf16) return !is_integer(next.kind);
   return next.input == InputKind::kInt8 && next.input_scale <= 0.0f && next.input_groups > 1 &&
          next.input_groups == next.num_groups && next.group_size <= kMaxNextGroup;
 }

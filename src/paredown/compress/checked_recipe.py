@@ -8,7 +8,6 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.compress.require_floats import require_floats
 from paredown.compress.schemes import Scheme, resolve_schemes, resolved_name
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.config import check_native
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,6 @@ def check_recipe(source: Checkpoint, recipe: Recipe | str) -> CheckedRecipe:
     a source that is compressed already."""
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
-    check_native(source.names.family)
     require_floats(source)
     schemes = resolve_schemes(recipe, source)
     named = replace(recipe, name=resolved_name(recipe, schemes))

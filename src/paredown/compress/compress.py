@@ -21,6 +21,7 @@ import torch
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.calibrate.disk import CalibrationDisk
 from paredown.compress.calibrate.memory import predict_memory
+from paredown.compress.calibrate.source_digest import source_digest
 from paredown.compress.calibrate.walk import WalkPlan, walk
 from paredown.compress.calibrate.workspace import open_workspace, workspace_path
 from paredown.compress.checked_recipe import CheckedRecipe, check_recipe
@@ -291,6 +292,9 @@ class _Job:
         """One format for every linear module where most have it, the others by name."""
         specs = {name: scheme.stored for name, scheme in self._schemes.items()}
         source, output = self._source, self._source.names.output
+        outputs = source.names.output_names
+        if output in specs:
+            specs |= dict.fromkeys(outputs, specs[output])
         modules = _linear_names(source)
         common = Counter(specs[name] for name in modules if name in specs).most_common(1)
         routers = router_modules(source.spec, source.names)
@@ -298,7 +302,7 @@ class _Job:
             specs=specs,
             output=output,
             floats=sorted(modules - set(specs)),
-            others=[*routers, *([] if output in specs else [output])],
+            others=[*routers, *([] if output in specs else outputs)],
             common=common[0][0] if common and modules <= set(specs) else None,
             embedding=source.names.embedding,
             kv=None if self._recipe.kv_cache is None else KV_SCHEMES[self._recipe.kv_cache],
@@ -360,20 +364,10 @@ def _module_of(name: str) -> str:
 def _fingerprint(source: Checkpoint, recipe: Recipe, calibration: Calibration) -> str:
     """A hash of every input that the bytes of a calibrated run follow from."""
     parts = [
-        _content(source),
+        source_digest(source),
         json.dumps(source.config, sort_keys=True),
         repr(replace(recipe, name="")),
         calibration.digest,
         torch.__version__,
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _content(source: Checkpoint) -> str:
-    """A digest of the files, of which a stretch at a time is in memory."""
-    digest = hashlib.sha256()
-    for file in source.files:
-        for start in range(0, file.file_bytes, _HASHED_BYTES):
-            digest.update(file.raw[start : start + _HASHED_BYTES].data)
-            file.release()
-    return digest.hexdigest()

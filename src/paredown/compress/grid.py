@@ -6,7 +6,8 @@ same functions serve as their own reference. A code is a float holding a whole n
 signed) or an e4m3 number (fp8); its value is (code - zero) * scale.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from paredown.formats.e4m3 import MAX_FP8
 from paredown.formats.floating import MAX_FINITE
 from paredown.formats.grid_weight import GridWeight
 from paredown.formats.integer import EPSILON
+from paredown.models.decoder.stored_rows import stored_rows
 from paredown.spec.weight import ScaleDType, WeightSpec
 
 TORCH_DTYPES: dict[ScaleDType, torch.dtype] = {
@@ -44,6 +46,21 @@ class Grid:
 
     def values(self, codes_OGC: Tensor) -> Tensor:
         return decode(codes_OGC, self.scales_OG[..., None], self.zeros_OG[..., None])
+
+
+def fused_grid(parts: Sequence[Grid], num_blocks: int = 1) -> Grid:
+    """The grid of a module that holds several roles, from those of its parts."""
+
+    def rows(tensors: list[Tensor]) -> Tensor:
+        return stored_rows(tensors, num_blocks).to(tensors[0].dtype)
+
+    row_scales = [part.row_scales_O1 for part in parts if part.row_scales_O1 is not None]
+    return replace(
+        parts[0],
+        scales_OG=rows([part.scales_OG for part in parts]),
+        zeros_OG=rows([part.zeros_OG for part in parts]),
+        row_scales_O1=rows(row_scales) if row_scales else None,
+    )
 
 
 def code_range(spec: WeightSpec) -> tuple[float, float]:

@@ -73,20 +73,24 @@ class SchemeRow:
 @dataclass(frozen=True, kw_only=True)
 class _Module:
     name: str
-    role: str
+    roles: tuple[str, ...]
     layer: int | None
     shape: tuple[int, int]
     transposed: bool
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What a target may call it: "experts.5.gate" is among "experts.gate", "gate" and
-        "experts" too."""
+        """What a target may call it."""
+        return tuple(title for role in self.roles for title in self.titles_of(role))
+
+    def titles_of(self, role: str) -> tuple[str, ...]:
+        """What a target may call one of its roles: "experts.5.gate" is among "experts.gate", "gate"
+        and "experts" too."""
         if self.layer is None:
-            return (self.role,)
-        owner, own = split_role(self.role)
+            return (role,)
+        owner, own = split_role(role)
         group = owner.split(".")[0]
-        return tuple(title for title in (self.role, role_kind(self.role), own, group) if title)
+        return tuple(title for title in (role, role_kind(role), own, group) if title)
 
 
 def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
@@ -100,6 +104,7 @@ def resolve_schemes(recipe: Recipe, source: Checkpoint) -> dict[str, Scheme]:
     owners: dict[str, int] = {}
     for number, step in enumerate(recipe.quantize_steps):
         names = _matching(step, modules, titles)
+        _check_whole_modules(step, modules)
         # Formats with zero points cannot stand beside each other: one size for all.
         shared = None if step.spec.symmetric else math.gcd(*(columns[name] for name in names))
         for name in names:
@@ -149,16 +154,17 @@ def scheme_rows(schemes: Mapping[str, Scheme], source: Checkpoint) -> list[Schem
     places_of: dict[tuple[str, str, str], list[tuple[int | None, int | None]]] = {}
     for module in _modules(source):
         scheme = schemes.get(module.name)
-        if scheme is None and module.role == EMBEDDING:
+        if scheme is None and module.roles == (EMBEDDING,):
             continue
         method, form = _AS_IT_IS if scheme is None else (scheme.method, scheme.format)
-        places = places_of.setdefault((role_kind(module.role), method, form), [])
-        places.append((module.layer, expert_index(module.role)))
+        kind = ", ".join(map(role_kind, module.roles))
+        places = places_of.setdefault((kind, method, form), [])
+        places.append((module.layer, expert_index(module.roles[0])))
     for layer in range(source.spec.num_layers):
         for role in source.spec.router_shapes(layer):
             places_of.setdefault((role, *_AS_IT_IS), []).append((layer, None))
     rows: dict[tuple[str, str, str], SchemeRow] = {}
-    ordered = sorted(places_of.items(), key=lambda item: _ROLES.index(item[0][0]))
+    ordered = sorted(places_of.items(), key=lambda item: _ROLES.index(item[0][0].split(", ")[0]))
     for (kind, method, form), places in ordered:
         layers = sorted({layer for layer, _ in places if layer is not None})
         key = format_ranges(layers), method, form
@@ -183,23 +189,24 @@ def _title(kind: str, places: list[tuple[int | None, int | None]], source: Check
 
 
 def _modules(source: Checkpoint) -> list[_Module]:
-    """Every linear layer by role, the output layer and the embedding last. GPT-2's q, k and v share
-    a name."""
-    modules = [
-        _Module(
-            name=source.linear_name(role, layer),
-            role=role,
-            layer=layer,
-            shape=shape,
-            transposed=source.names.source(role).transposed,
-        )
-        for layer in range(source.spec.num_layers)
-        for role, shape in source.spec.linear_shapes(layer).items()
-    ]
+    """Every linear module, the output layer and the embedding last."""
+    modules = []
+    for layer in range(source.spec.num_layers):
+        shapes = source.spec.linear_shapes(layer)
+        modules += [
+            _Module(
+                name=name,
+                roles=roles,
+                layer=layer,
+                shape=(sum(shapes[role][0] for role in roles), shapes[roles[0]][1]),
+                transposed=source.names.source(roles[0]).transposed,
+            )
+            for name, roles in source.names.modules(shapes, layer).items()
+        ]
     shape = (source.spec.vocab_size, source.spec.hidden_size)
     tables = ((source.names.output, OUTPUT), (source.names.embedding, EMBEDDING))
     modules += [
-        _Module(name=name, role=role, layer=None, shape=shape, transposed=False)
+        _Module(name=name, roles=(role,), layer=None, shape=shape, transposed=False)
         for name, role in tables
     ]
     return modules
@@ -238,6 +245,26 @@ def _matching(
     return names
 
 
+def _check_whole_modules(step: QuantizeStep, modules: list[_Module]) -> None:
+    """Raises UnsupportedError for targets that name some of the roles that one module holds."""
+    for module in modules:
+        if len(module.roles) == 1 or any(
+            target in (LAYERS, module.name) or target.startswith(REGEX) for target in step.targets
+        ):
+            continue
+        named = [
+            role
+            for role in module.roles
+            if any(target in module.titles_of(role) for target in step.targets)
+        ]
+        if named and len(named) < len(module.roles):
+            raise UnsupportedError(
+                f"{', '.join(module.roles)} are one module here, which has one format",
+                seen=f"{', '.join(named)} of {module.name}",
+                remedy=f"Name all of them as targets ({', '.join(module.roles)}), or none.",
+            )
+
+
 def _matching_expression(target: str, modules: list[_Module]) -> list[str]:
     try:
         expression = re.compile(target.removeprefix(REGEX))
@@ -255,14 +282,7 @@ def _check(module: _Module, scheme: Scheme, source: Checkpoint) -> None:
         raise UnsupportedError(
             f"{scheme.format} cannot be stored for {source.spec.family}: its linear layers are "
             "transposed modules, which compressed-tensors does not know",
-            seen=f"transposed: {module.role}",
-            remedy="Use a float format (bf16, fp16).",
-        )
-    if module.layer is not None and any(one.fused for one in source.names.family.linears.values()):
-        raise UnsupportedError(
-            f"{scheme.format} cannot be stored for {source.spec.family}: query, key and value of "
-            "a layer are one module, which is not taken apart",
-            seen=f"{module.role} of {module.name}",
+            seen=f"transposed: {module.roles[0]}",
             remedy="Use a float format (bf16, fp16).",
         )
     with naming(f"tensor {module.name}.weight"):

@@ -12,7 +12,7 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.evaluate.verify.verification import Verification
 from paredown.jobs.calibration_windows import calibration_windows
-from paredown.jobs.float_source import FromQuantized, float_source
+from paredown.jobs.float_source import FloatSource, FromQuantized, float_source
 from paredown.jobs.verifier import Verifier
 from paredown.jobs.verify_config import NOT_WANTED, VerifyConfig
 from paredown.kernels.probe import resolve_num_threads
@@ -92,14 +92,7 @@ def compress_and_verify(
         windows = calibration_windows(source.original, calibration, num_threads) if needed else None
         verifier = None
         if verify is not None:
-            verifier = Verifier(
-                source.original,
-                checked.recipe.name,
-                verify.choose_text(source.original, num_threads),
-                num_threads=num_threads,
-                notes=source.notes,
-                on_progress=on_progress,
-            )
+            verifier = _verifier(source, checked.recipe.name, verify, num_threads, on_progress)
         written = compress(
             source.floats,
             output,
@@ -110,6 +103,24 @@ def compress_and_verify(
             finish=verifier,
         )
         return _result(source.original, source.notes, written, verifier)
+
+
+def _verifier(
+    source: FloatSource,
+    recipe: str,
+    verify: VerifyConfig,
+    num_threads: int | None,
+    on_progress: OnProgress | None,
+) -> Verifier:
+    return Verifier(
+        source.original,
+        recipe,
+        verify.choose_text(source.original, num_threads),
+        num_threads=num_threads,
+        activations=verify.activations,
+        notes=source.notes,
+        on_progress=on_progress,
+    )
 
 
 def _result(

@@ -5,7 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.compress.convert.convert import ConvertResult, convert, keeps_codes
+from paredown.compress.convert.convert import (
+    ConvertResult,
+    Fitting,
+    check_fitted,
+    convert,
+    keeps_codes,
+    takes_importance,
+)
+from paredown.compress.importance import Importance
 from paredown.errors import CapacityError, OutputError, UnsupportedError
 from paredown.evaluate.verify.carried_verification import (
     CarriedVerification,
@@ -14,12 +22,15 @@ from paredown.evaluate.verify.carried_verification import (
     check_verified,
 )
 from paredown.evaluate.verify.verification_file import verification_path
+from paredown.jobs.importance import ImportanceConfig, find_importance
 from paredown.jobs.open_source import open_source
 from paredown.jobs.verify_config import NOT_WANTED
 from paredown.kernels.probe import resolve_num_threads
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.progress import OnProgress
+
+_IMPORTANCE = ImportanceConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +41,14 @@ class ConvertedCheckpoint:
     `written`       where it lies, its size, and what the target could not say
     `verification`  how its logits compare with those of the source; None where no proof was carried
     `not_verified`  why none was: "--no-verify" where that was asked for; None where one was
+    `importance`    what the K-quants of GGUF were fitted by; None where nothing was
     """
 
     source_bytes: int
     written: ConvertResult
     verification: CarriedVerification | None
     not_verified: str | None
+    importance: Importance | None = None
 
     def as_json(self) -> dict[str, object]:
         """All of it, as `paredown convert --json` prints it."""
@@ -45,6 +58,7 @@ class ConvertedCheckpoint:
             "bits_per_weight": self.written.bits_per_weight,
             "file_bytes": self.written.file_bytes,
             "notes": list(self.written.notes),
+            "importance": None if self.importance is None else self.importance.text,
             "clamped": dict(self.written.clamped),
             "verification": None if self.verification is None else self.verification.as_json(),
             "not_verified": self.not_verified,
@@ -59,6 +73,7 @@ def convert_and_carry(
     verify: bool = True,
     num_threads: int | None = None,
     on_progress: OnProgress | None = None,
+    importance: ImportanceConfig = _IMPORTANCE,
 ) -> ConvertedCheckpoint:
     """Writes a checkpoint in another format and carries the proof of what it is on.
 
@@ -73,25 +88,38 @@ def convert_and_carry(
     `verify`       False checks nothing and writes no verification.json
     `num_threads`  of what checks; None is all cores
     `on_progress`  called with what is being done and the share of it that is done
+    `importance`   by what the K-quants of GGUF are fitted; other targets take none
 
     Raises ConfigError for an unknown target, UnsupportedError for weights that it cannot express,
     CheckpointError for a source that is damaged or not what was verified and for logits that are
     not numbers, OutputError when `output` exists or cannot be written.
     """
     output = Path(output)
-    resolve_num_threads(num_threads)
+    threads = resolve_num_threads(num_threads)
+    report = on_progress or (lambda what, share: None)
     source = open_source(model)
     _check_place(output)
     carrier = None
     if verify:
         carrier = _Carrier(source, keeps_codes=keeps_codes(source, target), num_threads=num_threads)
-    written = convert(source, output, target, on_progress, finish=carrier)
+    found = None
+    if takes_importance(target):
+        check_fitted(source, output, target)
+        first, report = (_part(report, 0.0, 0.5), _part(report, 0.5, 1.0))
+        found = find_importance(source, output, importance, num_threads, first)
+    fitting = Fitting(importance=found, num_threads=threads)
+    written = convert(source, output, target, report, carrier, fitting)
     return ConvertedCheckpoint(
+        importance=found,
         source_bytes=source.file_bytes,
         written=written,
         verification=None if carrier is None else carrier.carried,
         not_verified=NOT_WANTED if carrier is None else carrier.skipped,
     )
+
+
+def _part(on_progress: OnProgress, start: float, end: float) -> OnProgress:
+    return lambda what, share: on_progress(what, start + (end - start) * share)
 
 
 class _Carrier:

@@ -6,8 +6,11 @@ from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.texts.text import EvalText
 from paredown.evaluate.verify.verification import Verification, verify
 from paredown.executors.protocol import LoadedExecutor
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
+from paredown.spec.weight import ActivationDType
 
 
 class Verifier:
@@ -16,8 +19,9 @@ class Verifier:
     It is called once, with the folder before that appears under its name and the notes of the
     recipe. Where the original and the result do not fit in memory together, or the native core does
     not take them, `skipped` says so and the checkpoint is kept without a verification; all else
-    that `verify` raises is raised. `reference` is the original loaded, where the caller has it, and
-    `notes` what is to be told of it.
+    that `verify` raises is raised. `reference` is the original loaded, where the caller has it,
+    `activations` what the linear layers of the result round their inputs to (None: what their
+    formats say), and `notes` what is to be told of it.
     """
 
     def __init__(
@@ -28,6 +32,7 @@ class Verifier:
         *,
         reference: LoadedExecutor | None = None,
         num_threads: int | None = None,
+        activations: ActivationDType | None = None,
         notes: tuple[str, ...] = (),
         on_progress: OnProgress | None = None,
     ) -> None:
@@ -35,7 +40,7 @@ class Verifier:
         self._recipe = recipe
         self._text = text
         self._reference = reference
-        self._num_threads = num_threads
+        self._options = RunOptions(threads=ThreadPlan.resolve(num_threads), activations=activations)
         self._notes = notes
         self._on_progress = on_progress
         self.verification: Verification | None = None
@@ -49,7 +54,7 @@ class Verifier:
                 self._text,
                 recipe=self._recipe,
                 reference=self._reference,
-                num_threads=self._num_threads,
+                options=self._options,
                 notes=(*self._notes, *notes),
                 on_progress=self._on_progress,
             )

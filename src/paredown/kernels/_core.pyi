@@ -65,6 +65,7 @@ class Model:
         starts: list[int],
         lengths: list[int],
         pages: list[Sequence[int]],
+        text_lengths: Sequence[int],
         states: list[SamplingState],
         num_draft_tokens: list[int],
     ) -> list[list[int]]: ...
@@ -89,6 +90,7 @@ class Attention:
         window: int,
         num_pages: int,
         num_sinks: int = 0,
+        soft_cap: float = 0.0,
     ) -> None: ...
     @property
     def num_bytes(self) -> int: ...

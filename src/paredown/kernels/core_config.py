@@ -37,7 +37,6 @@ def native_lacks(spec: ModelSpec) -> str | None:
     """What of the model the native core does not compute, in words; None where it runs."""
     layers = spec.layer_counts
     lacking = {
-        "caps of scores": any(one.attention.soft_cap is not None for one in layers),
         "attention to later tokens": not all(one.attention.is_causal for one in layers),
     }
     found = [words for words, is_there in lacking.items() if is_there]
@@ -110,6 +109,7 @@ def _attention_config(attention: Attention, window: int | None) -> dict[str, obj
         "growth_beta": 0.0 if temperature is None else temperature.beta,
         "growth_positions": 1 if temperature is None else temperature.num_positions,
         "norms_span_heads": attention.norms_span_heads,
+        "soft_cap": attention.soft_cap or 0.0,
     }
 
 

@@ -30,6 +30,8 @@ WEIGHTS: tuple[WeightSpec, ...] = (
     WeightSpec(dtype="int8", activations="int8_row"),
     WeightSpec(dtype="int4", group_size=128, activations="int8_row", integer_steps=True),
     WeightSpec(dtype="int4", group_size=128),
+    WeightSpec(dtype="int4", group_size=128, activations="bf16"),
+    WeightSpec(dtype="int4", group_size=128, activations="fp32"),
     *(
         WeightSpec(dtype=dtype, group_size=32)
         for dtype in INTEGERS

@@ -200,10 +200,13 @@ class NativeModel:
         pages: list[Sequence[int]],
         states: list[SamplingState],
         num_draft_tokens: list[int],
+        text_lengths: Sequence[int] = (),
     ) -> list[list[int]]:
         """Runs one step, and goes on with each slice for `num_draft_tokens` tokens, drawn by its
         state; lists as DraftInput in csrc/model/draft.h."""
-        return self._core.write_drafts(tokens, starts, lengths, pages, states, num_draft_tokens)
+        return self._core.write_drafts(
+            tokens, starts, lengths, pages, text_lengths, states, num_draft_tokens
+        )
 
 
 def planned_step_bytes(context: Context, kv: KVSpec, num_threads: int, num_tokens: int) -> int:

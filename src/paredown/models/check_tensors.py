@@ -154,9 +154,8 @@ def check_float(tensors: FolderTensors, name: str, shape: tuple[int, ...]) -> No
 
 def _form_for(quantization: Quantization | None, module: Module) -> StoredForm | None:
     """The form of a module's weight, None for floats. Every format packs torch's Linear alone, so a
-    transposed module is never meant; the codes of one that holds several roles are not taken
-    apart."""
-    if quantization is None or module.transposed or len(module.roles) > 1:
+    transposed module is never meant."""
+    if quantization is None or module.transposed:
         return None
     return quantization.form_for(module.name)
 

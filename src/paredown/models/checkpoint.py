@@ -22,16 +22,19 @@ from paredown.models.check_tensors import (
     linear_modules,
     vector_tensor,
 )
-from paredown.models.config import check_runs, family_from_config, spec_from_config
+from paredown.models.config import check_runs, family_from_config, read_config
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object, read_optional_json_object
 from paredown.models.files.mapped_file import MappedFile
 from paredown.models.files.shards import FolderTensors, read_folder_tensors
+from paredown.models.fused_experts import split_experts
 from paredown.models.fused_rows import own_rows
 from paredown.models.gguf.checkpoint import is_gguf, open_gguf
+from paredown.models.held_notes import padded_notes
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors
+from paredown.models.text_part import text_config, text_tensors
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.run_form import run_form
@@ -74,11 +77,12 @@ class Checkpoint:
         if is_gguf(path):
             return cls._open_gguf(path)
         _check_folder(path)
-        config = _read_config(path)
+        whole = _read_config(path)
+        config, part_notes = text_config(whole)
         family = family_from_config(config)
         check_runs(family)
-        spec = spec_from_config(config)
-        tensors = read_folder_tensors(path)
+        spec, config_notes = read_config(config)
+        tensors = split_experts(text_tensors(read_folder_tensors(path), whole), family)
         quantization = _read_quantization(config, tensors)
         names = find_names(family, tensors)
         contents = check_contents(tensors, spec, names, quantization)
@@ -91,7 +95,12 @@ class Checkpoint:
             file_bytes=tensors.file_bytes,
             names=names,
             forms=contents.forms,
-            notes=_notes(quantization, contents.forms, spec, names),
+            notes=(
+                *part_notes,
+                *config_notes,
+                *_notes(quantization, contents.forms, spec, names),
+                *padded_notes(spec, names, contents.forms.__contains__),
+            ),
             kv=NO_SCHEME if quantization is None else quantization.kv,
             kv_scales=FolderTensors(tensors.files, contents.kv_scales),
         )
@@ -99,6 +108,9 @@ class Checkpoint:
     @classmethod
     def _open_gguf(cls, path: Path) -> "Checkpoint":
         model = open_gguf(path)
+        coded = {
+            name.removesuffix(".weight") for name, one in model.blocks.items() if one.is_quantized
+        }
         return cls(
             path=model.file.path,
             config=model.config,
@@ -108,7 +120,7 @@ class Checkpoint:
             file_bytes=model.file.file_bytes,
             names=model.names,
             blocks=model.blocks,
-            notes=model.notes,
+            notes=(*model.notes, *padded_notes(model.spec, model.names, coded.__contains__)),
         )
 
     @property
@@ -141,6 +153,10 @@ class Checkpoint:
         source = self.names.source(role)
         weight = self._weight(self.names.linear(role, layer), source.transposed)
         return weight.rows(self._own_rows(role, layer)) if source.fused else weight
+
+    def coded(self, module: str) -> CoreWeight:
+        """The stored numbers of a module that `is_coded`, with the rows of all its roles."""
+        return self._weight(module)
 
     def router(self, role: str, layer: int) -> StoredTensor:
         """[out, hidden] of a layer with experts's "router" or "shared_gate", always in floats."""

@@ -6,6 +6,8 @@ from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.table import FAMILIES
+from paredown.models.text_part import WHOLES
+from paredown.models.unread_fields import notes_of_unread
 from paredown.spec.attention import Attention
 from paredown.spec.model import ModelSpec
 
@@ -17,7 +19,7 @@ def family_from_config(config: Mapping[str, object]) -> Family:
         raise UnsupportedError(
             "config.json has an unknown model_type",
             seen=model_type,
-            remedy=f"Known model types: {', '.join(FAMILIES)}.",
+            remedy=f"Known model types: {', '.join((*FAMILIES, *WHOLES))}.",
         )
     return FAMILIES[model_type]
 
@@ -25,10 +27,19 @@ def family_from_config(config: Mapping[str, object]) -> Family:
 def spec_from_config(config: Mapping[str, object]) -> ModelSpec:
     """The spec. Raises CheckpointError for a missing or bad field (named), UnsupportedError for an
     unknown model type or a variant that the spec cannot express."""
-    spec = family_from_config(config).read_spec(Fields(config))
+    return read_config(config)[0]
+
+
+def read_config(config: Mapping[str, object]) -> tuple[ModelSpec, tuple[str, ...]]:
+    """The spec, and notes on fields that nobody knows. Raises as `spec_from_config` does."""
+    family, fields = family_from_config(config), Fields(config)
+    spec = family.read_spec(fields)
     for layer in spec.layer_counts:
         _check_heads(layer.attention)
-    return spec
+    _check_switches(spec)
+    fields.pass_over("model_type", "vocab_size")
+    # What is costed alone says what it leaves out.
+    return spec, () if family.left_out is not None else notes_of_unread(fields, spec, family)
 
 
 def check_runs(family: Family) -> None:
@@ -41,14 +52,16 @@ def check_runs(family: Family) -> None:
         )
 
 
-def check_native(family: Family) -> None:
-    """Raises UnsupportedError for a family that the native core does not compute."""
-    if family.not_native is not None:
+def _check_switches(spec: ModelSpec) -> None:
+    """Raises UnsupportedError for layers that turn long texts otherwise from unequal lengths on."""
+    rotaries = (layer.attention.rotary for layer in spec.layer_counts)
+    found = {one.switch_tokens for one in rotaries if one is not None} - {None}
+    if len(found) > 1:
         raise UnsupportedError(
-            "models of this family are not run by the native core",
-            seen=f"model_type {family.model_type}; lacking: {family.not_native}",
-            remedy="Run it on the PyTorch decoder (generate, chat, serve and bench take --executor "
-            "torch), or choose another family.",
+            "config.json: longrope changes its frequencies at another length in some layers",
+            seen=", ".join(f"{one} tokens" for one in sorted(map(str, found))),
+            remedy="Give all layers the same original_max_position_embeddings, or choose another "
+            "checkpoint.",
         )
 
 

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.models.config import family_from_config, spec_from_config
+from paredown.models.config import family_from_config, read_config
 from paredown.models.families.fields import Fields
 from paredown.models.files.json_file import read_json_object
+from paredown.models.text_part import text_config
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
@@ -44,10 +45,10 @@ def is_config_alone(path: Path) -> bool:
 
 def read_config_alone(path: Path) -> ConfigAlone:
     """Reads families that can be run, and those whose cost alone is known. Raises CheckpointError
-    and UnsupportedError as `spec_from_config` does, and CheckpointError for more layers or experts
+    and UnsupportedError as `read_config` does, and CheckpointError for more layers or experts
     than any model has."""
     file = path / CONFIG_NAME if path.is_dir() else path
-    config = read_json_object(file)
+    config, part_notes = text_config(read_json_object(file))
     for name in ("num_local_experts", "num_experts"):
         count = config.get(name)
         if isinstance(count, int) and count > MAX_EXPERTS:
@@ -66,11 +67,11 @@ def read_config_alone(path: Path) -> ConfigAlone:
         taken = ", ".join(f"{name} {value}" for name, value in absent.items())
         notes.append(f"{file.name} lacks fields, taken as {model_type}'s default: {taken}")
         config |= absent
-    family, spec = family_from_config(config), spec_from_config(config)
+    family = family_from_config(config)
+    spec, config_notes = read_config(config)
+    notes += [*part_notes, *config_notes]
     if family.left_out is not None:
         notes.append(f"{model_type} is costed, not run; left out: {family.left_out}")
-    if family.not_native is not None:
-        notes.append(f"{model_type} is not run by the native core: it lacks {family.not_native}")
     return ConfigAlone(
         spec=spec,
         weights=_DTYPES.get(str(dtype), WeightSpec(dtype="bf16")),

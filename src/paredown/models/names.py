@@ -1,6 +1,6 @@
 """Names: what one checkpoint calls its modules, its prefix found out."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from paredown.errors import CheckpointError
@@ -27,6 +27,10 @@ class Names:
         """All roles whose rows the module of that role holds, in their order."""
         return self.source(role).fused or (role,)
 
+    def modules(self, roles: Iterable[str], layer: int) -> dict[str, tuple[str, ...]]:
+        """The modules that hold those roles of a layer, each with all of its own."""
+        return {self.linear(role, layer): self.fused(role) for role in roles}
+
     def num_blocks(self, role: str, layer: LayerSpec) -> int:
         """The blocks of rows in each of which the roles of a module follow each other."""
         return layer.attention.num_heads if self.source(role).by_head else 1
@@ -51,6 +55,11 @@ class Names:
     def output(self) -> str:
         """The output layer stands outside the prefix."""
         return self.family.output
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What a section of config.json calls the output layer, for all who read it."""
+        return (self.family.output, *self.family.output_aliases)
 
 
 def find_names(family: Family, tensor_names: Collection[str]) -> Names:

@@ -1,12 +1,9 @@
 """How the linear layers of a checkpoint run, and what that costs."""
 
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 
 from paredown.cost.model_formats import ModelFormats
 from paredown.formats.integer_steps import integer_steps, steps_of
-from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import linear_modules
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.roles import linear_places
@@ -24,20 +21,14 @@ def run_forms(checkpoint: Checkpoint) -> dict[str, RunForm]:
     shapes = {one.name: one.shape for one in linear_modules(checkpoint.spec, names)}
     shapes[names.embedding] = (checkpoint.spec.vocab_size, checkpoint.spec.hidden_size)
     forms = {module: run_form(spec, shapes[module][1]) for module, spec in specs.items()}
-    weights: dict[str, Callable[[], CoreWeight]] = {
-        checkpoint.linear_name(role, layer): partial(checkpoint.linear, role, layer)
-        for role, layer in linear_places(checkpoint.spec)
-    }
-    if not checkpoint.spec.output.is_tied:
-        weights[names.output] = checkpoint.output
-    for module, read in weights.items():
-        form = forms[module]
+    for one in linear_modules(checkpoint.spec, names):
+        module, form = one.name, forms[one.name]
         if not form.may_have_steps:
             continue
         scales_OG = checkpoint.tensors[f"{module}.{_SCALES}"].to_float32()
         if scales_OG.shape[1] == 1 or steps_of(scales_OG) is None:
             continue
-        if form.symmetric or integer_steps(read()) is not None:
+        if form.symmetric or integer_steps(checkpoint.coded(module)) is not None:
             forms[module] = form.with_steps()
     return forms
 

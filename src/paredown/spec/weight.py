@@ -32,7 +32,13 @@ ScaleDType = Literal["fp32", "bf16", "fp16"]
 # (dynamic); int8_static: one for all rows, stored with the weight (SmoothQuant, arXiv 2211.10438).
 ActivationDType = Literal["int8_group", "int8_row", "int8_static", "bf16", "fp32"]
 
-_INTEGER_INPUTS: tuple[ActivationDType, ...] = ("int8_group", "int8_row", "int8_static", "fp32")
+_INTEGER_INPUTS: tuple[ActivationDType, ...] = (
+    "int8_group",
+    "int8_row",
+    "int8_static",
+    "bf16",
+    "fp32",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +144,7 @@ class WeightSpec:
 
     @property
     def possible_activations(self) -> tuple[ActivationDType, ...]:
-        """The default first. bf16 products are summed over a whole row before a scale."""
+        """The default first. bf16 products with fp8 are summed over a whole row before a scale."""
         if self.dtype == "fp8" and self.group_size is not None:
             return ("fp32",)
         return self.traits.activations

@@ -137,6 +137,17 @@ def test_the_torch_executor_writes_what_the_native_one_does(capsys):
     assert (code, out) == (0, expected + "\n")
 
 
+def test_inputs_are_rounded_as_asked(capsys):
+    params = SamplingParams(temperature=0, max_tokens=20)
+    expected = LLM(activations="fp32", num_threads=1).generate("Once upon a time", params)[0].text
+    words = ["--temperature", "0", "--max-tokens", "20", "--threads", "1"]
+    code, out, _ = generate(capsys, "Once upon a time", *words, "--activations", "fp32")
+    assert (code, out) == (0, expected + "\n")
+    code, _, err = generate(capsys, "Once upon a time", *words, "--activations", "int8_row")
+    assert code == 2
+    assert "Possible: bf16, fp32" in err
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
 def test_a_gpu_that_is_not_there_is_told(capsys):
     code, _, err = generate(capsys, "Once", *GREEDY, "--device", "cuda")

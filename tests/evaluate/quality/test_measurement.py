@@ -59,8 +59,8 @@ def test_it_has_a_field_for_all_that_is_measured(source: Checkpoint) -> None:
         mfu=0.25,
         decode_bytes=7,
     )
-    whole = make_measurement("one", source, quality=quality, speed=speed)
-    told = asdict(quality) | asdict(speed)
+    whole = make_measurement("one", source, quality=quality, speed=speed, held_bytes=6)
+    told = asdict(quality) | asdict(speed) | {"held_bytes": 6}
     assert {name: getattr(whole, name) for name in told} == told
     bare = make_measurement("one", source)
     assert {name for name, value in bare.as_json().items() if value is None} == {*told, "on_front"}

@@ -63,7 +63,12 @@ def test_a_copy_has_the_logits_of_its_source(models: Path, tmp_path: Path) -> No
     found = read_verification(written.path)
     assert found is not None
     figures, fingerprint = found
-    assert figures == {"converted": carried.as_json(), "source": {"recipe": "int8"}}
+    assert figures == {
+        "converted": carried.as_json(),
+        "held_bytes": load_executor(written, OPTIONS).weight_bytes,
+        "notes": [],
+        "source": {"recipe": "int8"},
+    }
     assert fingerprint.golden == verified.golden
     again = check_verified(written, 1)
     assert again is not None, "what was carried is checked like any other"

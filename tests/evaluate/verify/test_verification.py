@@ -1,6 +1,7 @@
 """verification.json says what was measured on what was written."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.tiny_models import MAX_POSITIONS, make_model
 from fakes.toy_executor import ToyExecutor
 from paredown.compress.compress import compress
+from paredown.compress.quantize.rtn import RTN
+from paredown.compress.recipe import QuantizeStep, Recipe
 from paredown.errors import CheckpointError
 from paredown.evaluate.quality.layer_error import layer_errors
 from paredown.evaluate.quality.quality import measure_quality, num_pages_for
@@ -22,6 +25,7 @@ from paredown.executors.run_options import RunOptions
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.safetensors_file import read_safetensors
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.spec.weight import WeightSpec
 
 
 @pytest.fixture
@@ -74,10 +78,28 @@ def test_the_figures_are_those_measured_one_by_one(source, text, tmp_path: Path)
     bits = 8 * file_bytes / source.spec.num_parameters()
     assert written["compressed"]["bits_per_weight"] == bits
     assert written["original"]["file_bytes"] == source.file_bytes
+    assert written["compressed"]["held_bytes"] == models[0].weight_bytes
+    assert written["original"]["held_bytes"] == models[1].weight_bytes
     assert [one["layer"] for one in written["layer_errors"]] == [0, 1]
     assert text.protocol in written["protocol"]
     assert set(written["versions"]) == {"paredown", "python", "numpy", "tokenizers", "torch"}
     assert read_fingerprint(tmp_path / "out") == found.fingerprint
+
+
+def test_what_runs_otherwise_than_it_is_stored_is_in_the_proof(
+    source, text, tmp_path: Path
+) -> None:
+    """Groups of 16 columns have no kernel: the weights take two bytes each, and a note says why."""
+    step = QuantizeStep(quantizer=RTN(), spec=WeightSpec(dtype="int4", group_size=16))
+    compress(source, tmp_path / "out", Recipe(name="int4-g16", steps=(step,)))
+    compressed = Checkpoint.open(tmp_path / "out")
+    noted = replace(source, notes=("theirs", "once"))
+    found = verify(noted, compressed, text, recipe="int4-g16", notes=("of the recipe", "once"))
+    assert found.notes[:2] == ("of the recipe", "once")
+    assert found.notes[2].startswith("groups of 16 columns have no kernel")
+    assert found.notes[3:] == ("the original: theirs",)
+    assert found.figures()["notes"] == list(found.notes)
+    assert found.compressed.held_bytes == found.original.held_bytes
 
 
 def test_a_reference_that_is_loaded_already_changes_nothing(source, text, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import torch
 
 from fakes.tiny_models import VOCAB_SIZE, variant
 from paredown.compress.activations import round_inputs
-from paredown.compress.convert.write_gguf import GGUFFormats, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUFFormats
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.executors.cache_config import CacheConfig
 from paredown.executors.load import load_executor
 from paredown.executors.native.memory_plan import plan_memory

@@ -146,11 +146,56 @@ def test_activations_can_be_chosen_where_a_weight_takes_them(
     )
     assert np.array_equal(groups, native_logits(checkpoint, ids))
     assert not np.array_equal(rows, groups)
-    for wrong in ("bf16", "int8_static"):
-        with pytest.raises(ConfigError, match=f"{wrong}.*Possible: int8_group, int8_row, fp32"):
-            load_executor(checkpoint, RunOptions(num_pages=8, activations=wrong))
+    possible = "Possible: int8_group, int8_row, bf16, fp32"
+    with pytest.raises(ConfigError, match=f"int8_static.*{possible}"):
+        load_executor(checkpoint, RunOptions(num_pages=8, activations="int8_static"))
     with pytest.raises(ConfigError, match="fp32 weights"):
         load_executor(source, RunOptions(num_pages=8, activations="int8_row"))
+
+
+@pytest.mark.parametrize("recipe", ["int4-g32", "int4-g64-asym", "int8", "w8a8", "int3-g32"])
+def test_codes_on_bf16_inputs_are_nearer_to_the_decoder(
+    recipe: str, source: Checkpoint, tmp_path: Path
+) -> None:
+    """The output layer and the embedding are fp32, and read floats as they are."""
+    compress(source, tmp_path / "out", recipe)
+    checkpoint, ids = Checkpoint.open(tmp_path / "out"), random_ids()
+    expected = decoder_logits(checkpoint, ids)
+    eight = distance(native_logits(checkpoint, ids), expected)
+    sixteen = distance(native_logits(checkpoint, ids, activations="bf16"), expected)
+    assert 1e-6 < sixteen < eight / 2
+
+
+def test_weights_without_bf16_inputs_read_finer_ones(tmp_path: Path) -> None:
+    make_model("llama", torch.float16, 0, **WIDE).save_pretrained(tmp_path / "half")
+    checkpoint, ids = Checkpoint.open(tmp_path / "half"), random_ids()
+    floats = native_logits(checkpoint, ids, activations="fp32")
+    assert np.array_equal(native_logits(checkpoint, ids, activations="bf16"), floats)
+
+
+@pytest.mark.parametrize("recipe", ["int4-g32", "int8"])
+def test_chunks_do_not_change_the_bits_of_codes_on_bf16_inputs(
+    recipe: str, source: Checkpoint, tmp_path: Path
+) -> None:
+    compress(source, tmp_path / "out", recipe)
+    checkpoint, ids = Checkpoint.open(tmp_path / "out"), random_ids()
+    whole = native_logits(checkpoint, ids, activations="bf16")
+    options = RunOptions(num_pages=8, kv_dtype="fp32", activations="bf16")
+    executor = load_executor(checkpoint, options)
+    parts = [
+        executor.step(
+            [
+                SequenceSlice(
+                    token_ids=ids[first : first + 3],
+                    start=first,
+                    pages=list(range(8)),
+                    num_logits=len(ids[first : first + 3]),
+                )
+            ]
+        )
+        for first in range(0, len(ids), 3)
+    ]
+    assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_static_input_scales_are_used(source: Checkpoint, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from fakes.tiny_models import VARIANTS, VOCAB_SIZE
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, write_gguf
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.executors.cache_config import CacheConfig
 from paredown.executors.load import load_executor
 from paredown.executors.native.memory_plan import plan_memory

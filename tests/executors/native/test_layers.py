@@ -38,6 +38,7 @@ def plain_layer() -> Config:
             "growth_beta": 0.0,
             "growth_positions": 1,
             "norms_span_heads": False,
+            "soft_cap": 0.0,
         },
         "mlp": {"size": 80, "gated": True, "activation": "silu"},
         "experts": None,
@@ -106,6 +107,7 @@ def unequal() -> Config:
     wide["mlp"] = {"size": 176, "gated": True, "activation": "gelu_tanh"}
     wide["residual"] = "parallel"
     narrow["attention"] |= {"num_heads": 3, "num_kv_heads": 1, "window": 7}
+    narrow["attention"]["soft_cap"] = 0.5
     narrow["attention"]["inverse_frequencies"] = [0.3, 0.1, 0.02]
     narrow["mlp"] = {"size": 16, "gated": False, "activation": "gelu"}
     narrow["norms"] = {
@@ -136,6 +138,7 @@ MODELS: dict[str, Callable[[], Config]] = {
     "norms over all heads": with_norms_over_heads,
     "queries that grow": lambda: with_attention(growth_beta=0.6, growth_positions=7),
     "turns of another length": lambda: with_attention(attention_factor=1.3),
+    "cap of scores": lambda: with_attention(soft_cap=0.3),
     "cap of logits": lambda: plain_config() | {"output_soft_cap": 0.8},
     "a text of few tokens turns as one": lambda: (
         with_attention(long_inverse_frequencies=[0.1] * 8) | {"switch_tokens": 128}

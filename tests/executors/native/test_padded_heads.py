@@ -9,9 +9,14 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from fakes.byte_tokenizer import write_byte_tokenizer
+from fakes.tiny_models import make_model
 from paredown.compress.compress import compress
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS
+from paredown.compress.convert.write_gguf import write_gguf
 from paredown.errors import UnsupportedError
 from paredown.executors.load import load_executor
+from paredown.executors.native.memory_plan import plan_memory
 from paredown.executors.protocol import SequenceSlice
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.padded_heads import pad_heads, with_padded_heads
@@ -81,6 +86,29 @@ def test_codes_are_padded_too(recipe: str, tmp_path: Path) -> None:
         expected = Decoder.from_checkpoint(packed)(torch.tensor([IDS]))[0].numpy()
     difference = np.sqrt(np.mean((logits - expected) ** 2) / np.mean(expected**2))
     assert difference < 0.05
+
+
+@pytest.mark.parametrize("name", ["gguf-q4_k_m", "gguf-q5_k_s", "gguf-q6_k", "gguf-q4_0"])
+def test_blocks_are_padded_as_they_are_stored(name: str, tmp_path: Path) -> None:
+    """Rows of queries, keys and values keep their blocks; the output projection is dequantized,
+    which is a note, and the plan of memory knows."""
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "initializer_range": 0.08}
+    make_model("llama", torch.float32, 0, head_dim=24, **sizes).save_pretrained(tmp_path / "model")
+    write_byte_tokenizer(tmp_path / "model")
+    path = tmp_path / "m.gguf"
+    write_gguf(Checkpoint.open(tmp_path / "model"), path, formats=GGUF_FORMATS[name])
+    packed = Checkpoint.open(path)
+    (note,) = [note for note in packed.notes if "padded" in note]
+    assert note.startswith("2 quantized output projections run dequantized")
+    assert "heads of 24" in note
+    executor = load_executor(packed, RunOptions(num_pages=5, kv_dtype="fp32"))
+    logits = executor.step([SequenceSlice(IDS, 0, PAGES, len(IDS))])
+    with torch.no_grad():
+        expected = Decoder.from_checkpoint(packed)(torch.tensor([IDS]))[0].numpy()
+    difference = np.sqrt(np.mean((logits - expected) ** 2) / np.mean(expected**2))
+    assert difference < 0.05
+    plan = plan_memory(packed, KVSpec(num_pages=5, dtype="fp32"), 1)
+    assert executor.weight_bytes == pytest.approx(plan.weight_bytes, rel=0.02)
 
 
 def test_pages_are_counted_as_they_are_kept() -> None:

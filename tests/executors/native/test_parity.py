@@ -88,7 +88,7 @@ def test_fp32_weights_agree_with_transformers(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("isa", supported_isas())
 @pytest.mark.parametrize(
-    "name", ["llama-gqa", "qwen3", "gpt2", "opt", "mistral-window", "qwen2-moe"]
+    "name", ["llama-gqa", "qwen3", "gpt2", "opt", "mistral-window", "qwen2-moe", "gemma2"]
 )
 def test_every_instruction_set_agrees_with_transformers(
     isa: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

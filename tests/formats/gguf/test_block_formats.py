@@ -79,7 +79,7 @@ def test_sizes_and_numbers_are_the_packages(name: str) -> None:
     assert all(gguf.GGMLQuantizationType[n] == i for i, n in OTHER_TYPES.items())
 
 
-@pytest.mark.parametrize("name", ["Q4_0", "Q8_0", *IN_BLOCKS])
+@pytest.mark.parametrize("name", [*CODED, *IN_BLOCKS])
 @given(seed=st.integers(0, 2**32 - 1), num_rows=st.integers(1, 4), num_blocks=st.integers(1, 4))
 @settings(max_examples=20, deadline=None)
 def test_encode_gives_back_the_bytes(name: str, seed: int, num_rows: int, num_blocks: int) -> None:

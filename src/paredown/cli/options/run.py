@@ -3,6 +3,7 @@
 import argparse
 from typing import get_args
 
+from paredown.cli.options.activations import add_activations_argument
 from paredown.cli.options.attention_sinks import attention_sinks
 from paredown.executors.cache_config import CacheConfig
 from paredown.executors.run_options import Device, ExecutorChoice, RunKeywords, RunOptions
@@ -23,6 +24,7 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
         default=RunOptions.device,
         help="where (default: %(default)s)",
     )
+    add_activations_argument(group)
 
 
 def run_keywords(args: argparse.Namespace) -> RunKeywords:
@@ -32,6 +34,7 @@ def run_keywords(args: argparse.Namespace) -> RunKeywords:
         device=args.device,
         threads=ThreadPlan.resolve(args.threads, args.decode_threads),
         kv_dtype=args.kv_dtype,
+        activations=args.activations,
         cache=CacheConfig.from_environment(),
     )
     if hasattr(args, "attention_sinks"):

@@ -4,7 +4,7 @@ sequence, batches, or requests that come in over time."""
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rich.console import Console
 
@@ -131,7 +131,10 @@ class _Bench:
         self._checkpoint, self._executor, self._load = checkpoint, executor, load
         self._options, self._config, self._speculation = options, config, speculation
         self._tokenizer = Tokenizer.open(checkpoint.path)
-        self._weights = linear_format(checkpoint)
+        weights = linear_format(checkpoint)
+        if options.activations in weights.possible_activations:
+            weights = replace(weights, activations=options.activations)
+        self._weights = weights
 
     def batches(self, args: argparse.Namespace) -> int:
         """One sequence on the executor alone, then the cells through the engine."""

@@ -4,11 +4,11 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.options.activations import add_activations_argument
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.progress_bar import progress_bar
@@ -27,14 +27,13 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
-from paredown.spec.weight import ActivationDType
 from paredown.units import format_bytes
 
 EXAMPLES = """examples:
   paredown eval
   paredown eval my-model-int4 --reference my-model
   paredown eval my-model --text novel.txt --tokens 8192 --json
-  paredown eval my-model-int4 --reference my-model --activations fp32   # what int8 inputs cost
+  paredown eval my-model-int4 --reference my-model --activations bf16   # what int8 inputs cost
   paredown eval my-model --kv-dtype int8 --reference my-model
   paredown eval my-model --protocol gptq --text wiki.test.raw           # as papers measure
 """
@@ -61,11 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens", type=int, help=f"of the text (default {DEFAULT_TOKENS}; gptq: all)"
     )
-    parser.add_argument(
-        "--activations",
-        choices=get_args(ActivationDType),
-        help="what the model's linear layers round their inputs to (default: as its formats say)",
-    )
+    add_activations_argument(parser)
     add_kv_dtype_argument(parser)
     add_common_arguments(parser)
 

@@ -156,7 +156,11 @@ def _check(
         line = f"not verified: {checkpoint.path} has no {name}"
     else:
         fingerprint.check_files(checkpoint, executor)
-        line = f"verified: the logits of {name}, {fingerprint.check_logits(checkpoint, executor)}"
+        others = fingerprint.other_inputs(executor)
+        line = f"verified: the files of {name}, not its logits: {others}"
+        if others is None:
+            how = fingerprint.check_logits(checkpoint, executor)
+            line = f"verified: the logits of {name}, {how}"
     print(line, file=sys.stderr)
 
 

@@ -19,7 +19,7 @@ from paredown.compress.calibrate.expert_inputs import FewTokens, expert_statisti
 from paredown.compress.calibrate.input_statistics import InputStatistics
 from paredown.compress.calibrate.passes import Passes
 from paredown.compress.calibrate.workspace import Workspace
-from paredown.compress.grid import Grid
+from paredown.compress.grid import Grid, fused_grid
 from paredown.compress.quantize.kv_cache import KVRange
 from paredown.compress.quantize.method import LayerTarget, Transform
 from paredown.compress.schemes import Scheme
@@ -28,11 +28,12 @@ from paredown.formats.floating import cast
 from paredown.formats.stored.table import stored_tensors
 from paredown.formats.tensor import STORED_DTYPES, StoredTensor
 from paredown.formats.weight import Weight
-from paredown.models.check_tensors import vector_tensor
+from paredown.models.check_tensors import fused_vectors, vector_tensor
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.decoder.norms import make_norm
 from paredown.models.decoder.points import INPUT_POINTS, input_point
 from paredown.models.decoder.read import embed_tokens, present
+from paredown.models.decoder.stored_rows import set_rows, stored_rows
 from paredown.models.roles import layer_vectors, linear_roles
 from paredown.progress import OnProgress
 from paredown.spec.experts import expert_index, role_kind, split_role
@@ -166,9 +167,8 @@ class _LayerWork:
     def _quantize(self, roles: tuple[str, ...]) -> None:
         """`roles`: all that are quantized at the same time, from one pass over the inputs."""
         statistics = self._observe(roles)
-        for role in roles:
-            scheme, module = self._schemes[role], self._module(role)
-            name = self._plan.source.linear_name(role, self._index)
+        for name, fused in self._plan.source.names.modules(roles, self._index).items():
+            role, scheme = fused[0], self._schemes[fused[0]]
             seen = statistics.get(input_point(role))
             if seen is not None and expert_index(role) is not None:
                 seen = expert_statistics(input_point(role), statistics)
@@ -178,11 +178,16 @@ class _LayerWork:
                     scheme.quantizer.without_inputs,
                     has_static_scale=scheme.spec.activations == "int8_static",
                 )
-            target = replace(self._plan.target(scheme), grid=self._grids.get(role))
-            weight, notes = _quantize(name, module.weight.data, scheme, seen, target)
-            module.weight.data = torch.from_numpy(weight.at_work())
+            parameters, num_blocks = self._parameters(f"{role}.weight")
+            grids = [self._grids[one] for one in fused if one in self._grids]
+            grid = fused_grid(grids, num_blocks) if len(grids) == len(fused) else None
+            target = replace(self._plan.target(scheme), grid=grid)
+            weight_OI = stored_rows(parameters, num_blocks)
+            weight, notes = _quantize(name, weight_OI, scheme, seen, target)
+            set_rows(parameters, weight.at_work(), num_blocks)
             if scheme.spec.activations in _ROUNDED:
-                round_inputs(module, scheme.spec, weight.input_scale)
+                for one in fused:
+                    round_inputs(self._module(one), scheme.spec, weight.input_scale)
             self._notes += notes
             self._tensors |= _named(name, weight)
 
@@ -209,28 +214,37 @@ class _LayerWork:
     def _keep_floats(self) -> None:
         """What transforms may have changed and no quantizer stores: norms, biases, and the linear
         layers that stay in floats."""
-        source, layer = self._plan.source, self._block.layer
-        for role in layer_vectors(source.spec, self._index):
-            name = vector_tensor(source.names, role, self._index)
-            self._keep_float(name, layer.get_parameter(role), self._plan.float_dtype)
+        source, dtype = self._plan.source, self._plan.float_dtype
+        vectors = layer_vectors(source.spec, self._index)
+        kept = {vector_tensor(source.names, role, self._index): role for role in vectors}
         for role in linear_roles(source.spec, self._index):
             if role not in self._schemes:
-                name = f"{source.linear_name(role, self._index)}.weight"
-                parameter = layer.get_parameter(f"{role}.weight")
-                self._keep_float(name, parameter, self._plan.float_dtype)
+                kept[f"{source.linear_name(role, self._index)}.weight"] = f"{role}.weight"
+        for name, role in kept.items():
+            self._keep_float(name, role, dtype)
         for role in source.spec.router_shapes(self._index):
             name = f"{source.names.router(role, self._index)}.weight"
             # A router in another dtype would send tokens elsewhere.
             stored = STORED_DTYPES[source.tensors[name].dtype]
-            self._keep_float(name, layer.get_parameter(f"{role}.weight"), stored)
+            self._keep_float(name, f"{role}.weight", stored)
 
-    def _keep_float(self, name: str, parameter: Tensor, dtype: ScaleDType) -> None:
+    def _keep_float(self, name: str, role: str, dtype: ScaleDType) -> None:
+        """`role`: a parameter's, or one of those that the tensor holds."""
+        parameters, num_blocks = self._parameters(role)
         with naming(name):
-            result = cast(parameter.float().numpy(), dtype)
+            result = cast(stored_rows(parameters, num_blocks).numpy(), dtype)
         if result.num_clamped:
             self._notes.append(f"{name}: {result.num_clamped} values clamped")
         self._tensors[name] = result.tensor
-        parameter.data = torch.from_numpy(result.tensor.to_float32())
+        set_rows(parameters, result.tensor.to_float32(), num_blocks)
+
+    def _parameters(self, role: str) -> tuple[list[nn.Parameter], int]:
+        """The parameters in one tensor of the checkpoint with that of `role` ("q.weight"), and the
+        blocks in which their rows follow each other."""
+        layer, names = self._block.layer, self._plan.source.names
+        owner = role.rsplit(".", 1)[0]
+        num_blocks = names.num_blocks(owner, layer.spec) if owner in names.family.linears else 1
+        return [layer.get_parameter(one) for one in fused_vectors(names, role)], num_blocks
 
     def _module(self, role: str) -> nn.Linear:
         module = self._block.layer.get_submodule(role)

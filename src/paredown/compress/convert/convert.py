@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from paredown.compress.convert.float_folder import write_floats
+from paredown.compress.convert.gguf_mixture import GGUF_FORMATS, GGUFFormats
 from paredown.compress.convert.quantized_folder import write_quantized
-from paredown.compress.convert.write_gguf import GGUF_FORMATS, GGUFFormats, write_gguf
+from paredown.compress.convert.write_gguf import check_write, write_gguf
+from paredown.compress.importance import Importance
 from paredown.compress.portability import portability_notes
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import ConfigError
@@ -32,33 +34,75 @@ def _gguf(
     output: Path,
     on_progress: OnProgress,
     finish: Finish,
-) -> Mapping[str, int]:
-    """`formats` None keeps every code; the others quantize floats as llama.cpp does. `finish` is
-    called when the file stands there; what it raises takes the file away."""
+    fitting: "Fitting",
+) -> "Converted":
+    """`formats` None keeps every code; the others quantize floats. `finish` is called when the file
+    stands there; what it raises takes the file away."""
+    _check_suffix(output)
+    written = write_gguf(
+        source,
+        output,
+        on_progress,
+        formats=formats,
+        importance=fitting.importance,
+        num_threads=fitting.num_threads,
+    )
+    try:
+        finish(output)
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
+    return Converted(clamped=written.clamped, notes=written.notes)
+
+
+def _folder(
+    write: Callable[[Checkpoint, Path, OnProgress, Finish], "Clamped"],
+    source: Checkpoint,
+    output: Path,
+    on_progress: OnProgress,
+    finish: Finish,
+    fitting: "Fitting",
+) -> "Converted":
+    """A folder, in which nothing is fitted."""
+    return Converted(clamped=write(source, output, on_progress, finish), notes=())
+
+
+def _check_suffix(output: Path) -> None:
     if output.suffix != GGUF_SUFFIX:
         raise ConfigError(
             "a GGUF checkpoint is one file, whose name ends so",
             seen=output,
             remedy=f"Name it {output.with_suffix(GGUF_SUFFIX)}.",
         )
-    clamped = write_gguf(source, output, on_progress, formats=formats).clamped
-    try:
-        finish(output)
-    except BaseException:
-        output.unlink(missing_ok=True)
-        raise
-    return clamped
 
 
-# What a target returns: values beyond its range that became its largest, by tensor.
+@dataclass(frozen=True, kw_only=True)
+class Fitting:
+    """By what the K-quants of GGUF are fitted, and by how many threads."""
+
+    importance: Importance | None = None
+    num_threads: int = 1
+
+
+# Values beyond the range of a target that became its largest, by tensor.
 Clamped = Mapping[str, int]
 
-Conversion = Callable[[Checkpoint, Path, OnProgress, Finish], Clamped]
+
+@dataclass(frozen=True, kw_only=True)
+class Converted:
+    """What a target returns: values beyond its range, and what was done otherwise than asked."""
+
+    clamped: Clamped
+    notes: tuple[str, ...]
+
+
+Conversion = Callable[[Checkpoint, Path, OnProgress, Finish, Fitting], Converted]
+_FITTING = Fitting()
 
 # Those that have the codes of a quantized source.
 CODE_CONVERSIONS: dict[str, Conversion] = {
     **{
-        name: partial(write_quantized, stored)
+        name: partial(_folder, partial(write_quantized, stored))
         for name, stored in STORED_FORMATS.items()
         if stored.holds is WeightSpec
     },
@@ -67,15 +111,15 @@ CODE_CONVERSIONS: dict[str, Conversion] = {
 CONVERSIONS: dict[str, Conversion] = {
     **CODE_CONVERSIONS,
     **{name: partial(_gguf, formats) for name, formats in GGUF_FORMATS.items()},
-    "bf16": partial(write_floats, "bf16"),
-    "fp16": partial(write_floats, "fp16"),
-    "fp32": partial(write_floats, "fp32"),
+    "bf16": partial(_folder, partial(write_floats, "bf16")),
+    "fp16": partial(_folder, partial(write_floats, "fp16")),
+    "fp32": partial(_folder, partial(write_floats, "fp32")),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertResult:
-    """`notes`    what the source asks for that is not in the target
+    """`notes`    what the source asks for that is not in the target, and what was done otherwise
     `clamped`  see Clamped
     """
 
@@ -93,18 +137,22 @@ def convert(
     target: str,
     on_progress: OnProgress | None = None,
     finish: Finish | None = None,
+    fitting: Fitting = _FITTING,
 ) -> ConvertResult:
     """Writes `source` in the format `target` to `output`, which appears whole or not at all.
-    `finish` may add to it, and what it raises leaves nothing behind.
+    `finish` may add to it, and what it raises leaves nothing behind; `fitting` is for the targets
+    of `takes_importance`.
 
     Raises ConfigError for an unknown target, UnsupportedError for weights that it cannot express,
     CheckpointError for damaged ones, OutputError when `output` exists or cannot be written.
     """
-    if target not in CONVERSIONS:
-        known = ", ".join(CONVERSIONS)
-        raise ConfigError("there is no such format", seen=target, remedy=f"Known are {known}.")
-    clamped = CONVERSIONS[target](
-        source, output, on_progress or (lambda what, share: None), finish or (lambda path: None)
+    _check_target(target)
+    done = CONVERSIONS[target](
+        source,
+        output,
+        on_progress or (lambda what, share: None),
+        finish or (lambda path: None),
+        fitting,
     )
     written = Checkpoint.open(output)
     return ConvertResult(
@@ -116,9 +164,27 @@ def convert(
             *source.notes,
             *_dropped(source, written, target),
             *portability_notes(written),
+            *done.notes,
         ),
-        clamped=clamped,
+        clamped=done.clamped,
     )
+
+
+def takes_importance(target: str) -> bool:
+    """Whether what is written follows the importance of columns."""
+    return target in GGUF_FORMATS and GGUF_FORMATS[target].is_mixture
+
+
+def check_fitted(source: Checkpoint, output: Path, target: str) -> None:
+    """Raises what `convert` would for a target of `takes_importance`, before any work."""
+    _check_suffix(output)
+    check_write(source, output, GGUF_FORMATS[target])
+
+
+def _check_target(target: str) -> None:
+    if target not in CONVERSIONS:
+        known = ", ".join(CONVERSIONS)
+        raise ConfigError("there is no such format", seen=target, remedy=f"Known are {known}.")
 
 
 def keeps_codes(source: Checkpoint, target: str) -> bool:

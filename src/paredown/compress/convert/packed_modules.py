@@ -3,7 +3,6 @@
 from paredown.formats.weight import CoreWeight
 from paredown.models.check_tensors import linear_modules, router_modules
 from paredown.models.checkpoint import Checkpoint
-from paredown.models.roles import linear_places
 
 
 class PackedModules:
@@ -18,13 +17,12 @@ class PackedModules:
         self.shapes = {name: one.shape for name, one in modules.items() if source.is_coded(name)}
         self.floats = [name for name in modules if not source.is_coded(name)]
         self.floats += router_modules(source.spec, source.names)
+        outputs = source.names.output_names
         if source.spec.output.is_tied:
             # Others make a module of it all the same.
-            self.floats.append(source.names.output)
-        self._places = {
-            source.linear_name(role, layer): (role, layer)
-            for role, layer in linear_places(source.spec)
-        }
+            self.floats += outputs
+        elif source.names.output not in self.shapes:
+            self.floats += outputs[1:]
 
     def owner(self, tensor: str) -> str | None:
         """The packed module that a tensor is part of; its bias is not."""
@@ -33,8 +31,4 @@ class PackedModules:
         return module if known and suffix != "bias" else None
 
     def weight(self, module: str) -> CoreWeight:
-        if module == self.embedding:
-            return self._source.embedding()
-        if module not in self._places:
-            return self._source.output()
-        return self._source.linear(*self._places[module])
+        return self._source.coded(module)

@@ -73,6 +73,8 @@ def _section(
                     remedy="Convert to a float format (bf16, fp16, fp32).",
                 )
             stored_format.check(spec, modules.shapes[module])
+    if source.names.output in specs:
+        specs |= dict.fromkeys(source.names.output_names, specs[source.names.output])
     layout = Layout(
         specs=specs,
         output=source.names.output,

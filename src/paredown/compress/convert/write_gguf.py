@@ -1,31 +1,34 @@
 """Writes a checkpoint as one GGUF file, for llama.cpp and all that is built on it.
 
-As it is: floats stay what they are, int4 codes in symmetric groups of 32 become Q4_0 and int8 ones
-Q8_0, code for code. Or, a float checkpoint, in other formats, quantized as llama.cpp does it. Norms
-and biases are F32, which llama.cpp asks for.
+As it is: floats stay what they are, int4 codes in symmetric groups of 32 become Q4_0, int5 ones
+Q5_0 and int8 ones Q8_0, code for code. Or, a float checkpoint, in other formats (gguf_mixture.py):
+rounded as llama.cpp does it, or fitted by how much each column counts. Norms, biases and routers
+are F32, which llama.cpp asks for.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from paredown.compress.convert.gguf_mixture import GGUFFormats
+from paredown.compress.importance import Importance
 from paredown.compress.size import checkpoint_bits_per_weight
 from paredown.errors import OutputError, UnsupportedError, naming
-from paredown.formats.gguf import q4_0, q8_0
 from paredown.formats.gguf.block_format import BlockFormat, Bytes
-from paredown.formats.gguf.floats import BF16, F16, F32
+from paredown.formats.gguf.fitted_rows import FITTED, fitted_rows
+from paredown.formats.gguf.floats import F32
 from paredown.formats.gguf.table import BLOCK_FORMATS, encode, exact_format
 from paredown.formats.grid_weight import float_weight
 from paredown.formats.weight import CoreWeight
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.gguf.file import write_gguf_file
-from paredown.models.gguf.header import NewTensor
+from paredown.models.gguf.header import NewTensor, Value
 from paredown.models.gguf.metadata import factors_of, metadata_from_spec
 from paredown.models.gguf.names import (
     OUTPUT,
-    ROPE_FACTORS,
     GGUFTensor,
     gguf_tensors,
     pair_rows,
@@ -39,34 +42,10 @@ _QUANTIZATION_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class GGUFFormats:
-    """The formats of the linear layers, the output layer and the table of embeddings. Tied
-    embeddings are written once where the last two are the same, else as two tensors."""
-
-    linear: BlockFormat
-    output: BlockFormat
-    embedding: BlockFormat
-
-
-def _formats(linear: BlockFormat, tables: BlockFormat) -> GGUFFormats:
-    return GGUFFormats(linear=linear, output=tables, embedding=tables)
-
-
-# By the name of the recipe. As in llama.cpp's own files of Q4_0, the output layer and embedding get
-# more bits than the rest; llama.cpp takes Q6_K, of what is written here Q8_0 is the next.
-GGUF_FORMATS: dict[str, GGUFFormats] = {
-    "gguf-f16": _formats(F16, F16),
-    "gguf-bf16": _formats(BF16, BF16),
-    "gguf-q8_0": _formats(q8_0.FORMAT, q8_0.FORMAT),
-    "gguf-q4_0": _formats(q4_0.FORMAT, q8_0.FORMAT),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
 class WriteGGUFResult:
     """`formats`  how many tensors have each format
     `clamped`  values beyond the range of F16 that became its largest, by tensor
-    `notes`    what llama.cpp will do otherwise
+    `notes`    what llama.cpp will do otherwise, and which tensors had no importance
     """
 
     path: Path
@@ -85,30 +64,28 @@ def write_gguf(
     formats: GGUFFormats | None = None,
     vocabulary: GGUFVocabulary | None = None,
     overwrite: bool = False,
+    importance: Importance | None = None,
+    num_threads: int = 1,
 ) -> WriteGGUFResult:
     """Writes the file `output`, which appears whole or not at all. `formats` None keeps every
-    weight exactly; `vocabulary` None takes the tokenizer beside the weights.
+    weight exactly; `vocabulary` None takes the tokenizer beside the weights. `importance` is that
+    of the columns of linear layers, for formats that are mixtures; `num_threads` of what fits them.
 
     Raises UnsupportedError, naming the module, for what GGUF or llama.cpp cannot hold, and for
     `formats` of a checkpoint that is quantized; OutputError when `output` exists and may not be
     replaced, or cannot be written.
     """
-    _check_output(output, overwrite)
-    if formats is not None and checkpoint.is_quantized:
-        raise UnsupportedError(
-            "the checkpoint is compressed already",
-            seen=str(checkpoint.path),
-            remedy="Quantize the original, so that errors do not add up, or write it as it is.",
-        )
+    _check_source(checkpoint, output, formats, overwrite)
     metadata = metadata_from_spec(checkpoint.spec)
     if vocabulary is None:
         vocabulary = read_vocabulary(checkpoint.path, checkpoint.spec.vocab_size)
-    job = _Job(checkpoint, formats)
+    job = _Job(checkpoint, formats, importance, num_threads)
     metadata |= {
         "general.name": checkpoint.path.stem,
         "general.file_type": np.uint32(job.file_type),
         "general.quantization_version": np.uint32(_QUANTIZATION_VERSION),
         **vocabulary.metadata,
+        **_importance_metadata(importance),
     }
     report = on_progress or (lambda what, share: None)
     write_gguf_file(output, metadata, [new for _, new in job.tensors], job.rows(report))
@@ -119,102 +96,164 @@ def write_gguf(
         bits_per_weight=checkpoint_bits_per_weight(written, checkpoint.spec),
         formats=job.counts(),
         clamped=job.clamped,
-        notes=vocabulary.notes,
+        notes=(*vocabulary.notes, *job.notes()),
     )
+
+
+def check_write(checkpoint: Checkpoint, output: Path, formats: GGUFFormats) -> None:
+    """Raises what `write_gguf` would, as far as that is known without reading a weight."""
+    _check_source(checkpoint, output, formats, overwrite=False)
+    metadata_from_spec(checkpoint.spec)
+    read_vocabulary(checkpoint.path, checkpoint.spec.vocab_size)
+    _Job(checkpoint, formats, None, 1)
 
 
 class _Job:
     """The tensors with their formats, found out before anything is written."""
 
-    def __init__(self, checkpoint: Checkpoint, formats: GGUFFormats | None) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        formats: GGUFFormats | None,
+        importance: Importance | None,
+        num_threads: int,
+    ) -> None:
         self._checkpoint = checkpoint
+        self._formats = formats
+        self._importance = importance
+        self._num_threads = num_threads
         self._specs = checkpoint.weight_specs()
         self.clamped: dict[str, int] = {}
         self.tensors = [
-            (tensor, NewTensor(name=tensor.name, block=block, shape=tensor.shape))
+            (tensor, NewTensor(name=tensor.name, block=block, shape=tensor.stored_shape))
             for tensor in self._list(formats)
             for block in [self._format(tensor, formats)]
         ]
+        self._num_values = sum(math.prod(tensor.shape) for tensor, _ in self.tensors)
+        self._num_done = 0
+        self._report: Callable[[], None] = lambda: None
 
     @property
     def file_type(self) -> int:
-        """llama.cpp's number for the format that most weights of the layers have."""
+        """llama.cpp's number: of the mixture, else for the format that most weights of the layers
+        have."""
+        if self._formats is not None and self._formats.file_type is not None:
+            return self._formats.file_type
         blocks = [new.block for tensor, new in self.tensors if tensor.layer is not None]
         known = [block for block in BLOCK_FORMATS.values() if block.file_type is not None]
         most = max(known, key=lambda one: _num_matrices(blocks, one))
         assert most.file_type is not None
         return most.file_type
 
+    def notes(self) -> tuple[str, ...]:
+        """Which tensors were fitted without importance though others had one. A table of embeddings
+        that is no output layer is multiplied with nothing, and has none."""
+        if self._importance is None:
+            return ()
+        modules = self._importance.modules
+        missing, unseen = list[str](), list[str]()
+        for tensor, new in self.tensors:
+            if not self._is_fitted(new.block) or not self._is_multiplied(tensor):
+                continue
+            for index, module in enumerate(_modules(tensor)):
+                found = modules.get(module)
+                name = f"{tensor.name} (expert {index})" if tensor.experts else tensor.name
+                if found is None:
+                    missing.append(name)
+                elif found.num_rows == 0:
+                    unseen.append(name)
+        return self._importance.notes + tuple(
+            f"{', '.join(names)}: {what}, so all columns counted alike"
+            for names, what in ((missing, "no importance is known"), (unseen, "saw no input"))
+            if names
+        )
+
     def counts(self) -> dict[str, int]:
         names = [new.block.name for _, new in self.tensors]
         return {name: names.count(name) for name in sorted(set(names))}
 
     def rows(self, on_progress: OnProgress) -> Iterator[Bytes]:
-        for done, (tensor, new) in enumerate(self.tensors):
-            on_progress("writing", done / len(self.tensors))
+        self._report = lambda: on_progress("writing", self._num_done / self._num_values)
+        for tensor, new in self.tensors:
+            done = self._num_done
+            self._report()
             with naming(tensor.our_name):
                 yield self._rows(tensor, new.block)
-        on_progress("writing", 1.0)
+            self._num_done = done + math.prod(tensor.shape)
+        self._report()
 
     def _list(self, formats: GGUFFormats | None) -> Iterator[GGUFTensor]:
         spec, names = self._checkpoint.spec, self._checkpoint.names
         for tensor in gguf_tensors(spec, names):
             yield tensor
             if tensor.role == "embedding":
-                if spec.output.is_tied and formats and formats.output != formats.embedding:
+                if spec.output.is_tied and formats and formats.unties:
                     yield replace(tensor, name=OUTPUT, role="output")
-                factors = factors_of(spec)
-                if factors is not None:
+                for name, factors in factors_of(spec).items():
                     yield GGUFTensor(
-                        name=ROPE_FACTORS,
-                        our_name=ROPE_FACTORS,
-                        role="rope",
-                        layer=None,
-                        shape=factors.shape,
+                        name=name, our_name=name, role="rope", layer=None, shape=factors.shape
                     )
 
     def _format(self, tensor: GGUFTensor, formats: GGUFFormats | None) -> BlockFormat:
-        if len(tensor.shape) == 1:
+        if not tensor.is_linear:
             return F32
         if formats is None:
-            with naming(tensor.our_name):
-                return exact_format(self._specs[tensor.our_name.removesuffix(".weight")])
-        by_role = {"embedding": formats.embedding, "output": formats.output}
-        block = by_role.get(tensor.role, formats.linear)
-        if tensor.shape[1] % block.block_columns:
-            raise UnsupportedError(
-                f"{tensor.our_name}: {block.name} does not fit this weight",
-                seen=f"{tensor.shape[1]} columns in blocks of {block.block_columns}",
-                remedy="Use gguf-bf16 or gguf-f16.",
-            )
-        return block
+            return self._exact_format(tensor)
+        return formats.block(tensor, self._checkpoint.spec)
+
+    def _exact_format(self, tensor: GGUFTensor) -> BlockFormat:
+        modules = _modules(tensor)
+        for module in modules[1:]:
+            if self._specs[module] != self._specs[modules[0]]:
+                raise UnsupportedError(
+                    f"{module}: GGUF holds all experts of a layer in one format",
+                    seen=f"{self._specs[module].name}, and {self._specs[modules[0]].name} before",
+                    remedy="Compress all experts alike.",
+                )
+        with naming(modules[0]):
+            return exact_format(self._specs[modules[0]])
 
     def _rows(self, tensor: GGUFTensor, block: BlockFormat) -> Bytes:
         """[rows, bytes] as they lie in the file."""
-        if len(tensor.shape) == 1:
+        if not tensor.is_linear:
             rows_OB = self._vector(tensor).view(np.uint8).reshape(tensor.shape[0], -1)
+        elif tensor.experts:
+            assert tensor.layer is not None
+            weights = [self._checkpoint.linear(role, tensor.layer) for role in tensor.parts]
+            rows_OB = np.concatenate(
+                [
+                    self._convert(module, weight, block)
+                    for module, weight in zip(_modules(tensor), weights, strict=True)
+                ]
+            )
         else:
-            rows_OB = self._convert(tensor, self._weight(tensor), block)
+            rows_OB = self._convert(_modules(tensor)[0], self._weight(tensor), block)
         return pair_rows(rows_OB, tensor.paired_heads) if tensor.paired_heads else rows_OB
 
     def _vector(self, tensor: GGUFTensor) -> np.ndarray:
         if tensor.role == "rope":
-            values = factors_of(self._checkpoint.spec)
-        else:
-            values = self._checkpoint.vector(tensor.role, tensor.layer)
-        assert values is not None, tensor.name
+            return factors_of(self._checkpoint.spec)[tensor.name]
+        if len(tensor.shape) == 2:
+            assert tensor.layer is not None
+            router = self._checkpoint.router(tensor.role, tensor.layer).to_float32()
+            return np.ascontiguousarray(router, np.float32)
+        roles = [f"{role}.bias" for role in tensor.parts] or [tensor.role]
+        parts = [self._checkpoint.vector(role, tensor.layer) for role in roles]
+        values = np.concatenate([part for part in parts if part is not None])
+        assert values.shape == tensor.shape, tensor.name
         return np.ascontiguousarray(values, np.float32) + np.float32(tensor.offset)
 
     def _weight(self, tensor: GGUFTensor) -> CoreWeight:
         if tensor.layer is not None:
-            return self._checkpoint.linear(tensor.role, tensor.layer)
+            parts = [self._checkpoint.linear(role, tensor.layer) for role in tensor.parts]
+            return parts[0].stacked(parts[1:])
         if tensor.role == "output":
             return self._checkpoint.output()
         return self._checkpoint.embedding()
 
-    def _convert(self, tensor: GGUFTensor, weight: CoreWeight, block: BlockFormat) -> Bytes:
+    def _convert(self, module: str, weight: CoreWeight, block: BlockFormat) -> Bytes:
         """Some rows at a time."""
-        if not weight.spec.is_quantized and weight.spec == block.spec:
+        if not block.is_quantized and weight.spec == block.spec:
             return encode(weight)[1]
         if weight.spec.is_quantized:
             found, rows_OB = encode(weight)
@@ -225,27 +264,68 @@ class _Job:
         parts = []
         for start in range(0, num_rows, chunk_rows):
             values_OI = weight.rows(slice(start, start + chunk_rows)).dequantize()
-            parts.append(encode(self._quantize(tensor, values_OI, block))[1])
+            if self._is_fitted(block):
+                columns_I = self._column_importance(module)
+                parts.append(fitted_rows(block.name, values_OI, columns_I, self._num_threads))
+            else:
+                parts.append(encode(self._quantize(module, values_OI, block))[1])
+            self._num_done += values_OI.size
+            self._report()
         return np.concatenate(parts)
 
-    def _quantize(
-        self, tensor: GGUFTensor, values_OI: np.ndarray, block: BlockFormat
-    ) -> CoreWeight:
+    def _is_fitted(self, block: BlockFormat) -> bool:
+        return self._formats is not None and self._formats.is_mixture and block.name in FITTED
+
+    def _is_multiplied(self, tensor: GGUFTensor) -> bool:
+        return tensor.role != "embedding" or self._checkpoint.spec.output.is_tied
+
+    def _column_importance(self, module: str) -> np.ndarray | None:
+        found = None
+        if self._importance is not None:
+            found = self._importance.modules.get(module)
+        return None if found is None else found.mean_squares()
+
+    def _quantize(self, module: str, values_OI: np.ndarray, block: BlockFormat) -> CoreWeight:
         if block.quantize is not None:
             return block.quantize(values_OI)
         assert block.spec.dtype in ("fp32", "fp16", "bf16")
         weight, num_clamped = float_weight(values_OI, block.spec.dtype)
         if num_clamped:
-            self.clamped[tensor.our_name] = self.clamped.get(tensor.our_name, 0) + num_clamped
+            name = f"{module}.weight"
+            self.clamped[name] = self.clamped.get(name, 0) + num_clamped
         return weight
 
 
-def _check_output(output: Path, overwrite: bool) -> None:
+def _modules(tensor: GGUFTensor) -> list[str]:
+    """The names of the linear modules, of which only experts are several in one tensor."""
+    return [name.removesuffix(".weight") for name in tensor.experts or (tensor.our_name,)]
+
+
+def _importance_metadata(importance: Importance | None) -> dict[str, Value]:
+    """The keys that llama.cpp's own quantizer writes."""
+    if importance is None:
+        return {}
+    return {
+        "quantize.imatrix.dataset": importance.text,
+        "quantize.imatrix.entries_count": np.int32(len(importance.modules)),
+        "quantize.imatrix.chunks_count": np.int32(importance.num_windows),
+    }
+
+
+def _check_source(
+    checkpoint: Checkpoint, output: Path, formats: GGUFFormats | None, overwrite: bool
+) -> None:
     if output.exists() and (output.is_dir() or not overwrite):
         raise OutputError(
             f"the output {output} exists already",
             seen="a folder" if output.is_dir() else "a file",
             remedy="Choose another name, or remove it.",
+        )
+    if formats is not None and checkpoint.is_quantized:
+        raise UnsupportedError(
+            "the checkpoint is compressed already",
+            seen=str(checkpoint.path),
+            remedy="Quantize the original, so that errors do not add up, or write it as it is.",
         )
 
 

@@ -22,10 +22,12 @@ MAX_PREFILL_TOKENS = 512
 
 @dataclass(slots=True)
 class _Sequence:
-    """The first `num_certain` tokens of a request are computed, then the draft tokens `drafted`."""
+    """The first `num_certain` tokens of a request are computed, then the draft tokens `drafted`;
+    all as those of a long text (`ModelSpec.rotary_switch`) where it `is_long`."""
 
     pages: list[int] = field(default_factory=list)
     num_certain: int = 0
+    is_long: bool = False
     drafted: list[int] = field(default_factory=list)
 
     def keep_what_came_true(self, token_ids: list[int]) -> None:
@@ -73,7 +75,9 @@ class DraftModelProposer:
                 continue
             assert ask.state is not None
             places.append(place)
-            slices.append(SequenceSlice(token_ids[start:end], start, sequence.pages, int(is_whole)))
+            part = SequenceSlice(token_ids[start:end], start, sequence.pages, int(is_whole))
+            part.num_text_tokens = len(token_ids)
+            slices.append(part)
             states.append(ask.state)
             num_draft_tokens.append(self._room(ask) if is_whole else 0)
         if not slices:
@@ -99,9 +103,17 @@ class DraftModelProposer:
         assert len(set(owned)) == len(owned) == self._pool.num_pages - self._pool.num_free
 
     def _room(self, ask: Ask) -> int:
-        """How much the draft model's context lets it propose."""
-        left = self.executor.spec.max_positions - len(ask.request.token_ids)
-        return min(ask.max_tokens, left + 1)
+        """How much the draft model's context lets it propose, on this side of the length at which
+        all tokens turn otherwise."""
+        num_tokens, spec = len(ask.request.token_ids), self.executor.spec
+        end = spec.max_positions
+        if spec.rotary_switch is not None and num_tokens <= spec.rotary_switch:
+            end = min(end, spec.rotary_switch)
+        return min(ask.max_tokens, end - num_tokens + 1)
+
+    def _turns_as_long(self, request: Request) -> bool:
+        switch = self.executor.spec.rotary_switch
+        return switch is not None and len(request.token_ids) > switch
 
     def _ready(self, ask: Ask) -> _Sequence | None:
         """The request's sequence, with pages for its draft; None where there can be none."""
@@ -111,6 +123,10 @@ class DraftModelProposer:
         sequence = self._sequences.get(request.id)
         if sequence is None:
             sequence = self._sequences[request.id] = _Sequence()
+        if sequence.is_long != self._turns_as_long(request):
+            # Computed anew, in the pages that it has.
+            sequence.num_certain, sequence.drafted = 0, []
+            sequence.is_long = not sequence.is_long
         if not self._grow(sequence, len(request.token_ids) + num_draft_tokens - 1):
             return None
         sequence.keep_what_came_true(request.token_ids)

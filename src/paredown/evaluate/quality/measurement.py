@@ -16,8 +16,9 @@ from paredown.spec.weight import WeightDType, WeightSpec
 class Measurement:
     """Rates are tokens per second, `kl_divergence` nats per token, the others shares; None is what
     was not measured. `linear_dtype` is that of most linear layers; `bits_per_weight` is 8
-    `file_bytes` over all parameters; `decode_bytes` is what a decode step reads of memory, keys and
-    values of the measured context among them."""
+    `file_bytes` over all parameters; `held_bytes` is what the weights that a decode step reads take
+    in memory, which is more where codes have no kernel; `decode_bytes` is all that such a step
+    reads, keys and values of the measured context among them."""
 
     name: str
     linear_dtype: WeightDType
@@ -34,6 +35,7 @@ class Measurement:
     decode_spread: float | None = None
     prefill_spread: float | None = None
     decode_bytes: int | None = None
+    held_bytes: int | None = None
     on_front: bool | None = None
 
     def as_json(self) -> dict[str, object]:
@@ -51,6 +53,7 @@ def make_measurement(
     quality: Quality | None = None,
     speed: Speed | None = None,
     original: Checkpoint | None = None,
+    held_bytes: int | None = None,
 ) -> Measurement:
     """Puts together what is known of one checkpoint; `original` is what it was compressed from."""
     return Measurement(
@@ -60,6 +63,7 @@ def make_measurement(
             checkpoint, None if original is None else original.spec
         ),
         file_bytes=checkpoint.file_bytes,
+        held_bytes=held_bytes,
         **({} if quality is None else asdict(quality)),
         **({} if speed is None else asdict(speed)),
     )

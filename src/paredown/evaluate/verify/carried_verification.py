@@ -18,21 +18,25 @@ from paredown.evaluate.verify.golden import (
 )
 from paredown.evaluate.verify.verification_file import read_verification, write_verification
 from paredown.executors.load import load_executor
+from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.hub.hub_source import HubSource, model_name
+from paredown.spec.weight import ActivationDType
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedSource:
     """A checkpoint that is what it was verified as. `golden` are its logits on this machine,
-    `figures` what its verification.json tells people, `hub` where on the hub it came from."""
+    `figures` what its verification.json tells people, `hub` where on the hub it came from,
+    `activations` what inputs were rounded to where that was chosen."""
 
     name: str
     hub: HubSource | None
     figures: Mapping[str, object]
     golden: GoldenLogits
+    activations: ActivationDType | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +75,7 @@ def check_verified(source: Checkpoint, num_threads: int | None = None) -> Verifi
     if found is None:
         return None
     figures, fingerprint = found
-    executor = load_executor(
-        source, RunOptions(num_pages=1, threads=ThreadPlan.resolve(num_threads))
-    )
+    executor = _load(source, fingerprint.activations, num_threads)
     fingerprint.check_files(source, executor)
     fingerprint.check_logits(source, executor)
     golden = make_golden(golden_logits(executor), executor.arithmetic)
@@ -82,6 +84,7 @@ def check_verified(source: Checkpoint, num_threads: int | None = None) -> Verifi
         hub=HubSource.of(source.path),
         figures=figures,
         golden=golden,
+        activations=fingerprint.activations,
     )
 
 
@@ -91,9 +94,7 @@ def carry_verification(
     """Writes the verification of a checkpoint that has the codes of `verified`. Raises
     CheckpointError for logits that are not numbers, CapacityError or UnsupportedError where it
     cannot be run here, OutputError where it cannot be written."""
-    executor = load_executor(
-        written, RunOptions(num_pages=1, threads=ThreadPlan.resolve(num_threads))
-    )
+    executor = _load(written, verified.activations, num_threads)
     fingerprint = make_fingerprint(written, executor)
     logits_TV = golden_logits(executor)
     sampled_TK = np.array(verified.golden.sampled_TK)
@@ -103,6 +104,19 @@ def carry_verification(
         same_logits=hash_logits(logits_TV) == verified.golden.sha256,
         difference=verified.golden.difference(log_probabilities(logits_TV, sampled_TK)),
     )
-    figures = {"converted": carried.as_json(), "source": dict(verified.figures)}
+    figures = {
+        "converted": carried.as_json(),
+        "held_bytes": executor.weight_bytes,
+        "notes": list(written.notes),
+        "source": dict(verified.figures),
+    }
     write_verification(written.path, figures, fingerprint)
     return carried
+
+
+def _load(
+    checkpoint: Checkpoint, activations: ActivationDType | None, num_threads: int | None
+) -> LoadedExecutor:
+    threads = ThreadPlan.resolve(num_threads)
+    options = RunOptions(num_pages=1, threads=threads, activations=activations)
+    return load_executor(checkpoint, options)

@@ -6,6 +6,7 @@ Digests notice one changed bit anywhere; the logits notice a machine that comput
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.fingerprints import file_digests, joint_digest
 from paredown.models.gguf.checkpoint import is_gguf
+from paredown.spec.weight import ActivationDType
 
 # What a model predicts depends on these beside the weights. Others (chat template, generation
 # defaults) may be edited.
@@ -59,6 +61,20 @@ class Fingerprint:
             weight_files=_digests(fields["weight_files"]),
             golden=GoldenLogits.from_json(golden),
         )
+
+    @property
+    def activations(self) -> ActivationDType | None:
+        """What the inputs of linear layers were rounded to; None: what their formats say."""
+        return cast("ActivationDType | None", self.golden.arithmetic.get("activations"))
+
+    def other_inputs(self, executor: LoadedExecutor) -> str | None:
+        """How `executor` reads the inputs of linear layers, where its logits cannot be those of the
+        verification because it reads them otherwise."""
+        there, here = self.activations, executor.arithmetic.get("activations")
+        if here == there:
+            return None
+        formats = "as the formats say"
+        return f"inputs are read {here or formats}, and were verified {there or formats}"
 
     def check_files(self, checkpoint: Checkpoint, executor: LoadedExecutor) -> None:
         """Raises CheckpointError for a file that is not the one that was verified. The weights are

@@ -7,7 +7,7 @@ by the protocol of evaluate/texts/text.py. Errors of layers are taken on the PyT
 import importlib.metadata
 import math
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy
@@ -23,21 +23,24 @@ from paredown.evaluate.verify.verification_file import write_verification
 from paredown.executors.load import load_executor
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
-from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.hub.hub_source import HubSource, model_name
 from paredown.progress import OnProgress
+from paredown.spec.weight import ActivationDType
 
 # Errors of layers are averages over tokens and settle early.
 LAYER_TOKENS = 512
+_OPTIONS = RunOptions()
 _VERSIONS = {"numpy": numpy, "tokenizers": tokenizers, "torch": torch}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     """`compressed` and `original` are measured side by side, on the same tokens; `protocol` says
-    which. `notes` are those of the recipe: what was not done as asked. `hub`: the repository and
-    commit that the original came from."""
+    which. `notes` are those of the recipe, what was not done as asked, and those of the two
+    checkpoints, what is held otherwise than in their files. `hub`: the repository and commit that
+    the original came from. `activations`: what the linear layers of the compressed one rounded
+    their inputs to; None: what their formats say."""
 
     recipe: str
     compressed: Measurement
@@ -47,6 +50,7 @@ class Verification:
     fingerprint: Fingerprint
     notes: tuple[str, ...] = ()
     hub: HubSource | None = None
+    activations: ActivationDType | None = None
 
     @property
     def worst_layers(self) -> list[LayerError]:
@@ -64,6 +68,7 @@ class Verification:
                 for one in self.layer_errors
             ],
             "protocol": self.protocol,
+            "activations": self.activations,
             "notes": list(self.notes),
             **({} if self.hub is None else {"hub": self.hub.as_json()}),
             "versions": versions(),
@@ -81,22 +86,19 @@ def verify(
     *,
     recipe: str,
     reference: LoadedExecutor | None = None,
-    num_threads: int | None = None,
+    options: RunOptions = _OPTIONS,
     notes: tuple[str, ...] = (),
     on_progress: OnProgress | None = None,
 ) -> Verification:
-    """`reference` is the original loaded, where the caller has it. Raises CheckpointError when
-    either predicts what is not a number, CapacityError when the two do not fit in memory together,
-    and UnsupportedError for a model that the native core does not take."""
+    """`reference` is the original loaded, where the caller has it. `options` say on how many
+    threads both run, and what the linear layers of the compressed one round their inputs to. Raises
+    CheckpointError when either predicts what is not a number, CapacityError when the two do not fit
+    in memory together, and UnsupportedError for a model that the native core does not take."""
     progress = on_progress or (lambda what, share: None)
     pages = num_pages_for(text)
     if reference is None:
-        reference = load_executor(
-            original, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(num_threads))
-        )
-    executor = load_executor(
-        compressed, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(num_threads))
-    )
+        reference = load_executor(original, RunOptions(num_pages=pages, threads=options.threads))
+    executor = load_executor(compressed, replace(options, num_pages=pages))
     (quality,), own = measure_quality(
         [executor],
         text,
@@ -116,14 +118,30 @@ def verify(
     name = model_name(original.path)
     return Verification(
         recipe=recipe,
-        compressed=make_measurement(recipe, compressed, quality=quality, original=original),
-        original=make_measurement(name, original, quality=own),
+        compressed=make_measurement(
+            recipe,
+            compressed,
+            quality=quality,
+            original=original,
+            held_bytes=executor.weight_bytes,
+        ),
+        original=make_measurement(name, original, quality=own, held_bytes=reference.weight_bytes),
         layer_errors=errors,
         protocol=f"{text.protocol}; errors of layers on the first {len(tokens)} of them",
         fingerprint=make_fingerprint(compressed, executor),
-        notes=notes,
+        notes=_all_notes(notes, compressed, original),
         hub=HubSource.of(original.path),
+        activations=options.activations,
     )
+
+
+def _all_notes(
+    notes: tuple[str, ...], compressed: Checkpoint, original: Checkpoint
+) -> tuple[str, ...]:
+    """Each once."""
+    own = [note for note in compressed.notes if note not in notes]
+    theirs = [f"the original: {note}" for note in original.notes if note not in (*notes, *own)]
+    return (*notes, *own, *theirs)
 
 
 def versions() -> dict[str, str]:

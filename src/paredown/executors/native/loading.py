@@ -69,7 +69,13 @@ class NativeLoading:
             pack_weights(self._checkpoint, self._model, self._activations)
             if self._cache is not None:
                 self._cache.store(self._model)
-        return NativeExecutor(self._model, self._kv, weights_from=source, cache=self._cache)
+        return NativeExecutor(
+            self._model,
+            self._kv,
+            weights_from=source,
+            cache=self._cache,
+            activations=self._activations,
+        )
 
     def _is_mapped(self) -> bool:
         if self._file is None:

@@ -16,13 +16,15 @@ from paredown.kernels.thread_plan import ThreadPlan
 from paredown.spec.context import Context
 from paredown.spec.kv import KVDTypes, KVSpec
 from paredown.spec.model import ModelSpec
+from paredown.spec.weight import ActivationDType
 
 WeightSource = Literal["checkpoint", "cache"]
 
 
 class NativeExecutor:
     """Implements LoadedExecutor. `weights_from` says whether the weights were packed now or mapped
-    as an earlier process had packed them."""
+    as an earlier process had packed them; `activations` what inputs are rounded to where somebody
+    chose it."""
 
     def __init__(
         self,
@@ -31,10 +33,12 @@ class NativeExecutor:
         *,
         weights_from: WeightSource = "checkpoint",
         cache: PackedCache | None = None,
+        activations: ActivationDType | None = None,
     ) -> None:
         self._model = model
         self._kv = kv
         self._cache = cache
+        self._activations = activations
         self.weights_from = weights_from
         self._sampler = CoreSampler(model.sampler)
         # What the last step was called with: starts; lengths, num_logits, pages, num_released.
@@ -51,7 +55,9 @@ class NativeExecutor:
         """Another executor on the same packed weights, with pages of its own, and attention sinks
         where this one has them and they are kept."""
         model = self._model.sharing(kv, keeps_sinks=keeps_sinks)
-        return NativeExecutor(model, kv, weights_from=self.weights_from)
+        return NativeExecutor(
+            model, kv, weights_from=self.weights_from, activations=self._activations
+        )
 
     def wait_for_cache(self) -> None:
         """Until the packed weights are on disk, or it is clear that they cannot be."""
@@ -84,7 +90,8 @@ class NativeExecutor:
 
     @property
     def arithmetic(self) -> dict[str, str]:
-        return arithmetic(self.isa)
+        own = arithmetic(self.isa)
+        return own if self._activations is None else own | {"activations": self._activations}
 
     @property
     def weight_bytes(self) -> int:
@@ -148,6 +155,8 @@ class NativeExecutor:
         lengths = [len(part.token_ids) for part in slices]
         tokens = [token_id for part in slices for token_id in part.token_ids]
         pages = [part.pages for part in slices]
+        is_switched = self.spec.rotary_switch is not None
+        text_lengths = [part.text_length for part in slices] if is_switched else ()
         return self._model.write_drafts(
-            tokens, starts, lengths, pages, own_states(states), num_draft_tokens
+            tokens, starts, lengths, pages, own_states(states), num_draft_tokens, text_lengths
         )

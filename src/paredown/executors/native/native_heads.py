@@ -6,6 +6,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from paredown.formats.block_weight import BlockWeight
 from paredown.formats.grid_weight import GridWeight, float_weight
 from paredown.formats.weight import CoreWeight
 from paredown.kernels.padded_heads import pad_heads, pad_norm
@@ -37,10 +38,12 @@ class NativeHeads:
         weight = checkpoint.linear(role, layer)
         if not self.is_padded or role not in (*QKV_ROLES, "o"):
             return weight
-        if weight.spec.is_quantized and not (role != "o" and isinstance(weight, GridWeight)):
+        if role != "o":
+            return self._more_rows(weight)
+        if weight.spec.is_quantized:
             weight = float_weight(weight.dequantize(), weight.scale_dtype)[0]
         assert isinstance(weight, GridWeight)
-        return self._more_columns(weight) if role == "o" else self._more_rows(weight)
+        return self._more_columns(weight)
 
     def bias(self, checkpoint: Checkpoint, role: str, layer: int) -> Vector | None:
         values = checkpoint.vector(f"{role}.bias", layer)
@@ -57,8 +60,13 @@ class NativeHeads:
             weight, values_OI=pad_heads(weight.values_OI, self.head_dim, self.padded, axis=1)
         )
 
-    def _more_rows(self, weight: GridWeight) -> GridWeight:
-        """Rows of zeros; of integers, whose zero is the code in the middle."""
+    def _more_rows(self, weight: CoreWeight) -> CoreWeight:
+        """Rows of zeros; of integers, whose zero is the code in the middle. A block of zero bytes
+        has a scale of 0, or a code of 0 where its scale is a power of two."""
+        if isinstance(weight, BlockWeight):
+            wide = pad_heads(weight.rows_OB, self.head_dim, self.padded)
+            return replace(weight, rows_OB=cast(npt.NDArray[np.uint8], wide))
+        assert isinstance(weight, GridWeight)
         middle = 0
         if weight.spec.is_quantized and weight.spec.dtype != "fp8":
             middle = 1 << (weight.spec.bits - 1)

@@ -139,19 +139,26 @@ def _held(weight: CoreWeight, activations: ActivationDType | None) -> _Held:
     form = run_form(weight.spec, weight.shape[1], scale_dtype=weight.scale_dtype)
     held = to_native(weight, form)
     if activations is not None and activations != form.activations:
-        possible = [
-            one
-            for one in held.spec.possible_activations
-            if one != "int8_static" or weight.input_scale is not None
-        ]
-        if activations not in possible:
-            raise ConfigError(
-                f"{held.spec.name} weights cannot be multiplied with such activations",
-                seen=activations,
-                remedy=f"Possible: {', '.join(possible)}.",
-            )
-        form = replace(form, activations=activations)
+        form = replace(form, activations=_chosen(weight, held, activations))
     return _Held(weight=held, form=form)
+
+
+def _chosen(weight: CoreWeight, held: CoreWeight, activations: ActivationDType) -> ActivationDType:
+    """What is asked for, or finer: weights that take no bf16 inputs read floats as they are."""
+    possible = [
+        one
+        for one in held.spec.possible_activations
+        if one != "int8_static" or weight.input_scale is not None
+    ]
+    if activations in possible:
+        return activations
+    if activations == "bf16" and "fp32" in possible:
+        return "fp32"
+    raise ConfigError(
+        f"{held.spec.name} weights cannot be multiplied with such activations",
+        seen=activations,
+        remedy=f"Possible: {', '.join(possible)}.",
+    )
 
 
 def _source(held: _Held, bias: Vector | None) -> LinearSource:

@@ -54,10 +54,15 @@ class BlockFormat:
         """How its weights are held otherwise than in the file; None where they are not."""
         if not self.is_exact:
             return f"are dequantized to {self.spec.name}: there is no kernel for that format"
-        held_bits = bits_per_weight(self.spec, self.block_columns, "fp16")
-        if held_bits <= 8 * self.block_bytes / self.block_columns:
+        if self.held_bits <= 8 * self.block_bytes / self.block_columns:
             return None
-        return f"are held as {self.spec.name}: the same values in {held_bits:.4g} bits a weight"
+        bits = f"{self.held_bits:.4g} bits a weight"
+        return f"are held as {self.spec.name}: the same values in {bits}"
+
+    @property
+    def held_bits(self) -> float:
+        """Bits of a weight as it is held in memory."""
+        return bits_per_weight(self.spec, self.block_columns, "fp16")
 
     def row_bytes(self, num_columns: int) -> int:
         return num_columns // self.block_columns * self.block_bytes

@@ -16,7 +16,7 @@ import numpy as np
 
 from paredown.errors import UnsupportedError
 from paredown.formats.floating import check_finite
-from paredown.formats.gguf import six_bits
+from paredown.formats.gguf import q5_0, six_bits
 from paredown.formats.gguf.block_format import Bytes, Floats
 from paredown.formats.gguf.fit_minimum import RunShape, RunsWithMinimum, as_half, fit_runs
 from paredown.formats.gguf.fit_scaled import ScaledShape, fit_scaled_runs
@@ -145,10 +145,7 @@ def _groups(x_NB: Floats, importance_NB: Floats | None, squares_N1: Floats) -> G
 
 
 def _fifths_and_nibbles(codes_CN: Floats) -> Bytes:
-    codes_NC = np.ascontiguousarray(codes_CN.T).astype(np.uint8)
-    fifths = np.packbits(codes_NC >> 4, axis=1, bitorder="little")
-    low = codes_NC & 15
-    return np.concatenate([fifths, low[:, :16] | low[:, 16:] << np.uint8(4)], axis=1)
+    return q5_0.pack(np.ascontiguousarray(codes_CN.T).astype(np.uint8))
 
 
 def _halves(values_N: Floats) -> Bytes:

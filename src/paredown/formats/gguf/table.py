@@ -61,7 +61,8 @@ def exact_format(spec: WeightSpec) -> BlockFormat:
     raise UnsupportedError(
         "GGUF has no format that holds these weights exactly",
         seen=spec.name,
-        remedy="It holds fp32, fp16, bf16, int4-g32 (Q4_0) and int8 in groups of 32 (Q8_0).",
+        remedy="It holds fp32, fp16, bf16, and int4, int5 and int8 in symmetric groups of 32 ("
+        "Q4_0, Q5_0, Q8_0).",
     )
 
 

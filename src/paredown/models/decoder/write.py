@@ -18,10 +18,10 @@ from paredown.models.checkpoint import Checkpoint
 from paredown.models.config_fields import config_of
 from paredown.models.decoder.decoder import Decoder
 from paredown.models.decoder.layer import Layer
+from paredown.models.decoder.stored_rows import stored_rows
 from paredown.models.files.folder_files import copy_files, name_dtype, write_config
 from paredown.models.files.output_folder import output_folder
 from paredown.models.files.shard_writer import write_shards
-from paredown.models.fused_rows import fused_rows
 from paredown.models.roles import layer_vectors, linear_roles, model_vectors
 from paredown.spec.weight import ScaleDType
 
@@ -97,9 +97,8 @@ def _layer_tensors(
 ) -> Iterator[tuple[str, Floats]]:
     names, spec, index = source.names, decoder.spec, layer.index
     vectors = layer_vectors(spec, index)
-    for roles in _modules(source, linear_roles(spec, index), index):
+    for name, roles in names.modules(linear_roles(spec, index), index).items():
         own = names.source(roles[0])
-        name = names.linear(roles[0], index)
         weight_OI = _fused(layer, [f"{role}.weight" for role in roles], source, roles[0])
         yield f"{name}.weight", np.ascontiguousarray(weight_OI.T) if own.transposed else weight_OI
         if f"{roles[0]}.bias" in vectors:
@@ -112,19 +111,9 @@ def _layer_tensors(
             yield vector_tensor(names, role, index), _values(layer.get_parameter(role))
 
 
-def _modules(source: Checkpoint, roles: list[str], layer: int) -> list[list[str]]:
-    """Roles by the module that holds them, in the order of its parts."""
-    modules: dict[str, list[str]] = {}
-    for role in roles:
-        modules.setdefault(source.names.linear(role, layer), []).append(role)
-    return [list(source.names.fused(own[0])) for own in modules.values()]
-
-
 def _fused(layer: Layer, parameters: list[str], source: Checkpoint, role: str) -> Floats:
-    parts = [_values(layer.get_parameter(name)) for name in parameters]
-    if len(parts) == 1:
-        return parts[0]
-    return fused_rows(parts, source.names.num_blocks(role, layer.spec))
+    parts = [layer.get_parameter(name) for name in parameters]
+    return _values(stored_rows(parts, source.names.num_blocks(role, layer.spec)))
 
 
 def _values(parameter: Tensor) -> Floats:

@@ -24,6 +24,15 @@ CONFIG_FIELDS: Mapping[str, str] = {
 }
 
 
+def experts_from_gguf(fields: Fields, arch: str) -> dict[str, object]:
+    """What a file says of its experts, in the words of the Qwen families."""
+    return {
+        "num_experts": fields.integer(f"{arch}.expert_count"),
+        "num_experts_per_tok": fields.integer(f"{arch}.expert_used_count"),
+        "moe_intermediate_size": fields.integer(f"{arch}.expert_feed_forward_length"),
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExpertLayers:
     """Which layers have the experts: those whose number, counted from 1, is a multiple of `step`,

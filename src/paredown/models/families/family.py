@@ -40,12 +40,13 @@ class Family:
     `routers`    "router" and "shared_gate" of a layer with experts -> module
     `norms`      norm role (spec/norm.py) -> module, and "final_norm"
     `embedding`, `position_embedding`, `output`   modules
+    `output_aliases`   what Transformers calls the output layer beside its name in the files
     `config_fields`   size -> field of config.json, for sizes that may change (config_fields.py)
+    `noted`      fields that published configs carry and the class in Transformers passes over: a
+                 note says so, where another family would refuse them
     `ignorable`  regular expressions of full tensor names that older exports carry and nobody needs
     `gguf`       what it is called in a GGUF file, None where it is neither read nor written
     `left_out`   what of it a spec cannot say, for people: such a family is costed and never run
-    `not_native` what of it the native core does not compute, for people: the PyTorch decoder alone
-                 runs it, and it is not compressed, because what was written could not be served
     """
 
     model_type: str
@@ -56,9 +57,10 @@ class Family:
     embedding: str
     position_embedding: str | None = None
     output: str = "lm_head"
+    output_aliases: tuple[str, ...] = ()
     routers: Mapping[str, str] = field(default_factory=dict)
+    noted: tuple[str, ...] = ()
     ignorable: tuple[str, ...] = ()
     config_fields: Mapping[str, str] = field(default_factory=dict)
     gguf: GGUFRows | None = None
     left_out: str | None = None
-    not_native: str | None = None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.models.families.read_fields import ReadFields
 from paredown.spec.mlp import Activation
 
 # What the native core counts with.
@@ -29,11 +30,21 @@ REQUIRED: Final = _Required()
 
 
 class Fields:
-    """Typed access to a config. An absent field takes `default`; without one it is an error."""
+    """Typed access to a config, which remembers what was read of it. An absent field takes
+    `default`; without one it is an error."""
 
     def __init__(self, config: Mapping[str, object], where: str = "config.json") -> None:
-        self.config = config
+        self.config = config if isinstance(config, ReadFields) else ReadFields(config)
         self.where = where
+
+    def overlaid(self, changes: Mapping[str, object]) -> "Fields":
+        """The same fields with others in the place of some."""
+        return Fields(self.config.overlaid(changes), self.where)
+
+    def pass_over(self, *names: str) -> None:
+        """Says that these fields have no use beside those that were read."""
+        for name in names:
+            self.config.pass_over(name)
 
     def integer(self, name: str, default: int | _Required = REQUIRED, *, minimum: int = 1) -> int:
         value = self.config.get(name, default)

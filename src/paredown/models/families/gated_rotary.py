@@ -138,11 +138,13 @@ def read_layered_window(fields: Fields) -> tuple[int | None, tuple[int, ...]]:
     """The sliding window of qwen2 and qwen3, and the layers without it: `layer_types` names them,
     else they are those before `max_window_layers`."""
     if not fields.flag("use_sliding_window", False):
+        fields.pass_over("sliding_window", "max_window_layers")
         return None, ()
     window = fields.optional_integer("sliding_window", 4096)
     num_layers = fields.num_layers("num_hidden_layers")
     types = fields.config.get("layer_types")
     if isinstance(types, list):
+        fields.pass_over("max_window_layers")
         full = full_layers(fields, types, num_layers)
     else:
         num_full = fields.integer("max_window_layers", 28, minimum=0)

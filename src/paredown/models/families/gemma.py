@@ -21,7 +21,7 @@ def read_spec(fields: Fields) -> ModelSpec:
         family="gemma", qkv_bias=bias, attention_out_bias=bias, default_num_kv_heads=16,
         default_head_dim=256,
     )  # fmt: skip
-    spec = read_gated_rotary(Fields({**fields.config, **_activation(fields)}, fields.where), traits)
+    spec = read_gated_rotary(fields.overlaid({"hidden_act": _activation(fields)}), traits)
     norm = replace(spec.final_norm, offset=1.0)
     layers = tuple(replace(layer, norms=Norms(attention=norm, mlp=norm)) for layer in spec.layers)
     return replace(
@@ -33,11 +33,14 @@ def read_spec(fields: Fields) -> ModelSpec:
     )
 
 
-def _activation(fields: Fields) -> dict[str, object]:
+def _activation(fields: Fields) -> str:
     """Configs that say gelu mean its approximation; the newer field goes first."""
-    name = "hidden_activation" if fields.config.get("hidden_activation") else "hidden_act"
+    name = "hidden_act"
+    if fields.config.get("hidden_activation"):
+        fields.pass_over(name)
+        name = "hidden_activation"
     found = fields.text(name, _ACTIVATION)
-    return {"hidden_act": _ACTIVATION if found == "gelu" else found}
+    return _ACTIVATION if found == "gelu" else found
 
 
 def _config_from_gguf(_fields: Fields, _config: Mapping[str, object]) -> dict[str, object]:
@@ -52,6 +55,7 @@ GEMMA = replace(
         architecture="gemma",
         class_name="GemmaForCausalLM",
         norm_offset=1.0,
+        output="tied",
         takes_bias=False,
         more_config=_config_from_gguf,
     ),

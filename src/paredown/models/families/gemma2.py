@@ -1,16 +1,31 @@
 """Gemma 2 (arXiv 2408.00118): norms before and after attention and MLP, their weights stored less
 one, caps of scores and logits, and a window in every other layer, the first one too."""
 
-from paredown.models.families import gated_rotary
+from collections.abc import Mapping
+
+import numpy as np
+
+from paredown.models.families import gated_rotary, gguf_rows
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import full_layers, with_full_layers
+from paredown.models.families.gguf_rows import GGUFRows, Metadata
 from paredown.models.families.rotary import read_rotary
 from paredown.spec.attention import Attention
 from paredown.spec.layer import LayerSpec
 from paredown.spec.mlp import Mlp
 from paredown.spec.model import Embedding, ModelSpec, Output
 from paredown.spec.norm import Norm, Norms
+
+_WINDOW_KEY = "gemma2.attention.sliding_window"
+# Field of config.json -> metadata key, and what llama.cpp takes without it.
+_CAPS: Mapping[str, tuple[str, float]] = {
+    "attn_logit_softcapping": ("gemma2.attn_logit_softcapping", 50.0),
+    "final_logit_softcapping": ("gemma2.final_logit_softcapping", 30.0),
+}
+# The number of layers by which llama.cpp knows the size whose scores are scaled by the hidden
+# columns of a head.
+_SCALED_BY_HIDDEN_SIZE = 46
 
 
 def read_spec(fields: Fields) -> ModelSpec:
@@ -61,6 +76,32 @@ def every_other(fields: Fields, num_layers: int) -> tuple[int, ...]:
     return tuple(range(1, num_layers, 2))
 
 
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    """What a file leaves out is as llama.cpp has it."""
+    hidden_size, num_heads = config["hidden_size"], config["num_attention_heads"]
+    scalar = config["head_dim"]
+    if config["num_hidden_layers"] == _SCALED_BY_HIDDEN_SIZE:
+        assert isinstance(hidden_size, int)
+        assert isinstance(num_heads, int)
+        scalar = hidden_size // num_heads
+    return {
+        **dict.fromkeys(("hidden_act", "hidden_activation"), "gelu_pytorch_tanh"),
+        "query_pre_attn_scalar": scalar,
+        "sliding_window": fields.integer(_WINDOW_KEY, 4096),
+        **{name: fields.number(key, usual) for name, (key, usual) in _CAPS.items()},
+    }
+
+
+def _gguf_from_spec(spec: ModelSpec) -> Metadata:
+    windows = [window for window in spec.windows if window is not None]
+    found: Metadata = {_WINDOW_KEY: np.uint32(windows[0] if windows else 1)}
+    caps = (spec.layers[0].attention.soft_cap, spec.output.soft_cap)
+    for (key, _), cap in zip(_CAPS.values(), caps, strict=True):
+        if cap is not None:
+            found[key] = np.float32(cap)
+    return found
+
+
 GEMMA2 = Family(
     model_type="gemma2",
     read_spec=read_spec,
@@ -75,5 +116,18 @@ GEMMA2 = Family(
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
     config_fields={**gated_rotary.CONFIG_FIELDS, "layer_types": "layer_types"},
-    not_native="caps of scores",
+    gguf=GGUFRows(
+        architecture="gemma2",
+        class_name="Gemma2ForCausalLM",
+        norms={
+            **gguf_rows.NORMS,
+            "attention_output_norm": "post_attention_norm",
+            "mlp_output_norm": "post_ffw_norm",
+        },
+        norm_offset=1.0,
+        takes_bias=False,
+        output="tied",
+        more_config=_config_from_gguf,
+        more_metadata=_gguf_from_spec,
+    ),
 )

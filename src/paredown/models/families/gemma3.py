@@ -34,6 +34,8 @@ def read_spec(fields: Fields) -> ModelSpec:
     hidden_size = fields.integer("hidden_size", 2304)
     num_layers = fields.num_layers("num_hidden_layers")
     pattern = fields.integer("sliding_window_pattern", _PATTERN)
+    if fields.config.get("layer_types") is not None:
+        fields.pass_over("_sliding_window_pattern")
     usual = tuple(SLIDING if (index + 1) % pattern else FULL for index in range(num_layers))
     rotary = read_rotary_by_kind(fields, _THETAS, {SLIDING: "rope_local_base_freq"})
     norm = Norm(kind="rms", eps=fields.number("rms_norm_eps", 1e-6), offset=1.0)
@@ -89,7 +91,7 @@ def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str,
         assert isinstance(num_heads, int)
         scalar = hidden_size // num_heads
     found: dict[str, object] = {
-        "hidden_activation": "gelu_pytorch_tanh",
+        **dict.fromkeys(("hidden_act", "hidden_activation"), "gelu_pytorch_tanh"),
         "query_pre_attn_scalar": scalar,
         "sliding_window": fields.integer(_WINDOW_KEY),
     }

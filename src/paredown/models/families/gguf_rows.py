@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from paredown.models.families.fields import Fields
 from paredown.models.gguf.header import Value
@@ -21,6 +22,9 @@ KEYS: Mapping[str, str] = {
     "max_position_embeddings": "context_length",
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
 }
+# Those of an architecture whose heads share the hidden columns.
+PLAIN_KEYS: Mapping[str, str] = {name: key for name, key in KEYS.items() if name != "head_dim"}
+LAYER_NORM_KEYS: Mapping[str, str] = {"layer_norm_eps": "attention.layer_norm_epsilon"}
 LINEARS: Mapping[str, str] = {
     "q": "attn_q",
     "k": "attn_k",
@@ -29,8 +33,33 @@ LINEARS: Mapping[str, str] = {
     "gate": "ffn_gate",
     "up": "ffn_up",
     "down": "ffn_down",
+    "router": "ffn_gate_inp",
+    "experts.gate": "ffn_gate_exps",
+    "experts.up": "ffn_up_exps",
+    "experts.down": "ffn_down_exps",
+    "shared_gate": "ffn_gate_inp_shexp",
+    "shared.gate": "ffn_gate_shexp",
+    "shared.up": "ffn_up_shexp",
+    "shared.down": "ffn_down_shexp",
 }
 NORMS: Mapping[str, str] = {"attention_norm": "attn_norm", "mlp_norm": "ffn_norm"}
+
+
+def turned_share(fields: Fields, arch: str, config: Mapping[str, object]) -> float:
+    """The part of a head that is turned, from the number of its columns in the metadata."""
+    hidden_size, num_heads = config["hidden_size"], config["num_attention_heads"]
+    assert isinstance(hidden_size, int)
+    assert isinstance(num_heads, int)
+    head_dim = max(1, hidden_size // num_heads)
+    num_columns = fields.integer(f"{arch}.rope.dimension_count", head_dim)
+    share = num_columns / head_dim
+    return share if int(head_dim * share) == num_columns else (num_columns + 0.5) / head_dim
+
+
+def check_whole_turns(fields: Fields, arch: str, config: Mapping[str, object]) -> None:
+    """Raises CheckpointError where an architecture that turns whole heads is to turn a part."""
+    if turned_share(fields, arch, config) != 1:
+        raise fields.wrong(f"{arch}.rope.dimension_count", "the columns of a head")
 
 
 def _nothing_more(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
@@ -44,11 +73,12 @@ def _no_metadata(spec: ModelSpec) -> Metadata:
 @dataclass(frozen=True, kw_only=True)
 class GGUFRows:
     """What llama.cpp calls a family. Of families with the same `architecture` the first in the
-    table is the one that is read.
+    table is the one that is read, with experts the first that has some.
 
     `class_name`  of the model in Transformers
     `keys`        field of config.json -> metadata key behind the architecture's name
-    `linears`     linear role -> what its tensors are called in a layer
+    `linears`     linear role, of experts by its kind, or role of a router -> what its tensors are
+                  called in a layer
     `norms`       norm role -> what its tensors are called in a layer
     `told_by`     field of config.json -> linear role whose bias in the file says that it is true
     `is_paired`   whether rows of q and k lie as 0, d/2, 1, d/2 + 1, ... of each head, because
@@ -56,6 +86,10 @@ class GGUFRows:
     `takes_bias`  whether llama.cpp adds the biases of the attention
     `norm_offset` what the norms of the layers and the last one are stored with on top: Gemma's
                   are less one in a folder and whole in a file
+    `output`      whether llama.cpp wants an output layer of its own, one tied to the embedding, or
+                  takes either
+    `takes_longrope`  whether llama.cpp reads LongRoPE's factors
+    `has_experts` whether every layer has experts
     `more_config` fields of config.json that follow from the metadata and the fields read so far
     `more_metadata`  what of a spec those fields are read from
     """
@@ -69,5 +103,8 @@ class GGUFRows:
     is_paired: bool = False
     takes_bias: bool = True
     norm_offset: float = 0.0
+    output: Literal["either", "own", "tied"] = "either"
+    takes_longrope: bool = False
+    has_experts: bool = False
     more_config: Callable[[Fields, Mapping[str, object]], dict[str, object]] = _nothing_more
     more_metadata: Callable[[ModelSpec], Metadata] = _no_metadata

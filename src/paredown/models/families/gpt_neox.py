@@ -1,9 +1,18 @@
 """GPT-NeoX and Pythia (arXiv 2204.06745, 2304.01373): attention and MLP side by side, a part of
 each head rotated, one module for query, key and value, its rows head by head."""
 
+from collections.abc import Mapping
+
 from paredown.errors import CheckpointError
 from paredown.models.families.family import Family, LinearModule, fused_modules
 from paredown.models.families.fields import Fields, even_heads
+from paredown.models.families.gguf_rows import (
+    LAYER_NORM_KEYS,
+    PLAIN_KEYS,
+    GGUFRows,
+    Metadata,
+    turned_share,
+)
 from paredown.models.families.rotary import DEFAULT_THETA, read_rotary
 from paredown.spec.attention import Attention
 from paredown.spec.layer import LayerSpec
@@ -14,6 +23,12 @@ from paredown.spec.roles import QKV_ROLES
 from paredown.spec.rotary import Rotary
 
 _SHARE = 0.25
+_PARALLEL_KEY = "gptneox.use_parallel_residual"
+_KEYS: Mapping[str, str] = {
+    name: key
+    for name, key in {**PLAIN_KEYS, **LAYER_NORM_KEYS}.items()
+    if name not in ("num_key_value_heads", "rms_norm_eps")
+}
 
 
 def read_spec(fields: Fields) -> ModelSpec:
@@ -56,7 +71,7 @@ def _read_rotary(fields: Fields) -> Rotary:
     """`rotary_pct` and `rotary_emb_base`, or the names that other families have for them."""
     parameters = fields.config.get("rope_parameters")
     share = fields.number("rotary_pct", _SHARE)
-    if isinstance(parameters, dict) and "partial_rotary_factor" in parameters:
+    if isinstance(parameters, Mapping) and "partial_rotary_factor" in parameters:
         share = Fields(parameters, f"{fields.where} (rope_parameters)").number(
             "partial_rotary_factor"
         )
@@ -67,6 +82,23 @@ def _read_rotary(fields: Fields) -> Rotary:
             remedy="Correct rotary_pct, or download the checkpoint again.",
         )
     return read_rotary(fields, fields.number("rotary_emb_base", DEFAULT_THETA), share)
+
+
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    """llama.cpp adds biases everywhere and takes an approximation of the same GELU."""
+    fields.must_be("gptneox.attention.head_count_kv", config["num_attention_heads"])
+    if _PARALLEL_KEY not in fields.config:
+        raise fields.missing(_PARALLEL_KEY)
+    return {
+        "hidden_act": "gelu",
+        "attention_bias": True,
+        "rotary_pct": turned_share(fields, "gptneox", config),
+        "use_parallel_residual": fields.flag(_PARALLEL_KEY, True),
+    }
+
+
+def _gguf_from_spec(spec: ModelSpec) -> Metadata:
+    return {_PARALLEL_KEY: spec.layers[0].is_parallel}
 
 
 GPT_NEOX = Family(
@@ -86,6 +118,7 @@ GPT_NEOX = Family(
     },
     embedding="embed_in",
     output="embed_out",
+    output_aliases=("lm_head",),
     config_fields={
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",
@@ -95,6 +128,20 @@ GPT_NEOX = Family(
         "max_positions": "max_position_embeddings",
         "is_tied": "tie_word_embeddings",
     },
+    gguf=GGUFRows(
+        architecture="gptneox",
+        class_name="GPTNeoXForCausalLM",
+        keys=_KEYS,
+        linears={
+            **dict.fromkeys(QKV_ROLES, "attn_qkv"),
+            "o": "attn_output",
+            "up": "ffn_up",
+            "down": "ffn_down",
+        },
+        output="own",
+        more_config=_config_from_gguf,
+        more_metadata=_gguf_from_spec,
+    ),
     # The causal mask and rotary frequencies, saved as buffers by older versions of Transformers.
     ignorable=(r"(gpt_neox\.)?layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",),
 )

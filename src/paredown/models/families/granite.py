@@ -21,7 +21,7 @@ _SCALARS: Mapping[str, str] = {
 }
 
 
-def read_spec(fields: Fields) -> ModelSpec:
+def read_granite(fields: Fields) -> ModelSpec:
     attention_bias = fields.flag("attention_bias", False)
     traits = FamilyTraits(
         family="granite",
@@ -62,7 +62,7 @@ def _gguf_from_spec(spec: ModelSpec) -> Metadata:
 GRANITE = replace(
     LLAMA,
     model_type="granite",
-    read_spec=read_spec,
+    read_spec=read_granite,
     gguf=GGUFRows(
         architecture="granite",
         class_name="GraniteForCausalLM",

@@ -23,7 +23,7 @@ _DEFAULT_ROTARY = {
 
 def read_spec(fields: Fields) -> ModelSpec:
     if not (fields.config.get("rope_scaling") or fields.config.get("rope_parameters")):
-        fields = Fields({**fields.config, "rope_parameters": _DEFAULT_ROTARY}, fields.where)
+        fields = fields.overlaid({"rope_parameters": _DEFAULT_ROTARY})
     parameters = rotary_parameters(fields)
     variant = FamilyTraits(
         family="ministral3",

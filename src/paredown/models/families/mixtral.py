@@ -1,10 +1,13 @@
 """Mixtral (arXiv 2401.04088): Mistral's layer with two of eight experts for each token."""
 
+from collections.abc import Mapping
+
 from paredown.models.families import gated_rotary
 from paredown.models.families.expert_fields import ExpertLayers, read_num_experts
 from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
+from paredown.models.families.gguf_rows import GGUFRows
 from paredown.spec.experts import Experts
 from paredown.spec.model import ModelSpec
 
@@ -33,6 +36,15 @@ def read_spec(fields: Fields) -> ModelSpec:
     return read_gated_rotary(fields, variant)
 
 
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    """The size of an expert is that of an MLP there, and may be said twice."""
+    fields.must_be("llama.expert_feed_forward_length", config["intermediate_size"])
+    return {
+        "num_local_experts": fields.integer("llama.expert_count"),
+        "num_experts_per_tok": fields.integer("llama.expert_used_count"),
+    }
+
+
 MIXTRAL = Family(
     model_type="mixtral",
     read_spec=read_spec,
@@ -52,5 +64,13 @@ MIXTRAL = Family(
         "num_experts_per_token": "num_experts_per_tok",
         "expert_size": "intermediate_size",
     },
+    gguf=GGUFRows(
+        architecture="llama",
+        class_name="MixtralForCausalLM",
+        is_paired=True,
+        takes_bias=False,
+        has_experts=True,
+        more_config=_config_from_gguf,
+    ),
     routers={"router": f"{_BLOCK}.gate"},
 )

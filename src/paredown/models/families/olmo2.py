@@ -4,6 +4,9 @@ key. OLMo 3 has a window in three of four layers, whose rotary positions are nev
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
+from paredown.errors import UnsupportedError
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
@@ -14,6 +17,7 @@ from paredown.models.families.gated_rotary import (
     layer_kinds,
     read_gated_rotary,
 )
+from paredown.models.families.gguf_rows import PLAIN_KEYS, GGUFRows, Metadata, check_whole_turns
 from paredown.models.families.rotary import read_rotary_by_kind
 from paredown.spec.layer import LayerSpec
 from paredown.spec.model import ModelSpec
@@ -21,6 +25,10 @@ from paredown.spec.norm import Norms
 
 _PATTERN = 4
 _THETA = 500_000.0
+# In the place of what is read for each kind of layer by itself.
+_NO_ROTARY = {"rope_theta": _THETA, "rope_scaling": None, "rope_parameters": None}
+_WINDOW_KEY = "olmo2.attention.sliding_window"
+_PATTERN_KEY = "olmo2.attention.sliding_window_pattern"
 _NORMS: Mapping[str, str] = {
     "attention_output_norm": "layers.{layer}.post_attention_layernorm",
     "mlp_output_norm": "layers.{layer}.post_feedforward_layernorm",
@@ -35,9 +43,9 @@ def read_olmo2(fields: Fields) -> ModelSpec:
 
 
 def read_olmo3(fields: Fields) -> ModelSpec:
+    _check_bases(fields)
     rotary = read_rotary_by_kind(fields, {FULL: _THETA, SLIDING: _THETA}, {SLIDING: "rope_theta"})
-    plain = {name: one for name, one in fields.config.items() if not name.startswith("rope_")}
-    spec = _read(Fields(plain, fields.where), _traits(fields, "olmo3"))
+    spec = _read(fields.overlaid(_NO_ROTARY), _traits(fields, "olmo3"))
     usual = [SLIDING if (number + 1) % _PATTERN else FULL for number in range(spec.num_layers)]
     window = fields.optional_integer("sliding_window", 4096)
     windows = {FULL: None, SLIDING: window}
@@ -51,6 +59,24 @@ def read_olmo3(fields: Fields) -> ModelSpec:
         )
     )
     return replace(spec, layers=layers)
+
+
+def _check_bases(fields: Fields) -> None:
+    """Raises UnsupportedError for parameters that are not those of one kind of layer: the models
+    were trained with them in all layers, and Transformers gives them to some or to none."""
+    nested = fields.config.get("rope_parameters")
+    kinds = nested if isinstance(nested, Mapping) else {}
+    sliding = kinds.get(SLIDING)
+    is_named = isinstance(sliding, Mapping) and "rope_theta" in sliding
+    theta = fields.config.get("rope_theta", _THETA)
+    is_flat = bool(kinds) and FULL not in kinds and SLIDING not in kinds
+    if is_flat or (theta != _THETA and not is_named):
+        raise UnsupportedError(
+            f"{fields.where} does not say which layers have these rotary positions",
+            seen=f"rope_parameters {nested}" if is_flat else f"rope_theta {theta}",
+            remedy=f"Give rope_parameters an object {FULL!r} and an object {SLIDING!r}, each with "
+            "its rope_theta.",
+        )
 
 
 def _traits(fields: Fields, family: str) -> FamilyTraits:
@@ -74,6 +100,50 @@ def _post_normed(layer: LayerSpec) -> LayerSpec:
     )
 
 
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    """Whole heads are turned. With a window it is OLMo 3, whose layers with one are turned as they
+    were before the rotary positions of the others were scaled."""
+    check_whole_turns(fields, "olmo2", config)
+    window = fields.integer(_WINDOW_KEY, 0, minimum=0)
+    if not window:
+        return {}
+    num_layers = config["num_hidden_layers"]
+    assert isinstance(num_layers, int)
+    plain = {"rope_type": "default", "rope_theta": config["rope_theta"]}
+    scaling = config.get("rope_scaling")
+    assert isinstance(scaling, dict | None)
+    return {
+        "model_type": "olmo3",
+        "architectures": ["Olmo3ForCausalLM"],
+        "sliding_window": window,
+        "layer_types": _kinds_from_gguf(fields, num_layers),
+        "rope_scaling": None,
+        "rope_parameters": {FULL: {**plain, **(scaling or {})}, SLIDING: plain},
+    }
+
+
+def _kinds_from_gguf(fields: Fields, num_layers: int) -> list[str]:
+    """Which layers have a window: a list of them all, or every how manieth has none."""
+    pattern = fields.config.get(_PATTERN_KEY)
+    if isinstance(pattern, list):
+        if len(pattern) != num_layers or not all(type(one) is bool for one in pattern):
+            raise fields.wrong(_PATTERN_KEY, f"true or false for each of {num_layers} layers")
+        return [SLIDING if has_window else FULL for has_window in pattern]
+    every = fields.integer(_PATTERN_KEY, _PATTERN)
+    return [SLIDING if (number + 1) % every else FULL for number in range(num_layers)]
+
+
+def _gguf_from_spec(spec: ModelSpec) -> Metadata:
+    windows = [layer.attention.window for layer in spec.layers]
+    widest = max((window for window in windows if window is not None), default=0)
+    if not widest:
+        return {}
+    return {
+        _WINDOW_KEY: np.uint32(widest),
+        _PATTERN_KEY: np.array([window is not None for window in windows]),
+    }
+
+
 OLMO2 = Family(
     model_type="olmo2",
     read_spec=read_olmo2,
@@ -83,6 +153,21 @@ OLMO2 = Family(
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
     config_fields=gated_rotary.CONFIG_FIELDS,
+    gguf=GGUFRows(
+        architecture="olmo2",
+        class_name="Olmo2ForCausalLM",
+        keys=PLAIN_KEYS,
+        norms={
+            "q_norm": "attn_q_norm",
+            "k_norm": "attn_k_norm",
+            "attention_output_norm": "post_attention_norm",
+            "mlp_output_norm": "post_ffw_norm",
+        },
+        takes_bias=False,
+        output="own",
+        more_config=_config_from_gguf,
+        more_metadata=_gguf_from_spec,
+    ),
 )
 OLMO3 = replace(
     OLMO2,

@@ -1,8 +1,16 @@
 """Phi-1, 1.5 and 2 (arXiv 2306.11644): attention and MLP beside each other behind one norm, a part
 of each head rotated, biases everywhere, on the output layer too."""
 
+from collections.abc import Mapping
+
 from paredown.models.families.family import Family, LinearModule
 from paredown.models.families.fields import Fields, even_heads
+from paredown.models.families.gguf_rows import (
+    LAYER_NORM_KEYS,
+    PLAIN_KEYS,
+    GGUFRows,
+    turned_share,
+)
 from paredown.models.families.rotary import read_rotary, rotary_share
 from paredown.spec.attention import Attention
 from paredown.spec.layer import LayerSpec
@@ -11,6 +19,9 @@ from paredown.spec.model import Embedding, ModelSpec, Output
 from paredown.spec.norm import Norm, Norms
 
 _SHARE = 0.5
+_KEYS: Mapping[str, str] = {
+    name: key for name, key in {**PLAIN_KEYS, **LAYER_NORM_KEYS}.items() if name != "rms_norm_eps"
+}
 
 
 def read_spec(fields: Fields) -> ModelSpec:
@@ -48,6 +59,11 @@ def read_spec(fields: Fields) -> ModelSpec:
     )
 
 
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    share = turned_share(fields, "phi2", config)
+    return {"hidden_act": "gelu_new", "partial_rotary_factor": share}
+
+
 PHI = Family(
     model_type="phi",
     read_spec=read_spec,
@@ -62,6 +78,13 @@ PHI = Family(
     },
     norms={"attention_norm": "layers.{layer}.input_layernorm", "final_norm": "final_layernorm"},
     embedding="embed_tokens",
+    gguf=GGUFRows(
+        architecture="phi2",
+        class_name="PhiForCausalLM",
+        keys=_KEYS,
+        output="own",
+        more_config=_config_from_gguf,
+    ),
     config_fields={
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",

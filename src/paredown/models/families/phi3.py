@@ -3,14 +3,19 @@ and one for gate and up, a part of each head rotated in some, and LongRoPE."""
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from paredown.models.families import gated_rotary
 from paredown.models.families.family import Family, LinearModule, fused_modules
 from paredown.models.families.fields import Fields
 from paredown.models.families.gated_rotary import FamilyTraits, read_gated_rotary
+from paredown.models.families.gguf_rows import PLAIN_KEYS, GGUFRows, Metadata, turned_share
+from paredown.models.families.read_fields import ReadFields
 from paredown.models.families.rotary import rotary_share
 from paredown.spec.model import ModelSpec
 from paredown.spec.roles import QKV_ROLES
 
+_WINDOW_KEY = "phi3.attention.sliding_window"
 _UP_ROLES = ("gate", "up")
 # What Phi-3's first configs called LongRoPE.
 _OLD_NAMES = ("su", "yarn")
@@ -28,14 +33,30 @@ def read_spec(fields: Fields) -> ModelSpec:
 
 
 def _with_known_names(fields: Fields) -> Fields:
-    config = dict(fields.config)
+    changes: dict[str, object] = {}
     for name in ("rope_scaling", "rope_parameters"):
-        parameters = config.get(name)
-        if isinstance(parameters, Mapping):
+        parameters = fields.config.get(name)
+        if isinstance(parameters, ReadFields):
             kind = parameters.get("rope_type", parameters.get("type"))
             if kind in _OLD_NAMES:
-                config[name] = {**parameters, "rope_type": "longrope"}
-    return Fields(config, fields.where)
+                changes[name] = parameters.overlaid({"rope_type": "longrope"})
+    return fields.overlaid(changes)
+
+
+def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
+    found: dict[str, object] = {
+        "sliding_window": fields.integer(_WINDOW_KEY, 0, minimum=0) or None,
+        # Else Transformers takes that of the first models, which others have no row for.
+        "pad_token_id": None,
+    }
+    share = turned_share(fields, "phi3", config)
+    return found if share == 1 else {**found, "partial_rotary_factor": share}
+
+
+def _gguf_from_spec(spec: ModelSpec) -> Metadata:
+    """llama.cpp reads a window, and runs without it: one that hides nothing is as well."""
+    window = spec.layers[0].attention.window or 0
+    return {_WINDOW_KEY: np.uint32(window if window >= spec.max_positions else 0)}
 
 
 PHI3 = Family(
@@ -52,4 +73,18 @@ PHI3 = Family(
     embedding=gated_rotary.EMBEDDING,
     ignorable=gated_rotary.IGNORABLE,
     config_fields=gated_rotary.CONFIG_FIELDS,
+    gguf=GGUFRows(
+        architecture="phi3",
+        class_name="Phi3ForCausalLM",
+        keys=PLAIN_KEYS,
+        linears={
+            **dict.fromkeys(QKV_ROLES, "attn_qkv"),
+            "o": "attn_output",
+            **dict.fromkeys(_UP_ROLES, "ffn_up"),
+            "down": "ffn_down",
+        },
+        takes_longrope=True,
+        more_config=_config_from_gguf,
+        more_metadata=_gguf_from_spec,
+    ),
 )

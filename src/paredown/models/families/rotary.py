@@ -17,7 +17,7 @@ def read_rotary(fields: Fields, default_theta: float = DEFAULT_THETA, share: flo
     """The config's rotary positions, over `share` of each head. Raises UnsupportedError for a
     scaling rule we do not have, for another share, and for layers with rules of their own."""
     parameters = rotary_parameters(fields)
-    if any(isinstance(entry, dict) for entry in parameters.config.values()):
+    if parameters.config.objects():
         raise UnsupportedError(
             f"{parameters.where} gives layers rotary positions of their own",
             seen=", ".join(parameters.config),
@@ -43,9 +43,12 @@ def rotary_share(fields: Fields, default: float) -> float:
 def rotary_parameters(fields: Fields) -> Fields:
     """The scaling dictionary under whichever name the config has it; `rope_scaling` wins, as in
     Transformers."""
-    name = "rope_scaling" if fields.config.get("rope_scaling") else "rope_parameters"
+    name, other = "rope_scaling", "rope_parameters"
+    if not fields.config.get(name):
+        name, other = other, name
+    fields.pass_over(other)
     value = fields.config.get(name) or {}
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         raise fields.wrong(name, "an object")
     return Fields(value, where=f"{fields.where} ({name})")
 
@@ -55,7 +58,10 @@ def rotary_of(
 ) -> Rotary:
     """The positions that these parameters describe; `fields` are those of the whole config. Raises
     UnsupportedError for a scaling rule we do not have."""
-    theta = parameters if "rope_theta" in parameters.config else fields
+    theta = fields
+    if "rope_theta" in parameters.config:
+        fields.pass_over("rope_theta")
+        theta = parameters
     plain = Rotary(theta=theta.number("rope_theta", default_theta), share=share)
     kind = parameters.text("rope_type", parameters.text("type", "default"))
     if kind not in _SCALINGS:
@@ -76,11 +82,11 @@ def read_rotary_by_kind(
     nested = fields.config.get("rope_parameters")
     found = {}
     for kind, theta in default_thetas.items():
-        if isinstance(nested, dict) and isinstance(nested.get(kind), dict):
-            config = {**fields.config, "rope_parameters": nested[kind]}
+        if isinstance(nested, Mapping) and isinstance(nested.get(kind), Mapping):
+            changes = {"rope_parameters": nested[kind]}
             if kind in theta_fields:
-                config["rope_scaling"] = None
-            own = Fields(config, f"{fields.where} ({kind})")
+                changes["rope_scaling"] = None
+            own = Fields(fields.config.overlaid(changes), f"{fields.where} ({kind})")
         elif kind in theta_fields:
             named = fields.config.get(theta_fields[kind])
             own = Fields({} if named is None else {"rope_theta": named}, fields.where)

@@ -34,6 +34,8 @@ def read_spec(fields: Fields) -> ModelSpec:
     window = None
     if fields.flag("use_sliding_window", False):
         window = fields.optional_integer("sliding_window")
+    else:
+        fields.pass_over("sliding_window")
     usual = [FULL if is_turned or window is None else SLIDING for is_turned in turned]
     kinds = layer_kinds(fields, spec.num_layers, usual)
     layers = tuple(
@@ -58,6 +60,7 @@ def _turned_layers(fields: Fields, num_layers: int) -> list[bool]:
     if listed is None:
         interval = fields.integer("no_rope_layer_interval", _INTERVAL)
         return [(number + 1) % interval != 0 for number in range(num_layers)]
+    fields.pass_over("no_rope_layer_interval")
     if not isinstance(listed, list) or len(listed) < num_layers or not set(listed) <= {0, 1}:
         raise CheckpointError(
             f"{fields.where}: no_rope_layers needs a 0 or a 1 for each layer",

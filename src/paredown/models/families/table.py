@@ -8,6 +8,7 @@ from paredown.models.families.gpt2 import GPT2
 from paredown.models.families.gpt_neox import GPT_NEOX
 from paredown.models.families.gpt_oss import GPT_OSS
 from paredown.models.families.granite import GRANITE
+from paredown.models.families.granite_moe_hybrid import GRANITE_MOE_HYBRID
 from paredown.models.families.llama import LLAMA
 from paredown.models.families.ministral3 import MINISTRAL3
 from paredown.models.families.mistral import MINISTRAL, MISTRAL
@@ -21,6 +22,7 @@ from paredown.models.families.qwen2_moe import QWEN2_MOE
 from paredown.models.families.qwen3 import QWEN3
 from paredown.models.families.qwen3_moe import QWEN3_MOE
 from paredown.models.families.smollm3 import SMOLLM3
+from paredown.models.families.starcoder2 import STARCODER2
 
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
@@ -40,7 +42,9 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": GEMMA3,
     "phi3": PHI3,
     "granite": GRANITE,
+    "granitemoehybrid": GRANITE_MOE_HYBRID,
     "smollm3": SMOLLM3,
+    "starcoder2": STARCODER2,
     "olmo2": OLMO2,
     "olmo3": OLMO3,
     "phi": PHI,

@@ -35,6 +35,10 @@ class MappedTensors(Mapping[str, StoredTensor]):
         self.file_bytes = len(mapped)
         self._mapped = mapped
 
+    def with_places(self, places: dict[str, TensorPlace]) -> "MappedTensors":
+        """The same file, in which other names stand for other bytes."""
+        return MappedTensors(self.path, self._mapped, places, self.stat)
+
     @property
     def raw(self) -> npt.NDArray[np.uint8]:
         """The whole file."""

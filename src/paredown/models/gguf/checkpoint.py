@@ -1,6 +1,5 @@
 """A GGUF file as the checkpoint it was made from: config, spec, and tensors under our names."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,19 +7,27 @@ from pathlib import Path
 import numpy as np
 
 from paredown.errors import CheckpointError
-from paredown.formats.gguf.block_format import BlockFormat
-from paredown.formats.gguf.table import BLOCK_FORMATS
+from paredown.formats.gguf.block_format import BlockFormat, Bytes
 from paredown.formats.tensor import StoredDType, StoredTensor
 from paredown.models.config import family_from_config, spec_from_config
 from paredown.models.gguf.config import config_from_metadata
-from paredown.models.gguf.names import ROPE_FACTORS, GGUFTensor, gguf_tensors, unpair_rows
+from paredown.models.gguf.names import (
+    ALL_FACTORS,
+    ROPE_FACTORS,
+    GGUFTensor,
+    folder_rows,
+    gguf_tensors,
+    inside_fused,
+    unpair_rows,
+)
 from paredown.models.gguf.parts import GGUFParts, read_parts
 from paredown.models.gguf.tokenizer_notes import tokenizer_notes
+from paredown.models.held_notes import block_notes
 from paredown.models.names import Names
 from paredown.spec.model import ModelSpec
+from paredown.spec.roles import QKV_ROLES
 
 SUFFIX = ".gguf"
-PREFIX = "model."
 _FLOATS: dict[str, StoredDType] = {"F32": "F32", "F16": "F16", "BF16": "BF16"}
 _REMEDY = "Convert the model to GGUF again, or download the file again."
 
@@ -37,14 +44,20 @@ class GGUFTensors(Mapping[str, StoredTensor]):
         tensor = self._tensors[name]
         block = self._file.places[tensor.name].block
         rows_OB = self._file.rows(tensor.name)
+        if tensor.first_row is not None:
+            rows_OB = _own_part(tensor, rows_OB, block)
         if tensor.paired_heads:
             rows_OB = unpair_rows(rows_OB.reshape(tensor.shape[0], -1), tensor.paired_heads)
+        if len(tensor.shape) == 2:
+            rows_OB = folder_rows(tensor, rows_OB)
         if block.is_quantized:
             return StoredTensor(dtype="U8", array=rows_OB)
         if tensor.offset:
             floats = block.decode(rows_OB).dequantize().reshape(tensor.shape)
             return StoredTensor(dtype="F32", array=floats - np.float32(tensor.offset))
         values = block.decode(rows_OB).arrays()["values"].reshape(tensor.shape)
+        if len(tensor.shape) == 1:
+            values = folder_rows(tensor, values)
         return StoredTensor(dtype=_FLOATS[block.name], array=values)
 
     def __iter__(self) -> Iterator[str]:
@@ -68,6 +81,15 @@ class GGUFModel:
     notes: tuple[str, ...]
 
 
+def _own_part(tensor: GGUFTensor, rows_OB: Bytes, block: BlockFormat) -> Bytes:
+    """The rows of a tensor that is a part of a stored one; of a vector its numbers, in one row."""
+    assert tensor.first_row is not None
+    size, start = tensor.shape[0], tensor.first_row
+    if len(tensor.shape) == 2:
+        return rows_OB[start : start + size]
+    return rows_OB[:, block.row_bytes(start) : block.row_bytes(start + size)]
+
+
 def is_gguf(path: Path) -> bool:
     """Whether a path names a GGUF file, by its suffix."""
     return path.suffix.lower() == SUFFIX and not path.is_dir()
@@ -79,17 +101,14 @@ def open_gguf(path: Path) -> GGUFModel:
     UnsupportedError."""
     file = read_parts(path)
     shapes = {name: place.shape for name, place in file.places.items()}
-    factors = None
-    if ROPE_FACTORS in file.places:
-        _check_float_vector(file, ROPE_FACTORS)
-        block = file.places[ROPE_FACTORS].block
-        factors = block.decode(file.rows(ROPE_FACTORS)).dequantize()[0]
+    factors = {name: _factors(file, name) for name in ALL_FACTORS if name in file.places}
     config = config_from_metadata(file.metadata, shapes, factors, str(path))
     if config["vocab_size"] == 0:
         raise _missing(file, "token_embd.weight")
     spec = spec_from_config(config)
     _check_factors(file, spec, factors)
-    names = Names(family=family_from_config(config), prefix=PREFIX)
+    family = family_from_config(config)
+    names = Names(family=family, prefix=family.prefixes[0])
     tensors = _check_tensors(file, spec, names)
     blocks = {tensor.our_name: file.places[tensor.name].block for tensor in tensors}
     return GGUFModel(
@@ -99,7 +118,10 @@ def open_gguf(path: Path) -> GGUFModel:
         names=names,
         tensors=GGUFTensors(file, tensors),
         blocks=blocks,
-        notes=(*_notes(blocks), *tokenizer_notes(file.metadata)),
+        notes=(
+            *block_notes((place.block, place.shape) for place in file.places.values()),
+            *tokenizer_notes(file.metadata),
+        ),
     )
 
 
@@ -107,19 +129,30 @@ def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFT
     """A file that claims endless layers ends at the first missing tensor."""
     found = []
     for tensor in gguf_tensors(spec, names):
+        shape = tensor.stored_shape
         if tensor.name not in file.places:
-            raise _missing(file, tensor.name)
+            part = inside_fused(tensor, spec)
+            if part is None or part.name not in file.places:
+                raise _missing(file, tensor.name)
+            shape = (_num_fused_rows(spec, part), *shape[1:])
+            tensor = part
         place = file.places[tensor.name]
-        if place.shape != tensor.shape:
+        if place.shape != shape:
             raise CheckpointError(
                 f"{file.path}: tensor {tensor.name!r} has the wrong shape",
-                seen=f"{list(place.shape)}, the metadata ask for {list(tensor.shape)}",
+                seen=f"{list(place.shape)}, the metadata ask for {list(shape)}",
                 remedy=_REMEDY,
             )
-        if len(tensor.shape) == 1:
+        if len(shape) == 1:
             _check_float_vector(file, tensor.name)
-        found.append(tensor)
-    unknown = file.places.keys() - {tensor.name for tensor in found} - {ROPE_FACTORS}
+        elif not tensor.is_linear and place.block.is_quantized:
+            raise CheckpointError(
+                f"{file.path}: tensor {tensor.name!r} of a router must be floats",
+                seen=place.block.name,
+                remedy=_REMEDY,
+            )
+        found += [tensor.of_expert(index) for index in range(len(tensor.experts))] or [tensor]
+    unknown = file.places.keys() - {tensor.name for tensor in found} - {*ALL_FACTORS}
     if unknown:
         raise CheckpointError(
             f"{file.path}: tensor {min(unknown)!r} is not part of the model that the metadata "
@@ -128,6 +161,12 @@ def _check_tensors(file: GGUFParts, spec: ModelSpec, names: Names) -> list[GGUFT
             remedy=_REMEDY,
         )
     return found
+
+
+def _num_fused_rows(spec: ModelSpec, part: GGUFTensor) -> int:
+    assert part.layer is not None
+    shapes = spec.linear_shapes(part.layer)
+    return sum(shapes[role][0] for role in QKV_ROLES)
 
 
 def _check_float_vector(file: GGUFParts, name: str) -> None:
@@ -140,11 +179,18 @@ def _check_float_vector(file: GGUFParts, name: str) -> None:
         )
 
 
-def _check_factors(file: GGUFParts, spec: ModelSpec, factors: np.ndarray | None) -> None:
-    if factors is not None and 2 * len(factors) != spec.layers[0].attention.head_dim:
+def _factors(file: GGUFParts, name: str) -> np.ndarray:
+    _check_float_vector(file, name)
+    values: np.ndarray = file.places[name].block.decode(file.rows(name)).dequantize()[0]
+    return values
+
+
+def _check_factors(file: GGUFParts, spec: ModelSpec, factors: Mapping[str, np.ndarray]) -> None:
+    found = factors.get(ROPE_FACTORS)
+    if found is not None and 2 * len(found) != spec.layers[0].attention.head_dim:
         raise CheckpointError(
             f"{file.path}: tensor {ROPE_FACTORS!r} has the wrong shape",
-            seen=f"{len(factors)} factors for heads of {spec.layers[0].attention.head_dim}",
+            seen=f"{len(found)} factors for heads of {spec.layers[0].attention.head_dim}",
             remedy=_REMEDY,
         )
 
@@ -154,12 +200,4 @@ def _missing(file: GGUFParts, name: str) -> CheckpointError:
         f"{file.path}: tensor {name!r} is missing",
         seen=f"{len(file.places)} tensors",
         remedy=_REMEDY,
-    )
-
-
-def _notes(blocks: Mapping[str, BlockFormat]) -> tuple[str, ...]:
-    counts = Counter(block.name for block in blocks.values() if block.note is not None)
-    return tuple(
-        f"{count} tensors in {name} {BLOCK_FORMATS[name].note}"
-        for name, count in sorted(counts.items())
     )

@@ -9,38 +9,45 @@ from paredown.errors import UnsupportedError
 from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.gguf_rows import GGUFRows
+from paredown.models.families.read_fields import ReadFields
 from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.header import Value
-from paredown.models.gguf.names import EMBEDDING, OUTPUT, ROPE_FACTORS
+from paredown.models.gguf.names import (
+    EMBEDDING,
+    LONG_FACTORS,
+    OUTPUT,
+    ROPE_FACTORS,
+    SHORT_FACTORS,
+)
 from paredown.models.gguf.rope import rotary_from_factors
-from paredown.models.gguf.rope_scaling import scaling_fields
+from paredown.models.gguf.rope_scaling import longrope_fields, scaling_fields
 from paredown.models.gguf.special_tokens import BOS, end_ids
-from paredown.models.gguf.unread_keys import ReadFields, check_unread
+from paredown.models.gguf.unread_keys import check_unread
 
 ARCHITECTURE = "general.architecture"
 # A model, an adapter, an importance matrix or the part that sees images.
 KIND = "general.type"
 TOKENS = "tokenizer.ggml.tokens"
 # Numbers among the sizes, which are integers else.
-_NUMBERS = ("rms_norm_eps",)
+_NUMBERS = ("rms_norm_eps", "layer_norm_eps")
 
 
 def config_from_metadata(
     metadata: Mapping[str, Value],
     shapes: Mapping[str, tuple[int, ...]],
-    factors: npt.NDArray[np.float32] | None,
+    factors: Mapping[str, npt.NDArray[np.float32]],
     where: str,
 ) -> dict[str, object]:
-    """`shapes` of the tensors by their names there, `factors` those of ROPE_FACTORS. Raises
-    CheckpointError for what is missing or wrong, UnsupportedError for what is not run here."""
+    """`shapes` of the tensors by their names there, `factors` the tensors of ALL_FACTORS that are
+    there. Raises CheckpointError for what is missing or wrong, UnsupportedError for what is not run
+    here."""
     values = ReadFields({key: plain_value(value) for key, value in metadata.items()})
     fields = Fields(values, where)
     _check_kind(fields)
     arch = fields.text(ARCHITECTURE)
-    family = _family_of(arch, where)
+    family = _family_of(fields, arch)
     rows = family.gguf
     assert rows is not None
-    fields.must_be(f"{arch}.expert_count", 0)
     config: dict[str, object] = {
         "architectures": [rows.class_name],
         "model_type": family.model_type,
@@ -48,7 +55,7 @@ def config_from_metadata(
         "hidden_act": "silu",
         "tie_word_embeddings": OUTPUT not in shapes,
         "vocab_size": shapes.get(EMBEDDING, (0,))[0],
-        **_rotary_fields(fields, arch, factors),
+        **_rotary_fields(fields, rows, factors),
         **_token_ids(fields),
     }
     for name, role in rows.told_by.items():
@@ -68,15 +75,29 @@ def _check_kind(fields: Fields) -> None:
         )
 
 
-def _family_of(arch: str, where: str) -> Family:
-    known = {one.gguf.architecture: one for one in reversed(FAMILIES.values()) if one.gguf}
-    if arch not in known:
+def _family_of(fields: Fields, arch: str) -> Family:
+    """The first family of that architecture, with experts where the file has some."""
+    known = {
+        (one.gguf.architecture, one.gguf.has_experts): one
+        for one in reversed(FAMILIES.values())
+        if one.gguf
+    }
+    names = {name for name, _ in known}
+    if arch not in names:
         raise UnsupportedError(
-            f"{where} is of an architecture that is not read here",
+            f"{fields.where} is of an architecture that is not read here",
             seen=arch,
-            remedy=f"Known architectures: {', '.join(sorted(known))}.",
+            remedy=f"Known architectures: {', '.join(sorted(names))}.",
         )
-    return known[arch]
+    num_experts = fields.integer(f"{arch}.expert_count", 0, minimum=0)
+    if (arch, num_experts > 0) not in known:
+        raise UnsupportedError(
+            f"{fields.where} is of an architecture that is read "
+            + ("without experts alone" if num_experts else "with experts alone"),
+            seen=f"{arch}.expert_count {num_experts}",
+            remedy="Use the model's Hugging Face folder.",
+        )
+    return known[arch, num_experts > 0]
 
 
 def _sizes(fields: Fields, rows: GGUFRows) -> dict[str, object]:
@@ -95,7 +116,20 @@ def _sizes(fields: Fields, rows: GGUFRows) -> dict[str, object]:
             found[name] = _head_dim(fields, rows)
         else:
             found[name] = fields.integer(full)
+    if "head_dim" not in rows.keys:
+        _check_whole_heads(fields, rows)
     return found
+
+
+def _check_whole_heads(fields: Fields, rows: GGUFRows) -> None:
+    """Heads of an architecture that has no size for them share the hidden columns."""
+    arch = rows.architecture
+    hidden_size, num_heads = (
+        fields.integer(f"{arch}.{rows.keys[name]}")
+        for name in ("hidden_size", "num_attention_heads")
+    )
+    for name in ("key_length", "value_length"):
+        fields.must_be(f"{arch}.attention.{name}", max(1, hidden_size // num_heads))
 
 
 def _head_dim(fields: Fields, rows: GGUFRows) -> int:
@@ -120,16 +154,26 @@ def plain_value(value: Value) -> object:
 
 
 def _rotary_fields(
-    fields: Fields, arch: str, factors: npt.NDArray[np.float32] | None
+    fields: Fields, rows: GGUFRows, factors: Mapping[str, npt.NDArray[np.float32]]
 ) -> dict[str, object]:
+    arch = rows.architecture
     theta = fields.number(f"{arch}.rope.freq_base", 10_000.0)
     found: dict[str, object] = {"rope_theta": theta}
+    if rows.takes_longrope and (SHORT_FACTORS in factors or LONG_FACTORS in factors):
+        return found | {"rope_scaling": longrope_fields(fields, arch, factors)}
     scaling = scaling_fields(fields, arch)
     if scaling is not None:
         found["rope_scaling"] = scaling
-    if factors is None:
+    others = factors.keys() - {ROPE_FACTORS}
+    if others:
+        raise UnsupportedError(
+            f"{fields.where} scales rotary positions as its architecture does not",
+            seen=min(others),
+            remedy="Use the model's Hugging Face folder.",
+        )
+    if ROPE_FACTORS not in factors:
         return found
-    rotary = rotary_from_factors(theta, factors)
+    rotary = rotary_from_factors(theta, factors[ROPE_FACTORS])
     if rotary.scaling == "llama3":
         if scaling is not None:
             raise UnsupportedError(

@@ -1,5 +1,6 @@
 """A model as the metadata of a GGUF file, where llama.cpp runs the same model from them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
@@ -11,10 +12,16 @@ from paredown.models.config import spec_from_config
 from paredown.models.families.gguf_rows import GGUFRows, Metadata
 from paredown.models.families.table import FAMILIES
 from paredown.models.gguf.config import ARCHITECTURE, config_from_metadata
-from paredown.models.gguf.names import EMBEDDING, OUTPUT
+from paredown.models.gguf.names import (
+    EMBEDDING,
+    LONG_FACTORS,
+    OUTPUT,
+    ROPE_FACTORS,
+    SHORT_FACTORS,
+)
 from paredown.models.gguf.rope import rope_factors
 from paredown.models.gguf.rope_scaling import scaling_metadata
-from paredown.spec.mlp import Mlp
+from paredown.spec.experts import Experts
 from paredown.spec.model import ModelSpec
 
 
@@ -22,8 +29,15 @@ def metadata_from_spec(spec: ModelSpec) -> Metadata:
     """Raises UnsupportedError for a model that llama.cpp's architectures cannot express: what is
     read back from the metadata must be the same model."""
     rows = FAMILIES[spec.family].gguf
-    if rows is None or not isinstance(spec.layers[0].mlp, Mlp):
+    if rows is None:
         raise _unsupported(f"the family {spec.family}")
+    if any(layer.has_experts != rows.has_experts for layer in spec.layers):
+        raise _unsupported("experts in some layers alone")
+    is_tied = spec.output.is_tied
+    if rows.output != "either" and is_tied != (rows.output == "tied"):
+        raise _unsupported(
+            f"an output layer {'tied to the embedding' if is_tied else 'of its own'}"
+        )
     metadata = _metadata(spec, rows)
     try:
         again = _read_back(spec, rows, metadata)
@@ -35,18 +49,24 @@ def metadata_from_spec(spec: ModelSpec) -> Metadata:
     return metadata
 
 
-def factors_of(spec: ModelSpec) -> npt.NDArray[np.float32] | None:
-    """The tensor of factors by which rotary frequencies are divided; None where none is needed."""
-    attention = spec.layers[0].attention
-    if attention.rotary is None:
-        return None
-    return rope_factors(attention.rotary, attention.head_dim)
+def factors_of(spec: ModelSpec) -> dict[str, npt.NDArray[np.float32]]:
+    """The tensors of factors by which rotary frequencies are divided, by name; nothing where none
+    is needed."""
+    rotary, head_dim = spec.layers[0].attention.rotary, spec.layers[0].attention.head_dim
+    if rotary is None:
+        return {}
+    if rotary.scaling == "longrope":
+        return {
+            SHORT_FACTORS: np.array(rotary.short_factors, np.float32),
+            LONG_FACTORS: np.array(rotary.long_factors, np.float32),
+        }
+    factors = rope_factors(rotary, head_dim)
+    return {} if factors is None else {ROPE_FACTORS: factors}
 
 
 def _metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
     layer, arch = spec.layers[0], rows.architecture
     attention = layer.attention
-    assert isinstance(layer.mlp, Mlp)
     values = {
         "max_position_embeddings": np.uint32(spec.max_positions),
         "hidden_size": np.uint32(spec.hidden_size),
@@ -56,12 +76,26 @@ def _metadata(spec: ModelSpec, rows: GGUFRows) -> Metadata:
         "num_key_value_heads": np.uint32(attention.num_kv_heads),
         "head_dim": np.uint32(attention.head_dim),
         "rms_norm_eps": np.float32(spec.final_norm.eps),
+        "layer_norm_eps": np.float32(spec.final_norm.eps),
     }
     found: Metadata = {ARCHITECTURE: arch, f"{arch}.vocab_size": np.uint32(spec.vocab_size)}
+    if layer.experts is not None:
+        found |= _expert_metadata(layer.experts, arch)
     found |= {f"{arch}.{rows.keys[name]}": one for name, one in values.items() if name in rows.keys}
     if "head_dim" in rows.keys:
         found[f"{arch}.attention.value_length"] = np.uint32(attention.head_dim)
     return found | _rotary_metadata(spec, arch) | rows.more_metadata(spec)
+
+
+def _expert_metadata(experts: Experts, arch: str) -> Metadata:
+    found: Metadata = {
+        f"{arch}.expert_count": np.uint32(experts.num),
+        f"{arch}.expert_used_count": np.uint32(experts.num_per_token),
+        f"{arch}.expert_feed_forward_length": np.uint32(experts.size),
+    }
+    if experts.shared_size is not None:
+        found[f"{arch}.expert_shared_feed_forward_length"] = np.uint32(experts.shared_size)
+    return found
 
 
 def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
@@ -70,7 +104,7 @@ def _rotary_metadata(spec: ModelSpec, arch: str) -> Metadata:
     turned = [one.attention for one in spec.layers if one.attention.rotary is not None]
     if not turned:
         return {}
-    widest = max(turned, key=lambda one: one.window or spec.max_positions + 1)
+    widest = max(turned, key=lambda one: one.window or math.inf)
     rotary, head_dim = widest.rotary, widest.head_dim
     assert rotary is not None
     found: Metadata = {

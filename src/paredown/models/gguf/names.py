@@ -3,27 +3,43 @@
 What differs from family to family stands in the family's own file (families/gguf_rows.py).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from paredown.models.check_tensors import vector_tensor
+from paredown.models.fused_rows import fused_rows
 from paredown.models.names import Names
 from paredown.models.roles import layer_vectors, model_vectors
+from paredown.spec.experts import expert_index, role_kind
 from paredown.spec.model import ModelSpec
+from paredown.spec.roles import QKV_ROLES
+
+T = TypeVar("T", bound=np.generic)
 
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 FINAL_NORM = "output_norm"
 ROPE_FACTORS = "rope_freqs.weight"
+FUSED_QKV = "attn_qkv"
+# LongRoPE's, for texts within the original context and for longer ones.
+SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
+ALL_FACTORS = (ROPE_FACTORS, SHORT_FACTORS, LONG_FACTORS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GGUFTensor:
     """`name` there, `our_name` in a Hugging Face folder. `paired_heads`: the number of heads whose
-    rows lie in pairs, 0 for rows in order. `offset` is what its values have there on top."""
+    rows lie in pairs, 0 for rows in order. `offset` is what its values have there on top.
+
+    `parts` are the rows of each role of a fused module, in the order of its roles. They lie one
+    behind the other there, and in each of `num_blocks` equal blocks in a folder. `first_row`: it is
+    a part of the tensor `name`, from that row on. `experts` are the names in a folder of those of a
+    tensor that holds all of a layer, [E, rows, columns].
+    """
 
     name: str
     our_name: str
@@ -32,6 +48,31 @@ class GGUFTensor:
     shape: tuple[int, ...]
     paired_heads: int = 0
     offset: float = 0.0
+    parts: Mapping[str, int] = field(default_factory=dict)
+    num_blocks: int = 1
+    first_row: int | None = None
+    experts: tuple[str, ...] = ()
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape there, where a matrix of one row is a vector."""
+        return self.shape[1:] if self.role == "shared_gate" else self.shape
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is the weight of linear layers or a table, and no vector or router."""
+        return len(self.shape) > 1 and self.role not in ("router", "shared_gate")
+
+    def of_expert(self, index: int) -> "GGUFTensor":
+        """The part of one expert."""
+        num_rows = self.shape[1]
+        return replace(
+            self,
+            our_name=self.experts[index],
+            shape=self.shape[1:],
+            first_row=index * num_rows,
+            experts=(),
+        )
 
 
 def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
@@ -42,7 +83,7 @@ def gguf_tensors(spec: ModelSpec, names: Names) -> Iterator[GGUFTensor]:
         yield _outside_layers(OUTPUT, f"{names.output}.weight", "output", table)
     for role, size in model_vectors(spec).items():
         yield GGUFTensor(
-            name=_suffixed(FINAL_NORM, role),
+            name=_suffixed(FINAL_NORM if role.startswith("final_norm.") else "output", role),
             our_name=vector_tensor(names, role, None),
             role=role,
             layer=None,
@@ -67,6 +108,29 @@ def pair_rows(rows_OB: npt.NDArray[np.uint8], num_heads: int) -> npt.NDArray[np.
     return halves.swapaxes(1, 2).reshape(num_rows, num_bytes)
 
 
+def inside_fused(tensor: GGUFTensor, spec: ModelSpec) -> GGUFTensor | None:
+    """The query, key or value of a module of its own as a part of the fused tensor that older files
+    have in its place; None for any other tensor."""
+    owner = tensor.role.removesuffix(".bias")
+    if owner not in QKV_ROLES or tensor.layer is None or len(tensor.parts) != 1:
+        return None
+    shapes = spec.linear_shapes(tensor.layer)
+    before = QKV_ROLES[: QKV_ROLES.index(owner)]
+    return replace(
+        tensor,
+        name=f"blk.{tensor.layer}.{FUSED_QKV}.{tensor.name.rsplit('.', 1)[1]}",
+        first_row=sum(shapes[role][0] for role in before),
+    )
+
+
+def folder_rows(tensor: GGUFTensor, rows: npt.NDArray[T]) -> npt.NDArray[T]:
+    """The rows of a fused module, or its biases, in the order of a folder."""
+    if tensor.num_blocks == 1:
+        return rows
+    ends = np.cumsum(list(tensor.parts.values()))
+    return fused_rows(np.split(rows, ends[:-1]), tensor.num_blocks)
+
+
 def _outside_layers(name: str, our_name: str, role: str, shape: tuple[int, ...]) -> GGUFTensor:
     return GGUFTensor(name=name, our_name=our_name, role=role, layer=None, shape=shape)
 
@@ -76,27 +140,68 @@ def _layer_tensors(spec: ModelSpec, names: Names, layer: int) -> Iterator[GGUFTe
     assert rows is not None
     attention = spec.layers[layer].attention
     paired = {"q": attention.num_heads, "k": attention.num_kv_heads} if rows.is_paired else {}
-    for role, shape in spec.linear_shapes(layer).items():
+    shapes = spec.linear_shapes(layer)
+    for role, (_, num_columns) in shapes.items():
+        parts = {one: shapes[one][0] for one in names.fused(role)}
+        if role != next(iter(parts)) or expert_index(role):
+            continue
+        if expert_index(role) == 0:
+            yield _experts(spec, names, layer, role)
+            continue
         yield GGUFTensor(
             name=f"blk.{layer}.{rows.linears[role]}.weight",
             our_name=f"{names.linear(role, layer)}.weight",
             role=role,
             layer=layer,
-            shape=shape,
+            shape=(sum(parts.values()), num_columns),
             paired_heads=paired.get(role, 0),
+            parts=parts,
+            num_blocks=names.num_blocks(role, spec.layers[layer]),
+        )
+    for role, shape in spec.router_shapes(layer).items():
+        yield GGUFTensor(
+            name=f"blk.{layer}.{rows.linears[role]}.weight",
+            our_name=f"{names.router(role, layer)}.weight",
+            role=role,
+            layer=layer,
+            shape=shape,
         )
     for role, size in layer_vectors(spec, layer).items():
         owner = role.rsplit(".", 1)[0]
+        parts = {}
+        if owner in shapes:
+            parts = {one: shapes[one][0] for one in names.fused(owner)}
+            if owner != next(iter(parts)):
+                continue
         name = rows.linears[owner] if owner in rows.linears else rows.norms[owner]
         yield GGUFTensor(
             name=f"blk.{layer}.{_suffixed(name, role)}",
             our_name=vector_tensor(names, role, layer),
             role=role,
             layer=layer,
-            shape=(size,),
+            shape=(sum(parts.values()) or size,),
             paired_heads=paired.get(owner, 0),
+            parts=parts,
+            num_blocks=names.num_blocks(owner, spec.layers[layer]) if parts else 1,
             offset=0.0 if owner in rows.linears else _norm_offset(names, role),
         )
+
+
+def _experts(spec: ModelSpec, names: Names, layer: int, role: str) -> GGUFTensor:
+    """All experts' linear layers of the kind of `role`, the first one's."""
+    rows = names.family.gguf
+    assert rows is not None
+    shapes, kind = spec.linear_shapes(layer), role_kind(role)
+    roles = [one for one in shapes if role_kind(one) == kind]
+    return GGUFTensor(
+        name=f"blk.{layer}.{rows.linears[kind]}.weight",
+        our_name=f"{names.linear(role, layer)}.weight",
+        role=role,
+        layer=layer,
+        shape=(len(roles), *shapes[role]),
+        parts={one: shapes[one][0] for one in roles},
+        experts=tuple(f"{names.linear(one, layer)}.weight" for one in roles),
+    )
 
 
 def _norm_offset(names: Names, role: str) -> float:

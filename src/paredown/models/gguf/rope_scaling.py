@@ -1,12 +1,15 @@
 """The metadata of rotary scaling, `ARCH.rope.scaling.*`, as the fields of config.json, and back."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from paredown.errors import UnsupportedError
+from paredown.errors import CheckpointError, UnsupportedError
 from paredown.models.families.fields import Fields
 from paredown.models.families.gguf_rows import Metadata
+from paredown.models.gguf.names import LONG_FACTORS, SHORT_FACTORS
 from paredown.spec.rotary import Rotary
 
 # What llama.cpp takes where it does not read the keys.
@@ -47,6 +50,11 @@ def scaling_fields(fields: Fields, arch: str) -> dict[str, object] | None:
 def scaling_metadata(rotary: Rotary, arch: str) -> Metadata:
     """The keys of a scaling that llama.cpp has them for, and none of any other."""
     prefix = f"{arch}.rope.scaling"
+    if rotary.scaling == "longrope":
+        return {
+            f"{prefix}.original_context_length": np.uint32(rotary.original_max_positions),
+            f"{prefix}.attn_factor": np.float32(rotary.attention_factor),
+        }
     if rotary.scaling not in ("linear", "yarn"):
         return {}
     found: Metadata = {
@@ -62,6 +70,33 @@ def scaling_metadata(rotary: Rotary, arch: str) -> Metadata:
             f"{prefix}.yarn_beta_slow": np.float32(rotary.beta_slow),
         }
     return found
+
+
+def longrope_fields(
+    fields: Fields, arch: str, factors: Mapping[str, npt.NDArray[np.float32]]
+) -> dict[str, object]:
+    """LongRoPE (arXiv 2402.13753), whose factors are tensors. Raises CheckpointError where one of
+    the two is missing, or has not a factor for each pair of columns that turns."""
+    prefix = f"{arch}.rope.scaling"
+    lengths = {name: len(values) for name, values in factors.items()}
+    num_columns = fields.integer(f"{arch}.rope.dimension_count", 2 * max(lengths.values()))
+    for name in (SHORT_FACTORS, LONG_FACTORS):
+        if 2 * lengths.get(name, 0) != num_columns:
+            raise CheckpointError(
+                f"{fields.where}: tensor {name!r} is missing, or has the wrong shape",
+                seen=f"{lengths.get(name, 0)} factors for {num_columns} columns that turn",
+                remedy="Convert the model to GGUF again, or download the file again.",
+            )
+    context = fields.integer(f"{arch}.context_length")
+    return {
+        "rope_type": "longrope",
+        "short_factor": factors[SHORT_FACTORS].tolist(),
+        "long_factor": factors[LONG_FACTORS].tolist(),
+        "attention_factor": fields.number(f"{prefix}.attn_factor", 1.0),
+        "original_max_position_embeddings": fields.integer(
+            f"{prefix}.original_context_length", context
+        ),
+    }
 
 
 def _usual_attention_factor(factor: float) -> float:

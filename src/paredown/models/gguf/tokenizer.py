@@ -158,7 +158,11 @@ def _byte_level(
             remedy=f"Known rules: {', '.join(WORD_RULES)}; or a file with {JSON}.",
         )
     rule = _word_rule(fields)
-    merges = [merge.split(" ") for merge in _strings(metadata, MERGES, fields.where)]
+    # A vocabulary of bytes alone has none, but says so.
+    texts = metadata.get(MERGES)
+    if not isinstance(texts, list):
+        texts = _strings(metadata, MERGES, fields.where)
+    merges = [merge.split(" ") for merge in texts]
     _check_merges(merges, set(tokens), fields.where)
     splits = [
         {"type": "Split", "pattern": {"Regex": one}, "behavior": "Isolated", "invert": False}

@@ -6,10 +6,11 @@ A key of that list that nobody read and whose value is not its neutral one would
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from paredown.errors import UnsupportedError
 from paredown.models.families.fields import Fields
+from paredown.models.families.read_fields import ReadFields
 
 # Change no number, whatever they say.
 HARMLESS = frozenset(
@@ -56,29 +57,11 @@ CHANGING = (
 )  # fmt: skip
 
 
-class ReadFields(Mapping[str, object]):
-    """Metadata that remember which keys were asked for."""
-
-    def __init__(self, values: Mapping[str, object]) -> None:
-        self._values = values
-        self.read: set[str] = set()
-
-    def __getitem__(self, key: str) -> object:
-        self.read.add(key)
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-
 def check_unread(values: ReadFields, arch: str, where: str) -> None:
     """Raises UnsupportedError for a key of the architecture that nobody read and that would change
     the arithmetic. Keys beyond llama.cpp's list are passed over, as it does."""
     fields = Fields(values, where)
-    unread = [key for key in values if key.startswith(f"{arch}.") and key not in values.read]
+    unread = [key for key in values.unread() if key.startswith(f"{arch}.")]
     for full in unread:
         key = full.removeprefix(f"{arch}.")
         if not _changes(fields, arch, key):

@@ -1,0 +1,70 @@
+"""Fields of a config.json that its family's reader did not ask for: harmless, passed over with a
+note, or refused.
+
+Transformers has one field for one thing in most of its config classes, and each class leaves those
+that it does not have alone. A field of that kind that nobody read, and whose value is not its
+neutral one, says of the model what neither runs.
+"""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from paredown.errors import UnsupportedError
+from paredown.models.families.family import Family
+from paredown.models.families.fields import Fields
+from paredown.models.families.known_fields import HARMLESS, NEUTRAL, ROTARY_HARMLESS, SWITCHES
+from paredown.models.families.spec_values import AGREES
+from paredown.spec.model import ModelSpec
+
+_ROTARY = ("rope_scaling.", "rope_parameters.")
+
+
+def notes_of_unread(fields: Fields, spec: ModelSpec, family: Family) -> tuple[str, ...]:
+    """The fields that nobody knows, in a note. Raises UnsupportedError for one that would change
+    the arithmetic."""
+    unknown = []
+    for name, value in fields.config.unread().items():
+        last = name.rpartition(".")[2]
+        if value is None or is_harmless(last):
+            continue
+        if name in family.noted and not is_neutral(name, value, spec, fields.config.plain()):
+            unknown.append(name)
+        elif name.startswith(_ROTARY) and (last in ROTARY_HARMLESS or last not in NEUTRAL):
+            # Another scaling's, or nobody's.
+            unknown += [] if last in ROTARY_HARMLESS else [name]
+        elif is_known(last):
+            if not is_neutral(last, value, spec, fields.config.plain()):
+                raise _not_applied(fields.where, name, value, spec)
+        elif not last.startswith("_"):
+            unknown.append(name)
+    if not unknown:
+        return ()
+    return (f"passed over, not known here: {', '.join(sorted(unknown))} of {fields.where}",)
+
+
+def is_harmless(name: str) -> bool:
+    """Whether the field changes no number of a step."""
+    return any(fnmatchcase(name, pattern) for pattern in HARMLESS)
+
+
+def is_known(name: str) -> bool:
+    """Whether it is a field of Transformers that changes numbers in some family."""
+    return name in AGREES or name in NEUTRAL or name in SWITCHES
+
+
+def is_neutral(name: str, value: object, spec: ModelSpec, config: Mapping[str, object]) -> bool:
+    """Whether a field says nothing of the model that its spec does not say too."""
+    if value is None or (name in NEUTRAL and value in NEUTRAL[name]):
+        return True
+    if name in SWITCHES and all(config.get(switch) in (None, 0, 1) for switch in SWITCHES[name]):
+        return True
+    return name in AGREES and AGREES[name](spec, value, config)
+
+
+def _not_applied(where: str, name: str, value: object, spec: ModelSpec) -> UnsupportedError:
+    return UnsupportedError(
+        f"{where} sets {name!r}, which is not applied to the family {spec.family!r} here",
+        seen=repr(value)[:80],
+        remedy=f"Take {name} out of {where} if the model was trained without it, or set the "
+        "model_type of a family that has it.",
+    )
