@@ -154,18 +154,15 @@ def _sampled(
 ) -> Windows:
     """Windows that the model writes, half of them as conversations where it has a template."""
     first, begin = first_token(tokenizer), conversation_start(tokenizer)
-    plain, chats = (
-        (num_samples, 0) if begin is None else split_evenly(num_samples, [1, 1])
-    )
-    windows = np.empty((num_samples, num_tokens), np.int64)
-    for rows, start in ((slice(0, plain), None), (slice(plain, None), begin)):
-        number = plain if start is None else chats
+    numbers = [num_samples] if begin is None else split_evenly(num_samples, [1, 1])
+    found = []
+    for number, start in zip(numbers, (None, begin), strict=False):
         if number:
             ids = sample_text(executor, tokenizer, number * num_tokens, start)
-            windows[rows] = np.array(ids, np.int64).reshape(number, num_tokens)
+            found.append(np.array(ids, np.int64).reshape(number, num_tokens))
     if first is not None:
-        windows[:plain, 0] = first
-    return windows
+        found[0][:, 0] = first
+    return np.concatenate(found)
 
 
 def _windows(
