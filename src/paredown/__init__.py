@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from paredown.jobs.verify_config import VerifyConfig
     from paredown.kernels.thread_plan import ThreadPlan
     from paredown.models.checkpoint import Checkpoint
-    from paredown.optimize.optimize import OptimizeConfig, OptimizeResult
+    from paredown.optimize.bounds import Bounds
+    from paredown.optimize.optimize import OptimizeConfig
     from paredown.optimize.optimize import optimize as optimize_checkpoint
+    from paredown.optimize.optimize_result import OptimizeResult
     from paredown.spec.attention_sinks import AttentionSinks
 else:
 
@@ -83,8 +85,9 @@ _MODULES = {
     "HQQ": "paredown.compress.quantize.hqq",
     "LLM": "paredown.engine.llm",
     "LLMInt8": "paredown.compress.quantize.llm_int8",
+    "Bounds": "paredown.optimize.bounds",
     "OptimizeConfig": "paredown.optimize.optimize",
-    "OptimizeResult": "paredown.optimize.optimize",
+    "OptimizeResult": "paredown.optimize.optimize_result",
     "OutputError": "paredown.errors",
     "ParedownError": "paredown.errors",
     "QuantizeStep": "paredown.compress.recipe",
@@ -126,6 +129,7 @@ __all__ = [
     "AttentionSinks",
     "BeamCompletion",
     "BeamSearchParams",
+    "Bounds",
     "Calibration",
     "CalibrationConfig",
     "CapacityError",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from paredown.cli.stop_signals import StoppedError, stop_signals_raise
+from paredown.cli.stop_signals import stop_signals_raise
+from paredown.stopped import StoppedError
 
 # `compress` of the packaged draft model, which sends itself the signal when the folder is half
 # full.

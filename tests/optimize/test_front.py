@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.measurement import Measurement
+from paredown.optimize.bounds import Bounds
 from paredown.optimize.choose import EQUALLY_FAST, choose, parse_quality_loss
 from paredown.optimize.front import Point, mark_front, on_front
 
@@ -29,6 +30,9 @@ def measurement(name: str, values) -> Measurement:
         perplexity=float(perplexity),
         decode_tokens_per_s=float(speed),
     )
+
+
+REFERENCE = measurement("original", (2, 100, 10))
 
 
 @given(st.lists(figures, min_size=1, max_size=12))
@@ -72,7 +76,7 @@ def test_what_is_not_a_number_is_never_better() -> None:
 @settings(max_examples=200, deadline=None)
 def test_the_choice_keeps_its_promises(values) -> None:
     candidates = [measurement(f"c{i}", one) for i, one in enumerate(values)]
-    chosen = choose(candidates, reference_perplexity=2.0, max_quality_loss=0.5)
+    chosen = choose(candidates, REFERENCE, Bounds(max_quality_loss=0.5)).chosen
     good = [one for one in candidates if one.perplexity <= 3.0]
     if not good:
         assert chosen is None
@@ -91,7 +95,7 @@ def test_the_choice_keeps_its_promises(values) -> None:
 def test_speeds_within_five_percent_are_equal(speed_of_the_smaller: float, chosen: str) -> None:
     larger = measurement("larger", (2, 20, 100))
     smaller = measurement("smaller", (2, 10, speed_of_the_smaller))
-    best = choose([larger, smaller], reference_perplexity=2.0, max_quality_loss=0.01)
+    best = choose([larger, smaller], REFERENCE, Bounds(max_quality_loss=0.01)).chosen
     assert best is not None
     assert best.name == chosen
 

@@ -26,6 +26,7 @@ from paredown.executors.native import loading
 from paredown.executors.native.memory_plan import plan_memory
 from paredown.jobs import verifier
 from paredown.models.checkpoint import Checkpoint
+from paredown.optimize.bounds import Bounds
 from paredown.optimize.candidates import _batches
 from paredown.optimize.optimize import OptimizeConfig, optimize, parse_formats
 from paredown.spec.kv import KVSpec
@@ -41,7 +42,7 @@ def config(tmp_path: Path, text: Path | None, **changes) -> OptimizeConfig:
         "num_tokens": 300,
         "text": text,
         "num_rounds": 2,
-        "max_quality_loss": 0.05,
+        "bounds": Bounds(max_quality_loss=0.05),
         "num_threads": 1,
     }
     return OptimizeConfig(**(options | changes))
@@ -92,9 +93,13 @@ def test_everything_comes_out(model: Path, text: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_when_all_lose_too_much(model: Path, text: Path, tmp_path: Path) -> None:
-    options = config(tmp_path, text, formats=("int4-g32",), max_quality_loss=-0.5, report=None)
+    options = config(
+        tmp_path, text, formats=("int4-g32",), bounds=Bounds(max_quality_loss=-0.5), report=None
+    )
     result = optimize(model, options, lambda what, share: None)
     assert result.chosen is None
+    assert result.nearest == "int4-g32"
+    assert [gap.bound for gap in result.missed] == ["--max-quality-loss"]
     assert result.serve_line is None
     assert {path.name for path in tmp_path.iterdir()} == {"text.txt"}
 
@@ -169,7 +174,9 @@ def test_layers_that_two_recipes_share_are_calibrated_once(
     monkeypatch.setattr("paredown.compress.compress.walk", counted)
     names = ("gptq-int4-g32", "gptq-int4-g32-head-int8")
     calibration = CalibrationConfig(text=text, num_samples=2, num_tokens=32)
-    options = config(tmp_path, text, formats=names, max_quality_loss=9.0, calibration=calibration)
+    options = config(
+        tmp_path, text, formats=names, bounds=Bounds(max_quality_loss=9.0), calibration=calibration
+    )
     result = optimize(model, options, lambda what, share: None)
     assert walks == [True]
     assert tuple(one.name for one in result.candidates) == names
@@ -221,7 +228,7 @@ def test_mixed_widths_are_a_candidate(
         text,
         formats=("int8", "mixed-4", "mixed-3.5"),
         report=None,
-        max_quality_loss=9.0,
+        bounds=Bounds(max_quality_loss=9.0),
         calibration=CalibrationConfig(text=text, num_samples=4, num_tokens=32),
     )
     result = optimize(tmp_path / "wide", options, lambda what, share: seen.append(share))
@@ -259,7 +266,7 @@ def test_a_calibrated_candidate_is_made_once(
         text,
         formats=("gptq-int4-g32",),
         report=None,
-        max_quality_loss=9.0,
+        bounds=Bounds(max_quality_loss=9.0),
         calibration=calibration,
     )
     result = optimize(model, options, lambda what, share: None)
@@ -286,7 +293,7 @@ def test_a_choice_that_cannot_be_measured_again_is_kept_and_says_why(
         text,
         formats=("gptq-int4-g32" if calibrated else "int8",),
         report=None,
-        max_quality_loss=9.0,
+        bounds=Bounds(max_quality_loss=9.0),
         calibration=CalibrationConfig(text=text, num_samples=4, num_tokens=32),
     )
     result = optimize(str(model), options)
@@ -303,7 +310,9 @@ def test_a_proof_that_fails_leaves_nothing(
         raise CheckpointError("broken", seen=1, remedy="None.")
 
     monkeypatch.setattr(verifier, "verify", fail)
-    options = config(tmp_path, text, formats=("int8",), report=None, max_quality_loss=9.0)
+    options = config(
+        tmp_path, text, formats=("int8",), report=None, bounds=Bounds(max_quality_loss=9.0)
+    )
     with pytest.raises(CheckpointError, match="broken"):
         optimize(model, options)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

@@ -15,13 +15,24 @@ from paredown.compress.recipe_names import find_recipe
 from paredown.errors import UnsupportedError
 from paredown.evaluate.pictures.picture import require_matplotlib
 from paredown.evaluate.quality.measurement import Measurement
+from paredown.optimize.bounds import Bounds
 from paredown.optimize.candidates import Skipped
 from paredown.optimize.front import mark_front
-from paredown.optimize.optimize import OptimizeResult, write_report
+from paredown.optimize.optimize import write_report
+from paredown.optimize.optimize_result import OptimizeResult
 from paredown.optimize.plot import draw_front
-from paredown.optimize.recipes import DEFAULT_FORMATS
 from paredown.spec.machine import Machine
 
+NAMES = (
+    "bf16",
+    "fp8",
+    "int8",
+    "w8a8",
+    "int6-g128",
+    "int5-g64",
+    "int4-g32",
+    "int4-g128",
+)
 MACHINE = Machine(
     name="<b>toy</b>",
     isa="generic",
@@ -37,7 +48,7 @@ MACHINE = Machine(
 
 def candidates(seed: int = 0) -> list[Measurement]:
     rng = np.random.default_rng(seed)
-    specs = {name: find_recipe(name).linear for name in DEFAULT_FORMATS}
+    specs = {name: find_recipe(name).linear for name in NAMES}
     return mark_front(
         [
             Measurement(
@@ -87,7 +98,13 @@ def result(**changes) -> OptimizeResult:
         "machine": MACHINE,
         "protocol": "100 tokens of x",
         "calibration": None,
-        "max_quality_loss": 0.01,
+        "bounds": Bounds(max_quality_loss=0.01),
+        "nearest": None,
+        "missed": (),
+        "not_tried": [],
+        "mixes": {},
+        "stopped": None,
+        "exit_code": None,
         "chosen": "int8",
         "note": "-head-int8 was tried: 63% of <b>",
         "verification": None,
@@ -134,7 +151,7 @@ def test_the_report_stands_alone_and_escapes(tmp_path: Path) -> None:
     assert "3 values" in html
     assert "paredown serve out" in html
     assert "100 tokens of x" in html
-    for name in DEFAULT_FORMATS:
+    for name in NAMES:
         assert f"<td>{name}</td>" in html
 
 
@@ -155,7 +172,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("perplexity", [math.inf, math.nan])
-@pytest.mark.parametrize("num_broken", [1, len(DEFAULT_FORMATS)])
+@pytest.mark.parametrize("num_broken", [1, len(NAMES)])
 def test_a_candidate_without_a_finite_perplexity_is_left_out(
     perplexity: float, num_broken: int
 ) -> None:

@@ -71,15 +71,15 @@ def test_the_exit_code_tells_that_nothing_was_written(
     model: Path,
     text: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("paredown.optimize.optimize.choose", lambda *args: None)
     arguments = [str(model), "-o", str(tmp_path / "out"), "--text", str(text), "--tokens", "200"]
-    arguments += ["--rounds", "1", "--no-report", "--formats", "int4-g32"]
+    arguments += ["--rounds", "1", "--no-report", "--formats", "int4-g32", "--max-kl", "0"]
     assert run_verb(optimize_verb, *arguments) == 1
     assert not (tmp_path / "out").exists()
-    assert "none was written" in " ".join(capsys.readouterr().out.split())
+    out = " ".join(capsys.readouterr().out.split())
+    assert "none was written" in out
+    assert "Nearest is int4-g32; in its way: --max-kl 0" in out
 
 
 @pytest.mark.parametrize("columns", [80, 104])

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
 
-from paredown.cli.stop_signals import StoppedError, stop_signals_raise
+from paredown.cli.stop_signals import stop_signals_raise
 from paredown.cli.streams import prepare_streams
 from paredown.errors import OutputError, ParedownError
+from paredown.stopped import StoppedError
 
 # Each verb is the module paredown.cli.<verb>, with the two functions of `Verb`.
 VERBS: dict[str, str] = {

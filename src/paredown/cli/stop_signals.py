@@ -7,16 +7,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from paredown.stopped import StoppedError
+
 # Ctrl-C raises KeyboardInterrupt by itself.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-
-
-class StoppedError(BaseException):
-    """Not an Exception: like KeyboardInterrupt, nothing on the way may take it for a failure."""
-
-    def __init__(self, number: int) -> None:
-        self.exit_code = 128 + number
-        super().__init__(f"stopped by {signal.Signals(number).name}")
 
 
 @contextmanager

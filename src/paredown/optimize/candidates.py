@@ -1,9 +1,10 @@
 """Candidates: the source in every format, built, loaded, and measured side by side."""
 
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paredown.compress.calibrate.calibration import Calibration
@@ -12,20 +13,26 @@ from paredown.compress.recipe import Recipe
 from paredown.errors import CapacityError, UnsupportedError
 from paredown.evaluate.quality.measurement import Measurement, linear_format, make_measurement
 from paredown.evaluate.quality.quality import Quality, measure_quality, num_pages_for
-from paredown.evaluate.speed.speed import Trial, run_rounds, speed_pages
+from paredown.evaluate.speed.speed import Trial, first_token_s, run_rounds, speed_pages
 from paredown.evaluate.texts.text import EvalText
 from paredown.executors.load import load_executor
+from paredown.executors.native.memory_plan import plan_memory
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import available_memory_bytes
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
+from paredown.optimize.bounds import Bounds
 from paredown.progress import OnProgress
+from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.machine import Machine
+from paredown.spec.model import ModelSpec
 from paredown.spec.weight import bits_per_weight
 
-# Candidates loaded at the same time may take this share of the free memory together.
+# Candidates loaded at the same time may take this share of the free memory together, and no more
+# than the reference does where that is large.
 _MEMORY_SHARE = 0.25
+_SMALL_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +46,13 @@ class Skipped:
 @dataclass
 class Candidates:
     """`clamped`: values beyond a format's range, by candidate and tensor. `notes` of what methods
-    did otherwise than asked, by candidate."""
+    did otherwise than asked, and the `recipes` behind the measurements, by candidate."""
 
     measurements: list[Measurement] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     clamped: dict[str, dict[str, int]] = field(default_factory=dict)
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    recipes: dict[str, Recipe] = field(default_factory=dict)
     reference: Measurement | None = None
 
 
@@ -66,14 +74,14 @@ class SearchSetup:
     calibration: Calibration | None
     num_rounds: int
     num_threads: int | None
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 def measure_candidates(
-    setup: SearchSetup, recipes: Sequence[Recipe], on_progress: OnProgress
-) -> Candidates:
-    """Recipes whose results fit in memory together are a batch, whose models run alternately.
-    Without any candidate the reference is not measured either."""
-    result = Candidates()
+    setup: SearchSetup, recipes: Sequence[Recipe], result: Candidates, on_progress: OnProgress
+) -> None:
+    """Adds to `result` batch by batch. Recipes whose results fit in memory together are a batch,
+    whose models run alternately. Without any candidate the reference is not measured either."""
     batches = _batches(setup.source, recipes)
     for number, batch in enumerate(batches):
 
@@ -81,11 +89,35 @@ def measure_candidates(
             on_progress(what, (number + share) / len(batches))
 
         _measure_batch(setup, batch, result, report)
-    return result
+
+
+def measure_losses(
+    setup: SearchSetup, recipes: Sequence[Recipe], text: EvalText, on_progress: OnProgress
+) -> list[float | None]:
+    """The KL divergence of each recipe on `text`, nats per token, without timing; None for one
+    that the model cannot have."""
+    losses: dict[str, float] = {}
+    batches = _batches(setup.source, recipes)
+    done = 0
+    for batch in batches:
+        executors: dict[str, LoadedExecutor] = {}
+        for recipe in batch:
+            on_progress(f"finding what parts lose: {recipe.name}", done / len(recipes))
+            done += 1
+            with _built(setup, recipe, batch, Candidates()) as candidate:
+                if candidate is not None:
+                    executors[recipe.name] = candidate[1]
+        qualities, _ = measure_quality([*executors.values()], text, setup.executor)
+        for name, quality in zip(executors, qualities, strict=True):
+            assert quality.kl_divergence is not None
+            if math.isfinite(quality.kl_divergence):
+                losses[name] = quality.kl_divergence
+    return [losses.get(recipe.name) for recipe in recipes]
 
 
 def _batches(source: Checkpoint, recipes: Sequence[Recipe]) -> list[list[Recipe]]:
-    budget = _MEMORY_SHARE * available_memory_bytes()
+    reference = 2.0 * source.spec.num_parameters()
+    budget = min(_MEMORY_SHARE * available_memory_bytes(), max(reference, _SMALL_BYTES))
     batches: list[list[Recipe]] = []
     used = 0.0
     for recipe in recipes:
@@ -140,9 +172,11 @@ def _measure_batch(
         lambda done, total: on_progress("timing", 0.85 + 0.15 * done / total),
     )
     result.reference = _measured(setup, "original", setup.original, own, reference)
+    made = {recipe.name: recipe for recipe in recipes}
     for (name, checkpoint, _), quality, trial in zip(built, qualities, trials, strict=True):
         measured = _measured(setup, name, checkpoint, quality, trial)
         result.measurements.append(measured)
+        result.recipes[name] = made[name]
 
 
 @contextmanager
@@ -189,7 +223,7 @@ def _made_layers(
 
 
 def _load(setup: SearchSetup, checkpoint: Checkpoint) -> LoadedExecutor:
-    pages = max(num_pages_for(setup.text), speed_pages(checkpoint.spec))
+    pages = search_pages(checkpoint.spec, setup.text, setup.bounds)
     return load_executor(
         checkpoint, RunOptions(num_pages=pages, threads=ThreadPlan.resolve(setup.num_threads))
     )
@@ -198,10 +232,26 @@ def _load(setup: SearchSetup, checkpoint: Checkpoint) -> LoadedExecutor:
 def _measured(
     setup: SearchSetup, name: str, checkpoint: Checkpoint, quality: Quality, trial: Trial
 ) -> Measurement:
-    return make_measurement(
+    measured = make_measurement(
         name,
         checkpoint,
         quality=quality,
         speed=trial.speed(setup.machine),
         original=setup.original,
     )
+    bounds = setup.bounds
+    if bounds.max_first_token_s is not None:
+        seconds = first_token_s(trial.executor, bounds.prompt_tokens)
+        measured = replace(measured, first_token_s=seconds)
+    if bounds.max_memory_mb is not None:
+        pages = bounds.num_sequences * -(-bounds.prompt_tokens // PAGE_SIZE)
+        num_threads = ThreadPlan.resolve(setup.num_threads).prefill
+        plan = plan_memory(checkpoint, KVSpec(num_pages=pages), num_threads)
+        measured = replace(measured, memory_bytes=plan.total_bytes)
+    return measured
+
+
+def search_pages(spec: ModelSpec, text: EvalText, bounds: Bounds) -> int:
+    """Pages that an executor of a search needs: for the text, the rounds and a bounded prompt."""
+    prompt = 0 if bounds.max_first_token_s is None else -(-bounds.prompt_tokens // PAGE_SIZE)
+    return max(num_pages_for(text), speed_pages(spec), prompt)

@@ -1,19 +1,31 @@
 """Which candidate is written: the rule, in one place.
 
-Of the candidates whose perplexity is at most (1 + max_quality_loss) times the reference's, those
-that decode at least 95 % as fast as the fastest of them are taken for equally fast (runs differ by
-about as much); of these the smallest file is chosen, then the lower perplexity, then the faster.
-The choice is always on the Pareto front.
+Where quality alone is bounded: of the candidates that lose no more, those that decode at least 95 %
+as fast as the fastest of them are taken for equally fast (runs differ by about as much); of these
+the smallest file is chosen, then the lower perplexity, then the faster. The choice is always on the
+Pareto front. Where size, speed or memory is bounded: of the candidates that meet every bound the
+one with the lowest perplexity, then the smallest.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from paredown.errors import ConfigError
 from paredown.evaluate.quality.measurement import Measurement
+from paredown.optimize.bounds import Bounds, Gap
 from paredown.optimize.front import point_of
 
-DEFAULT_MAX_QUALITY_LOSS = 0.01
 EQUALLY_FAST = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """`chosen` meets all bounds; where none does, `nearest` misses them by the smallest factor and
+    `missed` are the bounds that stand in its way."""
+
+    chosen: Measurement | None
+    nearest: Measurement | None = None
+    missed: tuple[Gap, ...] = ()
 
 
 def quality_loss(perplexity: float, reference_perplexity: float) -> float:
@@ -21,17 +33,22 @@ def quality_loss(perplexity: float, reference_perplexity: float) -> float:
     return perplexity / reference_perplexity - 1
 
 
-def choose(
-    candidates: Sequence[Measurement], reference_perplexity: float, max_quality_loss: float
-) -> Measurement | None:
-    """The candidate by the rule above, None when all lose more."""
-    limit = reference_perplexity * (1 + max_quality_loss)
-    good = [one for one in candidates if point_of(one).perplexity <= limit]
-    if not good:
-        return None
-    fastest = max(point_of(one).decode_tokens_per_s for one in good)
-    fast = [one for one in good if point_of(one).decode_tokens_per_s >= EQUALLY_FAST * fastest]
-    return min(fast, key=_preference)
+def choose(candidates: Sequence[Measurement], reference: Measurement, bounds: Bounds) -> Choice:
+    """The candidate by the rule above."""
+    gaps = [bounds.gaps(one, reference) for one in candidates]
+    good = [
+        one
+        for one, own in zip(candidates, gaps, strict=True)
+        if all(gap.excess <= 1 for gap in own)
+    ]
+    if good:
+        return Choice(chosen=_best(good) if bounds.has_resources else _smallest_of_fastest(good))
+    if not candidates:
+        return Choice(chosen=None)
+    worst = [max(gap.excess for gap in own) for own in gaps]
+    at = worst.index(min(worst))
+    missed = tuple(gap for gap in gaps[at] if gap.excess > 1)
+    return Choice(chosen=None, nearest=candidates[at], missed=missed)
 
 
 def parse_quality_loss(text: str) -> float:
@@ -46,6 +63,16 @@ def parse_quality_loss(text: str) -> float:
             "--max-quality-loss is not a share", seen=text, remedy="Give one such as 1% or 0.01."
         )
     return value
+
+
+def _best(good: Sequence[Measurement]) -> Measurement:
+    return min(good, key=lambda one: (point_of(one).perplexity, point_of(one).file_bytes))
+
+
+def _smallest_of_fastest(good: Sequence[Measurement]) -> Measurement:
+    fastest = max(point_of(one).decode_tokens_per_s for one in good)
+    fast = [one for one in good if point_of(one).decode_tokens_per_s >= EQUALLY_FAST * fastest]
+    return min(fast, key=_preference)
 
 
 def _preference(one: Measurement) -> tuple[float, float, float]:

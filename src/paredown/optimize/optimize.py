@@ -4,7 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from paredown.compress.compress import compress
@@ -12,11 +12,8 @@ from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.pictures.picture import require_matplotlib
-from paredown.evaluate.quality.measurement import Measurement
-from paredown.evaluate.quality.quality import num_pages_for
-from paredown.evaluate.speed.speed import speed_pages
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
-from paredown.evaluate.verify.verification import Verification
+from paredown.evaluate.texts.validation_text import choose_validation_text
 from paredown.executors.load import load_executor
 from paredown.executors.run_options import RunOptions
 from paredown.jobs.calibration_windows import calibration_windows
@@ -27,33 +24,53 @@ from paredown.kernels.probe import measure_machine
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.output_folder import check_output_folder, output_folder
-from paredown.optimize.candidates import Candidates, SearchSetup, Skipped, measure_candidates
-from paredown.optimize.choose import DEFAULT_MAX_QUALITY_LOSS, choose
+from paredown.optimize.bounds import Bounds, within_default
+from paredown.optimize.candidates import (
+    Candidates,
+    SearchSetup,
+    Skipped,
+    measure_candidates,
+    search_pages,
+)
+from paredown.optimize.choose import choose
+from paredown.optimize.deadline import Deadline
 from paredown.optimize.front import mark_front
 from paredown.optimize.mixed_recipes import is_mixed, mixed_recipes
+from paredown.optimize.optimize_result import OptimizeResult
 from paredown.optimize.plot import draw_front
-from paredown.optimize.recipes import default_search
+from paredown.optimize.recipes import output_note
 from paredown.optimize.report import render_report
+from paredown.optimize.search import SearchNotes, search
+from paredown.optimize.sensitivity import WINDOW_TOKENS
 from paredown.progress import OnProgress
 from paredown.spec.machine import Machine
+from paredown.stopped import StoppedError
 
 DEFAULT_TOKENS = 16384
 DEFAULT_ROUNDS = 11
 # Of the windows that a single compression calibrates on, a quarter: a search makes several.
 DEFAULT_SAMPLES = 32
+_NO_BOUNDS = Bounds()
 _CALIBRATION = CalibrationConfig(num_samples=DEFAULT_SAMPLES)
 # Of the time that a search takes, what finding widths for mixed recipes takes.
 _MIXED_SHARE = 0.3
+# Of the time that a search may take, what one pass of the original over the text may.
+_TEXT_SHARE = 0.03
+LEAST_TOKENS = 1024
+# Of the text that parts of a model are measured on.
+PARTS_TOKENS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizeConfig:
     """`output` and `report` are folders to write, which must not exist; None writes none.
-    `formats` are recipes; None searches those of default_search."""
+    `bounds` without any limit allow the default loss of perplexity. `formats` are recipes; None
+    searches near the bounds. `minutes` None has no end."""
 
     output: Path | None = None
     report: Path | None = None
-    max_quality_loss: float = DEFAULT_MAX_QUALITY_LOSS
+    bounds: Bounds = _NO_BOUNDS
+    minutes: float | None = None
     formats: tuple[str, ...] | None = None
     num_tokens: int = DEFAULT_TOKENS
     text: Path | None = None
@@ -63,56 +80,6 @@ class OptimizeConfig:
 
 
 _CONFIG = OptimizeConfig()
-
-
-@dataclass(frozen=True, kw_only=True)
-class OptimizeResult:
-    """`chosen` is the name of the candidate written to `output`; None when all lose too much.
-    `verification` is of what was written; where that could not be measured `not_verified` says why.
-    `note` says what the search decided by itself."""
-
-    model: str
-    candidates: list[Measurement]
-    reference: Measurement
-    skipped: list[Skipped]
-    clamped: dict[str, dict[str, int]]
-    notes: dict[str, tuple[str, ...]]
-    machine: Machine
-    protocol: str
-    calibration: str | None
-    note: str | None
-    max_quality_loss: float
-    chosen: str | None
-    verification: Verification | None
-    not_verified: str | None
-    output: Path | None
-    report: Path | None
-
-    @property
-    def serve_line(self) -> str | None:
-        """The command that serves what was chosen."""
-        return None if self.output is None else f"paredown serve {self.output}"
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "model": self.model,
-            "chosen": self.chosen,
-            "max_quality_loss": self.max_quality_loss,
-            "candidates": [one.as_json() for one in self.candidates],
-            "reference": self.reference.as_json(),
-            "skipped": [asdict(one) for one in self.skipped],
-            "clamped": self.clamped,
-            "notes": {name: list(notes) for name, notes in self.notes.items()},
-            "verification": None if self.verification is None else self.verification.figures(),
-            "not_verified": self.not_verified,
-            "protocol": self.protocol,
-            "calibration": self.calibration,
-            "note": self.note,
-            "machine": asdict(self.machine),
-            "output": None if self.output is None else str(self.output),
-            "report": None if self.report is None else str(self.report),
-            "serve": self.serve_line,
-        }
 
 
 def optimize(
@@ -139,8 +106,9 @@ def optimize(
     _check(config)
     if config.report is not None:
         require_matplotlib("give --no-report")
+    deadline = Deadline(config.minutes)
     with float_source(model, on_progress) as source:
-        result = _optimize(source, config, report_share)
+        result = _optimize(source, config, deadline, report_share)
     if config.report is not None:
         report_share("drawing", 1.0)
         write_report(result, config.report)
@@ -148,26 +116,25 @@ def optimize(
 
 
 def _optimize(
-    source: FloatSource, config: OptimizeConfig, report_share: OnProgress
+    source: FloatSource, config: OptimizeConfig, deadline: Deadline, report_share: OnProgress
 ) -> OptimizeResult:
     """The search, and the best candidate written."""
     original, floats = source.original, source.floats
     report_share("measuring this machine", 0.0)
     machine = measure_machine(config.num_threads)
-    search = default_search(floats.spec) if config.formats is None else None
-    names = config.formats or () if search is None else search.recipes
-    start = _MIXED_SHARE if any(map(is_mixed, names)) else 0.0
-    recipes, skipped = _recipes(floats, names, report_share)
+    start = _MIXED_SHARE if any(map(is_mixed, config.formats or ())) else 0.0
+    recipes, skipped = _recipes(floats, config.formats or (), report_share)
 
     def rest(what: str, share: float) -> None:
         report_share(what, start + (1 - start) * share)
 
-    measured_on = VerifyConfig(text=config.text, num_tokens=config.num_tokens)
+    num_tokens = _affordable_tokens(config, floats, machine)
+    measured_on = VerifyConfig(text=config.text, num_tokens=num_tokens)
     text = measured_on.choose_text(original, config.num_threads)
     windows = None
-    if any(recipe.needs_calibration for recipe in recipes):
+    if config.formats is None or any(recipe.needs_calibration for recipe in recipes):
         windows = calibration_windows(original, config.calibration, config.num_threads)
-    pages = max(num_pages_for(text), speed_pages(floats.spec))
+    bounds = within_default(config.bounds)
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
         setup = SearchSetup(
             source=floats,
@@ -175,7 +142,10 @@ def _optimize(
             notes=source.notes,
             executor=load_executor(
                 original,
-                RunOptions(num_pages=pages, threads=ThreadPlan.resolve(config.num_threads)),
+                RunOptions(
+                    num_pages=search_pages(floats.spec, text, bounds),
+                    threads=ThreadPlan.resolve(config.num_threads),
+                ),
             ),
             text=text,
             machine=machine,
@@ -183,9 +153,19 @@ def _optimize(
             calibration=windows,
             num_rounds=config.num_rounds,
             num_threads=config.num_threads,
+            bounds=bounds,
         )
-        result = _search(setup, recipes, skipped, config, rest)
-    return replace(result, note=None if search is None else search.note)
+        return _search(setup, recipes, skipped, config, deadline, rest)
+
+
+def _affordable_tokens(config: OptimizeConfig, source: Checkpoint, machine: Machine) -> int:
+    """Tokens of the text: fewer than asked for where the time would go into predicting it."""
+    if config.minutes is None or config.formats is not None:
+        return config.num_tokens
+    flops = 2 * (source.spec.num_active_linear_parameters() + source.spec.vocab_size)
+    per_second = machine.fp32_flops_per_s / flops
+    affordable = int(_TEXT_SHARE * config.minutes * 60 * per_second)
+    return min(config.num_tokens, max(affordable, LEAST_TOKENS))
 
 
 def _search(
@@ -193,36 +173,55 @@ def _search(
     recipes: Sequence[Recipe],
     skipped: Sequence[Skipped],
     config: OptimizeConfig,
+    deadline: Deadline,
     on_progress: OnProgress,
 ) -> OptimizeResult:
-    measured = measure_candidates(setup, recipes, on_progress)
-    measured.skipped += skipped
+    measured = Candidates(skipped=[*skipped])
+    notes = SearchNotes()
+    try:
+        if config.formats is None:
+            parts_text = choose_validation_text(
+                setup.original, config.text, min(PARTS_TOKENS, config.num_tokens), WINDOW_TOKENS
+            )
+            search(setup, parts_text, deadline, measured, notes, on_progress)
+        else:
+            measure_candidates(setup, recipes, measured, on_progress)
+    except StoppedError as error:
+        if config.report is None or not measured.measurements:
+            raise
+        notes.stopped = str(error)
+        notes.exit_code = error.exit_code
     _require_candidates(measured)
     assert measured.reference is not None
-    assert measured.reference.perplexity is not None
-    chosen = choose(measured.measurements, measured.reference.perplexity, config.max_quality_loss)
-    verifier = None
-    if chosen is not None and config.output is not None:
+    choice = choose(measured.measurements, measured.reference, setup.bounds)
+    chosen, verifier = choice.chosen, None
+    if chosen is not None and config.output is not None and notes.stopped is None:
         on_progress(f"writing {chosen.name}", 1.0)
-        recipe = next(recipe for recipe in recipes if recipe.name == chosen.name)
-        notes = measured.notes.get(recipe.name, ())
-        verifier = _write(setup, config.output, recipe, notes)
+        recipe = measured.recipes[chosen.name]
+        verifier = _write(setup, config.output, recipe, measured.notes.get(recipe.name, ()))
+    written = verifier is not None
     return OptimizeResult(
         model=setup.original.path.name,
         candidates=mark_front(measured.measurements),
         reference=measured.reference,
         skipped=measured.skipped,
+        not_tried=notes.not_tried,
+        mixes=notes.mixes,
+        stopped=notes.stopped,
+        exit_code=notes.exit_code,
         clamped=measured.clamped,
         notes=measured.notes,
         machine=setup.machine,
         protocol=setup.text.protocol,
         calibration=None if setup.calibration is None else setup.calibration.source,
-        note=None,
-        max_quality_loss=config.max_quality_loss,
+        note=output_note(setup.source.spec) if config.formats is None else None,
+        bounds=setup.bounds,
         chosen=None if chosen is None else chosen.name,
+        nearest=None if choice.nearest is None else choice.nearest.name,
+        missed=choice.missed,
         verification=None if verifier is None else verifier.verification,
         not_verified=None if verifier is None else verifier.skipped,
-        output=None if chosen is None else config.output,
+        output=config.output if written else None,
         report=config.report,
     )
 
@@ -253,7 +252,8 @@ def _recipes(
 
 def write_report(result: OptimizeResult, folder: Path) -> None:
     """`front.png`, `report.html` (self-contained) and `results.json`."""
-    arguments = (result.candidates, result.reference, result.chosen, result.max_quality_loss)
+    allowed = result.bounds.max_quality_loss
+    arguments = (result.candidates, result.reference, result.chosen, allowed)
     light, dark = draw_front(*arguments, dark=False), draw_front(*arguments, dark=True)
     with output_folder(folder) as partial:
         (partial / "front.png").write_bytes(light)

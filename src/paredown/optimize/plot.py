@@ -61,13 +61,14 @@ def draw_front(
     candidates: Sequence[Measurement],
     reference: Measurement,
     chosen: str | None,
-    max_quality_loss: float,
+    max_quality_loss: float | None,
     *,
     dark: bool,
 ) -> bytes:
-    """A PNG of two panels. Points on the front are filled; the chosen one has a ring. A candidate
-    whose perplexity is not finite has no place in it."""
+    """A PNG of two panels. `max_quality_loss` None allows none. Points on the front are filled; the
+    chosen one has a ring. A candidate whose perplexity is not finite has no place in it."""
     candidates = [one for one in candidates if math.isfinite(_loss_percent(one, reference))]
+    allowed = 100 * (max_quality_loss or 0.0)
     theme = DARK if dark else LIGHT
     figure = load_matplotlib("matplotlib.figure").Figure(
         figsize=(11, 5.4), dpi=_DPI, facecolor=theme.paper, layout="constrained"
@@ -84,8 +85,8 @@ def draw_front(
     stairs: list[list[Line]] = []
     for panel, axis in zip(panels, axes, strict=True):
         _style(panel, axis, theme)
-        _limits(panel, axis.values, losses, max_quality_loss * 100)
-        _draw_allowed(panel, max_quality_loss * 100, theme)
+        _limits(panel, axis.values, losses, allowed)
+        _draw_allowed(panel, allowed, theme)
         stairs.append(_draw_staircase(panel, axis, losses, theme))
         for one, x, loss in zip(candidates, axis.values, losses, strict=True):
             _draw_point(panel, one, (x, loss), one.name == chosen, theme)
@@ -95,10 +96,7 @@ def draw_front(
     _legend(figure, theme)
     canvas.draw()
     for panel, axis, lines in zip(panels, axes, stairs, strict=True):
-        level = [
-            ((0.0, y), (max(axis.values, default=1.0) * 2, y))
-            for y in (0.0, max_quality_loss * 100)
-        ]
+        level = [((0.0, y), (max(axis.values, default=1.0) * 2, y)) for y in (0.0, allowed)]
         points = list(zip(axis.values, losses, strict=True))
         _label(panel, canvas, points, candidates, chosen, theme, lines + level)
     picture = io.BytesIO()

@@ -54,8 +54,9 @@ dt { color: var(--faint); } dd { margin: 0; } ul { margin: 0; padding-left: 20px
 original and timed on this machine.</p>
 <div class="card">
 {% if chosen %}
-<p>Chosen: <b>{{ chosen.name }}</b>, the smallest of the fastest that lose at most
-{{ "%.2g" | format(100 * result.max_quality_loss) }} % perplexity.</p>
+<p>Chosen: <b>{{ chosen.name }}</b>{% if chosen.name in result.mixes %} ({{
+result.mixes[chosen.name] }}){% endif %}, {{ rule }}.</p>
+{% if result.stopped %}<p>The search was {{ result.stopped }}; it was not written.</p>{% endif %}
 <div class="figures">
 <div><b>{{ bytes(chosen.file_bytes) }}</b><span>was {{ bytes(original.file_bytes) }}</span></div>
 <div><b>{{ "%+.2f" | format(loss(chosen)) }} %</b><span>perplexity,
@@ -67,8 +68,9 @@ original and timed on this machine.</p>
 </div>
 {% if result.serve %}<pre><code>{{ result.serve }}</code></pre>{% endif %}
 {% else %}
-<p>No candidate loses at most {{ "%.2g" | format(100 * result.max_quality_loss) }} % perplexity, so
-none was chosen. Allow more with <code>--max-quality-loss</code>.</p>
+<p>No candidate meets the bounds, so none was chosen. Nearest is <b>{{ result.nearest }}</b>; in its
+way:</p><ul>{% for gap in result.missed %}<li><code>{{ gap.bound }}</code>
+{{ "%.4g" | format(gap.limit) }}: it has {{ "%.4g" | format(gap.seen) }}</li>{% endfor %}</ul>
 {% endif %}
 </div>
 <h2>The trade-off</h2>
@@ -96,9 +98,12 @@ none was chosen. Allow more with <code>--max-quality-loss</code>.</p>
 <td>{{ "on it" if one.on_front else "–" }}</td></tr>
 {% endfor %}
 </tbody></table></div>
-{% if result.skipped or result.clamped %}
-<h2>Skipped and clamped</h2>
+{% if result.skipped or result.clamped or result.not_tried or result.mixes %}
+<h2>Mixes, skipped and clamped</h2>
 <div class="card"><ul>
+{% for name, words in result.mixes.items() %}<li><b>{{ name }}</b>: {{ words }}</li>{% endfor %}
+{% for one in result.not_tried %}<li>not tried <b>{{ one.name }}</b>: {{ one.reason }}</li>
+{% endfor %}
 {% for one in result.skipped %}<li><b>{{ one.name }}</b>: {{ one.reason }}</li>{% endfor %}
 {% for name, tensors in result.clamped.items() %}{% for tensor, count in tensors.items() %}
 <li><b>{{ name }}</b>: {{ count }} values of <code>{{ tensor }}</code> are beyond its range and were
@@ -131,8 +136,8 @@ buffer of that size; MFU is the arithmetic of a prefill over the measured peak o
 that the linear layers use (int8 for the integer formats).</p>
 <p><b>Bits per weight</b>: all stored tensors over all parameters, embeddings and norms included.
 <b>Front</b>: no other candidate is at least as good in perplexity, size and decode speed and better
-in one. <b>Choice</b>: within the allowed loss, those at least 95 % as fast at decoding as the
-fastest count as equally fast, and of these the smallest is taken.</p>
+in one. <b>Choice</b>: {{ rule }}; those at least 95 % as fast at decoding as the fastest count as
+equally fast.</p>
 </div>
 </main>
 </body>
@@ -153,6 +158,7 @@ def render_report(result: Mapping[str, Any], light_png: bytes, dark_png: bytes) 
 
     return environment.from_string(_TEMPLATE).render(
         result=result,
+        rule=_rule(result["bounds"]),
         chosen=chosen,
         original=reference,
         machine=result["machine"],
@@ -164,6 +170,24 @@ def render_report(result: Mapping[str, Any], light_png: bytes, dark_png: bytes) 
         bytes=format_bytes,
         rate=format_rate,
     )
+
+
+def _rule(bounds: Mapping[str, Any]) -> str:
+    """What was chosen by, in words."""
+    limits = [
+        f"{name.replace('_', ' ')} {100 * value:.2g} %"
+        if name == "max_quality_loss"
+        else f"{name.replace('_', ' ')} {value:g}"
+        for name, value in bounds.items()
+        if value is not None and name not in ("prompt_tokens", "num_sequences")
+    ]
+    resources = ("max_mb", "min_decode", "max_first_token_s", "max_memory_mb")
+    best = (
+        "the best quality"
+        if any(bounds[name] is not None for name in resources)
+        else ("the smallest of the fastest")
+    )
+    return f"{best} within {', '.join(limits)}"
 
 
 def _data_uri(png: bytes) -> str:

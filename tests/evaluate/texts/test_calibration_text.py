@@ -13,6 +13,7 @@ from paredown.errors import CheckpointError, ConfigError
 from paredown.evaluate.texts import calibration_text
 from paredown.evaluate.texts.calibration_text import (
     DATA_TEXT,
+    MIXED_TEXT,
     CalibrationConfig,
     choose_calibration,
 )
@@ -111,10 +112,30 @@ def test_books_are_taken_where_they_are_else_the_model_writes(
     sampled = choose_calibration(config, BosTokenizer(), ToyExecutor, 64)
     assert sampled.source == "3 windows of 8 tokens of text sampled from the model itself"
     assert sampled.windows_NT.shape == (3, 8)
-    assert sampled.windows_NT[:, 0].tolist() == [300] * 3
+    # Two that begin as any text does, and a conversation.
+    assert sampled.windows_NT[:2, 0].tolist() == [300] * 2
+    assert sampled.windows_NT[2, :6].tolist() == ToyTokenizer().encode("<user>")
     (tmp_path / DATA_TEXT).parent.mkdir(parents=True)
     (tmp_path / DATA_TEXT).write_bytes(lzma.compress(WORDS.encode()))
     assert "train.txt.xz" in choose_calibration(config, ToyTokenizer(), never, 64).source
+
+
+def test_models_that_chat_see_mixed_text_and_conversations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
+    for place, text in ((DATA_TEXT, lzma.compress(WORDS.encode())), (MIXED_TEXT, b"mix " * 4000)):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_bytes(text)
+    config = CalibrationConfig(num_samples=8, num_tokens=40)
+    found = choose_calibration(config, ToyTokenizer(), never, 64)
+    begins = [ToyTokenizer().decode(one.tolist())[:6] for one in found.windows_NT]
+    assert [begin == "<user>" for begin in begins] == [False] * 6 + [True] * 2
+    assert sum("word" in begin for begin in begins) == 4
+    assert f"{MIXED_TEXT.name} as conversations" in found.source
+    monkeypatch.setattr(ToyTokenizer, "has_chat_template", False)
+    plain = choose_calibration(config, ToyTokenizer(), never, 64)
+    assert plain.source == f"8 windows of 40 tokens of {DATA_TEXT.name}"
 
 
 @pytest.mark.parametrize(

@@ -18,21 +18,23 @@ from paredown.evaluate.verify.verification_file import NAME
 from paredown.jobs.float_source import FromQuantized
 from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
+from paredown.optimize.bounds import DEFAULT_PROMPT_TOKENS, Bounds
 from paredown.optimize.choose import parse_quality_loss, quality_loss
 from paredown.optimize.optimize import (
     DEFAULT_ROUNDS,
     DEFAULT_SAMPLES,
     DEFAULT_TOKENS,
     OptimizeConfig,
-    OptimizeResult,
     optimize,
     parse_formats,
 )
+from paredown.optimize.optimize_result import OptimizeResult, nothing_chosen
 from paredown.units import MEGA, format_bytes, format_rate
 
 EXAMPLES = """examples:
   paredown optimize
   paredown optimize my-model -o my-model-small --max-quality-loss 2%
+  paredown optimize my-model --max-mb 400 --min-decode 30 --minutes 20
   paredown optimize my-model --formats bf16,int8,int4-g128 --text novel.txt --json
 """
 # Exit code when all candidates lose too much, so that nothing was written.
@@ -46,8 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, help="folder for the chosen checkpoint (default: MODEL-small)"
     )
+    _add_bounds(parser)
     parser.add_argument(
-        "--max-quality-loss", default="1%", help="perplexity that may be lost (default 1%%)"
+        "--minutes", type=float, help="start nothing that would not end within so many"
     )
     parser.add_argument(
         "--formats",
@@ -71,6 +74,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common_arguments(parser)
 
 
+def _add_bounds(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "bounds",
+        "Quality alone: the fastest and smallest within it. Size, speed or memory: the best "
+        "quality within all of them.",
+    )
+    group.add_argument(
+        "--max-quality-loss",
+        help="perplexity that may be lost (default 1%% where nothing is bounded)",
+    )
+    for option, unit, what in (
+        ("--max-kl", "NATS", "KL divergence to the original, per token"),
+        ("--max-mb", "MB", "size of the folder's weights"),
+        ("--min-decode", "TOKENS_PER_S", "of one sequence"),
+        ("--max-first-token-s", "S", "to read a prompt of --prompt-tokens"),
+        ("--max-memory-mb", "MB", "for --sequences of --prompt-tokens each"),
+    ):
+        group.add_argument(option, type=float, metavar=unit, help=what)
+    group.add_argument("--prompt-tokens", type=int, default=DEFAULT_PROMPT_TOKENS, metavar="N")
+    group.add_argument("--sequences", type=int, default=1, metavar="N")
+
+
+def _bounds(args: argparse.Namespace) -> Bounds:
+    loss = args.max_quality_loss
+    return Bounds(
+        max_quality_loss=None if loss is None else parse_quality_loss(loss),
+        max_kl=args.max_kl,
+        max_mb=args.max_mb,
+        min_decode=args.min_decode,
+        max_first_token_s=args.max_first_token_s,
+        max_memory_mb=args.max_memory_mb,
+        prompt_tokens=args.prompt_tokens,
+        num_sequences=args.sequences,
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     folder = resolve_model(args.model)
     output = args.output or Path(f"{model_name(folder)}-small")
@@ -78,7 +117,8 @@ def run(args: argparse.Namespace) -> int:
     config = OptimizeConfig(
         output=output,
         report=report,
-        max_quality_loss=parse_quality_loss(args.max_quality_loss),
+        bounds=_bounds(args),
+        minutes=args.minutes,
         formats=parse_formats(args.formats),
         num_tokens=args.tokens,
         text=args.text,
@@ -93,6 +133,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result.as_json(), indent=2))
     else:
         _print(result)
+    if result.exit_code is not None:
+        return result.exit_code
     return 0 if result.chosen is not None else NOTHING_CHOSEN
 
 
@@ -116,6 +158,10 @@ def _print(result: OptimizeResult) -> None:
             "beyond its range",
             style="yellow",
         )
+    for untried in result.not_tried:
+        console.print(f"not tried {untried.name}: {untried.reason}", style="yellow")
+    for name, words in result.mixes.items():
+        console.print(f"{name}: {words}", style="dim", highlight=False)
     if result.note is not None:
         console.print(result.note, style="dim")
     _print_machine(console, result)
@@ -161,11 +207,10 @@ def _print_choice(console: Console, result: OptimizeResult) -> None:
     if result.report is not None:
         console.print(f"report: {result.report / 'report.html'}")
     if result.chosen is None:
-        console.print(
-            f"No candidate loses at most {result.max_quality_loss:.2%} perplexity, so none was "
-            "written. Allow more with --max-quality-loss.",
-            style="yellow",
-        )
+        console.print(nothing_chosen(result), style="yellow")
+        return
+    if result.stopped is not None:
+        console.print(f"{result.stopped}: nothing was written but the report", style="yellow")
         return
     chosen = next(one for one in result.candidates if one.name == result.chosen)
     console.print(

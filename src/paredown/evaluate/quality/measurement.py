@@ -35,6 +35,8 @@ class Measurement:
     decode_spread: float | None = None
     prefill_spread: float | None = None
     decode_bytes: int | None = None
+    first_token_s: float | None = None
+    memory_bytes: int | None = None
     held_bytes: int | None = None
     on_front: bool | None = None
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from paredown.errors import ConfigError
 from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.kernels.probe import measure_bandwidth
 from paredown.kernels.thread_plan import ThreadPlan
@@ -35,6 +36,7 @@ _MAX_DECODE_S = 1.0
 _MIN_DECODE_TOKENS = 2
 # Rounds that measure the bandwidth too, which takes as long as the rest of a round.
 _BANDWIDTH_ROUNDS = 3
+_FIRST_TOKEN_ROUNDS = 3
 
 
 class MeasuredExecutor(Executor, Protocol):
@@ -136,6 +138,24 @@ def run_rounds(
                 trial.forget()
         if on_progress is not None:
             on_progress(number + 1, num_rounds + 1)
+
+
+def first_token_s(executor: Executor, num_tokens: int) -> float:
+    """Seconds from an empty cache to the first token after a prompt, read in one chunk: the median
+    of three. Raises ConfigError for a prompt beyond the context."""
+    if num_tokens > executor.spec.max_positions:
+        raise ConfigError(
+            "--prompt-tokens is beyond the model's context",
+            seen=f"{num_tokens} tokens, a context of {executor.spec.max_positions}",
+            remedy="Give fewer.",
+        )
+    tokens = [i % executor.spec.vocab_size for i in range(num_tokens)]
+    seconds = []
+    for _ in range(_FIRST_TOKEN_ROUNDS):
+        started = time.perf_counter()
+        executor.step([_slice(tokens, 0)])
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
 
 
 def speed_pages(spec: ModelSpec) -> int:

@@ -2,12 +2,14 @@
 itself samples.
 
 With $PAREDOWN_DATA the text is the training split of the classic books, which shares no author with
-the text that quality is measured on (evaluate/texts/text.py).
+the text that quality is measured on (evaluate/texts/text.py). A model that chats sees text of mixed
+origin too, half of it as conversations in the words of its chat template; what it samples itself
+begins as a conversation for half of the windows.
 """
 
 import lzma
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,12 @@ import numpy as np
 
 from paredown.compress.calibrate.calibration import Calibration
 from paredown.errors import CheckpointError, ConfigError
+from paredown.evaluate.texts.chat_windows import (
+    ChatTokenizer,
+    Windows,
+    chat_windows,
+    conversation_start,
+)
 from paredown.evaluate.texts.text import DATA_VARIABLE, TextTokenizer, first_token, sample_text
 from paredown.executors.protocol import Executor
 from paredown.units import MEBI
@@ -22,6 +30,8 @@ from paredown.units import MEBI
 DEFAULT_SAMPLES = 128
 DEFAULT_TOKENS = 512
 DATA_TEXT = Path("text") / "classic-books" / "train.txt.xz"
+# Prose, code, mathematics and several languages: what the field calibrates importance matrices on.
+MIXED_TEXT = Path("text") / "calibration" / "calibration_datav3.txt"
 # Windows come from the beginning of a long text; reading and unpacking more takes seconds.
 _READ_BYTES = 32 * MEBI
 # Bytes cut out for a window: enough for its tokens in most languages; more are taken if not.
@@ -33,7 +43,7 @@ _MOST_TOKENS = 1 << 26
 @dataclass(frozen=True, kw_only=True)
 class CalibrationConfig:
     """`num_samples` windows of `num_tokens` tokens each (at most the model's context); `text` None
-    is the text that `choose_calibration` finds."""
+    is the texts that `choose_calibration` finds."""
 
     text: Path | None = None
     num_samples: int = DEFAULT_SAMPLES
@@ -43,17 +53,45 @@ class CalibrationConfig:
 
 def choose_calibration(
     config: CalibrationConfig,
-    tokenizer: TextTokenizer,
+    tokenizer: ChatTokenizer,
     reference: Callable[[], Executor],
     max_positions: int,
 ) -> Calibration:
-    """Windows from the config's text, else from the classic books where $PAREDOWN_DATA has them,
-    else sampled from the reference model (made only then). Raises ConfigError for a text shorter
-    than one window, CheckpointError for one that cannot be read."""
-    path, num_samples = config.text, config.num_samples
+    """Windows from the config's text, else from the texts that $PAREDOWN_DATA has, else sampled
+    from the reference model (made only then). Raises ConfigError for a text shorter than one
+    window, CheckpointError for one that cannot be read."""
     num_tokens = min(config.num_tokens, max_positions)
+    _check(config, num_tokens)
+    parts = _parts(config, tokenizer)
+    if parts:
+        numbers = split_evenly(config.num_samples, [part.weight for part in parts])
+        found = [
+            part.windows(tokenizer, number, num_tokens, config.seed)
+            for part, number in zip(parts, numbers, strict=True)
+            if number
+        ]
+        windows = np.concatenate(found)
+        source = " and ".join(
+            dict.fromkeys(part.words for part, number in zip(parts, numbers, strict=True) if number)
+        )
+    else:
+        windows = _sampled(reference(), tokenizer, config.num_samples, num_tokens)
+        source = "text sampled from the model itself"
+    what = f"{config.num_samples} windows of {num_tokens} tokens of {source}"
+    return Calibration(windows_NT=windows, source=what)
+
+
+def split_evenly(total: int, weights: Sequence[int]) -> list[int]:
+    """Whole numbers that add up to `total`, as near to the weights as can be; the first gets what
+    is left over."""
+    shares = [total * weight // sum(weights) for weight in weights]
+    shares[0] += total - sum(shares)
+    return shares
+
+
+def _check(config: CalibrationConfig, num_tokens: int) -> None:
     for option, value, least in (
-        ("--samples", num_samples, 1),
+        ("--samples", config.num_samples, 1),
         ("--calibration-tokens", config.num_tokens, 2),
         ("--seed", config.seed, 0),
     ):
@@ -63,32 +101,73 @@ def choose_calibration(
                 seen=value,
                 remedy=f"Give at least {least}.",
             )
-    if num_samples * num_tokens > _MOST_TOKENS:
+    if config.num_samples * num_tokens > _MOST_TOKENS:
         raise ConfigError(
             "that is more text than a calibration can hold",
-            seen=f"--samples {num_samples} of {num_tokens} tokens",
+            seen=f"--samples {config.num_samples} of {num_tokens} tokens",
             remedy=f"Give fewer: up to {_MOST_TOKENS:,} tokens in all.",
         )
-    if path is None and DATA_VARIABLE in os.environ:
-        books = Path(os.environ[DATA_VARIABLE]) / DATA_TEXT
-        path = books if books.is_file() else None
-    if path is None:
-        ids = sample_text(reference(), tokenizer, num_samples * num_tokens)
-        windows = np.array(ids, np.int64).reshape(num_samples, num_tokens)
-        source = "text sampled from the model itself"
-    else:
-        windows = _windows(_read(path), tokenizer, num_samples, num_tokens, config.seed, path)
-        source = path.name
-    first = first_token(tokenizer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A text, and its `weight` among the windows; `as_chat` puts it into the words of the chat
+    template."""
+
+    path: Path
+    weight: int = 1
+    as_chat: bool = False
+
+    @property
+    def words(self) -> str:
+        return f"{self.path.name} as conversations" if self.as_chat else self.path.name
+
+    def windows(
+        self, tokenizer: ChatTokenizer, num_samples: int, num_tokens: int, seed: int
+    ) -> Windows:
+        text = _read(self.path)
+        if self.as_chat:
+            return chat_windows(text, tokenizer, num_samples, num_tokens, seed)
+        windows = _windows(text, tokenizer, num_samples, num_tokens, seed, self.path)
+        first = first_token(tokenizer)
+        if first is not None:
+            windows[:, 0] = first
+        return windows
+
+
+def _parts(config: CalibrationConfig, tokenizer: ChatTokenizer) -> list[_Part]:
+    """The config's text alone, or those of $PAREDOWN_DATA; none where there are none."""
+    if config.text is not None:
+        return [_Part(path=config.text)]
+    if DATA_VARIABLE not in os.environ:
+        return []
+    root = Path(os.environ[DATA_VARIABLE])
+    parts = [_Part(path=root / DATA_TEXT)]
+    if tokenizer.has_chat_template:
+        mixed = root / MIXED_TEXT
+        parts += [_Part(path=mixed), _Part(path=mixed, as_chat=True)]
+    return [part for part in parts if part.path.is_file()]
+
+
+def _sampled(
+    executor: Executor, tokenizer: ChatTokenizer, num_samples: int, num_tokens: int
+) -> Windows:
+    """Windows that the model writes, half of them as conversations where it has a template."""
+    first, begin = first_token(tokenizer), conversation_start(tokenizer)
+    numbers = [num_samples] if begin is None else split_evenly(num_samples, [1, 1])
+    found = []
+    for number, start in zip(numbers, (None, begin), strict=False):
+        if number:
+            ids = sample_text(executor, tokenizer, number * num_tokens, start)
+            found.append(np.array(ids, np.int64).reshape(number, num_tokens))
     if first is not None:
-        windows[:, 0] = first
-    what = f"{num_samples} windows of {num_tokens} tokens of {source}"
-    return Calibration(windows_NT=windows, source=what)
+        found[0][:, 0] = first
+    return np.concatenate(found)
 
 
 def _windows(
     text: str, tokenizer: TextTokenizer, num_samples: int, num_tokens: int, seed: int, path: Path
-) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+) -> Windows:
     """Each begins at a random character, at the next space."""
     rng = np.random.default_rng(seed)
     length = num_tokens * _BYTES_PER_TOKEN

@@ -138,35 +138,45 @@ def sampling_pages(spec: ModelSpec) -> int:
     return _NUM_TEXTS * -(-window_tokens(spec.max_positions) // PAGE_SIZE)
 
 
-def sample_text(executor: Executor, tokenizer: TextTokenizer, num_tokens: int) -> list[int]:
+def sample_text(
+    executor: Executor,
+    tokenizer: TextTokenizer,
+    num_tokens: int,
+    start: Sequence[int] | None = None,
+) -> list[int]:
     """Tokens drawn at temperature 1 (Gumbel-max), several texts side by side, one after another in
-    the result. The same executor gives the same tokens."""
+    the result. The same executor gives the same tokens. Each text goes on after `start`, which is
+    part of it; None is the first token, which is not."""
     rng = np.random.default_rng(_SAMPLING_SEED)
     pages_each = -(-window_tokens(executor.spec.max_positions) // PAGE_SIZE)
     num_texts = max(1, min(executor.num_pages // pages_each, _NUM_TEXTS))
+    first = first_token(tokenizer)
+    begin = [0 if first is None else first] if start is None else [*start]
+    kept_from = 1 if start is None else 0
     length = min(-(-num_tokens // num_texts), window_tokens(executor.spec.max_positions) - 1)
     # A text that grows longer would have to be computed anew.
     length = min(length, executor.spec.rotary_switch or length)
-    first = first_token(tokenizer)
+    length = max(length, len(begin))
     texts: list[list[int]] = []
-    while sum(map(len, texts)) < num_tokens:
-        start = 0 if first is None else first
-        batch = [[start] for _ in range(num_texts)]
-        for position in range(length):
+    while sum(len(text) for text in texts) < num_tokens:
+        batch = [[*begin] for _ in range(num_texts)]
+        position = 0
+        while len(batch[0]) < length + kept_from:
             slices = [
                 SequenceSlice(
-                    token_ids=[text[-1]],
+                    token_ids=text[position:],
                     start=position,
                     pages=list(range(i * pages_each, (i + 1) * pages_each)),
                     num_logits=1,
                 )
                 for i, text in enumerate(batch)
             ]
+            position = len(batch[0])
             logits = executor.step(slices)
             drawn = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
             for text, token in zip(batch, drawn, strict=True):
                 text.append(int(token))
-        texts += [text[1:] for text in batch]
+        texts += [text[kept_from:] for text in batch]
     return [token for text in texts for token in text][:num_tokens]
 
 

@@ -1,0 +1,35 @@
+"""Deadline: how long a search may take, and what is still worth starting."""
+
+import time
+from collections.abc import Callable
+
+from paredown.errors import ConfigError
+
+# Of the time, what is left for measuring the chosen one again and writing it.
+_RESERVED = 0.12
+
+
+class Deadline:
+    """`minutes` None has no end. `clock` gives seconds."""
+
+    def __init__(self, minutes: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        if minutes is not None and not 0 < minutes < float("inf"):
+            raise ConfigError(
+                "--minutes must be more than none", seen=minutes, remedy="Give 10, for one."
+            )
+        self.minutes = minutes
+        self._clock = clock
+        self._started = clock()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until nothing new is started."""
+        if self.minutes is None:
+            return float("inf")
+        return self.minutes * 60 * (1 - _RESERVED) - (self._clock() - self._started)
+
+    def allows(self, estimated_s: float) -> bool:
+        return estimated_s <= self.left_s
+
+    def elapsed_s(self) -> float:
+        return self._clock() - self._started

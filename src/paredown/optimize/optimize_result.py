@@ -1,0 +1,85 @@
+"""OptimizeResult: all that a search found, chose and wrote."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from paredown.evaluate.quality.measurement import Measurement
+from paredown.evaluate.verify.verification import Verification
+from paredown.optimize.bounds import Bounds, Gap
+from paredown.optimize.candidates import Skipped
+from paredown.spec.machine import Machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizeResult:
+    """`chosen` is the name of the candidate written to `output`; None when none meets the bounds:
+    then `nearest` comes nearest and `missed` are the bounds in its way. `verification` is of what
+    was written; where that could not be measured `not_verified` says why. `note` says what the
+    search decided by itself, `mixes` what the mixed candidates consist of, `not_tried` what the
+    time did not allow, and `stopped` which signal ended it: then nothing is written but a report,
+    and `exit_code` is that of the signal."""
+
+    model: str
+    candidates: list[Measurement]
+    reference: Measurement
+    skipped: list[Skipped]
+    not_tried: list[Skipped]
+    mixes: dict[str, str]
+    stopped: str | None
+    exit_code: int | None
+    clamped: dict[str, dict[str, int]]
+    notes: dict[str, tuple[str, ...]]
+    machine: Machine
+    protocol: str
+    calibration: str | None
+    note: str | None
+    bounds: Bounds
+    chosen: str | None
+    nearest: str | None
+    missed: tuple[Gap, ...]
+    verification: Verification | None
+    not_verified: str | None
+    output: Path | None
+    report: Path | None
+
+    @property
+    def serve_line(self) -> str | None:
+        """The command that serves what was chosen."""
+        return None if self.output is None else f"paredown serve {self.output}"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "model": self.model,
+            "chosen": self.chosen,
+            "bounds": asdict(self.bounds),
+            "nearest": self.nearest,
+            "missed": [asdict(gap) for gap in self.missed],
+            "candidates": [one.as_json() for one in self.candidates],
+            "reference": self.reference.as_json(),
+            "skipped": [asdict(one) for one in self.skipped],
+            "not_tried": [asdict(one) for one in self.not_tried],
+            "mixes": self.mixes,
+            "stopped": self.stopped,
+            "clamped": self.clamped,
+            "notes": {name: list(notes) for name, notes in self.notes.items()},
+            "verification": None if self.verification is None else self.verification.figures(),
+            "not_verified": self.not_verified,
+            "protocol": self.protocol,
+            "calibration": self.calibration,
+            "note": self.note,
+            "machine": asdict(self.machine),
+            "output": None if self.output is None else str(self.output),
+            "report": None if self.report is None else str(self.report),
+            "serve": self.serve_line,
+        }
+
+
+def nothing_chosen(result: OptimizeResult) -> str:
+    """Why nothing was written, and what would help."""
+    missed = "; ".join(
+        f"{gap.bound} {gap.limit:g} (it has {gap.seen:.4g})" for gap in result.missed
+    )
+    return (
+        f"No candidate meets the bounds, so none was written. Nearest is {result.nearest}; in its "
+        f"way: {missed}. Allow more there."
+    )

@@ -1,0 +1,269 @@
+"""The search: candidates follow what was learned so far and stand near what is allowed.
+
+First a few formats rounded to nearest, which tell how much perplexity a nat of KL divergence costs
+this model; then what each part loses (optimize/ladder.py); then mixes of formats by one method
+after another, each at the loss or the size that the ones before say is allowed. What a method
+loses, over the sum of what its parts lose when rounded to nearest, is learned from each mix.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from paredown.compress.group_sizes import ANY_GROUPS, groups_name
+from paredown.compress.quantize.rtn import RTN
+from paredown.compress.recipe import EMBEDDING, OUTPUT, QuantizeStep, Recipe
+from paredown.compress.recipe_names import find_recipe
+from paredown.evaluate.quality.measurement import Measurement
+from paredown.evaluate.texts.text import EvalText
+from paredown.models.roles import linear_places
+from paredown.optimize.bounds import Bounds
+from paredown.optimize.candidates import (
+    Candidates,
+    SearchSetup,
+    Skipped,
+    measure_candidates,
+    measure_losses,
+)
+from paredown.optimize.deadline import Deadline
+from paredown.optimize.ladder import (
+    Mix,
+    best_within,
+    frontier,
+    make_ladder,
+    mix_recipe,
+    mix_words,
+    probed_specs,
+    search_parts,
+    smallest_within,
+)
+from paredown.optimize.model_parts import OUTPUT_PART, Part
+from paredown.optimize.recipes import MIN_OUTPUT_SHARE, OUTPUT_FORMAT, output_share
+from paredown.progress import OnProgress
+from paredown.spec.model import ModelSpec
+from paredown.spec.weight import WeightSpec
+
+# Rounded to nearest, from large to small.
+FIRST = ("int8", "w8a8", f"int4{groups_name(ANY_GROUPS)}")
+# What methods are expected to lose of what rounding to nearest does, until it is known.
+_EXPECTED_GAIN = {"rtn": 1.0, "gptq": 0.6, "awq-gptq": 0.55}
+# Which methods make mixes, one after another; each knows what those before it gave.
+_ROUNDS = ("rtn", "gptq", "gptq", "awq-gptq", "gptq")
+# Mixes aim at this share of what is allowed: perplexity on a text has noise.
+_AIM = 0.93
+# KL per unit of lost perplexity, where candidates do not tell: on a model's own text they agree.
+_KL_PER_LOSS = 1.0
+_TELLING_LOSS = 0.002
+# Passes over the calibrating text and what Hessians cost beside their products.
+_CALIBRATION_PASSES = 3.0
+# Shares of the work, for progress.
+_FIRST_SHARE, _PARTS_SHARE = 0.2, 0.4
+
+
+@dataclass
+class SearchNotes:
+    """What the search decided: mixes by candidate, and what was `not_tried` and why."""
+
+    mixes: dict[str, str] = field(default_factory=dict)
+    not_tried: list[Skipped] = field(default_factory=list)
+    stopped: str | None = None
+    exit_code: int | None = None
+
+
+def search(
+    setup: SearchSetup,
+    text: EvalText,
+    deadline: Deadline,
+    found: Candidates,
+    notes: SearchNotes,
+    on_progress: OnProgress,
+) -> None:
+    """Adds candidates to `found` until nothing new is worth trying or the time is over. `text` is
+    what parts are measured on."""
+    _Search(setup, text, deadline, found, notes, on_progress).run()
+
+
+class _Search:
+    def __init__(
+        self,
+        setup: SearchSetup,
+        text: EvalText,
+        deadline: Deadline,
+        found: Candidates,
+        notes: SearchNotes,
+        on_progress: OnProgress,
+    ) -> None:
+        self._setup = setup
+        self._bounds: Bounds = setup.bounds
+        self._text = text
+        self._deadline = deadline
+        self._found = found
+        self._notes = notes
+        self._on_progress = on_progress
+        self._gains = dict(_EXPECTED_GAIN)
+        self._seconds: dict[str, float] = {}
+        self._tried: set[tuple[str, str]] = set()
+
+    def run(self) -> None:
+        recipes = [find_recipe(f"{name}{self._tables()}") for name in FIRST]
+        self._timed("rtn", recipes, 0.0, _FIRST_SHARE)
+        if not self._found.measurements:
+            return
+        mixes = self._mixes()
+        if mixes is None:
+            return
+        for number, method in enumerate(_ROUNDS):
+            mix = self._aim(mixes, method)
+            recipe = mix_recipe(mix, self._setup.source, method)
+            words = mix_words(mix)
+            if (method, words) in self._tried or not recipe.steps:
+                continue
+            self._tried.add((method, words))
+            estimated = self._estimated_s(method)
+            if not self._deadline.allows(estimated):
+                reason = f"about {estimated:.0f} s more, of {max(self._deadline.left_s, 0):.0f} s"
+                self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
+                continue
+            share = (1 - _PARTS_SHARE) / len(_ROUNDS)
+            self._timed(method, [recipe], _PARTS_SHARE + number * share, share)
+            self._learn(method, mix, recipe, words)
+
+    def _tables(self) -> str:
+        """The output layer too, where it is a large part of what a step reads."""
+        spec = self._setup.source.spec
+        if output_share(spec) < MIN_OUTPUT_SHARE:
+            return ""
+        tied = f"-{EMBEDDING}-{OUTPUT_FORMAT}" if spec.output.is_tied else ""
+        return f"-{OUTPUT}-{OUTPUT_FORMAT}{tied}"
+
+    def _timed(self, method: str, recipes: list[Recipe], start: float, share: float) -> None:
+        began = time.perf_counter()
+
+        def report(what: str, done: float) -> None:
+            self._on_progress(what, start + share * done)
+
+        measure_candidates(self._setup, recipes, self._found, report)
+        self._seconds[method] = (time.perf_counter() - began) / len(recipes)
+
+    def _mixes(self) -> list[Mix] | None:
+        """The frontier of what parts lose; None where the time does not allow to measure it."""
+        source = self._setup.source
+        spec = source.spec
+        probes = [(part, own) for part in search_parts(spec) for own in probed_specs(part, spec)]
+        tokens = self._text.num_tokens / self._setup.text.num_tokens
+        estimated = len(probes) * self._seconds["rtn"] * max(tokens, 0.25)
+        if not self._deadline.allows(estimated):
+            reason = f"finding what parts lose takes about {estimated:.0f} s"
+            self._notes.not_tried.append(Skipped(name="mixes of formats", reason=reason))
+            return None
+
+        def report(what: str, done: float) -> None:
+            self._on_progress(what, _FIRST_SHARE + (_PARTS_SHARE - _FIRST_SHARE) * done)
+
+        recipes = [self._probe(part, own) for part, own in probes]
+        losses = iter(measure_losses(self._setup, recipes, self._text, report))
+        float_bits = self._setup.source.linear(*_first_place(spec)).spec.bits
+        ladders = []
+        for part in search_parts(spec):
+            own = [next(losses) for _ in probed_specs(part, spec)]
+            ladders.append(make_ladder(part, spec, own, float_bits))
+        return frontier(ladders)
+
+    def _probe(self, part: Part, spec: WeightSpec) -> Recipe:
+        source = self._setup.source
+        if part is OUTPUT_PART:
+            tied = source.spec.output.is_tied
+            targets: list[tuple[str, ...]] = [(OUTPUT,), (EMBEDDING,)] if tied else [(OUTPUT,)]
+        else:
+            modules = [
+                source.linear_name(role, layer) for layer, role in part.modules if layer is not None
+            ]
+            targets = [tuple(modules)]
+        steps = tuple(QuantizeStep(quantizer=RTN(), spec=spec, targets=own) for own in targets)
+        return Recipe(name=f"{part.name} {spec.name}", steps=steps)
+
+    def _aim(self, mixes: list[Mix], method: str) -> Mix:
+        """The mix that is just allowed, as far as is known."""
+        limit = self._allowed_kl()
+        if not self._bounds.has_resources:
+            return smallest_within(mixes, _AIM * limit / self._gains[method])
+        return best_within(mixes, self._allowed_bytes())
+
+    def _allowed_kl(self) -> float:
+        """The KL divergence at which the allowed loss is reached: by the candidate whose loss is
+        nearest to it, as far as one tells."""
+        bounds, limits = self._bounds, []
+        if bounds.max_kl is not None:
+            limits.append(bounds.max_kl)
+        if bounds.max_quality_loss is not None:
+            ratios = [
+                (abs(loss - bounds.max_quality_loss), kl / loss)
+                for loss, kl in self._losses()
+                if loss > _TELLING_LOSS
+            ]
+            nearest = [ratio for _, ratio in sorted(ratios)[:2]]
+            ratio = statistics.mean(nearest) if nearest else _KL_PER_LOSS
+            limits.append(bounds.max_quality_loss * ratio)
+        return min(limits, default=float("inf"))
+
+    def _losses(self) -> Iterator[tuple[float, float]]:
+        """(lost perplexity, KL) of the candidates."""
+        reference = self._found.reference
+        assert reference is not None
+        for one in self._found.measurements:
+            if one.perplexity and reference.perplexity and one.kl_divergence is not None:
+                yield one.perplexity / reference.perplexity - 1, one.kl_divergence
+
+    def _allowed_bytes(self) -> float:
+        """What the linear layers may read, for the tightest of the bounds on size, memory and
+        speed: the excess of the candidate that is nearest to it scales what that one reads."""
+        reference = self._found.reference
+        assert reference is not None
+        allowed = []
+        for one in self._found.measurements:
+            quality = {"--max-quality-loss", "--max-kl"}
+            gaps = [g for g in self._bounds.gaps(one, reference) if g.bound not in quality]
+            worst = max((gap.excess for gap in gaps), default=1.0)
+            allowed.append((abs(worst - 1), self._linear_bytes(one) / max(worst, 1e-6)))
+        return _AIM * min(allowed)[1]
+
+    def _linear_bytes(self, one: Measurement) -> float:
+        """What its linear layers and its output layer take."""
+        spec = self._setup.source.spec
+        table = 2 * spec.vocab_size * spec.hidden_size
+        return max(one.file_bytes - (table if self._tables() == "" else table / 2), 1)
+
+    def _learn(self, method: str, mix: Mix, recipe: Recipe, words: str) -> None:
+        self._notes.mixes[recipe.name] = words
+        measured = [one for one in self._found.measurements if one.name == recipe.name]
+        if measured and measured[-1].kl_divergence is not None and mix.loss > 0:
+            self._gains[method] = max(measured[-1].kl_divergence / mix.loss, 0.05)
+            if method == "gptq":
+                self._gains["awq-gptq"] = self._gains["gptq"]
+
+    def _estimated_s(self, method: str) -> float:
+        """As long as the last one by that method, else by arithmetic."""
+        if method in self._seconds:
+            return self._seconds[method]
+        windows = self._setup.calibration
+        if windows is None:
+            return self._seconds["rtn"]
+        tokens = windows.num_sequences * windows.num_tokens
+        flops = tokens * _calibration_flops(self._setup.source.spec)
+        methods = len(method.split("-"))
+        return self._seconds["rtn"] + methods * flops / self._setup.machine.fp32_flops_per_s
+
+
+def _calibration_flops(spec: ModelSpec) -> float:
+    """Operations for a token: passes through the layers, and the inputs' squares."""
+    squares = sum(
+        spec.linear_shapes(layer)[role][1] ** 2
+        for role, layer in linear_places(spec)
+        if role.rpartition(".")[2] in ("q", "o", "gate", "down")
+    )
+    return _CALIBRATION_PASSES * 2 * spec.num_linear_parameters() + 2 * squares
+
+
+def _first_place(spec: ModelSpec) -> tuple[str, int]:
+    return next(iter(linear_places(spec)))

@@ -1,0 +1,85 @@
+"""Ladders of parts, and the frontier of their mixes beside trying all of them."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paredown.compress.checked_recipe import check_recipe
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.optimize.ladder import (
+    METHODS,
+    Ladder,
+    Rung,
+    best_within,
+    frontier,
+    make_ladder,
+    mix_recipe,
+    mix_words,
+    probed_specs,
+    search_parts,
+    smallest_within,
+)
+from paredown.optimize.model_parts import Part
+
+RUNGS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=1, max_size=4)
+
+
+def ladder(figures) -> Ladder:
+    part = Part(kind="role", name="o", modules=((0, "o"),))
+    rungs = tuple(Rung(spec=None, loss=float(a), read_bytes=float(b)) for a, b in figures)
+    return Ladder(part=part, rungs=rungs)
+
+
+@given(st.lists(RUNGS, min_size=1, max_size=4), st.integers(0, 60))
+@settings(max_examples=150, deadline=None)
+def test_the_frontier_has_the_best_of_all_mixes(figures, limit: int) -> None:
+    mixes = frontier([ladder(own) for own in figures])
+    sums = [
+        (sum(loss for loss, _ in one), sum(read for _, read in one)) for one in product(*figures)
+    ]
+    small = smallest_within(mixes, limit)
+    allowed = [read for loss, read in sums if loss <= limit]
+    if allowed:
+        assert (small.loss <= limit, small.read_bytes) == (True, min(allowed))
+    best = best_within(mixes, limit)
+    fitting = [loss for loss, read in sums if read <= limit]
+    if fitting:
+        assert (best.read_bytes <= limit, best.loss) == (True, min(fitting))
+
+
+def test_losses_fall_by_four_with_a_bit_down_to_that_of_int8() -> None:
+    spec = Checkpoint.open(resolve_model(None)).spec
+    part = search_parts(spec)[0]
+    sizes = len(probed_specs(part, spec)) - 1
+    made = make_ladder(part, spec, [0.01, *[0.17] * sizes], 16)
+    by_name = {rung.spec.name: rung.loss for rung in made.rungs if rung.spec is not None}
+    assert by_name["int8"] == 0.01
+    for name, loss in by_name.items():
+        if name != "int8":
+            assert loss == pytest.approx(0.01 + 0.16 * 4.0 ** (4 - int(name[3])))
+    assert made.rungs[0].spec is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_mix_is_a_recipe_that_the_model_can_have(method: str) -> None:
+    source = Checkpoint.open(resolve_model(None))
+    spec = source.spec
+    parts = search_parts(spec)
+    ladders = [
+        make_ladder(part, spec, [0.01 * (at + 1), *[0.3] * (len(probed_specs(part, spec)) - 1)], 16)
+        for at, part in enumerate(parts)
+    ]
+    mix = smallest_within(frontier(ladders), 0.2)
+    recipe = mix_recipe(mix, source, method)
+    schemes = check_recipe(source, recipe).schemes
+    chosen = {part.name: rung.spec for part, rung in mix.rungs}
+    for part in parts:
+        for layer, role in part.modules:
+            name = source.names.output if layer is None else source.linear_name(role, layer)
+            own = schemes.get(name)
+            assert (None if own is None else own.spec) == chosen[part.name]
+    assert recipe.name.startswith(f"{method}-mix-")
+    assert all(part.name in mix_words(mix) for part in parts)
