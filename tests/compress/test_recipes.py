@@ -236,8 +236,8 @@ kv_cache: int8
         ({"steps": [{"method": "rtn", "format": {"bits": 4}}]}, "unknown key.*bits"),
         ({"steps": [{"method": "rtn", "format": {"group_size": 4}}]}, "fields with a dtype"),
         (
-            {"steps": [{"method": "rtn", "format": {"dtype": "int4", "activations": "bf16"}}]},
-            "step 1, format, activations.*int8_group",
+            {"steps": [{"method": "rtn", "format": {"dtype": "fp8", "activations": "int8_row"}}]},
+            "step 1, format, activations.*bf16",
         ),
         (
             {"steps": [{"method": "rtn", "format": {"dtype": "int4", "integer_steps": True}}]},
