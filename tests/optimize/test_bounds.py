@@ -8,7 +8,7 @@ from optimize.test_front import REFERENCE, measurement
 from paredown.errors import ConfigError
 from paredown.optimize.bounds import DEFAULT_MAX_QUALITY_LOSS, Bounds, within_default
 from paredown.optimize.choose import choose
-from paredown.optimize.deadline import Deadline
+from paredown.optimize.deadline import Deadline, OutOfTimeError
 
 LIMITS = st.fixed_dictionaries(
     {
@@ -79,6 +79,10 @@ def test_a_deadline_keeps_time_for_what_comes_after_the_search() -> None:
     assert not deadline.allows(590)
     now[0] += 400
     assert not deadline.allows(200)
+    deadline.check()
+    now[0] += 200
+    with pytest.raises(OutOfTimeError):
+        deadline.check()
     assert Deadline(None).allows(1e9)
     with pytest.raises(ConfigError, match="--minutes"):
         Deadline(0)

@@ -9,7 +9,7 @@ from optimize.test_optimize import config
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
 from paredown.optimize import search as search_module
 from paredown.optimize.bounds import Bounds
-from paredown.optimize.deadline import Deadline
+from paredown.optimize.deadline import Deadline, OutOfTimeError
 from paredown.optimize.optimize import optimize
 from paredown.stopped import StoppedError
 
@@ -59,6 +59,23 @@ def test_what_the_time_does_not_allow_is_told(
     assert result.candidates
     html = (tmp_path / "report" / "report.html").read_text()
     assert "not tried" in html
+
+
+def test_what_takes_longer_than_the_time_is_given_up(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = []
+
+    def check(self: Deadline) -> None:
+        checks.append(1)
+        if len(checks) > 40:
+            raise OutOfTimeError
+
+    monkeypatch.setattr(Deadline, "check", check)
+    result = optimize(model, searching(tmp_path, text, minutes=5.0, report=None))
+    assert "took" in result.not_tried[-1].reason
+    assert result.candidates
+    assert "mix" in result.not_tried[-1].name
 
 
 def test_a_stopped_search_leaves_its_report_and_no_checkpoint(

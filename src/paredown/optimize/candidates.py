@@ -146,8 +146,12 @@ def _measure_batch(
     found: dict[str, tuple[Checkpoint, LoadedExecutor]] = {}
     # Those with an output layer of their own first: the others may take their layers.
     for done, recipe in enumerate(sorted(recipes, key=lambda recipe: recipe.output is None)):
-        on_progress(f"compressing {recipe.name}", 0.35 * done / len(recipes))
-        with _built(setup, recipe, recipes, result) as candidate:
+
+        def report(what: str, share: float, done: int = done, name: str = recipe.name) -> None:
+            on_progress(f"compressing {name}: {what}", 0.35 * (done + share) / len(recipes))
+
+        report("starting", 0.0)
+        with _built(setup, recipe, recipes, result, report) as candidate:
             if candidate is not None:
                 found[recipe.name] = candidate
     if not found:
@@ -181,7 +185,11 @@ def _measure_batch(
 
 @contextmanager
 def _built(
-    setup: SearchSetup, recipe: Recipe, recipes: Sequence[Recipe], result: Candidates
+    setup: SearchSetup,
+    recipe: Recipe,
+    recipes: Sequence[Recipe],
+    result: Candidates,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[tuple[Checkpoint, LoadedExecutor] | None]:
     """The source compressed and loaded; None, and a line in `skipped`, when it cannot have the
     format or does not fit. What is made quickly is gone afterwards; what is mapped stays readable.
@@ -196,6 +204,7 @@ def _built(
                 recipe,
                 calibration=setup.calibration,
                 layers=_made_layers(setup, recipe, recipes, result),
+                on_progress=on_progress,
             )
             checkpoint = Checkpoint.open(written.path)
             executor = _load(setup, checkpoint)

@@ -9,6 +9,10 @@ from paredown.errors import ConfigError
 _RESERVED = 0.12
 
 
+class OutOfTimeError(Exception):
+    """What was started did not end in time."""
+
+
 class Deadline:
     """`minutes` None has no end. `clock` gives seconds."""
 
@@ -31,5 +35,7 @@ class Deadline:
     def allows(self, estimated_s: float) -> bool:
         return estimated_s <= self.left_s
 
-    def elapsed_s(self) -> float:
-        return self._clock() - self._started
+    def check(self) -> None:
+        """Raises OutOfTimeError when nothing is left."""
+        if self.left_s <= 0:
+            raise OutOfTimeError

@@ -46,7 +46,7 @@ from paredown.progress import OnProgress
 from paredown.spec.machine import Machine
 from paredown.stopped import StoppedError
 
-DEFAULT_TOKENS = 16384
+DEFAULT_TOKENS = 8192
 DEFAULT_ROUNDS = 11
 # Of the windows that a single compression calibrates on, a quarter: a search makes several.
 DEFAULT_SAMPLES = 32

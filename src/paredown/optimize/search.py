@@ -26,7 +26,7 @@ from paredown.optimize.candidates import (
     measure_candidates,
     measure_losses,
 )
-from paredown.optimize.deadline import Deadline
+from paredown.optimize.deadline import Deadline, OutOfTimeError
 from paredown.optimize.ladder import (
     Mix,
     best_within,
@@ -126,7 +126,12 @@ class _Search:
                 self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
                 continue
             share = (1 - _PARTS_SHARE) / len(_ROUNDS)
-            self._timed(method, [recipe], _PARTS_SHARE + number * share, share)
+            try:
+                self._timed(method, [recipe], _PARTS_SHARE + number * share, share)
+            except OutOfTimeError:
+                reason = f"it took more than the {estimated:.0f} s that were expected"
+                self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
+                return
             self._learn(method, mix, recipe, words)
 
     def _tables(self) -> str:
@@ -142,6 +147,8 @@ class _Search:
 
         def report(what: str, done: float) -> None:
             self._on_progress(what, start + share * done)
+            if self._found.measurements:
+                self._deadline.check()
 
         measure_candidates(self._setup, recipes, self._found, report)
         self._seconds[method] = (time.perf_counter() - began) / len(recipes)
@@ -160,9 +167,15 @@ class _Search:
 
         def report(what: str, done: float) -> None:
             self._on_progress(what, _FIRST_SHARE + (_PARTS_SHARE - _FIRST_SHARE) * done)
+            self._deadline.check()
 
         recipes = [self._probe(part, own) for part, own in probes]
-        losses = iter(measure_losses(self._setup, recipes, self._text, report))
+        try:
+            losses = iter(measure_losses(self._setup, recipes, self._text, report))
+        except OutOfTimeError:
+            reason = "finding what parts lose took longer than expected"
+            self._notes.not_tried.append(Skipped(name="mixes of formats", reason=reason))
+            return None
         float_bits = self._setup.source.linear(*_first_place(spec)).spec.bits
         ladders = []
         for part in search_parts(spec):
