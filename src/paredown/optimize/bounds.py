@@ -30,7 +30,8 @@ class Bounds:
     `max_mb`             megabytes of the folder's weights
     `min_decode`         tokens per second of one sequence
     `max_first_token_s`  seconds to read a prompt of `prompt_tokens`
-    `max_memory_mb`      megabytes that run `num_sequences` of `prompt_tokens` tokens each
+    `max_memory_mb`      megabytes of the weights as they are held, and of the keys and values of
+                         `num_sequences` of `prompt_tokens` tokens each
     """
 
     max_quality_loss: float | None = None

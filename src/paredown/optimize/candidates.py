@@ -16,7 +16,6 @@ from paredown.evaluate.quality.quality import Quality, measure_quality, num_page
 from paredown.evaluate.speed.speed import Trial, first_token_s, run_rounds, speed_pages
 from paredown.evaluate.texts.text import EvalText
 from paredown.executors.load import load_executor
-from paredown.executors.native.memory_plan import plan_memory
 from paredown.executors.protocol import LoadedExecutor
 from paredown.executors.run_options import RunOptions
 from paredown.kernels.probe import available_memory_bytes
@@ -24,7 +23,7 @@ from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.bounds import Bounds
 from paredown.progress import OnProgress
-from paredown.spec.kv import PAGE_SIZE, KVSpec
+from paredown.spec.kv import PAGE_SIZE
 from paredown.spec.machine import Machine
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import bits_per_weight
@@ -253,10 +252,10 @@ def _measured(
         seconds = first_token_s(trial.executor, bounds.prompt_tokens)
         measured = replace(measured, first_token_s=seconds)
     if bounds.max_memory_mb is not None:
-        pages = bounds.num_sequences * -(-bounds.prompt_tokens // PAGE_SIZE)
-        num_threads = ThreadPlan.resolve(setup.num_threads).prefill
-        plan = plan_memory(checkpoint, KVSpec(num_pages=pages), num_threads)
-        measured = replace(measured, memory_bytes=plan.total_bytes)
+        tokens = bounds.num_sequences * -(-bounds.prompt_tokens // PAGE_SIZE) * PAGE_SIZE
+        weights = max(checkpoint.file_bytes, trial.executor.weight_bytes)
+        memory = weights + tokens * trial.executor.kv_token_bytes
+        measured = replace(measured, memory_bytes=memory)
     return measured
 
 
