@@ -23,7 +23,7 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """None is not bounded.
+    """Limits on a candidate; None does not bound it.
 
     `max_quality_loss`   relative increase of perplexity
     `max_kl`             KL divergence to the original, nats per token

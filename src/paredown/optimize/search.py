@@ -256,7 +256,7 @@ class _Search:
                 self._gains["awq-gptq"] = self._gains["gptq"]
 
     def _estimated_s(self, method: str) -> float:
-        """As long as the last one by that method, else by arithmetic."""
+        """Seconds that the last one by that method took, else an estimate by arithmetic."""
         if method in self._seconds:
             return self._seconds[method]
         windows = self._setup.calibration
