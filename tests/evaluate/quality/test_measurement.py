@@ -63,7 +63,8 @@ def test_it_has_a_field_for_all_that_is_measured(source: Checkpoint) -> None:
     told = asdict(quality) | asdict(speed) | {"held_bytes": 6}
     assert {name: getattr(whole, name) for name in told} == told
     bare = make_measurement("one", source)
-    assert {name for name, value in bare.as_json().items() if value is None} == {*told, "on_front"}
+    by_search = {"on_front", "first_token_s", "memory_bytes"}
+    assert {name for name, value in bare.as_json().items() if value is None} == {*told, *by_search}
     assert {one.name for one in fields(Measurement)} == set(whole.as_json())
 
 
