@@ -48,7 +48,7 @@ class Row:
 
 
 def ways(weights: str) -> Mapping[str, WeightSpec]:
-    """What is compared, by name."""
+    """The weights in each reading of inputs, and bf16 weights, by name."""
     plain = FORMATS[weights]
     found = {f"{weights}, inputs {one}": replace(plain, activations=one) for one in INPUTS}
     return {**found, "bf16": WeightSpec(dtype="bf16")}

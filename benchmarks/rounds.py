@@ -245,7 +245,7 @@ class _CaseRun:
         )
 
     def _call(self, name: str, method: str, *arguments: object) -> Any:
-        """None for one that has failed; the first failure is kept."""
+        """Calls a model's method; None for a model that has failed, whose first failure is kept."""
         if name in self._failures:
             return None
         try:

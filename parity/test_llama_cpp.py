@@ -1,4 +1,4 @@
-"""What we write, read by llama.cpp itself. `make parity` builds it (minutes) and runs this."""
+"""Our files read by llama.cpp itself. `make parity` builds it (minutes) and runs this."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -50,7 +50,7 @@ EXAMPLES = """examples:
 
 
 class Verb(Protocol):
-    """What a verb's module offers. `run` prints and returns the exit code."""
+    """The functions of a verb's module. `run` prints and returns the exit code."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 

@@ -80,12 +80,12 @@ class _Module:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What a target may call it."""
+        """The words by which a target may name the module."""
         return tuple(title for role in self.roles for title in self.titles_of(role))
 
     def titles_of(self, role: str) -> tuple[str, ...]:
-        """What a target may call one of its roles: "experts.5.gate" is among "experts.gate", "gate"
-        and "experts" too."""
+        """The words by which a target may name one of its roles: "experts.5.gate" is among
+        "experts.gate", "gate" and "experts" too."""
         if self.layer is None:
             return (role,)
         owner, own = split_role(role)

@@ -34,7 +34,7 @@ def check_native(spec: ModelSpec) -> None:
 
 
 def native_lacks(spec: ModelSpec) -> str | None:
-    """What of the model the native core does not compute, in words; None where it runs."""
+    """Says in words what of the model the native core does not compute; None where it runs."""
     layers = spec.layer_counts
     lacking = {
         "attention to later tokens": not all(one.attention.is_causal for one in layers),

@@ -82,7 +82,7 @@ def _layer_sizes(layer: LayerSpec) -> dict[str, object]:
 
 
 def _difference(spec: ModelSpec, before: ModelSpec) -> str:
-    """What is another, in words."""
+    """Says in words what is another."""
     told = [
         f"{name} {getattr(spec, name)} instead of {getattr(before, name)}"
         for name in ("vocab_size", "hidden_size", "num_layers", "max_positions")

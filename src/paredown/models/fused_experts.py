@@ -38,7 +38,7 @@ def split_experts(tensors: FolderTensors, family: Family) -> FolderTensors:
 
 
 def _split(name: str, place: TensorPlace, family: Family) -> Iterator[tuple[str, TensorPlace]]:
-    """What a tensor is called and where it lies: itself, or the weights that it holds."""
+    """The name and the place of a tensor: itself, or the weights that it holds."""
     router = _ROUTER.fullmatch(name)
     if router is not None:
         module = family.routers["router"].format(layer=router["layer"])

@@ -58,7 +58,7 @@ class Names:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What a section of config.json calls the output layer, for all who read it."""
+        """The names of the output layer in a section of config.json, for all who read it."""
         return (self.family.output, *self.family.output_aliases)
 
 

@@ -10,7 +10,7 @@ _RESERVED = 0.12
 
 
 class OutOfTimeError(Exception):
-    """What was started did not end in time."""
+    """Work that was started did not end in time."""
 
 
 class Deadline:

@@ -161,13 +161,13 @@ def mix_words(mix: Mix) -> str:
 def _name(mix: Mix, method: str) -> str:
     """'gptq-mix-6.2bit': the bits that a step reads of a weight, on average."""
     num_weights = sum(
-        rung.read_bytes * 8 / (bits_of(rung)) for _, rung in mix.rungs if rung.spec is not None
+        rung.read_bytes * 8 / _bits_of(rung) for _, rung in mix.rungs if rung.spec is not None
     )
     read = sum(rung.read_bytes for _, rung in mix.rungs if rung.spec is not None)
     return f"{method}-mix-{8 * read / num_weights if num_weights else 16:.2f}bit"
 
 
-def bits_of(rung: Rung) -> float:
+def _bits_of(rung: Rung) -> float:
     """Bits of a weight's code and its share of the scales, for groups that divide the columns."""
     assert rung.spec is not None
     return bits_per_weight(rung.spec, rung.spec.group_size or 1 << 20)

@@ -37,8 +37,8 @@ from paredown.optimize.deadline import Deadline
 from paredown.optimize.front import mark_front
 from paredown.optimize.mixed_recipes import is_mixed, mixed_recipes
 from paredown.optimize.optimize_result import OptimizeResult
+from paredown.optimize.output_share import output_note
 from paredown.optimize.plot import draw_front
-from paredown.optimize.recipes import output_note
 from paredown.optimize.report import render_report
 from paredown.optimize.search import SearchNotes, search
 from paredown.optimize.sensitivity import WINDOW_TOKENS

@@ -173,7 +173,7 @@ def render_report(result: Mapping[str, Any], light_png: bytes, dark_png: bytes) 
 
 
 def _rule(bounds: Mapping[str, Any]) -> str:
-    """What was chosen by, in words."""
+    """The rule of the choice, in words."""
     limits = [
         f"{name.replace('_', ' ')} {100 * value:.2g} %"
         if name == "max_quality_loss"

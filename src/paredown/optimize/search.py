@@ -9,11 +9,10 @@ loses, over the sum of what its parts lose when rounded to nearest, is learned f
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paredown.compress.group_sizes import ANY_GROUPS, groups_name
-from paredown.compress.quantize.rtn import RTN
-from paredown.compress.recipe import EMBEDDING, OUTPUT, QuantizeStep, Recipe
+from paredown.compress.recipe import EMBEDDING, OUTPUT, Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.texts.text import EvalText
@@ -29,6 +28,7 @@ from paredown.optimize.candidates import (
 from paredown.optimize.deadline import Deadline, OutOfTimeError
 from paredown.optimize.ladder import (
     Mix,
+    Rung,
     best_within,
     frontier,
     make_ladder,
@@ -38,8 +38,8 @@ from paredown.optimize.ladder import (
     search_parts,
     smallest_within,
 )
-from paredown.optimize.model_parts import OUTPUT_PART, Part
-from paredown.optimize.recipes import MIN_OUTPUT_SHARE, OUTPUT_FORMAT, output_share
+from paredown.optimize.model_parts import Part
+from paredown.optimize.output_share import MIN_OUTPUT_SHARE, OUTPUT_FORMAT, output_share
 from paredown.progress import OnProgress
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -63,7 +63,7 @@ _FIRST_SHARE, _PARTS_SHARE = 0.2, 0.4
 
 @dataclass
 class SearchNotes:
-    """What the search decided: mixes by candidate, and what was `not_tried` and why."""
+    """Decisions of the search: mixes by candidate, and what was `not_tried` and why."""
 
     mixes: dict[str, str] = field(default_factory=dict)
     not_tried: list[Skipped] = field(default_factory=list)
@@ -184,17 +184,11 @@ class _Search:
         return frontier(ladders)
 
     def _probe(self, part: Part, spec: WeightSpec) -> Recipe:
-        source = self._setup.source
-        if part is OUTPUT_PART:
-            tied = source.spec.output.is_tied
-            targets: list[tuple[str, ...]] = [(OUTPUT,), (EMBEDDING,)] if tied else [(OUTPUT,)]
-        else:
-            modules = [
-                source.linear_name(role, layer) for layer, role in part.modules if layer is not None
-            ]
-            targets = [tuple(modules)]
-        steps = tuple(QuantizeStep(quantizer=RTN(), spec=spec, targets=own) for own in targets)
-        return Recipe(name=f"{part.name} {spec.name}", steps=steps)
+        """The part alone in that format, rounded to nearest."""
+        rung = Rung(spec=spec, loss=0.0, read_bytes=0.0)
+        alone = Mix(loss=0.0, read_bytes=0.0, rungs=((part, rung),))
+        recipe = mix_recipe(alone, self._setup.source, "rtn")
+        return replace(recipe, name=f"{part.name} {spec.name}")
 
     def _aim(self, mixes: list[Mix], method: str) -> Mix:
         """The mix that is just allowed, as far as is known."""
@@ -229,7 +223,7 @@ class _Search:
                 yield one.perplexity / reference.perplexity - 1, one.kl_divergence
 
     def _allowed_bytes(self) -> float:
-        """What the linear layers may read, for the tightest of the bounds on size, memory and
+        """Bytes that the linear layers may read, for the tightest of the bounds on size, memory and
         speed: the excess of the candidate that is nearest to it scales what that one reads."""
         reference = self._found.reference
         assert reference is not None
@@ -242,7 +236,7 @@ class _Search:
         return _AIM * min(allowed)[1]
 
     def _linear_bytes(self, one: Measurement) -> float:
-        """What its linear layers and its output layer take."""
+        """Bytes of its linear layers and its output layer."""
         spec = self._setup.source.spec
         table = 2 * spec.vocab_size * spec.hidden_size
         return max(one.file_bytes - (table if self._tables() == "" else table / 2), 1)

@@ -23,8 +23,8 @@ def add_importance_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_importance_config(args: argparse.Namespace) -> ImportanceConfig:
-    """What the arguments ask for; "auto" where they ask for nothing. Raises ConfigError where the
-    target takes none."""
+    """The importance that the arguments ask for; "auto" where they ask for nothing. Raises
+    ConfigError where the target takes none."""
     for option, value in (
         ("--importance", args.importance),
         ("--save-importance", args.save_importance),

@@ -1,4 +1,4 @@
-"""What a checkpoint runs otherwise than its files ask, said once."""
+"""Notes on what a checkpoint runs otherwise than its files ask, said once."""
 
 import sys
 from collections.abc import Iterable

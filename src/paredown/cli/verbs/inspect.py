@@ -190,7 +190,7 @@ def _named(name: str, option: str) -> WeightSpec:
 
 
 def _workload(args: argparse.Namespace, spec: ModelSpec) -> BatchLoad:
-    """What is not asked for is no longer than the model's context."""
+    """The load that the arguments ask for; its defaults end at the model's context."""
     prompt, context = args.prompt_tokens, args.context
     return BatchLoad(
         batch=args.batch,

@@ -45,7 +45,7 @@ class SquareSum:
         self.num_rows += x_NI.shape[0]
 
     def tensors(self, module: str) -> dict[str, StoredTensor]:
-        """What the workspace keeps of it."""
+        """Gives the tensors that the workspace keeps of it."""
         sums_I = self._sums_I.float().numpy()
         rows = np.array([self.num_rows], np.float32)
         return {
@@ -89,7 +89,7 @@ def _embedded(source: Checkpoint, calibration: Calibration) -> Iterator[Tensor]:
 
 
 def _outputs(block: LayerBlock, sums: dict[str, SquareSum]) -> Iterator[Tensor]:
-    """What leaves the layer; `sums` takes in what its linear layers read, by point."""
+    """Yields the outputs of the layer; `sums` takes in what its linear layers read, by point."""
     spec, index = block.spec, block.layer.index
     shapes = spec.linear_shapes(index)
     widths = {input_point(role): columns for role, (_, columns) in shapes.items()}
@@ -119,7 +119,7 @@ def _layer_tensors(
 def _output_inputs(
     source: Checkpoint, workspace: Workspace, shape: tuple[int, int, int]
 ) -> SquareSum:
-    """What the output layer reads."""
+    """Yields the inputs of the output layer."""
     spec = source.spec
     norm = make_norm(spec.final_norm, spec.hidden_size)
     norm.load_state_dict(

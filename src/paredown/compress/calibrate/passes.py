@@ -51,7 +51,7 @@ class Passes:
             self._block.run(tap, stop_after=last)
 
     def outputs(self) -> Iterator[Tensor]:
-        """What leaves the layer as it is now, [B, T, D] each."""
+        """Yields the outputs of the layer as it is now, [B, T, D] each."""
         for sum_BTD, x_BTD in self._known_sums():
             yield self._block.layer.add_mlp(sum_BTD, x_BTD)
 
@@ -76,7 +76,7 @@ class Passes:
             yield sum_BTD
 
     def _mixtures(self, tap: Tap, last: str) -> Iterator[Tensor]:
-        """What attention makes; `tap` sees it go on to `last`."""
+        """Yields the outputs of attention; `tap` sees them go on to `last`."""
         block = self._block
         for x_BTD in block.inputs():
             mixed_BTO = self._mix(x_BTD)

@@ -47,7 +47,7 @@ _ROUNDED = ("int8_row", "int8_static")
 
 @dataclass(frozen=True, kw_only=True)
 class WalkPlan:
-    """What a walk is to do. `float_dtype` is that of the tensors that stay floats and of scales;
+    """The task of a walk. `float_dtype` is that of the tensors that stay floats and of scales;
     `kv_cache` where keys and values get static scales."""
 
     source: Checkpoint

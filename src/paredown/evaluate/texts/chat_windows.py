@@ -16,7 +16,7 @@ _MARK = "\N{BLACK STAR}"
 
 
 class ChatTokenizer(TextTokenizer, Protocol):
-    """What is asked of the tokenizer of a model that may have a chat template."""
+    """A tokenizer of a model that may have a chat template."""
 
     @property
     def has_chat_template(self) -> bool: ...

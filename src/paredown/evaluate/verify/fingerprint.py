@@ -64,7 +64,7 @@ class Fingerprint:
 
     @property
     def activations(self) -> ActivationDType | None:
-        """What the inputs of linear layers were rounded to; None: what their formats say."""
+        """The dtype that inputs of linear layers were rounded to; None: that of their formats."""
         return cast("ActivationDType | None", self.golden.arithmetic.get("activations"))
 
     def other_inputs(self, executor: LoadedExecutor) -> str | None:

@@ -144,7 +144,8 @@ def _held(weight: CoreWeight, activations: ActivationDType | None) -> _Held:
 
 
 def _chosen(weight: CoreWeight, held: CoreWeight, activations: ActivationDType) -> ActivationDType:
-    """What is asked for, or finer: weights that take no bf16 inputs read floats as they are."""
+    """The inputs that are asked for, or finer ones: weights that take no bf16 inputs read floats as
+    they are."""
     possible = [
         one
         for one in held.spec.possible_activations

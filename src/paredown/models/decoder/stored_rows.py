@@ -12,7 +12,7 @@ from paredown.models.fused_rows import fused_rows, own_rows
 
 
 def stored_rows(parameters: Sequence[Tensor], num_blocks: int = 1) -> Tensor:
-    """What the tensor holds, in float32: the rows of all, in the order of Names.fused."""
+    """The values of the tensor in float32: the rows of all, in the order of Names.fused."""
     parts = [parameter.detach().float() for parameter in parameters]
     if len(parts) == 1:
         return parts[0]

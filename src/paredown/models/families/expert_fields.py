@@ -25,7 +25,7 @@ CONFIG_FIELDS: Mapping[str, str] = {
 
 
 def experts_from_gguf(fields: Fields, arch: str) -> dict[str, object]:
-    """What a file says of its experts, in the words of the Qwen families."""
+    """A file's fields of experts, in the words of the Qwen families."""
     return {
         "num_experts": fields.integer(f"{arch}.expert_count"),
         "num_experts_per_tok": fields.integer(f"{arch}.expert_used_count"),

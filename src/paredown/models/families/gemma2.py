@@ -77,7 +77,7 @@ def every_other(fields: Fields, num_layers: int) -> tuple[int, ...]:
 
 
 def _config_from_gguf(fields: Fields, config: Mapping[str, object]) -> dict[str, object]:
-    """What a file leaves out is as llama.cpp has it."""
+    """Reads the metadata; keys that a file leaves out have llama.cpp's defaults."""
     hidden_size, num_heads = config["hidden_size"], config["num_attention_heads"]
     scalar = config["head_dim"]
     if config["num_hidden_layers"] == _SCALED_BY_HIDDEN_SIZE:

@@ -63,7 +63,8 @@ class ReadFields(Mapping[str, object]):
         self._read |= {full, full + _ALL}
 
     def unread(self) -> dict[str, object]:
-        """What nobody asked for, by its whole name: an object that was not read is one field."""
+        """The fields that nobody asked for, by their whole names: an object that was not read is
+        one field."""
         return dict(self._unread(self._values, self._prefix))
 
     def _unread(self, values: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""What fields say of a model that has been read from others: under whichever name, a field that
+"""Fields that say again what has been read from others: under whichever name, a field that
 says the same changes nothing."""
 
 import math
