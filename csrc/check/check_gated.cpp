@@ -94,6 +94,7 @@ void check_gated(Outcome& outcome) {
                         {WeightKind::kFp8, Activations::kBf16, 0},
                         {WeightKind::kInt4, Activations::kInt8Group, 32},
                         {WeightKind::kInt4, Activations::kInt8Group, 128},
+                        {WeightKind::kInt4, Activations::kInt16Group, 32},  // at once on no set
                         {WeightKind::kInt4, Activations::kBf16, 64},
                         {WeightKind::kInt4, Activations::kFp32, 64},
                         {WeightKind::kInt4, Activations::kInt8Row, 0}};  // at once on no set

@@ -107,7 +107,8 @@ std::vector<float> linear_outputs(Isa isa, const LinearCase& test, Reached& reac
   LinearGroup group;
   group.parts.emplace_back(source, pool);
   LinearRunner runner(kernel_table(isa), pool);
-  reached.insert(&runner.kernels().linear_form(group.parts[0].view(), test.num_tokens));
+  const LinearView& view = group.parts[0].view();
+  reached.insert(&runner.kernels().linear_form(view, test.num_tokens * view.input_codes));
   runner.reserve(test.num_tokens, test.num_columns);
   const std::vector<float> input = floats(random, test.num_tokens * test.num_columns, 0.0f, 1.0f);
   std::vector<float> output(static_cast<size_t>(test.num_tokens * num_rows));
@@ -161,7 +162,7 @@ void check_linears(const SetCheck& set) {
       for (int64_t group_size : {int64_t{32}, int64_t{64}, kColumns}) {
         for (Activations activations :
              {Activations::kFp32, Activations::kBf16, Activations::kInt8Group,
-              Activations::kInt8Row, Activations::kInt8Static}) {
+              Activations::kInt16Group, Activations::kInt8Row, Activations::kInt8Static}) {
           check_linear(set, {kind, activations, kColumns, group_size, false, num_tokens});
           check_linear(set, {kind, activations, kColumns, group_size, true, num_tokens});
         }
@@ -175,8 +176,9 @@ void check_blocks(const SetCheck& set) {
     if (!traits.is_blocked) continue;
     const int64_t num_columns = 3 * traits.block_columns;
     for (int64_t num_tokens : {1, 2, 5, 33, 70}) {
-      check_linear(
-          set, {traits.kind, Activations::kInt8Group, num_columns, num_columns, false, num_tokens});
+      for (Activations activations : {Activations::kInt8Group, Activations::kInt16Group}) {
+        check_linear(set, {traits.kind, activations, num_columns, num_columns, false, num_tokens});
+      }
     }
   }
 }

@@ -34,6 +34,8 @@ const KernelTable PAREDOWN_JOIN(kernels_, PAREDOWN_ISA) = {
     linear_form,
     makes_input,
     linear,
+    input_rest,
+    finish_split,
     norm,
     prepare_heads,
     write_kv,

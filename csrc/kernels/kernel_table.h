@@ -48,6 +48,7 @@ struct LinearView {
   int64_t num_groups;     // num_columns / group_size
   int64_t weight_groups;  // groups with their own weight scale: num_groups, or 1
   int64_t input_groups;   // scales of an int8 input: num_groups, 1, or one for each block
+  int64_t input_codes;    // of a number of an int8 input: 1, or 2 (kernels/linear/split_input.h)
   int64_t step_size;      // columns with one step: a multiple of 32
   int64_t num_steps;      // num_columns / step_size, or 0: the codes are multiplied as they are
   float input_scale;      // int8 input: the scale of every row, or 0 for its own per row and group
@@ -62,7 +63,7 @@ struct LinearView {
 
 // Files of packed weights carry this number: raise it with any change to what is described above,
 // to PackedShape or to how a checkpoint's numbers come to be packed.
-inline constexpr int kLayoutVersion = 4;
+inline constexpr int kLayoutVersion = 5;
 
 // How the codes of input rows lie, and what lies beside them.
 enum class InputLayout {
@@ -114,6 +115,12 @@ struct OutputRows {
   Activation activation;
   // Gated outputs go nowhere but into the input of the weight that reads them; null: to `values`.
   const NextInput* next = nullptr;
+};
+
+// The sums of two rows of codes for each token, [2 T][row_stride], from some panel on.
+struct SplitSums {
+  const float* values;
+  int64_t row_stride;
 };
 
 // A way to multiply a weight with its input: a row of an instruction set's table, which is ordered.
@@ -287,6 +294,12 @@ struct KernelTable {
   // Begins and ends at even panels, at those of whole groups where it makes the next input.
   void (*linear)(const LinearView&, const InputRows&, const OutputRows&, int64_t num_tokens,
                  int64_t panel_begin, int64_t panel_end, void* scratch);
+  // What the codes of input row `token` lack of `row`, into `rest`, which may be the same.
+  void (*input_rest)(const LinearView&, const InputRows&, const float* row, int64_t token,
+                     float* rest);
+  // Finishes `num_tokens` outputs of the panels from the sums of two rows for each, side by side.
+  void (*finish_split)(const LinearView&, const OutputRows&, const SplitSums&, int64_t num_tokens,
+                       int64_t panel_begin, int64_t panel_end);
   void (*norm)(const NormView&, const float* input, float* output, int64_t size);
   void (*prepare_heads)(const HeadsView&, float* heads, int64_t num_heads);
   void (*write_kv)(const KvView&, int32_t page, int64_t slot, const float* key, const float* value);

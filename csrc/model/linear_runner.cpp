@@ -20,6 +20,9 @@ constexpr int64_t kSharedTokens = 64;
 constexpr int64_t kMaxWholeRowBytes = 4096;
 constexpr int64_t kInterleavedGapBytes = 1024;
 constexpr int64_t kMinPanelsForFours = 16;  // of each thread; not measured
+constexpr int64_t kMostUnitPanels = 4;
+// Sums of split inputs that wait for each other stay in the first caches while tokens are few.
+constexpr int64_t kSplitSumsBytes = int64_t{16} << 10;
 
 // The rows from `token` on, a multiple of kSharedTokens: tiles of 16 tokens begin there.
 InputRows rows_from(const LinearView& w, const InputRows& all, int64_t token) {
@@ -36,7 +39,7 @@ InputRows rows_from(const LinearView& w, const InputRows& all, int64_t token) {
 // kernels have four panels side by side.
 int64_t unit_panels(const OutputRows& output, int64_t num_panels, int num_threads) {
   if (output.next != nullptr) return 2 * next_group(*output.next->weight) / kLanes;
-  return num_panels >= kMinPanelsForFours * num_threads ? 4 : 2;
+  return num_panels >= kMinPanelsForFours * num_threads ? kMostUnitPanels : 2;
 }
 
 }  // namespace
@@ -46,10 +49,13 @@ LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_colu
   LinearMemory memory{};
   memory.values = rows * (max_columns * 4 + kCacheLine);
   memory.codes = rows * code_row_bytes(max_columns);
-  memory.scales = memory.corrections = 2 * rows * max_columns / kBlockColumns * 4;
+  // Twice: those of the next weight, or of a second code; and groups may have half a block.
+  memory.scales = memory.corrections = 4 * rows * max_columns / kBlockColumns * 4;
   memory.buffers = num_threads * max_columns * 4;
-  memory.thread_scratch = round_up(linear_scratch_bytes(num_tokens), kCacheLine);
+  memory.thread_scratch = round_up(linear_scratch_bytes(2 * num_tokens), kCacheLine);
   memory.scratch = num_threads * memory.thread_scratch;
+  memory.thread_sums = std::max(kSplitSumsBytes, 2 * num_tokens * kMostUnitPanels * kLanes * 4);
+  memory.sums = num_threads * memory.thread_sums;
   return memory;
 }
 
@@ -63,11 +69,13 @@ void LinearRunner::reserve(int64_t num_tokens, int64_t max_columns) {
   buffers_ = AlignedBuffer(memory.buffers);
   scratch_bytes_ = memory.thread_scratch;
   scratch_ = AlignedBuffer(memory.scratch);
+  sums_bytes_ = memory.thread_sums;
+  sums_ = AlignedBuffer(memory.sums);
 }
 
 int64_t LinearRunner::num_bytes() const {
   return values_.num_bytes() + codes_.num_bytes() + scales_.num_bytes() + corrections_.num_bytes() +
-         buffers_.num_bytes() + scratch_.num_bytes();
+         buffers_.num_bytes() + scratch_.num_bytes() + sums_.num_bytes();
 }
 
 InputRows LinearRunner::next_rows(const LinearView& view, int64_t num_tokens) const {
@@ -97,15 +105,19 @@ InputRows LinearRunner::input_rows(const LinearView& view, int64_t num_tokens) c
           corrections_.as<int32_t>()};
 }
 
-void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
-                            OutputRows output) {
+bool LinearRunner::is_streamed(const LinearView& w, const OutputRows& output, int64_t num_tokens) {
   const bool aligned = reinterpret_cast<uintptr_t>(output.values) % kCacheLine == 0 &&
                        output.row_stride * 4 % kCacheLine == 0;
+  const int64_t output_columns = output.gated ? w.num_rows / 2 : w.num_rows;
+  return aligned && !output.accumulate && output.next == nullptr &&
+         num_tokens * output_columns * 4 > kStreamedBytes;
+}
+
+void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
+                            OutputRows output) {
   const LinearView& w = part.view();
   const int64_t num_panels = part.num_panels();
-  const int64_t output_columns = output.gated ? w.num_rows / 2 : w.num_rows;
-  output.streamed = aligned && !output.accumulate && output.next == nullptr &&
-                    num_tokens * output_columns * 4 > kStreamedBytes;
+  output.streamed = is_streamed(w, output, num_tokens);
   const int64_t weight_bytes = w.num_rows * w.num_columns * weight_bits(w.kind) / 8;
   if (num_tokens >= kSharedTokens * pool_.num_threads() && weight_bytes <= kMaxSharedWeightBytes) {
     // What is left over belongs to the last block: kernels of many tokens get no few.
@@ -130,6 +142,31 @@ void LinearRunner::multiply(const PackedLinear& part, const InputRows& rows, int
     kernels_.linear(w, rows, output, num_tokens, units.begin * unit,
                     std::min(units.end * unit, num_panels),
                     scratch_.as<uint8_t>() + share * scratch_bytes_);
+  });
+}
+
+void LinearRunner::multiply_split(const PackedLinear& part, const InputRows& rows,
+                                  int64_t num_tokens, OutputRows output) {
+  const LinearView& w = part.view();
+  output.streamed = is_streamed(w, output, num_tokens);
+  const int64_t num_panels = part.num_panels();
+  const int64_t unit = unit_panels(output, num_panels, pool_.num_threads());
+  const int64_t num_rows = 2 * num_tokens;
+  const int64_t fitting = sums_bytes_ / (num_rows * kLanes * 4) / unit * unit;
+  LinearView plain = w;
+  plain.bias = nullptr;
+  pool_.run_items(divide_up(num_panels, unit), [&](int share, const Range& units) {
+    float* sums = sums_.as<float>() + share * sums_bytes_ / 4;
+    const int64_t end = std::min(units.end * unit, num_panels);
+    for (int64_t panel = units.begin * unit; panel < end; panel += fitting) {
+      const int64_t part_end = std::min(panel + fitting, end);
+      const int64_t stride = (part_end - panel) * kLanes;
+      const OutputRows waiting{sums - panel * kLanes, stride, false, false, false,
+                               Activation::kRelu};
+      kernels_.linear(plain, rows, waiting, num_rows, panel, part_end,
+                      scratch_.as<uint8_t>() + share * scratch_bytes_);
+      kernels_.finish_split(w, output, {sums, stride}, num_tokens, panel, part_end);
+    }
   });
 }
 

@@ -51,6 +51,8 @@ struct LinearMemory {
   int64_t buffers;
   int64_t thread_scratch;  // of each thread
   int64_t scratch;
+  int64_t thread_sums;  // of each thread
+  int64_t sums;
 };
 LinearMemory linear_memory(int num_threads, int64_t num_tokens, int64_t max_columns);
 
@@ -74,9 +76,13 @@ class LinearRunner {
   template <class MakeRow>
   void run(const LinearGroup& group, int64_t num_tokens, MakeRow&& make_row, OutputRows output) {
     for (const PackedLinear& part : group.parts) {
-      const InputRows rows = input_rows(part.view(), num_tokens);
+      const InputRows rows = input_rows(part.view(), num_tokens * part.view().input_codes);
       prepare(part, rows, num_tokens, make_row);
-      multiply(part, rows, num_tokens, output);
+      if (part.view().input_codes == 2) {
+        multiply_split(part, rows, num_tokens, output);
+      } else {
+        multiply(part, rows, num_tokens, output);
+      }
       output.values += part.view().num_rows;
     }
   }
@@ -91,7 +97,8 @@ class LinearRunner {
     const PackedLinear& second = down.parts.front();
     const InputRows rows = input_rows(first.view(), num_tokens);
     const NextInput next{&second.view(), next_rows(second.view(), num_tokens)};
-    if (!kernels_.makes_input(first.view(), second.view(), num_tokens) ||
+    const bool is_split = first.view().input_codes + second.view().input_codes > 2;
+    if (is_split || !kernels_.makes_input(first.view(), second.view(), num_tokens) ||
         std::max(rows.code_stride, next.rows.code_stride) > code_row_bytes(max_columns_) / 2) {
       run(gate_up, num_tokens, make_row, between);
       const int64_t size = first.view().num_rows / 2;
@@ -109,14 +116,22 @@ class LinearRunner {
   }
 
  private:
-  // Puts make_row's rows into the form that a weight wants.
+  // Puts make_row's rows into the form that a weight wants: where a number has two codes, a row of
+  // the first ones and behind it a row of codes for what they lack.
   template <class MakeRow>
   void prepare(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
                MakeRow&& make_row) {
     for_ranges(pool_, num_tokens, [&](int share, const Range& tokens) {
       float* buffer = buffers_.as<float>() + share * max_columns_;
       for (int64_t token = tokens.begin; token < tokens.end; ++token) {
-        rows.form->prepare(part.view(), rows, make_row(token, buffer), token);
+        const float* row = make_row(token, buffer);
+        if (part.view().input_codes == 1) {
+          rows.form->prepare(part.view(), rows, row, token);
+          continue;
+        }
+        rows.form->prepare(part.view(), rows, row, 2 * token);
+        kernels_.input_rest(part.view(), rows, row, 2 * token, buffer);
+        rows.form->prepare(part.view(), rows, buffer, 2 * token + 1);
       }
     });
   }
@@ -126,17 +141,24 @@ class LinearRunner {
   InputRows next_rows(const LinearView& view, int64_t num_tokens) const;
   void multiply(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
                 OutputRows output);
+  // Of two rows of codes for each token.
+  void multiply_split(const PackedLinear& part, const InputRows& rows, int64_t num_tokens,
+                      OutputRows output);
+  // Whether outputs are stored past the caches.
+  static bool is_streamed(const LinearView& w, const OutputRows& output, int64_t num_tokens);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
   int64_t max_columns_ = 0;
   int64_t scratch_bytes_ = 0;
+  int64_t sums_bytes_ = 0;
   AlignedBuffer values_;       // fp32 input: [T][columns + 16]
   AlignedBuffer codes_;        // [T][code_row_bytes(columns)]
   AlignedBuffer scales_;       // [T][columns / 32]
   AlignedBuffer corrections_;  // [T][columns / 32]
   AlignedBuffer buffers_;      // [shares][columns], a row in the making
   AlignedBuffer scratch_;      // [shares][scratch_bytes_]
+  AlignedBuffer sums_;         // [shares][sums_bytes_], of split inputs
 };
 
 }  // namespace paredown

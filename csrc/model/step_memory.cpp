@@ -64,8 +64,8 @@ int64_t StepMemory::total() const {
   int64_t sum = attention + rotary;
   for (const int64_t bytes :
        {hidden, wide, wide, wide, sink_queries, linears.values, linears.codes, linears.scales,
-        linears.corrections, linears.buffers, linears.scratch, experts.hidden, experts.hidden,
-        experts.wide, experts.activated, experts.shares}) {
+        linears.corrections, linears.buffers, linears.scratch, linears.sums, experts.hidden,
+        experts.hidden, experts.wide, experts.activated, experts.shares}) {
     sum += AlignedBuffer::padded(bytes);
   }
   return sum;

@@ -38,6 +38,7 @@ inline const std::map<std::string, Activations> kActivationForms = {
     {"fp32", Activations::kFp32},
     {"bf16", Activations::kBf16},
     {"int8_group", Activations::kInt8Group},
+    {"int16_group", Activations::kInt16Group},
     {"int8_row", Activations::kInt8Row},
     {"int8_static", Activations::kInt8Static}};
 inline const std::map<std::string, ScaleKind> kScaleKinds = {

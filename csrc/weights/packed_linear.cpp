@@ -52,9 +52,14 @@ int64_t activation_group(int64_t num_columns) {
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
+bool has_grouped_input(const LinearSource& source) {
+  return source.activations == Activations::kInt8Group ||
+         source.activations == Activations::kInt16Group;
+}
+
 InputKind input_kind(const LinearSource& source) {
   if (source.kind == WeightKind::kBf16Short) fail("bf16 with short exponents is packed of bf16");
-  if (traits_of(source.kind).is_blocked && source.activations != Activations::kInt8Group) {
+  if (traits_of(source.kind).is_blocked && !has_grouped_input(source)) {
     fail("weights in blocks take int8 activations with a scale for each");
   }
   switch (source.activations) {
@@ -66,6 +71,7 @@ InputKind input_kind(const LinearSource& source) {
       }
       return InputKind::kBf16;
     case Activations::kInt8Group:
+    case Activations::kInt16Group:
     case Activations::kInt8Row:
     case Activations::kInt8Static:
       break;
@@ -140,7 +146,7 @@ void set_groups(const LinearSource& source, const SourceNumbers& numbers, Linear
     fail("a group of " + std::to_string(group) + " columns must be a multiple of 32 that divides " +
          std::to_string(source.num_columns));
   }
-  const bool grouped_input = source.activations == Activations::kInt8Group;
+  const bool grouped_input = has_grouped_input(source);
   if (!per_row) {
     view.group_size = group;
   } else {
@@ -173,6 +179,7 @@ PackedLinear::PackedLinear(const LinearSource& source, ThreadPool& pool) {
   const SourceNumbers numbers = numbers_of(source);
   view.kind = source.kind;
   view.input = input_kind(source);
+  view.input_codes = source.activations == Activations::kInt16Group ? 2 : 1;
   view.num_rows = source.num_rows;
   view.num_columns = round_up(source.num_columns, kBlockColumns);
   set_groups(source, numbers, view);

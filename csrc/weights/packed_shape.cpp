@@ -68,6 +68,9 @@ void check_shape(const PackedShape& shape) {
   const bool input_fits = is_blocked ? blocks_fit(view)
                                      : input_fits_kind(view) && is_groups(view.input_groups) &&
                                            view.group_size % kBlockColumns == 0;
+  const bool codes_fit =
+      view.input_codes == 1 || (view.input_codes == 2 && view.input == InputKind::kInt8 &&
+                                view.input_scale == 0.0f && view.num_steps == 0);
   const bool has_steps = view.step_size != 0 || view.num_steps != 0;
   const bool steps_fit =
       !has_steps ||
@@ -82,7 +85,7 @@ void check_shape(const PackedShape& shape) {
                          shape.num_wide_blocks >= 0 &&
                          shape.num_wide_blocks <= (is_short ? num_blocks : 0) &&
                          (!is_short || view.input == InputKind::kBf16);
-  if (!sizes_fit || !input_fits || !steps_fit || !parts_fit) {
+  if (!sizes_fit || !input_fits || !codes_fit || !steps_fit || !parts_fit) {
     throw std::invalid_argument("a packed weight has an impossible shape");
   }
 }

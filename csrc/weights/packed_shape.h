@@ -26,8 +26,9 @@ template <class Shape, class Visit>
 void visit_fields(Shape& shape, Visit&& visit) {
   auto& [view, has_scales, has_zero_points, has_bias, gated, num_wide_blocks] = shape;
   [[maybe_unused]] auto& [kind, scale_kind, input, num_rows, num_columns, group_size, num_groups,
-                          weight_groups, input_groups, step_size, num_steps, input_scale, values,
-                          scales, zero_points, steps, step_offsets, short_bf16, bias] = view;
+                          weight_groups, input_groups, input_codes, step_size, num_steps,
+                          input_scale, values, scales, zero_points, steps, step_offsets, short_bf16,
+                          bias] = view;
   visit("kind", kind);
   visit("scale_kind", scale_kind);
   visit("input", input);
@@ -37,6 +38,7 @@ void visit_fields(Shape& shape, Visit&& visit) {
   visit("num_groups", num_groups);
   visit("weight_groups", weight_groups);
   visit("input_groups", input_groups);
+  visit("input_codes", input_codes);
   visit("step_size", step_size);
   visit("num_steps", num_steps);
   visit("input_scale", input_scale);

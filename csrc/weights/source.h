@@ -11,8 +11,9 @@
 namespace paredown {
 
 // How a weight takes its input: as it is; rounded to bf16; or int8 codes with a scale per row and
-// group, per row (dynamic), or one given scale (static).
-enum class Activations { kFp32, kBf16, kInt8Group, kInt8Row, kInt8Static };
+// group, per row (dynamic), or one given scale (static); or two codes for a number, each with a
+// scale per row and group.
+enum class Activations { kFp32, kBf16, kInt8Group, kInt16Group, kInt8Row, kInt8Static };
 
 enum class Element { kByte, kWord, kFloat };
 

@@ -144,6 +144,10 @@ def identity_case(columns: int, activations: str, group_size: int, input_scale=N
         ("int8_group", 80, None),
         ("int8_group", 384, 128),
         ("int8_group", 384, 32),
+        ("int16_group", 80, None),
+        ("int16_group", 384, None),
+        ("int16_group", 384, 128),
+        ("int16_group", 384, 32),
     ],
 )
 def test_inputs_are_bit_for_bit_those_of_the_native_kernels(

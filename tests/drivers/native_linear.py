@@ -10,7 +10,7 @@ from paredown.kernels.linear_source import LinearSource, named_arrays
 from references.linear import INTEGER_BITS, LinearCase
 
 ISAS = supported_isas()
-INTEGER_ACTIVATIONS = ("int8_group", "int8_row", "int8_static", "bf16", "fp32")
+INTEGER_ACTIVATIONS = ("int8_group", "int16_group", "int8_row", "int8_static", "bf16", "fp32")
 # Every weight kind with every reading of the input that it takes.
 FORMS = [
     ("fp32", "fp32"),

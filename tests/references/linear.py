@@ -159,7 +159,8 @@ def dequantized(case: LinearCase) -> npt.NDArray[np.float64]:
 
 
 def activation_group(case: LinearCase) -> int:
-    """Columns that share an activation scale in int8_group (csrc/weights/packed_linear.cpp)."""
+    """Columns that share a scale of inputs in int8_group and int16_group
+    (csrc/weights/packed_linear.cpp)."""
     columns = case.values_OI.shape[1]
     if case.group_size < columns:
         return case.group_size
@@ -205,10 +206,14 @@ def bf16_input(x_TI: Floats) -> npt.NDArray[np.float64]:
 
 def seen_input(case: LinearCase, x_TI: Floats) -> npt.NDArray[np.float64]:
     """The input as the layer's arithmetic sees it."""
-    if case.activations == "int8_group":
+    if case.activations in ("int8_group", "int16_group"):
         group = activation_group(case)
         has_power_scales = group == case.group_size < case.values_OI.shape[1]
-        return quantized_input(x_TI, group, has_power_scales=has_power_scales)
+        first_TI = quantized_input(x_TI, group, has_power_scales=has_power_scales)
+        if case.activations == "int8_group":
+            return first_TI
+        rest_TI = (x_TI - first_TI).astype(np.float32)
+        return first_TI + quantized_input(rest_TI, group, has_power_scales=has_power_scales)
     if case.activations == "int8_row":
         return quantized_input(x_TI, x_TI.shape[1])
     if case.activations == "int8_static":

@@ -8,6 +8,7 @@
 #include "kernels/linear/int_few.h"
 #include "kernels/linear/int_pairs.h"
 #include "kernels/linear/int_shared.h"
+#include "kernels/linear/split_input.h"
 #include "kernels/linear/tile_groups.h"
 #include "kernels/linear/tile_rows.h"
 #include "kernels/linear/tile_steps.h"
@@ -49,7 +50,7 @@ inline bool takes_steps_in_registers(const LinearView& w, int64_t num_tokens) {
   return has_steps(w) && reads_in_registers(w, num_tokens);
 }
 inline bool takes_many(const LinearView& w, int64_t num_tokens) {
-  return has_int8_input(w) && num_tokens > 1 && fits_decoded(w);
+  return has_int8_input(w) && num_tokens > 2 && fits_decoded(w);
 }
 inline bool takes_blocks(const LinearView& w, int64_t) { return traits_of(w.kind).is_blocked; }
 inline bool takes_blocks_in_registers(const LinearView& w, int64_t num_tokens) {
@@ -164,8 +165,8 @@ constexpr LinearForm kLinearForms[] = {
      int_few_tokens<4, false>},
     {"int prefill, codes unpacked into the cache", takes_many, InputLayout::kRows, true,
      quantize_row, int_many_tokens},
-    {"int decode in registers, token by token", takes_int8_input, InputLayout::kRows, false,
-     quantize_row, int_one_token},
+    {"int decode in registers, two tokens at a time", takes_int8_input, InputLayout::kRows, false,
+     quantize_row, int_two_tokens},
 #if !defined(PAREDOWN_HAS_TILES)
     {"bf16 in 12 bits, decode in registers", takes_short_in_registers, InputLayout::kRows, false,
      round_row, short_few_tokens},

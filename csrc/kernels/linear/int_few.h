@@ -164,12 +164,12 @@ void int_few_tokens(const LinearView& w, const InputRows& in, const OutputRows& 
   });
 }
 
-// One token after the other, for kinds that more tokens read decoded.
-void int_one_token(const LinearView& w, const InputRows& in, const OutputRows& out,
-                   int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
+// Two tokens at a time, for kinds that more tokens read decoded.
+void int_two_tokens(const LinearView& w, const InputRows& in, const OutputRows& out,
+                    int64_t num_tokens, int64_t panel_begin, int64_t panel_end, void*) {
   auto run = [&](auto bits) {
     with_near_fetch([&](auto near) {
-      int_few<near.value, bits.value, false, 1, kIntPanels, kFewPanels>(w, in, out, num_tokens,
+      int_few<near.value, bits.value, false, 2, kIntPanels, kFewPanels>(w, in, out, num_tokens,
                                                                         panel_begin, panel_end);
     });
   };

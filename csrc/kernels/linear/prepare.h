@@ -104,10 +104,10 @@ inline void round_up_to_power(F32x16& scale, F32x16& inverse) {
 // its bits and a sum added to them are the bits of this and the sum times the scale, as long as
 // sums stay below 2^22; taking it off leaves that product. Of a scale that is not a number it is
 // none either.
+constexpr int32_t kWholeBits = 0x4B400000 - 0x3F800000;
 inline I32x16 sum_bits(F32x16 x_scales) {
-  constexpr int32_t kWhole = 0x4B400000 - 0x3F800000;
   const I32x16 powers = min(float_bits(x_scales), set_i(std::bit_cast<int32_t>(2 * kMaxPower)));
-  return add(powers, set_i(kWhole));
+  return add(powers, set_i(kWholeBits));
 }
 
 // Whether sums of the groups may be read as the bits of floats.

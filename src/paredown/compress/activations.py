@@ -246,11 +246,11 @@ def round_input(
 ) -> Tensor:
     """[.., I] inputs as a linear layer reads them that was stored with these `activations`.
 
-    `input_scale` is that of int8_static; `group_size` the weight's, for int8_group (None: one scale
-    per row): where the weight's groups have scales, too, those of inputs are powers of two and
-    codes end at 120 (csrc/kernels/linear/prepare.h). int8_tensor, one dynamic scale for the whole
-    tensor,
-    is SmoothQuant's O2 (arXiv 2211.10438); no stored format asks for it. The others are the native
+    `input_scale` is that of int8_static; `group_size` the weight's, for int8_group and int16_group
+    (None: one scale per row): where the weight's groups have scales, too, those of inputs are
+    powers of two and codes end at 120 (csrc/kernels/linear/prepare.h). int16_group is int8_group
+    and what that leaves, rounded alike. int8_tensor, one dynamic scale for the whole tensor, is
+    SmoothQuant's O2 (arXiv 2211.10438); no stored format asks for it. The others are the native
     kernels' bit for bit.
     """
     if activations == "fp32":
@@ -266,8 +266,23 @@ def round_input(
         static = StaticScale(scale=input_scale)
         return round_activations(x, ActivationGrid(granularity="tensor"), static).values
     group = kernel_group_size(x.shape[-1], group_size)
-    grid = ActivationGrid(granularity="group", group_size=group)
-    if group_size is None or group_size >= x.shape[-1]:
+    has_powers = group_size is not None and group_size < x.shape[-1]
+    return _rounded_groups(x, activations, group, has_powers)
+
+
+def _rounded_groups(
+    x: Tensor, activations: ActivationDType, group_size: int, has_powers: bool
+) -> Tensor:
+    """int8_group, or int16_group: the same and what it leaves, rounded alike."""
+    rounded = _rounded_group(x, group_size, has_powers)
+    if activations == "int16_group":
+        return rounded + _rounded_group(x - rounded, group_size, has_powers)
+    return rounded
+
+
+def _rounded_group(x: Tensor, group_size: int, has_powers: bool) -> Tensor:
+    grid = ActivationGrid(granularity="group", group_size=group_size)
+    if not has_powers:
         return round_activations(x, grid).values
     shared = _shared(x, grid)
     scales = _powers_above(shared.abs().amax(-1, keepdim=True) / _LARGEST_POWER_CODE)
@@ -283,17 +298,16 @@ def round_inputs(module: nn.Linear, spec: WeightSpec, input_scale: float | None)
     def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         x, activations = inputs[0], spec.activations
         if block is not None:
-            grid = ActivationGrid(granularity="group", group_size=block.num_columns)
-            return (round_activations(x, grid).values,)
+            return (_rounded_groups(x, activations, block.num_columns, has_powers=False),)
         return (round_input(x, activations, input_scale, group_size=spec.group_size),)
 
     return module.register_forward_pre_hook(hook)
 
 
 def kernel_group_size(num_columns: int, group_size: int | None) -> int:
-    """Columns that share an input's scale in int8_group: the weight's groups, and of a weight
-    without any the largest of 128, 64 and 32 that divides its columns once they are filled up to a
-    multiple of 32 (csrc/weights/packed_linear.cpp)."""
+    """Columns that share a scale of inputs, in int8_group and int16_group: the weight's groups, and
+    of a weight without any the largest of 128, 64 and 32 that divides its columns once they are
+    filled up to a multiple of 32 (csrc/weights/packed_linear.cpp)."""
     if group_size is not None and group_size < num_columns:
         return group_size
     padded = -(-num_columns // 32) * 32

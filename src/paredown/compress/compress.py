@@ -42,6 +42,7 @@ from paredown.models.files.folder_files import copy_files, name_dtype, write_con
 from paredown.models.files.output_folder import check_output_folder, output_folder
 from paredown.models.files.shard_writer import write_shards
 from paredown.models.roles import linear_places
+from paredown.models.stored_inputs import with_activations
 from paredown.progress import OnProgress
 from paredown.spec.weight import ScaleDType
 
@@ -286,7 +287,7 @@ class _Job:
             config["tie_word_embeddings"] = False
         if self._schemes:
             config["quantization_config"] = self._quantization_config()
-        return config
+        return with_activations(config, self._recipe.activations)
 
     def _quantization_config(self) -> dict[str, object]:
         """One format for every linear module where most have it, the others by name."""

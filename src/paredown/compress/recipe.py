@@ -10,7 +10,7 @@ from paredown.compress.group_sizes import fit_groups
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.errors import ConfigError
 from paredown.spec.kv import KVFormat
-from paredown.spec.weight import ScaleDType, WeightSpec
+from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
 
 # Targets that are not the name of a module: every linear layer of the transformer layers, and the
 # output layer, and the table of embeddings.
@@ -50,15 +50,18 @@ class TransformStep:
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """`floats` casts every tensor that is not quantized (None keeps them as they are). `kv_cache`
-    is what a server should keep keys and values in (None: its default).
+    is what a server should keep keys and values in (None: its default), `activations` what it
+    should round the inputs of linear layers to (None: as the formats say).
 
-    Raises ConfigError for a transform after a quantize step, and for a `kv_cache` without one.
+    Raises ConfigError for a transform after a quantize step, and for `kv_cache` or `activations`
+    without one.
     """
 
     name: str
     steps: tuple[QuantizeStep | TransformStep, ...] = ()
     floats: ScaleDType | None = None
     kv_cache: KVFormat | None = None
+    activations: ActivationDType | None = None
 
     def __post_init__(self) -> None:
         kinds = [isinstance(step, QuantizeStep) for step in self.steps]
@@ -79,6 +82,14 @@ class Recipe:
                 "the form of keys and values stands beside quantized weights, and there are none",
                 seen=f"{self.kv_cache} in recipe {self.name}",
                 remedy="Choose a quantized format, or give --kv-dtype to the verb that runs the "
+                "model.",
+            )
+
+        if self.activations is not None and not any(kinds):
+            raise ConfigError(
+                "how inputs are rounded stands beside quantized weights, and there are none",
+                seen=f"{self.activations} in recipe {self.name}",
+                remedy="Choose a quantized format, or give --activations to the verb that runs the "
                 "model.",
             )
 

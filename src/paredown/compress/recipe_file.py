@@ -11,6 +11,7 @@
         targets: [down, head]
     floats: bf16
     kv_cache: int8
+    activations: int16_group
 
 A step's other keys are its method's options. An unknown key or method is an error.
 """
@@ -30,7 +31,7 @@ from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError, OutputError
 from paredown.formats.table import RECIPE_FORMATS
 from paredown.spec.kv import KVFormat
-from paredown.spec.weight import ScaleDType, WeightSpec
+from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
 
 Method = TypeVar("Method", Quantizer, Transform)
 
@@ -51,15 +52,16 @@ def read_recipe(path: Path) -> Recipe:
 def parse_recipe(document: object, name: str) -> Recipe:
     """See `read_recipe`; `document` is what YAML or JSON became."""
     parts = _mapping(document, "the recipe")
-    _refuse_unknown(parts, ("steps", "floats", "kv_cache"), "the recipe")
+    _refuse_unknown(parts, ("steps", "floats", "kv_cache", "activations"), "the recipe")
     steps = parts.get("steps", [])
     if not isinstance(steps, list):
         raise _wrong("steps", steps, "a list of steps")
     return Recipe(
         name=name,
         steps=tuple(_step(step, f"step {number + 1}") for number, step in enumerate(steps)),
-        floats=_checked(parts["floats"], ScaleDType, "floats") if "floats" in parts else None,
-        kv_cache=_checked(parts["kv_cache"], KVFormat, "kv_cache") if "kv_cache" in parts else None,
+        floats=_optional(parts, "floats", ScaleDType),
+        kv_cache=_optional(parts, "kv_cache", KVFormat),
+        activations=_optional(parts, "activations", ActivationDType),
     )
 
 
@@ -70,6 +72,8 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
         document["floats"] = recipe.floats
     if recipe.kv_cache is not None:
         document["kv_cache"] = recipe.kv_cache
+    if recipe.activations is not None:
+        document["activations"] = recipe.activations
     text = yaml.safe_dump(document, sort_keys=False)
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -184,6 +188,10 @@ def _format(document: object, where: str) -> tuple[WeightSpec, tuple[int, ...]]:
     if checked.get("activations", possible[0]) not in possible:
         raise _wrong(f"{where}, activations", parts["activations"], f"one of {', '.join(possible)}")
     return WeightSpec(**checked, integer_steps=stepped), ()
+
+
+def _optional(parts: Mapping[str, object], name: str, kind: Any) -> Any:
+    return _checked(parts[name], kind, name) if name in parts else None
 
 
 def _checked(value: object, kind: Any, where: str) -> Any:

@@ -56,7 +56,7 @@ class ModelFormats:
 def unit_of(weights: WeightSpec, activation_bytes: int) -> Unit:
     """What products with such weights are computed in, as our core does it; where numbers between
     operations take two bytes (a GPU), only float32 weights are multiplied in float32."""
-    if weights.activations.startswith("int8"):
+    if weights.activations.startswith("int"):
         return "int8"
     if weights.activations == "bf16" or (activation_bytes == 2 and weights.dtype != "fp32"):
         return "bf16"

@@ -37,8 +37,9 @@ class RunOptions:
     `kv_cache_bytes`  memory for keys and values, in place of `num_pages`
     `threads`         None: all cores
     `kv_dtype`        how keys and values are kept; None: as the checkpoint asks
-    `activations`     what the inputs of linear layers are rounded to, none where a weight takes
-                      no such inputs but fp32 and floats are asked for; None: as its formats say
+    `activations`     what the inputs of linear layers are rounded to, finer ones where a weight
+                      takes no such inputs (executors/native/pack_weights.py); None: as the
+                      checkpoint asks, else as its formats say
     `cache`           where packed weights are kept; None: nothing is kept or used
     `sinks`           lets texts be of any length; None: the model's own context
 

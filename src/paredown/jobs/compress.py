@@ -82,7 +82,7 @@ def compress_and_verify(
     this model cannot have, CheckpointError for a model or text that cannot be read or predictions
     that are not numbers, CapacityError for a calibration that fits neither memory nor disk,
     OutputError when `output` exists or cannot be written."""
-    recipe, output = _as_recipe(recipe), Path(output)
+    recipe, output = as_recipe(recipe), Path(output)
     check_output_folder(output, overwrite)
     resolve_num_threads(num_threads)
     with float_source(model, on_progress) as source:
@@ -117,7 +117,6 @@ def _verifier(
         recipe,
         verify.choose_text(source.original, num_threads),
         num_threads=num_threads,
-        activations=verify.activations,
         notes=source.notes,
         on_progress=on_progress,
     )
@@ -138,7 +137,7 @@ def _result(
     )
 
 
-def _as_recipe(recipe: Recipe | Path | str) -> Recipe:
+def as_recipe(recipe: Recipe | Path | str) -> Recipe:
     """The recipe itself, that of a YAML file, or that of the name."""
     if isinstance(recipe, Recipe):
         return recipe

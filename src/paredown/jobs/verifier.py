@@ -10,7 +10,6 @@ from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.progress import OnProgress
-from paredown.spec.weight import ActivationDType
 
 
 class Verifier:
@@ -19,9 +18,8 @@ class Verifier:
     It is called once, with the folder before that appears under its name and the notes of the
     recipe. Where the original and the result do not fit in memory together, or the native core does
     not take them, `skipped` says so and the checkpoint is kept without a verification; all else
-    that `verify` raises is raised. `reference` is the original loaded, where the caller has it,
-    `activations` what the linear layers of the result round their inputs to (None: what their
-    formats say), and `notes` what is to be told of it.
+    that `verify` raises is raised. `reference` is the original loaded, where the caller has it, and
+    `notes` what is to be told of the result.
     """
 
     def __init__(
@@ -32,7 +30,6 @@ class Verifier:
         *,
         reference: LoadedExecutor | None = None,
         num_threads: int | None = None,
-        activations: ActivationDType | None = None,
         notes: tuple[str, ...] = (),
         on_progress: OnProgress | None = None,
     ) -> None:
@@ -40,7 +37,7 @@ class Verifier:
         self._recipe = recipe
         self._text = text
         self._reference = reference
-        self._options = RunOptions(threads=ThreadPlan.resolve(num_threads), activations=activations)
+        self._options = RunOptions(threads=ThreadPlan.resolve(num_threads))
         self._notes = notes
         self._on_progress = on_progress
         self.verification: Verification | None = None

@@ -7,7 +7,6 @@ from paredown.evaluate.texts.sampling_executor import load_sampling_executor
 from paredown.evaluate.texts.text import EvalText, choose_text
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
-from paredown.spec.weight import ActivationDType
 
 DEFAULT_TOKENS = 4096
 # The value of `not_verified` where the caller wanted no verification.
@@ -21,13 +20,10 @@ class VerifyConfig:
     `text`        a UTF-8 file; None takes the classic books under $PAREDOWN_DATA, else a text that
                   the original samples
     `num_tokens`  how many tokens of it are predicted
-    `activations` what the linear layers of the new one round their inputs to; None: what their
-                  formats say
     """
 
     text: Path | None = None
     num_tokens: int = DEFAULT_TOKENS
-    activations: ActivationDType | None = None
 
     def choose_text(self, original: Checkpoint, num_threads: int | None) -> EvalText:
         """Reads the text, or has the original write it. Raises ConfigError for fewer than one token

@@ -34,11 +34,12 @@ from paredown.models.held_notes import padded_notes
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors
+from paredown.models.stored_inputs import stored_activations
 from paredown.models.text_part import text_config, text_tensors
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
 from paredown.spec.run_form import run_form
-from paredown.spec.weight import WeightSpec
+from paredown.spec.weight import ActivationDType, WeightSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,7 @@ class Checkpoint:
     `notes`       all that runs otherwise than the files ask
     `kv`          what the files ask keys and values to be kept in
     `kv_scales`   the scales stored for that, by name (models/kv_scales.py)
+    `activations` what the files ask inputs to be rounded to; None: what their formats say
     """
 
     path: Path
@@ -68,6 +70,7 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
     kv: KVScheme = NO_SCHEME
     kv_scales: Mapping[str, StoredTensor] = field(default_factory=dict)
+    activations: ActivationDType | None = None
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -103,6 +106,7 @@ class Checkpoint:
             ),
             kv=NO_SCHEME if quantization is None else quantization.kv,
             kv_scales=FolderTensors(tensors.files, contents.kv_scales),
+            activations=stored_activations(whole),
         )
 
     @classmethod

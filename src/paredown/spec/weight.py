@@ -28,12 +28,14 @@ WeightDType = Literal[
     "mxfp4",
 ]
 ScaleDType = Literal["fp32", "bf16", "fp16"]
-# int8_group: one scale per row and group of columns; int8_row: one per row, found as it comes
-# (dynamic); int8_static: one for all rows, stored with the weight (SmoothQuant, arXiv 2211.10438).
-ActivationDType = Literal["int8_group", "int8_row", "int8_static", "bf16", "fp32"]
+# int8_group: one scale per row and group of columns; int16_group: the sum of two such codes, each
+# with a scale; int8_row: one scale per row, found as it comes (dynamic); int8_static: one for all
+# rows, stored with the weight (SmoothQuant, arXiv 2211.10438).
+ActivationDType = Literal["int8_group", "int16_group", "int8_row", "int8_static", "bf16", "fp32"]
 
 _INTEGER_INPUTS: tuple[ActivationDType, ...] = (
     "int8_group",
+    "int16_group",
     "int8_row",
     "int8_static",
     "bf16",
@@ -78,7 +80,7 @@ def _blocks(
     bits: int, num_columns: int, num_bytes: int, *, held_bytes: int | None = None
 ) -> DTypeTraits:
     block = SuperBlock(num_columns=num_columns, num_bytes=num_bytes, held_bytes=held_bytes)
-    return DTypeTraits(bits=bits, activations=("int8_group",), block=block)
+    return DTypeTraits(bits=bits, activations=("int8_group", "int16_group"), block=block)
 
 
 # fp8 is e4m3 as OCP's 8-bit formats define it (arXiv 2209.05433).

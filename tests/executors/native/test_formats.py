@@ -146,10 +146,10 @@ def test_activations_can_be_chosen_where_a_weight_takes_them(
     )
     assert np.array_equal(groups, native_logits(checkpoint, ids))
     assert not np.array_equal(rows, groups)
-    possible = "Possible: int8_group, int8_row, bf16, fp32"
+    possible = "Possible: int8_group, int16_group, int8_row, bf16, fp32"
     with pytest.raises(ConfigError, match=f"int8_static.*{possible}"):
         load_executor(checkpoint, RunOptions(num_pages=8, activations="int8_static"))
-    with pytest.raises(ConfigError, match="fp32 weights"):
+    with pytest.raises(ConfigError, match="are floats"):
         load_executor(source, RunOptions(num_pages=8, activations="int8_row"))
 
 

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from paredown.cli.options.activations import add_activations_argument
 from paredown.jobs.verify_config import DEFAULT_TOKENS, VerifyConfig
 
 
@@ -13,7 +12,6 @@ def add_verification_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tokens", type=int, default=DEFAULT_TOKENS, help=f"of the text (default {DEFAULT_TOKENS})"
     )
-    add_activations_argument(group)
     group.add_argument(
         "--no-verify", action="store_true", help="measure nothing, write no verification.json"
     )
@@ -23,4 +21,4 @@ def read_verify_config(args: argparse.Namespace) -> VerifyConfig | None:
     """The verification that the arguments ask for; None where none is wanted."""
     if args.no_verify:
         return None
-    return VerifyConfig(text=args.text, num_tokens=args.tokens, activations=args.activations)
+    return VerifyConfig(text=args.text, num_tokens=args.tokens)

@@ -2,11 +2,13 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from paredown.cli.options.activations import add_activations_argument
 from paredown.cli.options.calibration import add_calibration_arguments, calibration_config
 from paredown.cli.options.quantized import add_quantized_argument, named_model
 from paredown.cli.options.shared import add_common_arguments
@@ -16,7 +18,7 @@ from paredown.cli.tables.notes import join_notes
 from paredown.cli.tables.verification import print_verification
 from paredown.compress.compress import CompressResult
 from paredown.compress.recipe_names import EXPLAINED, SYNTAX
-from paredown.jobs.compress import compress_and_verify
+from paredown.jobs.compress import as_recipe, compress_and_verify
 from paredown.units import format_bytes
 
 EXAMPLES = f"""{EXPLAINED}
@@ -48,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="int4-g128",
         help=f"a YAML file (docs/recipes.md), or a name: {SYNTAX} (default: int4-g128)",
     )
+    add_activations_argument(parser)
     add_calibration_arguments(parser)
     add_verification_arguments(parser)
     add_quantized_argument(parser)
@@ -55,11 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with progress_bar(args.recipe) as bar:
+    recipe = as_recipe(args.recipe)
+    if args.activations is not None:
+        recipe = replace(recipe, activations=args.activations)
+    with progress_bar(recipe.name) as bar:
         made = compress_and_verify(
             named_model(args),
             args.output,
-            args.recipe,
+            recipe,
             calibration=calibration_config(args),
             verify=read_verify_config(args),
             num_threads=args.threads,

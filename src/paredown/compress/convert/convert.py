@@ -193,12 +193,18 @@ def keeps_codes(source: Checkpoint, target: str) -> bool:
 
 
 def _dropped(source: Checkpoint, written: Checkpoint, target: str) -> list[str]:
-    """How keys and values are kept is no part of most formats."""
+    """How inputs are rounded, and keys and values kept, is no part of most formats."""
+    notes = []
+    if source.activations is not None and written.activations is None:
+        notes.append(
+            f"{target} has no place for how inputs are rounded; what runs the checkpoint has to be "
+            f"told (--activations {source.activations})"
+        )
     if source.kv.section is None or written.kv.section is not None:
-        return []
+        return notes
     scales = f" and its {len(source.kv_scales)} stored scales" if source.kv_scales else ""
     note = f"{target} has no place for kv_cache_scheme{scales}: they are not written"
     if source.kv.dtype is not None:
         dtype = source.kv.dtype.removesuffix("-static")
         note += f"; what runs the checkpoint has to be told (--kv-dtype {dtype})"
-    return [note]
+    return [*notes, note]

@@ -1,5 +1,6 @@
 """From a checkpoint to a native executor: its weights packed now, or mapped as they were kept."""
 
+from paredown.errors import ConfigError
 from paredown.executors.memory_plan import MemoryPlan
 from paredown.executors.native.memory_plan import plan_memory
 from paredown.executors.native.native_executor import NativeExecutor, WeightSource
@@ -50,7 +51,10 @@ class NativeLoading:
         """Checks that it fits, and has packed weights verified where `options.cache` keeps them.
         Raises what `load_executor` raises."""
         context = Context(spec=with_padded_heads(checkpoint.spec), sinks=options.sinks)
-        threads, activations = options.thread_plan, options.activations
+        threads = options.thread_plan
+        activations = options.activations or checkpoint.activations
+        if options.activations is not None:
+            _check_inputs(checkpoint, options.activations)
         kv = planned_kv(checkpoint, options, available_memory_bytes(), context.spec)
         plan = plan_memory(checkpoint, kv, threads.most, options.sinks)
         cache = options.cache
@@ -93,3 +97,16 @@ class NativeLoading:
         self._file = None
         self._plan.check(available_memory_bytes())
         return False
+
+
+def _check_inputs(checkpoint: Checkpoint, activations: ActivationDType) -> None:
+    """Raises ConfigError for integers where no weight takes any: floats would be read after all."""
+    specs = checkpoint.weight_specs().values()
+    if activations.startswith("int") and not any(
+        "int8_group" in spec.possible_activations for spec in specs
+    ):
+        raise ConfigError(
+            "the weights of this model are floats, whose inputs are not rounded to integers",
+            seen=f"activations {activations}",
+            remedy="Leave --activations out, or compress the model first (paredown compress).",
+        )

@@ -139,13 +139,15 @@ def _held(weight: CoreWeight, activations: ActivationDType | None) -> _Held:
     form = run_form(weight.spec, weight.shape[1], scale_dtype=weight.scale_dtype)
     held = to_native(weight, form)
     if activations is not None and activations != form.activations:
-        form = replace(form, activations=_chosen(weight, held, activations))
+        form = replace(form, activations=_chosen(weight, held, form, activations))
     return _Held(weight=held, form=form)
 
 
-def _chosen(weight: CoreWeight, held: CoreWeight, activations: ActivationDType) -> ActivationDType:
+def _chosen(
+    weight: CoreWeight, held: CoreWeight, form: RunForm, activations: ActivationDType
+) -> ActivationDType:
     """The inputs that are asked for, or finer ones: weights that take no bf16 inputs read floats as
-    they are."""
+    they are, and those that take no integers at all read theirs where integers are asked for."""
     possible = [
         one
         for one in held.spec.possible_activations
@@ -153,6 +155,8 @@ def _chosen(weight: CoreWeight, held: CoreWeight, activations: ActivationDType) 
     ]
     if activations in possible:
         return activations
+    if activations.startswith("int") and "int8_group" not in possible:
+        return form.activations
     if activations == "bf16" and "fp32" in possible:
         return "fp32"
     raise ConfigError(

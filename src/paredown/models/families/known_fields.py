@@ -10,7 +10,7 @@ HARMLESS = (
     "architectures",
     "auto_map", "custom_pipelines", "model_type", "transformers_version", "transformers_weights",
     "name_or_path", "unsloth_*", "is_llama_config", "language", "license", "tokenizer_class",
-    "quantization_config", "compression_config", "peft_*",
+    "quantization_config", "compression_config", "paredown", "peft_*",
     # Number formats and forms of the same arithmetic.
     "dtype", "torch_dtype", "attn_implementation", "flash_attn", "flash_rotary", "fused_dense",
     "fused_mlp", "chunk_size_feed_forward", "pretraining_tp", "reorder_and_upcast_attn",

@@ -1,0 +1,117 @@
+"""A folder that asks for its inputs to be rounded otherwise than its formats say."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from fakes.tiny_models import VOCAB_SIZE, make_model
+from paredown.compress.compress import compress
+from paredown.compress.convert.convert import convert
+from paredown.compress.recipe_file import read_recipe, write_recipe
+from paredown.compress.recipe_names import find_recipe
+from paredown.errors import CheckpointError, ConfigError
+from paredown.executors.load import load_executor
+from paredown.executors.protocol import SequenceSlice
+from paredown.executors.run_options import RunOptions
+from paredown.kernels.thread_plan import ThreadPlan
+from paredown.models.checkpoint import Checkpoint
+from paredown.models.resolve import resolve_model
+from paredown.models.stored_inputs import FIELD, stored_activations, with_activations
+
+RECIPE = "int4-g32-on-int16_group"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("source") / "llama"
+    wide = {"hidden_size": 128, "intermediate_size": 256}
+    make_model("llama", torch.float32, 0, **wide).save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+def native_logits(checkpoint: Checkpoint, activations: str | None = None) -> np.ndarray:
+    options = RunOptions(num_pages=4, threads=ThreadPlan.resolve(1), activations=activations)
+    executor = load_executor(checkpoint, options)
+    ids = [5 * i % VOCAB_SIZE for i in range(40)]
+    pages = list(range(executor.num_pages))
+    return executor.step([SequenceSlice(token_ids=ids, start=0, pages=pages, num_logits=len(ids))])
+
+
+def test_a_recipe_keeps_them_in_the_folder_and_an_option_wins(
+    source: Checkpoint, tmp_path: Path
+) -> None:
+    compress(source, tmp_path / "out", RECIPE)
+    made = Checkpoint.open(tmp_path / "out")
+    assert made.activations == "int16_group"
+    assert made.notes == ()
+    compress(source, tmp_path / "plain", "int4-g32")
+    plain = Checkpoint.open(tmp_path / "plain")
+    assert plain.activations is None
+    asked = native_logits(made)
+    assert np.array_equal(asked, native_logits(plain, "int16_group"))
+    assert not np.array_equal(asked, native_logits(plain))
+    assert np.array_equal(native_logits(made, "int8_group"), native_logits(plain))
+
+
+def test_they_are_nearly_what_float_inputs_give(source: Checkpoint, tmp_path: Path) -> None:
+    made = Checkpoint.open(compress(source, tmp_path / "out", RECIPE).path)
+    exact = native_logits(made, "fp32")
+    errors = {
+        one: float(np.abs(native_logits(made, one) - exact).max())
+        for one in ("int8_group", "int16_group")
+    }
+    assert errors["int16_group"] < errors["int8_group"] / 30
+
+
+def test_transformers_reads_such_a_folder(source: Checkpoint, tmp_path: Path) -> None:
+    compress(source, tmp_path / "out", RECIPE)
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "out")
+    assert config.quantization_config["config_groups"]["group_0"]["input_activations"] is None
+
+
+def test_recipe_files_say_the_same(tmp_path: Path) -> None:
+    recipe = find_recipe(RECIPE)
+    assert recipe.activations == "int16_group"
+    write_recipe(recipe, tmp_path / f"{RECIPE}.yaml")
+    assert read_recipe(tmp_path / f"{RECIPE}.yaml") == recipe
+
+
+@pytest.mark.parametrize("name", ["int4-g32-on-int12", "int4-g32-on-"])
+def test_names_of_other_inputs_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="Known: int8_group, int16_group"):
+        find_recipe(name)
+
+
+def test_floats_have_no_inputs_to_choose() -> None:
+    with pytest.raises(ConfigError, match="there are none"):
+        find_recipe("bf16-on-int16_group")
+
+
+@pytest.mark.parametrize(
+    "section", ["int16_group", {"activations": "int12"}, {"other": 1}, {}, {"activations": None}]
+)
+def test_a_field_that_is_not_known_is_refused(
+    section: object, source: Checkpoint, tmp_path: Path
+) -> None:
+    folder = compress(source, tmp_path / "out", "int8").path
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {FIELD: section}))
+    with pytest.raises(CheckpointError, match=r'"paredown" of config\.json'):
+        Checkpoint.open(folder)
+
+
+def test_a_config_says_it_once() -> None:
+    asked = with_activations({"model_type": "llama", FIELD: {"activations": "bf16"}}, "int16_group")
+    assert stored_activations(asked) == "int16_group"
+    assert with_activations(asked, None) == {"model_type": "llama"}
+
+
+def test_gguf_has_no_place_for_them_and_says_so(tmp_path: Path) -> None:
+    draft = Checkpoint.open(resolve_model("draft"))
+    made = Checkpoint.open(compress(draft, tmp_path / "out", RECIPE).path)
+    notes = convert(made, tmp_path / "out.gguf", "gguf").notes
+    assert any("--activations int16_group" in note for note in notes)
