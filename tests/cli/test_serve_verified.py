@@ -86,13 +86,13 @@ def test_a_verification_with_chosen_inputs_is_told_and_holds_with_them(
     words = ["compress", str(verified.parent / "model"), "-o", str(tmp_path / "out")]
     assert main([*words, "--recipe", "int4-g32", "--activations", "bf16", "--tokens", "64"]) == 0
     proof = json.loads((tmp_path / "out" / "verification.json").read_text())
-    assert proof["activations"] == "bf16"
+    assert proof["recipe"] == "int4-g32-on-bf16"
     _, said = serve_until_ready(str(tmp_path / "out"))
     assert said == ["verified: the logits of verification.json, bit for bit"]
     _, said = serve_until_ready(str(tmp_path / "out"), "--activations", "int8_group")
     assert said == [
         "verified: the files of verification.json, not its logits: inputs are read int8_group, and "
-        "were verified bf16"
+        "were verified as the formats say"
     ]
 
 

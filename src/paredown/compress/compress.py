@@ -42,9 +42,9 @@ from paredown.models.files.folder_files import copy_files, name_dtype, write_con
 from paredown.models.files.output_folder import check_output_folder, output_folder
 from paredown.models.files.shard_writer import write_shards
 from paredown.models.roles import linear_places
-from paredown.models.stored_inputs import with_activations
+from paredown.models.stored_inputs import with_stored_inputs
 from paredown.progress import OnProgress
-from paredown.spec.weight import ScaleDType
+from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
 
 # Bytes of the source hashed at once.
 _HASHED_BYTES = 16 << 20
@@ -287,7 +287,19 @@ class _Job:
             config["tie_word_embeddings"] = False
         if self._schemes:
             config["quantization_config"] = self._quantization_config()
-        return with_activations(config, self._recipe.activations)
+        return with_stored_inputs(config, *self._inputs())
+
+    def _inputs(self) -> tuple[dict[str, ActivationDType], dict[str, WeightSpec]]:
+        """What the recipe rounds inputs to otherwise than its formats say, and the formats of all
+        modules that have inputs, by module."""
+        specs = {
+            name: scheme.spec
+            for name, scheme in self._schemes.items()
+            if isinstance(scheme.stored, WeightSpec) and name != self._source.names.embedding
+        }
+        return {
+            name: spec.activations for name, spec in specs.items() if spec != spec.as_stored
+        }, specs
 
     def _quantization_config(self) -> dict[str, object]:
         """One format for every linear module where most have it, the others by name."""

@@ -13,6 +13,8 @@ from paredown.spec.weight import WeightSpec
 
 # All sizes, for a search that has to fit any model.
 ANY_GROUPS = tuple(sorted(GROUP_SIZES, reverse=True))
+# Before what the inputs of a format are rounded to.
+INPUTS_MARK = "-on-"
 _NAME = re.compile(r"(?P<numbers>[^-]+)(?P<sizes>(?:-g\d+){2,})(?P<ending>(?:-.+)?)")
 
 
@@ -47,8 +49,12 @@ def fit_groups(spec: WeightSpec, sizes: Collection[int], num_columns: int) -> We
 
 
 def find_format(name: str) -> tuple[WeightSpec, tuple[int, ...]] | None:
-    """The format that recipes call so, and the group sizes to choose from; None for an unknown
-    one."""
-    first, sizes = split_groups(name)
+    """The format that recipes call so, which may end in what its inputs are rounded to
+    (int4-g64-on-bf16), and the group sizes to choose from; None for an unknown one."""
+    body, mark, inputs = name.partition(INPUTS_MARK)
+    first, sizes = split_groups(body)
     spec = RECIPE_FORMATS.get(first)
+    if spec is not None and mark:
+        possible = {str(one): one for one in spec.possible_activations}
+        spec = replace(spec, activations=possible[inputs]) if inputs in possible else None
     return None if spec is None else (spec, sizes)

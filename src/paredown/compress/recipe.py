@@ -6,7 +6,7 @@ its targets become. Where two quantize steps name the same module the later one 
 
 from dataclasses import dataclass, replace
 
-from paredown.compress.group_sizes import fit_groups
+from paredown.compress.group_sizes import INPUTS_MARK, fit_groups
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.errors import ConfigError
 from paredown.spec.kv import KVFormat
@@ -50,18 +50,15 @@ class TransformStep:
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """`floats` casts every tensor that is not quantized (None keeps them as they are). `kv_cache`
-    is what a server should keep keys and values in (None: its default), `activations` what it
-    should round the inputs of linear layers to (None: as the formats say).
+    is what a server should keep keys and values in (None: its default).
 
-    Raises ConfigError for a transform after a quantize step, and for `kv_cache` or `activations`
-    without one.
+    Raises ConfigError for a transform after a quantize step, and for a `kv_cache` without one.
     """
 
     name: str
     steps: tuple[QuantizeStep | TransformStep, ...] = ()
     floats: ScaleDType | None = None
     kv_cache: KVFormat | None = None
-    activations: ActivationDType | None = None
 
     def __post_init__(self) -> None:
         kinds = [isinstance(step, QuantizeStep) for step in self.steps]
@@ -82,14 +79,6 @@ class Recipe:
                 "the form of keys and values stands beside quantized weights, and there are none",
                 seen=f"{self.kv_cache} in recipe {self.name}",
                 remedy="Choose a quantized format, or give --kv-dtype to the verb that runs the "
-                "model.",
-            )
-
-        if self.activations is not None and not any(kinds):
-            raise ConfigError(
-                "how inputs are rounded stands beside quantized weights, and there are none",
-                seen=f"{self.activations} in recipe {self.name}",
-                remedy="Choose a quantized format, or give --activations to the verb that runs the "
                 "model.",
             )
 
@@ -146,3 +135,25 @@ class Recipe:
                 for step in self.quantize_steps
             )
         )
+
+
+def with_inputs(recipe: Recipe, activations: ActivationDType) -> Recipe:
+    """The recipe whose weights have their inputs rounded to that, where they take such inputs.
+    Raises ConfigError where none does."""
+
+    def changed(step: QuantizeStep) -> QuantizeStep:
+        spec = step.spec
+        if step.targets == (EMBEDDING,) or activations not in spec.possible_activations:
+            return step
+        return replace(step, spec=replace(spec, activations=activations))
+
+    steps = tuple(
+        changed(step) if isinstance(step, QuantizeStep) else step for step in recipe.steps
+    )
+    if steps == recipe.steps:
+        raise ConfigError(
+            "no weights of the recipe read such inputs otherwise than as they are",
+            seen=f"{activations}, recipe {recipe.name}",
+            remedy="Leave --activations out, or choose a format of integers (int8, int4-g128).",
+        )
+    return replace(recipe, name=f"{recipe.name}{INPUTS_MARK}{activations}", steps=steps)

@@ -11,7 +11,6 @@
         targets: [down, head]
     floats: bf16
     kv_cache: int8
-    activations: int16_group
 
 A step's other keys are its method's options. An unknown key or method is an error.
 """
@@ -31,7 +30,7 @@ from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
 from paredown.errors import ConfigError, OutputError
 from paredown.formats.table import RECIPE_FORMATS
 from paredown.spec.kv import KVFormat
-from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
+from paredown.spec.weight import ScaleDType, WeightSpec
 
 Method = TypeVar("Method", Quantizer, Transform)
 
@@ -52,7 +51,7 @@ def read_recipe(path: Path) -> Recipe:
 def parse_recipe(document: object, name: str) -> Recipe:
     """See `read_recipe`; `document` is what YAML or JSON became."""
     parts = _mapping(document, "the recipe")
-    _refuse_unknown(parts, ("steps", "floats", "kv_cache", "activations"), "the recipe")
+    _refuse_unknown(parts, ("steps", "floats", "kv_cache"), "the recipe")
     steps = parts.get("steps", [])
     if not isinstance(steps, list):
         raise _wrong("steps", steps, "a list of steps")
@@ -61,7 +60,6 @@ def parse_recipe(document: object, name: str) -> Recipe:
         steps=tuple(_step(step, f"step {number + 1}") for number, step in enumerate(steps)),
         floats=_optional(parts, "floats", ScaleDType),
         kv_cache=_optional(parts, "kv_cache", KVFormat),
-        activations=_optional(parts, "activations", ActivationDType),
     )
 
 
@@ -72,8 +70,6 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
         document["floats"] = recipe.floats
     if recipe.kv_cache is not None:
         document["kv_cache"] = recipe.kv_cache
-    if recipe.activations is not None:
-        document["activations"] = recipe.activations
     text = yaml.safe_dump(document, sort_keys=False)
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -114,7 +110,7 @@ def _options(method: Quantizer | Transform) -> dict[str, object]:
 
 
 def _format_document(spec: WeightSpec, group_sizes: tuple[int, ...]) -> object:
-    if RECIPE_FORMATS.get(spec.name) == spec:
+    if find_format(spec.name) == (spec, ()):
         offered = groups_name(group_sizes)
         return spec.name.replace(f"-g{spec.group_size}", offered) if offered else spec.name
     return asdict(spec)

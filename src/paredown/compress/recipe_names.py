@@ -1,5 +1,5 @@
-"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE][-on-INPUTS], as
-in gptq-int4-g128-head-int8; the names of whole recipes (llm-int8) stand in the place of
+"""Recipes by name: [METHOD-]...FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE], as in
+gptq-int4-g128-head-int8; the names of whole recipes (llm-int8) stand in the place of
 [METHOD-]...FORMAT."""
 
 from typing import cast, get_args
@@ -15,12 +15,11 @@ from paredown.compress.recipe import EMBEDDING, OUTPUT, QuantizeStep, Recipe, Tr
 from paredown.errors import ConfigError
 from paredown.formats.table import FORMATS, GROUP_SIZES, STATIC_FORMATS
 from paredown.spec.kv import KVFormat
-from paredown.spec.weight import ActivationDType, ScaleDType, WeightSpec
+from paredown.spec.weight import ScaleDType, WeightSpec
 
 OUTPUT_MARK = f"-{OUTPUT}-"
 EMBEDDING_MARK = f"-{EMBEDDING}-"
 KV_MARK = "-kv-"
-INPUTS_MARK = "-on-"
 
 
 def _smoothquant_level(level: str, spec: WeightSpec) -> Recipe:
@@ -52,21 +51,21 @@ NAMED: dict[str, Recipe] = {
 }
 
 # For the help of every verb that takes recipes.
-SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE][-on-INPUTS]"
+SYNTAX = "[METHOD-]FORMAT[-head-FORMAT][-embedding-FORMAT][-kv-DTYPE]"
 EXPLAINED = f"""recipes by name: {SYNTAX}
   FORMAT  integers of 1 to 8 bits, one scale per row or per group of columns
           ({", ".join(map(str, GROUP_SIZES))}): int8, int4-g128, int3-g32-asym (with zero points);
           int4-g128-g64-g32 gives each layer the largest groups that divide its columns;
           with inputs in 8 bits too: w8a8, w8a8-static, w4a8, w4a8-g128; with scales that are
           integer steps of their row's, fast prompts too: w4a8-g32-qoq, w4a8-g128-asym-qoq;
-          floats: fp8, fp8-g128, bf16, fp16, fp32
+          floats: fp8, fp8-g128, bf16, fp16, fp32;
+          integers may end in what their inputs are rounded to, of
+          {", ".join(WeightSpec(dtype="int8").possible_activations)}: int4-g64-on-int16_group
   METHOD  how codes are found: rtn (where none is named), gptq, hqq;
           what goes before: awq, smoothquant, as in awq-gptq-int4-g128
   -head-  the output layer too: gptq-int4-g128-head-int8
   -embedding-  the table of embeddings too: int8-head-int8-embedding-int8
   -kv-    how a server keeps keys and values: {", ".join(get_args(KVFormat))}
-  -on-    what a server rounds the inputs of linear layers to:
-          {", ".join(get_args(ActivationDType))}
   whole recipes, in the place of [METHOD-]FORMAT:
           {", ".join(NAMED)}
 """
@@ -77,8 +76,7 @@ def find_recipe(name: str) -> Recipe:
     does not make."""
     if name in NAMED:
         return NAMED[name]
-    body, activations = _split_inputs(name)
-    body, kv_cache = _split_kv(body)
+    body, kv_cache = _split_kv(name)
     body, has_table, table = body.partition(EMBEDDING_MARK)
     linear, separator, head = body.partition(OUTPUT_MARK)
     base = NAMED[linear] if linear in NAMED else _methods_and_format(linear)
@@ -88,13 +86,7 @@ def find_recipe(name: str) -> Recipe:
         steps += (_table_step(OUTPUT, head, quantizers[-1] if quantizers else RTN(), name),)
     if has_table:
         steps += (_table_step(EMBEDDING, table, RTN(), name),)
-    return Recipe(
-        name=name,
-        steps=steps,
-        floats=base.floats,
-        kv_cache=kv_cache,
-        activations=activations,
-    )
+    return Recipe(name=name, steps=steps, floats=base.floats, kv_cache=kv_cache)
 
 
 def _methods_and_format(name: str) -> Recipe:
@@ -145,19 +137,6 @@ def _split_kv(name: str) -> tuple[str, KVFormat | None]:
             remedy=f"Known: {', '.join(get_args(KVFormat))}.",
         )
     return body, cast("KVFormat", form)
-
-
-def _split_inputs(name: str) -> tuple[str, ActivationDType | None]:
-    body, separator, inputs = name.rpartition(INPUTS_MARK)
-    if not separator:
-        return name, None
-    if inputs not in get_args(ActivationDType):
-        raise ConfigError(
-            "inputs cannot be rounded to that",
-            seen=name,
-            remedy=f"Known: {', '.join(get_args(ActivationDType))}.",
-        )
-    return body, cast("ActivationDType", inputs)
 
 
 def _split_methods(name: str) -> tuple[list[str], str]:

@@ -45,12 +45,13 @@ class Scheme:
 
     @property
     def stored(self) -> StoredSpec:
-        """The form of what is written."""
-        return self.quantizer.stored_spec(self.spec)
+        """The form of what is written, inputs apart that no format has a place for."""
+        made = self.quantizer.stored_spec(self.spec)
+        return made.as_stored if isinstance(made, WeightSpec) else made
 
     @property
     def format(self) -> str:
-        return self.stored.name
+        return self.quantizer.stored_spec(self.spec).name
 
     @property
     def method(self) -> str:

@@ -2,7 +2,7 @@
 by tensor."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from paredown.errors import CheckpointError, naming
 from paredown.formats.gguf.block_format import BlockFormat
+from paredown.formats.grid_weight import GridWeight
 from paredown.formats.stored import floats
 from paredown.formats.stored.kv_scheme import NO_SCHEME, KVScheme
 from paredown.formats.stored.stored_form import Quantization, StoredForm
@@ -34,7 +35,7 @@ from paredown.models.held_notes import padded_notes
 from paredown.models.module_tensors import ModuleTensors
 from paredown.models.names import Names, find_names
 from paredown.models.roles import layer_vectors, model_vectors
-from paredown.models.stored_inputs import stored_activations
+from paredown.models.stored_inputs import stored_inputs
 from paredown.models.text_part import text_config, text_tensors
 from paredown.spec.kv import KVDType
 from paredown.spec.model import ModelSpec
@@ -55,7 +56,7 @@ class Checkpoint:
     `notes`       all that runs otherwise than the files ask
     `kv`          what the files ask keys and values to be kept in
     `kv_scales`   the scales stored for that, by name (models/kv_scales.py)
-    `activations` what the files ask inputs to be rounded to; None: what their formats say
+    `inputs`      what the files ask inputs to be rounded to otherwise than their formats, by module
     """
 
     path: Path
@@ -70,7 +71,7 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
     kv: KVScheme = NO_SCHEME
     kv_scales: Mapping[str, StoredTensor] = field(default_factory=dict)
-    activations: ActivationDType | None = None
+    inputs: Mapping[str, ActivationDType] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -106,7 +107,7 @@ class Checkpoint:
             ),
             kv=NO_SCHEME if quantization is None else quantization.kv,
             kv_scales=FolderTensors(tensors.files, contents.kv_scales),
-            activations=stored_activations(whole),
+            inputs=stored_inputs(whole, _input_specs(contents.forms, names)),
         )
 
     @classmethod
@@ -211,14 +212,25 @@ class Checkpoint:
 
     def _stored_spec(self, module: str) -> WeightSpec:
         form = self.forms.get(module)
-        return self._plain_spec(module) if form is None else form.spec
+        if form is None:
+            return self._plain_spec(module)
+        return self._with_inputs(form.spec, module)
+
+    def _with_inputs(self, spec: WeightSpec, module: str) -> WeightSpec:
+        chosen = self.inputs.get(module)
+        return spec if chosen is None else replace(spec, activations=chosen)
 
     def _weight(self, module: str, transposed: bool = False) -> CoreWeight:
         form = self.forms.get(module)
         if form is None:
             return self._plain(module, transposed)
         with naming(f"{self.path}: module {module}"):
-            return form.decode(ModuleTensors(self.tensors, module, form.suffixes)).for_core()
+            tensors = ModuleTensors(self.tensors, module, form.suffixes)
+            weight = form.decode(tensors).for_core()
+        if module not in self.inputs:
+            return weight
+        assert isinstance(weight, GridWeight), "floats and blocks have no inputs to choose"
+        return replace(weight, spec=self._with_inputs(weight.spec, module))
 
     def _plain(self, module: str, transposed: bool = False) -> CoreWeight:
         """A weight that is one tensor: floats, or the blocks of a GGUF file."""
@@ -275,6 +287,11 @@ def _read_quantization(
     if not isinstance(section, dict):
         raise Fields(config).wrong("quantization_config", "an object")
     return read_quantization(section, tensor_names)
+
+
+def _input_specs(forms: Mapping[str, StoredForm], names: Names) -> dict[str, WeightSpec]:
+    """Of the modules that are stored as codes and multiply an input."""
+    return {name: form.spec for name, form in forms.items() if name != names.embedding}
 
 
 def _notes(

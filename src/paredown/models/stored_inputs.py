@@ -1,37 +1,73 @@
-"""What a folder asks the inputs of its linear layers to be rounded to, where its formats leave that
-open: `"paredown": {"activations": "int16_group"}` in config.json, which other programs pass over.
+"""How a folder asks the inputs of its linear layers to be rounded, where its formats leave that
+open: a field of config.json, which other programs pass over.
+
+    "paredown": {"activations": {"int16_group": "all"}}
+    "paredown": {"activations": {"bf16": ["model.layers.0.mlp.down_proj", ...]}}
 """
 
 from collections.abc import Mapping
 from typing import cast, get_args
 
 from paredown.errors import CheckpointError
-from paredown.spec.weight import ActivationDType
+from paredown.spec.weight import ActivationDType, WeightSpec
 
 FIELD = "paredown"
 _KEY = "activations"
+_ALL = "all"
 
 
-def stored_activations(config: Mapping[str, object]) -> ActivationDType | None:
-    """The inputs that a config.json asks for; None: those of its formats. Raises CheckpointError
-    for what is none, and for a field that this version does not know."""
+def stored_inputs(
+    config: Mapping[str, object], specs: Mapping[str, WeightSpec]
+) -> dict[str, ActivationDType]:
+    """What inputs are rounded to, by module, of those that do not follow their format. `specs` are
+    those of the modules that are stored as codes and have inputs. Raises CheckpointError for a
+    field that this version does not know, a module that is none of them, and inputs that its
+    weight does not take."""
     section = config.get(FIELD)
     if section is None:
-        return None
-    known = get_args(ActivationDType)
-    if not isinstance(section, dict) or set(section) - {_KEY} or section.get(_KEY) not in known:
-        raise CheckpointError(
-            f'"{FIELD}" of config.json asks for what this version does not know',
-            seen=repr(section)[:80],
-            remedy=f'It holds "{_KEY}", one of {", ".join(known)}; without the field, inputs are '
-            "read as the formats say.",
-        )
-    return cast("ActivationDType", section[_KEY])
+        return {}
+    if not isinstance(section, dict) or set(section) != {_KEY}:
+        raise _unknown(f"{FIELD} holds something else", section)
+    asked = section[_KEY]
+    if not isinstance(asked, dict):
+        raise _unknown(f"{FIELD}.{_KEY} is not an object", asked)
+    found: dict[str, ActivationDType] = {}
+    for activations, modules in asked.items():
+        where = f"{FIELD}.{_KEY}.{activations}"
+        if activations not in get_args(ActivationDType):
+            raise _unknown(f"{where} is none of {', '.join(get_args(ActivationDType))}", asked)
+        takes = [name for name, spec in specs.items() if activations in spec.possible_activations]
+        if modules == _ALL:
+            modules = takes
+        if not isinstance(modules, list) or not all(isinstance(one, str) for one in modules):
+            raise _unknown(f'{where} is neither "{_ALL}" nor a list of modules', modules)
+        if strangers := [name for name in modules if name not in takes or name in found]:
+            raise _unknown(f"{where} names modules that cannot read such inputs", strangers[:3])
+        found |= dict.fromkeys(modules, cast("ActivationDType", activations))
+    return found
 
 
-def with_activations(
-    config: Mapping[str, object], activations: ActivationDType | None
+def with_stored_inputs(
+    config: Mapping[str, object],
+    inputs: Mapping[str, ActivationDType],
+    specs: Mapping[str, WeightSpec],
 ) -> dict[str, object]:
-    """The config of a folder whose inputs are to be rounded to that."""
-    others = {name: value for name, value in config.items() if name != FIELD}
-    return others if activations is None else others | {FIELD: {_KEY: activations}}
+    """The config of a folder whose modules ask for these `inputs`, in the place of others; `specs`
+    as in `stored_inputs`."""
+    made = {name: value for name, value in config.items() if name != FIELD}
+    if not inputs:
+        return made
+    asked: dict[str, object] = {}
+    for activations in dict.fromkeys(inputs.values()):
+        modules = [name for name, own in inputs.items() if own == activations]
+        takes = [name for name, spec in specs.items() if activations in spec.possible_activations]
+        asked[activations] = _ALL if set(modules) == set(takes) else modules
+    return made | {FIELD: {_KEY: asked}}
+
+
+def _unknown(what: str, seen: object) -> CheckpointError:
+    return CheckpointError(
+        f"config.json: {what}",
+        seen=repr(seen)[:80],
+        remedy=f'Take "{FIELD}" out: inputs are read as the formats say then.',
+    )

@@ -1,6 +1,6 @@
 """WeightSpec: how the numbers of one linear layer are stored, and how it reads its input."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 WeightDType = Literal[
@@ -163,6 +163,12 @@ class WeightSpec:
     def has_input_scheme(self) -> bool:
         """Whether inputs are rounded to int8 with one scale for a whole row."""
         return self.activations in ("int8_row", "int8_static")
+
+    @property
+    def as_stored(self) -> "WeightSpec":
+        """The spec that a stored weight has by its format alone: schemes of inputs are part of
+        those, other inputs are not (models/stored_inputs.py)."""
+        return self if self.has_input_scheme else replace(self, activations=_AUTO)
 
     @property
     def is_quantized(self) -> bool:

@@ -11,7 +11,8 @@ import transformers
 from fakes.tiny_models import VOCAB_SIZE, make_model
 from paredown.compress.compress import compress
 from paredown.compress.convert.convert import convert
-from paredown.compress.recipe_file import read_recipe, write_recipe
+from paredown.compress.recipe import with_inputs
+from paredown.compress.recipe_file import parse_recipe, read_recipe, write_recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import CheckpointError, ConfigError
 from paredown.executors.load import load_executor
@@ -20,7 +21,7 @@ from paredown.executors.run_options import RunOptions
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
-from paredown.models.stored_inputs import FIELD, stored_activations, with_activations
+from paredown.models.stored_inputs import FIELD
 
 RECIPE = "int4-g32-on-int16_group"
 
@@ -46,15 +47,32 @@ def test_a_recipe_keeps_them_in_the_folder_and_an_option_wins(
 ) -> None:
     compress(source, tmp_path / "out", RECIPE)
     made = Checkpoint.open(tmp_path / "out")
-    assert made.activations == "int16_group"
+    assert set(made.inputs.values()) == {"int16_group"}
+    assert made.config[FIELD] == {"activations": {"int16_group": "all"}}
     assert made.notes == ()
     compress(source, tmp_path / "plain", "int4-g32")
     plain = Checkpoint.open(tmp_path / "plain")
-    assert plain.activations is None
+    assert plain.inputs == {}
     asked = native_logits(made)
     assert np.array_equal(asked, native_logits(plain, "int16_group"))
     assert not np.array_equal(asked, native_logits(plain))
     assert np.array_equal(native_logits(made, "int8_group"), native_logits(plain))
+
+
+def test_some_modules_may_have_them_alone(source: Checkpoint, tmp_path: Path) -> None:
+    steps = [{"method": "rtn", "format": "int4-g32"}]
+    steps += [{"method": "rtn", "format": f"{RECIPE}", "targets": ["down"]}]
+    compress(source, tmp_path / "out", parse_recipe({"steps": steps}, "mixed"))
+    made = Checkpoint.open(tmp_path / "out")
+    down = [made.linear_name("down", layer) for layer in range(made.spec.num_layers)]
+    assert made.inputs == dict.fromkeys(down, "int16_group")
+    specs = made.weight_specs()
+    assert {specs[name].name for name in down} == {RECIPE}
+    assert made.linear("down", 0).spec.name == RECIPE
+    assert made.linear("gate", 0).spec.name == "int4-g32"
+    all_of_them = native_logits(made, "int16_group")
+    assert not np.array_equal(native_logits(made), all_of_them)
+    assert not np.array_equal(native_logits(made), native_logits(made, "int8_group"))
 
 
 def test_they_are_nearly_what_float_inputs_give(source: Checkpoint, tmp_path: Path) -> None:
@@ -75,24 +93,39 @@ def test_transformers_reads_such_a_folder(source: Checkpoint, tmp_path: Path) ->
 
 def test_recipe_files_say_the_same(tmp_path: Path) -> None:
     recipe = find_recipe(RECIPE)
-    assert recipe.activations == "int16_group"
+    assert recipe.linear.activations == "int16_group"
     write_recipe(recipe, tmp_path / f"{RECIPE}.yaml")
     assert read_recipe(tmp_path / f"{RECIPE}.yaml") == recipe
 
 
-@pytest.mark.parametrize("name", ["int4-g32-on-int12", "int4-g32-on-"])
-def test_names_of_other_inputs_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="Known: int8_group, int16_group"):
+@pytest.mark.parametrize("name", ["int4-g32-on-int12", "int4-g32-on-", "bf16-on-int16_group"])
+def test_formats_with_inputs_that_they_do_not_take_are_none(name: str) -> None:
+    with pytest.raises(ConfigError, match="no such format"):
         find_recipe(name)
 
 
-def test_floats_have_no_inputs_to_choose() -> None:
-    with pytest.raises(ConfigError, match="there are none"):
-        find_recipe("bf16-on-int16_group")
+def test_a_recipe_is_given_inputs_where_its_weights_take_them() -> None:
+    made = with_inputs(find_recipe("int8-head-fp8-embedding-int8"), "int16_group")
+    names = [step.spec.name for step in made.quantize_steps]
+    assert names == ["int8-on-int16_group", "fp8", "int8"]
+    assert made.name == "int8-head-fp8-embedding-int8-on-int16_group"
+    with pytest.raises(ConfigError, match="no weights of the recipe"):
+        with_inputs(find_recipe("fp8"), "int16_group")
 
 
 @pytest.mark.parametrize(
-    "section", ["int16_group", {"activations": "int12"}, {"other": 1}, {}, {"activations": None}]
+    "section",
+    [
+        "int16_group",
+        {},
+        {"other": {}},
+        {"activations": "int16_group"},
+        {"activations": {"int12": "all"}},
+        {"activations": {"int16_group": "some"}},
+        {"activations": {"int16_group": [1]}},
+        {"activations": {"int16_group": ["model.embed_tokens"]}},
+        {"activations": {"int16_group": "all", "bf16": "all"}},
+    ],
 )
 def test_a_field_that_is_not_known_is_refused(
     section: object, source: Checkpoint, tmp_path: Path
@@ -100,14 +133,8 @@ def test_a_field_that_is_not_known_is_refused(
     folder = compress(source, tmp_path / "out", "int8").path
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {FIELD: section}))
-    with pytest.raises(CheckpointError, match=r'"paredown" of config\.json'):
+    with pytest.raises(CheckpointError, match=r"config\.json: paredown"):
         Checkpoint.open(folder)
-
-
-def test_a_config_says_it_once() -> None:
-    asked = with_activations({"model_type": "llama", FIELD: {"activations": "bf16"}}, "int16_group")
-    assert stored_activations(asked) == "int16_group"
-    assert with_activations(asked, None) == {"model_type": "llama"}
 
 
 def test_gguf_has_no_place_for_them_and_says_so(tmp_path: Path) -> None:

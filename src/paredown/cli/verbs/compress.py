@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from paredown.cli.progress_bar import progress_bar
 from paredown.cli.tables.notes import join_notes
 from paredown.cli.tables.verification import print_verification
 from paredown.compress.compress import CompressResult
+from paredown.compress.recipe import with_inputs
 from paredown.compress.recipe_names import EXPLAINED, SYNTAX
 from paredown.jobs.compress import as_recipe, compress_and_verify
 from paredown.units import format_bytes
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     recipe = as_recipe(args.recipe)
     if args.activations is not None:
-        recipe = replace(recipe, activations=args.activations)
+        recipe = with_inputs(recipe, args.activations)
     with progress_bar(recipe.name) as bar:
         made = compress_and_verify(
             named_model(args),

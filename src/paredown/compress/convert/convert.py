@@ -195,10 +195,11 @@ def keeps_codes(source: Checkpoint, target: str) -> bool:
 def _dropped(source: Checkpoint, written: Checkpoint, target: str) -> list[str]:
     """How inputs are rounded, and keys and values kept, is no part of most formats."""
     notes = []
-    if source.activations is not None and written.activations is None:
+    if source.inputs and not written.inputs:
+        chosen = " and ".join(dict.fromkeys(source.inputs.values()))
         notes.append(
             f"{target} has no place for how inputs are rounded; what runs the checkpoint has to be "
-            f"told (--activations {source.activations})"
+            f"told (--activations {chosen})"
         )
     if source.kv.section is None or written.kv.section is not None:
         return notes

@@ -131,7 +131,7 @@ def verify(
         fingerprint=make_fingerprint(compressed, executor),
         notes=_all_notes(notes, compressed, original),
         hub=HubSource.of(original.path),
-        activations=options.activations or compressed.activations,
+        activations=options.activations,
     )
 
 

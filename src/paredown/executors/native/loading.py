@@ -51,10 +51,9 @@ class NativeLoading:
         """Checks that it fits, and has packed weights verified where `options.cache` keeps them.
         Raises what `load_executor` raises."""
         context = Context(spec=with_padded_heads(checkpoint.spec), sinks=options.sinks)
-        threads = options.thread_plan
-        activations = options.activations or checkpoint.activations
-        if options.activations is not None:
-            _check_inputs(checkpoint, options.activations)
+        threads, activations = options.thread_plan, options.activations
+        if activations is not None:
+            _check_inputs(checkpoint, activations)
         kv = planned_kv(checkpoint, options, available_memory_bytes(), context.spec)
         plan = plan_memory(checkpoint, kv, threads.most, options.sinks)
         cache = options.cache
