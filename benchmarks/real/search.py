@@ -79,8 +79,9 @@ def _small_rows(name: str, found: Search) -> list[Row]:
         one for one in found.result["candidates"] if one["name"] == found.result["chosen"]
     )
     loss = chosen["perplexity"] / reference["perplexity"] - 1
-    # Of bf16 as the files have it, which the core may hold in fewer bits.
-    read = chosen["decode_bytes"] / reference["file_bytes"]
+    # Weights, of bf16 as the files have it, which the core may hold in fewer bits.
+    held = found.result["verification"]["compressed"]["held_bytes"]
+    read = held / reference["file_bytes"]
     ratio = reference["decode_bytes"] / chosen["decode_bytes"]
     size = chosen["file_bytes"] / reference["file_bytes"]
     gain = chosen["decode_tokens_per_s"] / reference["decode_tokens_per_s"] / ratio
@@ -90,7 +91,8 @@ def _small_rows(name: str, found: Search) -> list[Row]:
             name=f"{name}, the candidate chosen",
             asked=f"loss at most {MAX_LOSS:.0%}, reads at most {MAX_READ_SHARE}, folder at most "
             f"{MAX_FOLDER_SHARE} of bf16",
-            found=f"{chosen['name']}: loss {loss:+.2%}, reads {read:.3f}, folder {size:.3f}",
+            found=f"{chosen['name']}: loss {loss:+.2%}, reads {read:.3f} (weights), "
+            f"folder {size:.3f}",
             meets=meets,
             decides=True,
         ),

@@ -1,5 +1,6 @@
 """Ladders of parts, and the frontier of their mixes beside trying all of them."""
 
+import math
 from itertools import product
 
 import pytest
@@ -10,26 +11,28 @@ from paredown.compress.checked_recipe import check_recipe
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.resolve import resolve_model
 from paredown.optimize.ladder import (
+    FINE,
     METHODS,
     Ladder,
     Rung,
     best_within,
+    cheapest_within,
     frontier,
     make_ladder,
     mix_recipe,
     mix_words,
     probed_specs,
     search_parts,
-    smallest_within,
 )
 from paredown.optimize.model_parts import Part
+from paredown.spec.model import ModelSpec
 
 RUNGS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=1, max_size=4)
 
 
 def ladder(figures) -> Ladder:
     part = Part(kind="role", name="o", modules=((0, "o"),))
-    rungs = tuple(Rung(spec=None, loss=float(a), read_bytes=float(b)) for a, b in figures)
+    rungs = tuple(Rung(spec=None, loss=float(a), read_bytes=0.0, cost=float(b)) for a, b in figures)
     return Ladder(part=part, rungs=rungs)
 
 
@@ -40,27 +43,53 @@ def test_the_frontier_has_the_best_of_all_mixes(figures, limit: int) -> None:
     sums = [
         (sum(loss for loss, _ in one), sum(read for _, read in one)) for one in product(*figures)
     ]
-    small = smallest_within(mixes, limit)
+    small = cheapest_within(mixes, limit)
     allowed = [read for loss, read in sums if loss <= limit]
     if allowed:
-        assert (small.loss <= limit, small.read_bytes) == (True, min(allowed))
+        assert (small.loss <= limit, small.cost) == (True, min(allowed))
     best = best_within(mixes, limit)
     fitting = [loss for loss, read in sums if read <= limit]
     if fitting:
-        assert (best.read_bytes <= limit, best.loss) == (True, min(fitting))
+        assert (best.cost <= limit, best.loss) == (True, min(fitting))
+
+
+def losses_of(part: Part, spec: ModelSpec, widest: float, narrow: float, of_inputs: float = 0.0):
+    """With inputs of two codes as given, with those of one by so much more."""
+    return {
+        own: (widest if own.bits == 8 else narrow) + (0.0 if own.activations == FINE else of_inputs)
+        for own in probed_specs(part, spec)
+    }
 
 
 def test_losses_fall_by_four_with_a_bit_down_to_that_of_int8() -> None:
     spec = Checkpoint.open(resolve_model(None)).spec
     part = search_parts(spec)[0]
-    sizes = len(probed_specs(part, spec)) - 1
-    made = make_ladder(part, spec, [0.01, *[0.17] * sizes], 16)
+    made = make_ladder(part, spec, losses_of(part, spec, 0.01, 0.17), float_bits=16, fine_cost=1.1)
     by_name = {rung.spec.name: rung.loss for rung in made.rungs if rung.spec is not None}
-    assert by_name["int8"] == 0.01
+    assert by_name["int8"] == by_name["int8-on-int16_group"] == 0.01
+    by_size = [own.group_size for own in probed_specs(part, spec)[2:]]
     for name, loss in by_name.items():
-        if name != "int8":
-            assert loss == pytest.approx(0.01 + 0.16 * 4.0 ** (4 - int(name[3])))
+        if not name.startswith("int8"):
+            size = int(name.split("-")[1][1:])
+            largest = math.log(size) / math.log(by_size[0])
+            assert loss == pytest.approx(0.01 + 0.16 * largest * 4.0 ** (4 - int(name[3])))
     assert made.rungs[0].spec is None
+
+
+def test_inputs_of_one_code_lose_more_in_groups_and_those_of_two_cost_more() -> None:
+    spec = Checkpoint.open(resolve_model(None)).spec
+    part = search_parts(spec)[0]
+    losses = losses_of(part, spec, 0.01, 0.17, of_inputs=0.004)
+    made = make_ladder(part, spec, losses, float_bits=16, fine_cost=1.25)
+    rungs = {rung.spec.name: rung for rung in made.rungs if rung.spec is not None}
+    for name, rung in rungs.items():
+        if name.endswith(FINE):
+            assert rung.cost == pytest.approx(1.25 * rung.read_bytes)
+            continue
+        fine = rungs[f"{name}-on-{FINE}"]
+        assert rung.cost == rung.read_bytes == fine.read_bytes
+        factor = (rung.loss - fine.loss) / 0.004
+        assert factor == pytest.approx(1.0) if name == "int8" else factor > 1.5
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -69,10 +98,16 @@ def test_a_mix_is_a_recipe_that_the_model_can_have(method: str) -> None:
     spec = source.spec
     parts = search_parts(spec)
     ladders = [
-        make_ladder(part, spec, [0.01 * (at + 1), *[0.3] * (len(probed_specs(part, spec)) - 1)], 16)
+        make_ladder(
+            part,
+            spec,
+            losses_of(part, spec, 0.01 * (at + 1), 0.3, of_inputs=0.01),
+            float_bits=16,
+            fine_cost=1.1,
+        )
         for at, part in enumerate(parts)
     ]
-    mix = smallest_within(frontier(ladders), 0.2)
+    mix = cheapest_within(frontier(ladders), 0.2)
     recipe = mix_recipe(mix, source, method)
     schemes = check_recipe(source, recipe).schemes
     chosen = {part.name: rung.spec for part, rung in mix.rungs}

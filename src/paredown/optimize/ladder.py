@@ -1,19 +1,30 @@
 """Ladders: what each part of a model loses in one format after another, and what a step reads.
 
-A part (a role in all layers, or the output layer) is rounded to nearest alone, in three formats,
-and the model is measured through the executor that serves: KL divergence to the original, inputs
-rounded as they will be. Between these formats the loss follows the squared distance of neighbouring
-codes, which falls by four with each bit:
+A part (a role in all layers, or the output layer) is rounded to nearest alone, in a few formats,
+and the model is measured through the executor that serves: KL divergence to the original. With
+inputs of two int8 codes (int16_group) that is what the weights lose; between the formats the loss
+follows the squared distance of neighbouring codes, which falls by four with each bit:
 
-    loss(b bits, groups g) = loss(int8) + (loss(int4, g) - loss(int8)) 4^(4 - b)
+    weights(b bits, groups g) = weights(int8) + (weights(int4, g) - weights(int8)) 4^(4 - b)
 
-Losses are taken to add up over parts, as in optimize/mixed_precision.py.
+and with the size of groups as the square of the largest of so many normal numbers.
+
+With inputs of one int8 code, int8 weights lose more by what the inputs cost; groups of weights,
+whose inputs have powers of two as scales, by a multiple of that:
+
+    loss(b, g) = weights(b, g) + f(g) (loss(int8) - weights(int8))
+
+Losses are taken to add up over parts, as in optimize/mixed_precision.py. A rung's cost is what a
+step reads, longer by what inputs of two codes take longer.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
 
+from paredown.compress.activations import kernel_group_size
 from paredown.compress.group_sizes import ANY_GROUPS
 from paredown.compress.methods import TRANSFORMS
 from paredown.compress.quantize.gptq import GPTQ
@@ -24,24 +35,37 @@ from paredown.formats.table import FORMATS
 from paredown.models.checkpoint import Checkpoint
 from paredown.optimize.model_parts import OUTPUT_PART, Part, find_parts
 from paredown.spec.model import ModelSpec
-from paredown.spec.weight import KERNEL_COLUMNS, WeightSpec, bits_per_weight
+from paredown.spec.weight import (
+    KERNEL_COLUMNS,
+    ActivationDType,
+    WeightSpec,
+    bits_per_weight,
+)
 
+# What mixes are bounded by beside their loss.
+Axis = Literal["cost", "read_bytes"]
 # How codes are found, in the order of what it costs.
 METHODS = ("rtn", "gptq", "awq-gptq")
 _WIDTHS = (6, 5, 4, 3)
 _PROBED_BITS = 4
 WIDEST = FORMATS["int8"]
+# Inputs that lose next to nothing.
+FINE: ActivationDType = "int16_group"
+# Squared error of a group's inputs whose scale is the next power of two, over that with the least
+# scale: the mean of 4^u for u from 0 to 1, and codes end at 120 instead of 127.
+_POWER_SCALES = 3 / math.log(4) * (127 / 120) ** 2
 # Partial sums of a frontier that are carried on.
 _MOST_STEPS = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """A part in a format; None leaves its floats. `loss` in nats per token."""
+    """A part in a format; None leaves its floats. `loss` in nats per token, `cost` in bytes."""
 
     spec: WeightSpec | None
     loss: float
     read_bytes: float
+    cost: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +76,15 @@ class Ladder:
 
 @dataclass(frozen=True, kw_only=True)
 class Mix:
-    """A rung for each part: `loss` and `read_bytes` are the sums."""
+    """A rung for each part: `loss`, `read_bytes` and `cost` are the sums."""
 
     loss: float
     read_bytes: float
+    cost: float
     rungs: tuple[tuple[Part, Rung], ...]
+
+    def along(self, axis: Axis) -> float:
+        return self.cost if axis == "cost" else self.read_bytes
 
 
 def search_parts(spec: ModelSpec) -> list[Part]:
@@ -65,69 +93,83 @@ def search_parts(spec: ModelSpec) -> list[Part]:
 
 
 def probed_specs(part: Part, spec: ModelSpec) -> list[WeightSpec]:
-    """The formats in which a part is measured: int8, and int4 in groups of each size."""
-    if part is OUTPUT_PART:
-        return [WIDEST]
-    return [WIDEST, *(_format(_PROBED_BITS, size) for size in _group_sizes(part, spec))]
+    """The formats in which a part is measured: int8 with inputs of one code and of two, and int4 in
+    the largest groups."""
+    largest = _group_sizes(part, spec)[:1]
+    return [WIDEST, _fine(WIDEST), *(_fine(_format(_PROBED_BITS, size)) for size in largest)]
 
 
 def make_ladder(
-    part: Part, spec: ModelSpec, losses: Sequence[float | None], float_bits: int
+    part: Part,
+    spec: ModelSpec,
+    losses: Mapping[WeightSpec, float | None],
+    *,
+    float_bits: int,
+    fine_cost: float,
 ) -> Ladder:
     """The rungs of a part whose `losses` in its probed formats were measured; None for a format
-    that it cannot have."""
+    that it cannot have. `fine_cost` is the time of a step with inputs of two codes over that with
+    inputs of one."""
     weights = part.num_weights(spec)
     columns = part.shapes(spec)[0][1]
-    rungs = [Rung(spec=None, loss=0.0, read_bytes=weights * float_bits / 8)]
+    read = weights * float_bits / 8
+    rungs = [Rung(spec=None, loss=0.0, read_bytes=read, cost=read)]
 
     def add(own: WeightSpec, loss: float) -> None:
         read = weights * bits_per_weight(own, columns) / 8
-        rungs.append(Rung(spec=own, loss=max(loss, 0.0), read_bytes=read))
+        cost = read * (fine_cost if own.activations == FINE else 1.0)
+        rungs.append(Rung(spec=own, loss=max(loss, 0.0), read_bytes=read, cost=cost))
 
-    widest, *narrow = losses
-    if widest is not None:
-        add(WIDEST, widest)
-    sizes = [] if part is OUTPUT_PART else _group_sizes(part, spec)
-    for size, loss in zip(sizes, narrow, strict=True):
-        if loss is None:
+    widest, fine = losses[WIDEST], losses[_fine(WIDEST)]
+    of_inputs = max(widest - fine, 0.0) if widest is not None and fine is not None else 0.0
+    for own, loss in ((WIDEST, widest), (_fine(WIDEST), fine)):
+        if loss is not None:
+            add(own, loss)
+    for own in probed_specs(part, spec)[2:]:
+        loss = losses[own]
+        if loss is None or own.group_size is None:
             continue
-        base = min(widest or 0.0, loss)
-        for bits in _WIDTHS:
-            add(_format(bits, size), base + (loss - base) * 4.0 ** (_PROBED_BITS - bits))
+        base = min(fine or 0.0, loss)
+        for size, bits in product(_group_sizes(part, spec), _WIDTHS):
+            of_codes = (loss - base) * _largest_of(size) / _largest_of(own.group_size)
+            of_weights = base + of_codes * 4.0 ** (_PROBED_BITS - bits)
+            add(_fine(_format(bits, size)), of_weights)
+            add(_format(bits, size), of_weights + of_inputs * _group_factor(size, columns))
     return Ladder(part=part, rungs=tuple(rungs))
 
 
-def frontier(ladders: Sequence[Ladder]) -> list[Mix]:
-    """All mixes that no other beats in both sums, the smallest first."""
-    mixes = [Mix(loss=0.0, read_bytes=0.0, rungs=())]
+def frontier(ladders: Sequence[Ladder], axis: Axis = "cost") -> list[Mix]:
+    """All mixes that no other beats in loss and along the axis, the cheapest first."""
+    mixes = [Mix(loss=0.0, read_bytes=0.0, cost=0.0, rungs=())]
     for ladder in ladders:
         grown = [
             Mix(
                 loss=mix.loss + rung.loss,
                 read_bytes=mix.read_bytes + rung.read_bytes,
+                cost=mix.cost + rung.cost,
                 rungs=(*mix.rungs, (ladder.part, rung)),
             )
             for mix in mixes
             for rung in ladder.rungs
         ]
-        mixes = _undominated(grown)
+        mixes = _undominated(grown, axis)
     return mixes
 
 
-def smallest_within(mixes: Sequence[Mix], max_loss: float) -> Mix:
-    """The smallest mix with at most that loss; that with the least where none has."""
+def cheapest_within(mixes: Sequence[Mix], max_loss: float) -> Mix:
+    """The cheapest mix with at most that loss; that with the least where none has."""
     return next((mix for mix in mixes if mix.loss <= max_loss), mixes[-1])
 
 
-def best_within(mixes: Sequence[Mix], max_bytes: float) -> Mix:
-    """The mix with the least loss that reads at most so much; the smallest where none does."""
-    fitting = [mix for mix in mixes if mix.read_bytes <= max_bytes]
+def best_within(mixes: Sequence[Mix], limit: float, axis: Axis = "cost") -> Mix:
+    """The mix with the least loss within a limit on the axis; the cheapest where none is."""
+    fitting = [mix for mix in mixes if mix.along(axis) <= limit]
     return fitting[-1] if fitting else mixes[0]
 
 
 def mix_recipe(mix: Mix, source: Checkpoint, method: str) -> Recipe:
-    """The mix as a recipe by that method; the output layer is rounded to nearest, and a table of
-    embeddings that is tied to it with it."""
+    """The mix as a recipe by that method; a table of embeddings that is tied to the output layer is
+    rounded to nearest with it, to int8, and so is that layer at eight bits."""
     *names, last = method.split("-")
     transforms = [TRANSFORMS[name]() for name in (*names, last) if name in TRANSFORMS]
     quantizer: Quantizer = GPTQ() if last == "gptq" else RTN()
@@ -137,8 +179,7 @@ def mix_recipe(mix: Mix, source: Checkpoint, method: str) -> Recipe:
         if rung.spec is None:
             continue
         if part is OUTPUT_PART:
-            tables = (OUTPUT, EMBEDDING) if source.spec.output.is_tied else (OUTPUT,)
-            tail = [QuantizeStep(quantizer=RTN(), spec=rung.spec, targets=(one,)) for one in tables]
+            tail = _table_steps(rung.spec, quantizer, is_tied=source.spec.output.is_tied)
         else:
             own = [source.linear_name(role, layer) for layer, role in _placed(part)]
             targets.setdefault(rung.spec, []).extend(own)
@@ -148,6 +189,13 @@ def mix_recipe(mix: Mix, source: Checkpoint, method: str) -> Recipe:
     ]
     before = [TransformStep(transform=transform) for transform in transforms] if steps else []
     return Recipe(name=_name(mix, method), steps=(*before, *steps, *tail))
+
+
+def _table_steps(spec: WeightSpec, quantizer: Quantizer, *, is_tied: bool) -> list[QuantizeStep]:
+    own = RTN() if spec.bits == WIDEST.bits else quantizer
+    output = QuantizeStep(quantizer=own, spec=spec, targets=(OUTPUT,))
+    table = QuantizeStep(quantizer=RTN(), spec=WIDEST, targets=(EMBEDDING,))
+    return [output, table] if is_tied else [output]
 
 
 def mix_words(mix: Mix) -> str:
@@ -184,12 +232,28 @@ def _group_sizes(part: Part, spec: ModelSpec) -> list[int]:
     return list(dict.fromkeys([sizes[0], KERNEL_COLUMNS])) if sizes else []
 
 
+def _fine(spec: WeightSpec) -> WeightSpec:
+    return replace(spec, activations=FINE)
+
+
+def _group_factor(size: int, num_columns: int) -> float:
+    """Squared error of int8 inputs of groups of weights over that of rows, whose scales are no
+    powers of two."""
+    return _POWER_SCALES * _largest_of(size) / _largest_of(kernel_group_size(num_columns, None))
+
+
+def _largest_of(count: int) -> float:
+    """The squared largest of so many normal numbers, about, to which the error of a group's codes
+    is proportional: 2 ln n."""
+    return 2 * math.log(count)
+
+
 def _format(bits: int, group_size: int) -> WeightSpec:
     return FORMATS[f"int{bits}-g{group_size}"]
 
 
-def _undominated(mixes: Sequence[Mix]) -> list[Mix]:
-    ordered = sorted(mixes, key=lambda mix: (mix.read_bytes, mix.loss))
+def _undominated(mixes: Sequence[Mix], axis: Axis) -> list[Mix]:
+    ordered = sorted(mixes, key=lambda mix: (mix.along(axis), mix.loss))
     kept: list[Mix] = []
     for mix in ordered:
         if not kept or mix.loss < kept[-1].loss:

@@ -1,9 +1,11 @@
 """The search: candidates follow what was learned so far and stand near what is allowed.
 
 First a few formats rounded to nearest, which tell how much perplexity a nat of KL divergence costs
-this model; then what each part loses (optimize/ladder.py); then mixes of formats by one method
-after another, each at the loss or the size that the ones before say is allowed. What a method
-loses, over the sum of what its parts lose when rounded to nearest, is learned from each mix.
+this model, and how much longer a step takes with inputs of two codes; then what each part loses
+(optimize/ladder.py); then mixes of formats by one method after another, each at the loss or the
+cost that the ones before say is allowed. What a method loses, over the sum of what its parts lose
+when rounded to nearest, is learned from each mix. The search ends where the next mix would be as
+good as one that was measured, give or take what timing tells apart.
 """
 
 import statistics
@@ -12,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from paredown.compress.group_sizes import ANY_GROUPS, groups_name
-from paredown.compress.recipe import EMBEDDING, OUTPUT, Recipe
+from paredown.compress.recipe import EMBEDDING, OUTPUT, Recipe, with_inputs
 from paredown.compress.recipe_names import find_recipe
 from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.texts.text import EvalText
@@ -25,18 +27,21 @@ from paredown.optimize.candidates import (
     measure_candidates,
     measure_losses,
 )
+from paredown.optimize.choose import EQUALLY_FAST
 from paredown.optimize.deadline import Deadline, OutOfTimeError
 from paredown.optimize.ladder import (
+    FINE,
+    Axis,
     Mix,
     Rung,
     best_within,
+    cheapest_within,
     frontier,
     make_ladder,
     mix_recipe,
     mix_words,
     probed_specs,
     search_parts,
-    smallest_within,
 )
 from paredown.optimize.model_parts import Part
 from paredown.optimize.output_share import MIN_OUTPUT_SHARE, OUTPUT_FORMAT, output_share
@@ -44,12 +49,20 @@ from paredown.progress import OnProgress
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
 
-# Rounded to nearest, from large to small.
-FIRST = ("int8", "w8a8", f"int4{groups_name(ANY_GROUPS)}")
+# Rounded to nearest, from large to small; the second is the first with inputs of two codes.
+WIDE = "int8"
+FIRST = (WIDE, f"int4{groups_name(ANY_GROUPS)}")
+# Prompts read it faster.
+FAST_PROMPTS = "w8a8"
 # What methods are expected to lose of what rounding to nearest does, until it is known.
 _EXPECTED_GAIN = {"rtn": 1.0, "gptq": 0.6, "awq-gptq": 0.55}
 # Which methods make mixes, one after another; each knows what those before it gave.
-_ROUNDS = ("rtn", "gptq", "gptq", "awq-gptq", "gptq")
+_ROUNDS = ("gptq", "gptq", "awq-gptq", "gptq")
+# AWQ takes four times as long as GPTQ, and gains where codes are few: at 6 and 8 bits SmolLM2 loses
+# half as much again with it.
+_MOST_AWQ_BITS = 5.5
+# A mix that costs this share less than the best so far is worth making.
+_WORTHWHILE = 0.97
 # Mixes aim at this share of what is allowed: perplexity on a text has noise.
 _AIM = 0.93
 # KL per unit of lost perplexity, where candidates do not tell: on a model's own text they agree.
@@ -84,6 +97,17 @@ def search(
     _Search(setup, text, deadline, found, notes, on_progress).run()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Mixes:
+    """The mixes that none beats in loss and cost, and in loss and bytes."""
+
+    by_cost: list[Mix]
+    by_bytes: list[Mix]
+
+    def along(self, axis: Axis) -> list[Mix]:
+        return self.by_cost if axis == "cost" else self.by_bytes
+
+
 class _Search:
     def __init__(
         self,
@@ -104,35 +128,85 @@ class _Search:
         self._gains = dict(_EXPECTED_GAIN)
         self._seconds: dict[str, float] = {}
         self._tried: set[tuple[str, str]] = set()
+        self._made: dict[str, Mix] = {}
 
     def run(self) -> None:
-        recipes = [find_recipe(f"{name}{self._tables()}") for name in FIRST]
-        self._timed("rtn", recipes, 0.0, _FIRST_SHARE)
+        self._timed("rtn", self._first(), 0.0, _FIRST_SHARE)
         if not self._found.measurements:
             return
         mixes = self._mixes()
         if mixes is None:
             return
-        for number, method in enumerate(_ROUNDS):
+        # Rounding to nearest is what is left where the time allows nothing else.
+        rounds = list(_ROUNDS)
+        if not self._deadline.allows(self._estimated_s(rounds[0])):
+            rounds.insert(0, "rtn")
+        ends = [
+            _PARTS_SHARE + (1 - _PARTS_SHARE) * at / len(rounds) for at in range(len(rounds) + 1)
+        ]
+        for number, method in enumerate(rounds):
             mix = self._aim(mixes, method)
-            recipe = mix_recipe(mix, self._setup.source, method)
-            words = mix_words(mix)
-            if (method, words) in self._tried or not recipe.steps:
+            recipe = self._named(mix_recipe(mix, self._setup.source, method))
+            if not recipe.steps or not self._is_worth(method, mix, recipe.name):
                 continue
-            self._tried.add((method, words))
             estimated = self._estimated_s(method)
             if not self._deadline.allows(estimated):
                 reason = f"about {estimated:.0f} s more, of {max(self._deadline.left_s, 0):.0f} s"
                 self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
                 continue
-            share = (1 - _PARTS_SHARE) / len(_ROUNDS)
             try:
-                self._timed(method, [recipe], _PARTS_SHARE + number * share, share)
+                self._timed(method, [recipe], ends[number], ends[number + 1])
             except OutOfTimeError:
                 reason = f"it took more than the {estimated:.0f} s that were expected"
                 self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
                 return
-            self._learn(method, mix, recipe, words)
+            self._learn(method, mix, recipe)
+
+    def _first(self) -> list[Recipe]:
+        recipes = [find_recipe(f"{name}{self._tables()}") for name in FIRST]
+        recipes.insert(1, with_inputs(recipes[0], FINE))
+        if self._bounds.max_first_token_s is not None:
+            recipes.append(find_recipe(f"{FAST_PROMPTS}{self._tables()}"))
+        return recipes
+
+    def _named(self, recipe: Recipe) -> Recipe:
+        """With a name that no other candidate has: mixes may read the same number of bits."""
+        number = sum(name.startswith(recipe.name) for name in self._made)
+        return replace(recipe, name=f"{recipe.name}-{number + 1}") if number else recipe
+
+    def _is_worth(self, method: str, mix: Mix, name: str) -> bool:
+        """Whether to make it; where not, and it is no other's twin, a note says why."""
+        words = mix_words(mix)
+        if (method, words) in self._tried:
+            return False
+        self._tried.add((method, words))
+        bits = (
+            8 * mix.read_bytes / sum(p.num_weights(self._setup.source.spec) for p, _ in mix.rungs)
+        )
+        if method.startswith("awq") and bits > _MOST_AWQ_BITS:
+            reason = f"AWQ gains nothing at {bits:.1f} bits a weight"
+            self._notes.not_tried.append(Skipped(name=name, reason=reason))
+            return False
+        if self._bounds.has_resources:
+            return True
+        allowed = [
+            self._made[one.name]
+            for one in self._found.measurements
+            if one.name in self._made and self._meets(one)
+        ]
+        if any(
+            mix.cost > _WORTHWHILE * one.cost and mix.read_bytes > _WORTHWHILE * one.read_bytes
+            for one in allowed
+        ):
+            reason = "one that is within the bounds is about as small and as fast"
+            self._notes.not_tried.append(Skipped(name=name, reason=reason))
+            return False
+        return True
+
+    def _meets(self, one: Measurement) -> bool:
+        reference = self._found.reference
+        assert reference is not None
+        return all(gap.excess <= 1 for gap in self._bounds.gaps(one, reference))
 
     def _tables(self) -> str:
         """The output layer too, where it is a large part of what a step reads."""
@@ -142,19 +216,19 @@ class _Search:
         tied = f"-{EMBEDDING}-{OUTPUT_FORMAT}" if spec.output.is_tied else ""
         return f"-{OUTPUT}-{OUTPUT_FORMAT}{tied}"
 
-    def _timed(self, method: str, recipes: list[Recipe], start: float, share: float) -> None:
+    def _timed(self, method: str, recipes: list[Recipe], start: float, end: float) -> None:
         began = time.perf_counter()
 
         def report(what: str, done: float) -> None:
-            self._on_progress(what, start + share * done)
+            self._on_progress(what, start * (1 - done) + end * done)
             if self._found.measurements:
                 self._deadline.check()
 
         measure_candidates(self._setup, recipes, self._found, report)
         self._seconds[method] = (time.perf_counter() - began) / len(recipes)
 
-    def _mixes(self) -> list[Mix] | None:
-        """The frontier of what parts lose; None where the time does not allow to measure it."""
+    def _mixes(self) -> "_Mixes | None":
+        """The frontiers of what parts lose; None where the time does not allow to measure it."""
         source = self._setup.source
         spec = source.spec
         probes = [(part, own) for part in search_parts(spec) for own in probed_specs(part, spec)]
@@ -171,31 +245,51 @@ class _Search:
 
         recipes = [self._probe(part, own) for part, own in probes]
         try:
-            losses = iter(measure_losses(self._setup, recipes, self._text, report))
+            found = measure_losses(self._setup, recipes, self._text, report)
         except OutOfTimeError:
             reason = "finding what parts lose took longer than expected"
             self._notes.not_tried.append(Skipped(name="mixes of formats", reason=reason))
             return None
         float_bits = self._setup.source.linear(*_first_place(spec)).spec.bits
-        ladders = []
-        for part in search_parts(spec):
-            own = [next(losses) for _ in probed_specs(part, spec)]
-            ladders.append(make_ladder(part, spec, own, float_bits))
-        return frontier(ladders)
+        losses: dict[str, dict[WeightSpec, float | None]] = {}
+        for (part, own), loss in zip(probes, found, strict=True):
+            losses.setdefault(part.name, {})[own] = loss
+        fine_cost = self._fine_cost()
+        ladders = [
+            make_ladder(part, spec, losses[part.name], float_bits=float_bits, fine_cost=fine_cost)
+            for part in search_parts(spec)
+        ]
+        return _Mixes(by_cost=frontier(ladders, "cost"), by_bytes=frontier(ladders, "read_bytes"))
+
+    def _fine_cost(self) -> float:
+        """Time of a decode step with inputs of two codes over that with one, in the first
+        formats."""
+        rates = [
+            one.decode_tokens_per_s
+            for recipe in self._first()[:2]
+            for one in self._found.measurements
+            if one.name == recipe.name and one.decode_tokens_per_s is not None
+        ]
+        return max(rates[0] / rates[1], 1.0) if len(rates) == 2 else 1.0
 
     def _probe(self, part: Part, spec: WeightSpec) -> Recipe:
         """The part alone in that format, rounded to nearest."""
-        rung = Rung(spec=spec, loss=0.0, read_bytes=0.0)
-        alone = Mix(loss=0.0, read_bytes=0.0, rungs=((part, rung),))
+        rung = Rung(spec=spec, loss=0.0, read_bytes=0.0, cost=0.0)
+        alone = Mix(loss=0.0, read_bytes=0.0, cost=0.0, rungs=((part, rung),))
         recipe = mix_recipe(alone, self._setup.source, "rtn")
         return replace(recipe, name=f"{part.name} {spec.name}")
 
-    def _aim(self, mixes: list[Mix], method: str) -> Mix:
-        """The mix that is just allowed, as far as is known."""
-        limit = self._allowed_kl()
-        if not self._bounds.has_resources:
-            return smallest_within(mixes, _AIM * limit / self._gains[method])
-        return best_within(mixes, self._allowed_bytes())
+    def _aim(self, mixes: "_Mixes", method: str) -> Mix:
+        """The mix that is just allowed, as far as is known: the smallest of those that are about as
+        fast as the fastest."""
+        limit = _AIM * self._allowed_kl() / self._gains[method]
+        if self._bounds.has_resources:
+            by_speed = (self._bounds.min_decode, self._bounds.max_first_token_s) != (None, None)
+            axis: Axis = "cost" if by_speed else "read_bytes"
+            return best_within(mixes.along(axis), self._allowed(axis), axis)
+        fastest = cheapest_within(mixes.by_cost, limit)
+        smallest = cheapest_within(mixes.by_bytes, limit)
+        return smallest if EQUALLY_FAST * smallest.cost <= fastest.cost else fastest
 
     def _allowed_kl(self) -> float:
         """The KL divergence at which the allowed loss is reached: by the candidate whose loss is
@@ -222,9 +316,9 @@ class _Search:
             if one.perplexity and reference.perplexity and one.kl_divergence is not None:
                 yield one.perplexity / reference.perplexity - 1, one.kl_divergence
 
-    def _allowed_bytes(self) -> float:
-        """Bytes that the linear layers may read, for the tightest of the bounds on size, memory and
-        speed: the excess of the candidate that is nearest to it scales what that one reads."""
+    def _allowed(self, axis: Axis) -> float:
+        """What the linear layers may read or cost, in bytes, for the tightest of the bounds on
+        size, memory and speed: the excess of the candidate that is nearest to it scales its own."""
         reference = self._found.reference
         assert reference is not None
         allowed = []
@@ -232,7 +326,9 @@ class _Search:
             quality = {"--max-quality-loss", "--max-kl"}
             gaps = [g for g in self._bounds.gaps(one, reference) if g.bound not in quality]
             worst = max((gap.excess for gap in gaps), default=1.0)
-            allowed.append((abs(worst - 1), self._linear_bytes(one) / max(worst, 1e-6)))
+            made = self._made.get(one.name)
+            own = self._linear_bytes(one) if made is None else made.along(axis)
+            allowed.append((abs(worst - 1), own / max(worst, 1e-6)))
         return _AIM * min(allowed)[1]
 
     def _linear_bytes(self, one: Measurement) -> float:
@@ -241,8 +337,9 @@ class _Search:
         table = 2 * spec.vocab_size * spec.hidden_size
         return max(one.file_bytes - (table if self._tables() == "" else table / 2), 1)
 
-    def _learn(self, method: str, mix: Mix, recipe: Recipe, words: str) -> None:
-        self._notes.mixes[recipe.name] = words
+    def _learn(self, method: str, mix: Mix, recipe: Recipe) -> None:
+        self._notes.mixes[recipe.name] = mix_words(mix)
+        self._made[recipe.name] = mix
         measured = [one for one in self._found.measurements if one.name == recipe.name]
         if measured and measured[-1].kl_divergence is not None and mix.loss > 0:
             self._gains[method] = max(measured[-1].kl_divergence / mix.loss, 0.05)
