@@ -19,10 +19,14 @@ from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.spec.kv import PAGE_SIZE
+from paredown.spec.weight import ActivationDType
 
 MIN_SAME = 0.98
 MAX_KL = 0.003
 _MAX_TOKENS = 128
+# What linear layers round their inputs to: as the formats say, and finer.
+AS_STORED = "as stored"
+FINE: ActivationDType = "int16_group"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +71,10 @@ def compare_rows(ours_TV: Logits, theirs_TV: Logits) -> tuple[int, int, float, f
     return int(same_T.sum()), int(near_T.sum()), float(kl_T.sum()), float(differences_T.max())
 
 
-def measure(path: Path, num_threads: int, prompts: Sequence[str] = PROMPTS) -> NextTokens:
-    """Raises what opening the file raises."""
+def measure(
+    path: Path, num_threads: int, prompts: Sequence[str] = PROMPTS
+) -> dict[str, NextTokens]:
+    """By what our linear layers round their inputs to. Raises what opening the file raises."""
     theirs = LlamaLogits(path, num_threads=num_threads)
     checkpoint = Checkpoint.open(path)
     options = RunOptions(
@@ -76,73 +82,98 @@ def measure(path: Path, num_threads: int, prompts: Sequence[str] = PROMPTS) -> N
         threads=ThreadPlan.resolve(num_threads),
         kv_dtype="fp32",
     )
-    executor, tokenizer = load_executor(checkpoint, options), Tokenizer.open(path)
+    tokenizer = Tokenizer.open(path)
+    executors = {
+        AS_STORED: load_executor(checkpoint, options),
+        FINE: load_executor(checkpoint, replace(options, activations=FINE)),
+    }
     floats = load_executor(checkpoint, replace(options, executor="torch"))
-    num_other, found, errors = 0, [], []
+    num_other = 0
+    answers: dict[str, list[_Answer]] = {name: [] for name in executors}
     for prompt in prompts:
         ids = encode_prompt(tokenizer, prompt)
         if ids != theirs.encode(prompt, add_special=True):
             num_other += 1
             continue
         tokens, theirs_TV = theirs.answer(ids, NUM_TOKENS)
-        ours_TV = _rows(executor, ids + tokens[:-1])
-        truth = Predictions.of(_rows(floats, ids + tokens[:-1]))
-        found.append(compare_rows(ours_TV, theirs_TV))
-        errors += [
-            [
-                float(kl_divergences(truth, Predictions.of(one)).mean())
-                for one in (ours_TV, theirs_TV)
-            ]
-        ]
+        truth_TV = _rows(floats, ids + tokens[:-1])
+        for name, executor in executors.items():
+            ours_TV = _rows(executor, ids + tokens[:-1])
+            answers[name].append(_Answer.of(ours_TV, theirs_TV, truth_TV))
     theirs.close()
-    our_error, their_error = np.mean(errors, axis=0) if errors else (0.0, 0.0)
-    num_tokens = NUM_TOKENS * len(found)
+    return {name: _summed(own, num_other) for name, own in answers.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """One prompt: `compare_rows`, and KL from the weights in float32."""
+
+    rows: tuple[int, int, float, float]
+    our_error: float
+    their_error: float
+
+    @classmethod
+    def of(cls, ours_TV: Logits, theirs_TV: Logits, truth_TV: Logits) -> "_Answer":
+        truth = Predictions.of(truth_TV)
+        ours, theirs = (
+            float(kl_divergences(truth, Predictions.of(one)).mean()) for one in (ours_TV, theirs_TV)
+        )
+        rows = compare_rows(ours_TV, theirs_TV)
+        return cls(rows=rows, our_error=ours, their_error=theirs)
+
+
+def _summed(answers: Sequence[_Answer], num_other: int) -> NextTokens:
+    num_tokens = NUM_TOKENS * len(answers)
     return NextTokens(
         num_tokens=num_tokens,
-        num_same=sum(one[0] for one in found),
-        num_near=sum(one[1] for one in found),
-        kl_divergence=sum(one[2] for one in found) / max(1, num_tokens),
-        max_difference=max((one[3] for one in found), default=0.0),
+        num_same=sum(one.rows[0] for one in answers),
+        num_near=sum(one.rows[1] for one in answers),
+        kl_divergence=sum(one.rows[2] for one in answers) / max(1, num_tokens),
+        max_difference=max((one.rows[3] for one in answers), default=0.0),
         num_other_prompts=num_other,
-        our_error=float(our_error),
-        their_error=float(their_error),
+        our_error=float(np.mean([one.our_error for one in answers])) if answers else 0.0,
+        their_error=float(np.mean([one.their_error for one in answers])) if answers else 0.0,
     )
 
 
 def section(files: dict[str, Path], num_threads: int) -> Section:
     rows = []
     for name, path in files.items():
-        found = measure(path, num_threads)
-        others = f", {found.num_other_prompts} prompts with other tokens"
-        rows += [
-            Row(
-                name=f"{name}, right",
-                asked="all the same, or tied",
-                found=f"{found.num_same} of {found.num_tokens} the same, {found.num_near} tied, "
-                f"largest difference {found.max_difference:.2f}"
-                + (others if found.num_other_prompts else ""),
-                meets=found.is_right,
-                decides=True,
-            ),
-            Row(
-                name=f"{name}, near",
-                asked=f"{MIN_SAME:.0%} the same, KL {MAX_KL}",
-                found=f"{found.same_share:.2%}, KL {found.kl_divergence:.5f}",
-                meets=found.is_near,
-            ),
-            Row(
-                name=f"{name}, KL from its weights in float32",
-                asked="no more than llama.cpp's",
-                found=f"{found.our_error:.5f} beside {found.their_error:.5f}",
-                meets=found.our_error <= found.their_error,
-            ),
-        ]
+        for inputs, found in measure(path, num_threads).items():
+            rows += rows_of(name if inputs == AS_STORED else f"{name}, inputs in {inputs}", found)
     return Section(
         title="Next tokens along llama.cpp's answers",
         protocol=f"{len(PROMPTS)} prompts, {NUM_TOKENS} tokens each, from the same GGUF file; keys "
         "and values in fp32 on both sides; KL(llama.cpp || ours) in nats a token.",
         rows=rows,
     )
+
+
+def rows_of(name: str, found: NextTokens) -> list[Row]:
+    others = f", {found.num_other_prompts} prompts with other tokens"
+    return [
+        Row(
+            name=f"{name}, right",
+            asked="all the same, or tied",
+            found=f"{found.num_same} of {found.num_tokens} the same, {found.num_near} tied, "
+            f"largest difference {found.max_difference:.2f}"
+            + (others if found.num_other_prompts else ""),
+            meets=found.is_right,
+            decides=True,
+        ),
+        Row(
+            name=f"{name}, near",
+            asked=f"{MIN_SAME:.0%} the same, KL {MAX_KL}",
+            found=f"{found.same_share:.2%}, KL {found.kl_divergence:.5f}",
+            meets=found.is_near,
+        ),
+        Row(
+            name=f"{name}, KL from its weights in float32",
+            asked="no more than llama.cpp's",
+            found=f"{found.our_error:.5f} beside {found.their_error:.5f}",
+            meets=found.our_error <= found.their_error,
+        ),
+    ]
 
 
 def _rows(executor: LoadedExecutor, ids: list[int]) -> Logits:

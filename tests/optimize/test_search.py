@@ -7,6 +7,7 @@ import pytest
 
 from optimize.test_optimize import config
 from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.optimize import optimize as optimize_module
 from paredown.optimize import search as search_module
 from paredown.optimize.bounds import Bounds
 from paredown.optimize.deadline import Deadline, OutOfTimeError
@@ -92,3 +93,34 @@ def test_a_stopped_search_leaves_its_report_and_no_checkpoint(
     assert not (tmp_path / "small").exists()
     with pytest.raises(StoppedError):
         optimize(model, searching(tmp_path, text, output=tmp_path / "b", report=None))
+
+
+def test_the_report_says_how_much_the_calibration_text_matters(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("One two three four five six seven. " * 400)
+    monkeypatch.setattr(
+        optimize_module, "calibration_texts", lambda config, tokenizer: [other, text]
+    )
+    result = optimize(model, searching(tmp_path, text, bounds=Bounds(max_kl=0.01)))
+    choice = result.text_choice
+    assert choice is not None
+    assert choice.candidate in result.mixes
+    by_name = {one.name: one for one in result.candidates}
+    twin = by_name[f"{choice.candidate}-one-text"]
+    assert list(choice.kl_by_text.values()) == [
+        by_name[choice.candidate].kl_divergence,
+        twin.kl_divergence,
+    ]
+    assert "other.txt" in list(choice.kl_by_text)[1]
+    html = (tmp_path / "report" / "report.html").read_text()
+    assert "by its calibration text" in html
+    assert "other.txt" in html
+
+
+def test_one_text_is_compared_with_none(model: Path, text: Path, tmp_path: Path) -> None:
+    result = optimize(
+        model, searching(tmp_path, text, bounds=Bounds(max_kl=0.01), output=None, report=None)
+    )
+    assert result.text_choice is None

@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,7 +61,8 @@ class SearchSetup:
     the user has, whose executor is the reference: the same, unless that is quantized itself, as
     `notes` say for the proof.
     `folder` keeps the candidates that took a calibration, so that none is made twice;
-    `calibration` is None where no recipe needs one."""
+    `calibration` is None where no recipe needs one; `one_text` cuts as many windows from the first
+    of its texts, None where it has no other."""
 
     source: Checkpoint
     original: Checkpoint
@@ -73,6 +74,7 @@ class SearchSetup:
     calibration: Calibration | None
     num_rounds: int
     num_threads: int | None
+    one_text: Callable[[], Calibration] | None = None
     bounds: Bounds = field(default_factory=Bounds)
 
 

@@ -3,16 +3,17 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paredown.compress.calibrate.calibration import Calibration
 from paredown.compress.compress import compress
 from paredown.compress.recipe import Recipe
 from paredown.compress.recipe_names import find_recipe
 from paredown.errors import ConfigError, OutputError, UnsupportedError
 from paredown.evaluate.pictures.picture import require_matplotlib
-from paredown.evaluate.texts.calibration_text import CalibrationConfig
+from paredown.evaluate.texts.calibration_text import CalibrationConfig, calibration_texts
 from paredown.evaluate.texts.validation_text import choose_validation_text
 from paredown.executors.load import load_executor
 from paredown.executors.run_options import RunOptions
@@ -24,6 +25,7 @@ from paredown.kernels.probe import measure_machine
 from paredown.kernels.thread_plan import ThreadPlan
 from paredown.models.checkpoint import Checkpoint
 from paredown.models.files.output_folder import check_output_folder, output_folder
+from paredown.models.text.tokenizer import Tokenizer
 from paredown.optimize.bounds import Bounds, within_default
 from paredown.optimize.candidates import (
     Candidates,
@@ -132,9 +134,10 @@ def _optimize(
     num_tokens = _affordable_tokens(config, floats, machine)
     measured_on = VerifyConfig(text=config.text, num_tokens=num_tokens)
     text = measured_on.choose_text(original, config.num_threads)
-    windows = None
+    windows, one_text = None, None
     if config.formats is None or any(recipe.needs_calibration for recipe in recipes):
         windows = calibration_windows(original, config.calibration, config.num_threads)
+        one_text = _one_text(original, config)
     bounds = within_default(config.bounds)
     with tempfile.TemporaryDirectory(prefix="paredown-") as kept:
         setup = SearchSetup(
@@ -154,9 +157,19 @@ def _optimize(
             calibration=windows,
             num_rounds=config.num_rounds,
             num_threads=config.num_threads,
+            one_text=one_text,
             bounds=bounds,
         )
         return _search(setup, recipes, skipped, config, deadline, rest)
+
+
+def _one_text(original: Checkpoint, config: OptimizeConfig) -> Callable[[], Calibration] | None:
+    """Cuts windows from the first of several calibration texts; None where there is one at most."""
+    texts = calibration_texts(config.calibration, Tokenizer.open(original.path))
+    if len(texts) < 2:
+        return None
+    alone = replace(config.calibration, text=texts[0])
+    return lambda: calibration_windows(original, alone, config.num_threads)
 
 
 def _affordable_tokens(config: OptimizeConfig, source: Checkpoint, machine: Machine) -> int:
@@ -215,6 +228,7 @@ def _search(
         machine=setup.machine,
         protocol=setup.text.protocol,
         calibration=None if setup.calibration is None else setup.calibration.source,
+        text_choice=notes.text_choice,
         note=output_note(setup.source.spec) if config.formats is None else None,
         bounds=setup.bounds,
         chosen=None if chosen is None else chosen.name,

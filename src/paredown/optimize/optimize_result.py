@@ -7,6 +7,7 @@ from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.verify.verification import Verification
 from paredown.optimize.bounds import Bounds, Gap
 from paredown.optimize.candidates import Skipped
+from paredown.optimize.text_choice import TextChoice
 from paredown.spec.machine import Machine
 
 
@@ -15,9 +16,9 @@ class OptimizeResult:
     """`chosen` is the name of the candidate written to `output`; None when none meets the bounds:
     then `nearest` comes nearest and `missed` are the bounds in its way. `verification` is of what
     was written; where that could not be measured `not_verified` says why. `note` says what the
-    search decided by itself, `mixes` what the mixed candidates consist of, `not_tried` what the
-    time did not allow, and `stopped` which signal ended it: then nothing is written but a report,
-    and `exit_code` is that of the signal."""
+    search decided by itself, `text_choice` how much the calibration text mattered, `mixes` what
+    the mixed candidates consist of, `not_tried` what the time did not allow, and `stopped` which
+    signal ended it: then nothing is written but a report, and `exit_code` is that of the signal."""
 
     model: str
     candidates: list[Measurement]
@@ -32,6 +33,7 @@ class OptimizeResult:
     machine: Machine
     protocol: str
     calibration: str | None
+    text_choice: TextChoice | None
     note: str | None
     bounds: Bounds
     chosen: str | None
@@ -66,6 +68,8 @@ class OptimizeResult:
             "not_verified": self.not_verified,
             "protocol": self.protocol,
             "calibration": self.calibration,
+            "text_choice": None if self.text_choice is None else asdict(self.text_choice),
+            "text_choice_words": None if self.text_choice is None else self.text_choice.words,
             "note": self.note,
             "machine": asdict(self.machine),
             "output": None if self.output is None else str(self.output),

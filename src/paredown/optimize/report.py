@@ -130,6 +130,8 @@ cores, {{ machine.isa }}</dd>
 <div class="card">
 <p><b>Quality</b>, through the executor that serves: {{ result.protocol }}. KL divergence and top-1
 agreement are to the original, token by token.</p>
+{% if result.calibration %}<p><b>Calibration</b>: {{ result.calibration }}.
+{% if result.text_choice_words %}{{ result.text_choice_words }}.{% endif %}</p>{% endif %}
 <p><b>Speed</b>: one sequence, medians of short rounds in which all models take turns. MBU is the
 bytes of weights, keys and values that decoding reads per second, over the bandwidth measured on a
 buffer of that size; MFU is the arithmetic of a prefill over the measured peak of the arithmetic

@@ -8,18 +8,15 @@ when rounded to nearest, is learned from each mix. The search ends where the nex
 good as one that was measured, give or take what timing tells apart.
 """
 
-import statistics
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from paredown.compress.group_sizes import ANY_GROUPS, groups_name
 from paredown.compress.recipe import EMBEDDING, OUTPUT, Recipe, with_inputs
 from paredown.compress.recipe_names import find_recipe
-from paredown.evaluate.quality.measurement import Measurement
 from paredown.evaluate.texts.text import EvalText
 from paredown.models.roles import linear_places
-from paredown.optimize.bounds import Bounds
+from paredown.optimize.aim import Aim, Mixes
 from paredown.optimize.candidates import (
     Candidates,
     SearchSetup,
@@ -27,15 +24,11 @@ from paredown.optimize.candidates import (
     measure_candidates,
     measure_losses,
 )
-from paredown.optimize.choose import EQUALLY_FAST
 from paredown.optimize.deadline import Deadline, OutOfTimeError
 from paredown.optimize.ladder import (
     FINE,
-    Axis,
     Mix,
     Rung,
-    best_within,
-    cheapest_within,
     frontier,
     make_ladder,
     mix_recipe,
@@ -45,6 +38,7 @@ from paredown.optimize.ladder import (
 )
 from paredown.optimize.model_parts import Part
 from paredown.optimize.output_share import MIN_OUTPUT_SHARE, OUTPUT_FORMAT, output_share
+from paredown.optimize.text_choice import TextChoice, compare_texts
 from paredown.progress import OnProgress
 from paredown.spec.model import ModelSpec
 from paredown.spec.weight import WeightSpec
@@ -61,13 +55,6 @@ _ROUNDS = ("gptq", "gptq", "awq-gptq", "gptq")
 # AWQ takes four times as long as GPTQ, and gains where codes are few: at 6 and 8 bits SmolLM2 loses
 # half as much again with it.
 _MOST_AWQ_BITS = 5.5
-# A mix that costs this share less than the best so far is worth making.
-_WORTHWHILE = 0.97
-# Mixes aim at this share of what is allowed: perplexity on a text has noise.
-_AIM = 0.93
-# KL per unit of lost perplexity, where candidates do not tell: on a model's own text they agree.
-_KL_PER_LOSS = 1.0
-_TELLING_LOSS = 0.002
 # Passes over the calibrating text and what Hessians cost beside their products.
 _CALIBRATION_PASSES = 3.0
 # Shares of the work, for progress.
@@ -76,9 +63,11 @@ _FIRST_SHARE, _PARTS_SHARE = 0.2, 0.4
 
 @dataclass
 class SearchNotes:
-    """Decisions of the search: mixes by candidate, and what was `not_tried` and why."""
+    """Decisions of the search: mixes by candidate, what another calibration text gives, and what
+    was `not_tried` and why."""
 
     mixes: dict[str, str] = field(default_factory=dict)
+    text_choice: TextChoice | None = None
     not_tried: list[Skipped] = field(default_factory=list)
     stopped: str | None = None
     exit_code: int | None = None
@@ -97,17 +86,6 @@ def search(
     _Search(setup, text, deadline, found, notes, on_progress).run()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Mixes:
-    """The mixes that none beats in loss and cost, and in loss and bytes."""
-
-    by_cost: list[Mix]
-    by_bytes: list[Mix]
-
-    def along(self, axis: Axis) -> list[Mix]:
-        return self.by_cost if axis == "cost" else self.by_bytes
-
-
 class _Search:
     def __init__(
         self,
@@ -119,7 +97,6 @@ class _Search:
         on_progress: OnProgress,
     ) -> None:
         self._setup = setup
-        self._bounds: Bounds = setup.bounds
         self._text = text
         self._deadline = deadline
         self._found = found
@@ -129,6 +106,9 @@ class _Search:
         self._seconds: dict[str, float] = {}
         self._tried: set[tuple[str, str]] = set()
         self._made: dict[str, Mix] = {}
+        self._aim = Aim(
+            bounds=setup.bounds, found=found, made=self._made, table_bytes=self._table_bytes()
+        )
 
     def run(self) -> None:
         self._timed("rtn", self._first(), 0.0, _FIRST_SHARE)
@@ -145,7 +125,7 @@ class _Search:
             _PARTS_SHARE + (1 - _PARTS_SHARE) * at / len(rounds) for at in range(len(rounds) + 1)
         ]
         for number, method in enumerate(rounds):
-            mix = self._aim(mixes, method)
+            mix = self._aim.mix(mixes, self._gains[method])
             recipe = self._named(mix_recipe(mix, self._setup.source, method))
             if not recipe.steps or not self._is_worth(method, mix, recipe.name):
                 continue
@@ -161,11 +141,29 @@ class _Search:
                 self._notes.not_tried.append(Skipped(name=recipe.name, reason=reason))
                 return
             self._learn(method, mix, recipe)
+        self._compare_texts()
+
+    def _compare_texts(self) -> None:
+        """The last calibrated mix on one text alone, where there are several and the time allows
+        it."""
+        calibrated = [name for name in self._made if self._found.recipes[name].needs_calibration]
+        one_text = self._setup.one_text
+        if not calibrated or one_text is None:
+            return
+        if not self._deadline.allows(self._seconds.get("gptq", 0.0)):
+            return
+        self._notes.text_choice = compare_texts(
+            self._setup,
+            self._found,
+            calibrated[-1],
+            one_text(),
+            lambda what, share: self._on_progress(f"on one text: {what}", 1.0),
+        )
 
     def _first(self) -> list[Recipe]:
         recipes = [find_recipe(f"{name}{self._tables()}") for name in FIRST]
         recipes.insert(1, with_inputs(recipes[0], FINE))
-        if self._bounds.max_first_token_s is not None:
+        if self._setup.bounds.max_first_token_s is not None:
             recipes.append(find_recipe(f"{FAST_PROMPTS}{self._tables()}"))
         return recipes
 
@@ -180,33 +178,17 @@ class _Search:
         if (method, words) in self._tried:
             return False
         self._tried.add((method, words))
-        bits = (
-            8 * mix.read_bytes / sum(p.num_weights(self._setup.source.spec) for p, _ in mix.rungs)
-        )
+        num_weights = sum(part.num_weights(self._setup.source.spec) for part, _ in mix.rungs)
+        bits = 8 * mix.read_bytes / num_weights
         if method.startswith("awq") and bits > _MOST_AWQ_BITS:
             reason = f"AWQ gains nothing at {bits:.1f} bits a weight"
             self._notes.not_tried.append(Skipped(name=name, reason=reason))
             return False
-        if self._bounds.has_resources:
-            return True
-        allowed = [
-            self._made[one.name]
-            for one in self._found.measurements
-            if one.name in self._made and self._meets(one)
-        ]
-        if any(
-            mix.cost > _WORTHWHILE * one.cost and mix.read_bytes > _WORTHWHILE * one.read_bytes
-            for one in allowed
-        ):
+        if not self._aim.is_new(mix):
             reason = "one that is within the bounds is about as small and as fast"
             self._notes.not_tried.append(Skipped(name=name, reason=reason))
             return False
         return True
-
-    def _meets(self, one: Measurement) -> bool:
-        reference = self._found.reference
-        assert reference is not None
-        return all(gap.excess <= 1 for gap in self._bounds.gaps(one, reference))
 
     def _tables(self) -> str:
         """The output layer too, where it is a large part of what a step reads."""
@@ -215,6 +197,12 @@ class _Search:
             return ""
         tied = f"-{EMBEDDING}-{OUTPUT_FORMAT}" if spec.output.is_tied else ""
         return f"-{OUTPUT}-{OUTPUT_FORMAT}{tied}"
+
+    def _table_bytes(self) -> float:
+        """Bytes of a candidate's file that are the table of embeddings."""
+        spec = self._setup.source.spec
+        table = 2 * spec.vocab_size * spec.hidden_size
+        return table / 2 if self._tables() else table
 
     def _timed(self, method: str, recipes: list[Recipe], start: float, end: float) -> None:
         began = time.perf_counter()
@@ -227,7 +215,7 @@ class _Search:
         measure_candidates(self._setup, recipes, self._found, report)
         self._seconds[method] = (time.perf_counter() - began) / len(recipes)
 
-    def _mixes(self) -> "_Mixes | None":
+    def _mixes(self) -> Mixes | None:
         """The frontiers of what parts lose; None where the time does not allow to measure it."""
         source = self._setup.source
         spec = source.spec
@@ -259,7 +247,7 @@ class _Search:
             make_ladder(part, spec, losses[part.name], float_bits=float_bits, fine_cost=fine_cost)
             for part in search_parts(spec)
         ]
-        return _Mixes(by_cost=frontier(ladders, "cost"), by_bytes=frontier(ladders, "read_bytes"))
+        return Mixes(by_cost=frontier(ladders, "cost"), by_bytes=frontier(ladders, "read_bytes"))
 
     def _fine_cost(self) -> float:
         """Time of a decode step with inputs of two codes over that with one, in the first
@@ -278,64 +266,6 @@ class _Search:
         alone = Mix(loss=0.0, read_bytes=0.0, cost=0.0, rungs=((part, rung),))
         recipe = mix_recipe(alone, self._setup.source, "rtn")
         return replace(recipe, name=f"{part.name} {spec.name}")
-
-    def _aim(self, mixes: "_Mixes", method: str) -> Mix:
-        """The mix that is just allowed, as far as is known: the smallest of those that are about as
-        fast as the fastest."""
-        limit = _AIM * self._allowed_kl() / self._gains[method]
-        if self._bounds.has_resources:
-            by_speed = (self._bounds.min_decode, self._bounds.max_first_token_s) != (None, None)
-            axis: Axis = "cost" if by_speed else "read_bytes"
-            return best_within(mixes.along(axis), self._allowed(axis), axis)
-        fastest = cheapest_within(mixes.by_cost, limit)
-        smallest = cheapest_within(mixes.by_bytes, limit)
-        return smallest if EQUALLY_FAST * smallest.cost <= fastest.cost else fastest
-
-    def _allowed_kl(self) -> float:
-        """The KL divergence at which the allowed loss is reached: by the candidate whose loss is
-        nearest to it, as far as one tells."""
-        bounds, limits = self._bounds, []
-        if bounds.max_kl is not None:
-            limits.append(bounds.max_kl)
-        if bounds.max_quality_loss is not None:
-            ratios = [
-                (abs(loss - bounds.max_quality_loss), kl / loss)
-                for loss, kl in self._losses()
-                if loss > _TELLING_LOSS
-            ]
-            nearest = [ratio for _, ratio in sorted(ratios)[:2]]
-            ratio = statistics.mean(nearest) if nearest else _KL_PER_LOSS
-            limits.append(bounds.max_quality_loss * ratio)
-        return min(limits, default=float("inf"))
-
-    def _losses(self) -> Iterator[tuple[float, float]]:
-        """(lost perplexity, KL) of the candidates."""
-        reference = self._found.reference
-        assert reference is not None
-        for one in self._found.measurements:
-            if one.perplexity and reference.perplexity and one.kl_divergence is not None:
-                yield one.perplexity / reference.perplexity - 1, one.kl_divergence
-
-    def _allowed(self, axis: Axis) -> float:
-        """What the linear layers may read or cost, in bytes, for the tightest of the bounds on
-        size, memory and speed: the excess of the candidate that is nearest to it scales its own."""
-        reference = self._found.reference
-        assert reference is not None
-        allowed = []
-        for one in self._found.measurements:
-            quality = {"--max-quality-loss", "--max-kl"}
-            gaps = [g for g in self._bounds.gaps(one, reference) if g.bound not in quality]
-            worst = max((gap.excess for gap in gaps), default=1.0)
-            made = self._made.get(one.name)
-            own = self._linear_bytes(one) if made is None else made.along(axis)
-            allowed.append((abs(worst - 1), own / max(worst, 1e-6)))
-        return _AIM * min(allowed)[1]
-
-    def _linear_bytes(self, one: Measurement) -> float:
-        """Bytes of its linear layers and its output layer."""
-        spec = self._setup.source.spec
-        table = 2 * spec.vocab_size * spec.hidden_size
-        return max(one.file_bytes - (table if self._tables() == "" else table / 2), 1)
 
     def _learn(self, method: str, mix: Mix, recipe: Recipe) -> None:
         self._notes.mixes[recipe.name] = mix_words(mix)

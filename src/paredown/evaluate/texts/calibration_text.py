@@ -81,6 +81,11 @@ def choose_calibration(
     return Calibration(windows_NT=windows, source=what)
 
 
+def calibration_texts(config: CalibrationConfig, tokenizer: ChatTokenizer) -> list[Path]:
+    """The texts that windows come from, each once; none where the model writes one itself."""
+    return list(dict.fromkeys(part.path for part in _parts(config, tokenizer)))
+
+
 def split_evenly(total: int, weights: Sequence[int]) -> list[int]:
     """Whole numbers that add up to `total`, as near to the weights as can be; the first gets what
     is left over."""
