@@ -1,5 +1,5 @@
-"""Speed of what linear layers round their inputs to: the same weights with int8, bf16 and fp32
-inputs, beside weights in bf16.
+"""Speed of what linear layers round their inputs to: the same weights with inputs of one and of two
+int8 codes, in bf16 and in fp32, beside weights in bf16.
 
     python -m benchmarks.inputs [--models smollm2-135m llama-3.2-1b] [--weights int4-g64] [--json]
 
@@ -25,7 +25,7 @@ from paredown.spec.kv import PAGE_SIZE, KVSpec
 from paredown.spec.weight import ActivationDType, WeightSpec
 
 MODELS = ("smollm2-135m", "llama-3.2-1b")
-INPUTS: tuple[ActivationDType, ...] = ("int8_group", "bf16", "fp32")
+INPUTS: tuple[ActivationDType, ...] = ("int8_group", "int16_group", "bf16", "fp32")
 PROMPT_TOKENS = 512
 PROMPT_PAGES = PROMPT_TOKENS // PAGE_SIZE
 DECODE_STEPS = 32

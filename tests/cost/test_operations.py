@@ -140,6 +140,22 @@ def test_quantized_weights_and_keys_take_their_scales_along() -> None:
     assert by_name["q"].unit == "int8"
 
 
+def test_inputs_of_two_codes_take_twice_the_arithmetic_and_the_same_bytes() -> None:
+    spec = gated(hidden_size=64, head_dim=32)
+    found = {}
+    for activations in ("int8_group", "int16_group"):
+        linear = WeightSpec(dtype="int6", group_size=32, activations=activations)
+        found[activations] = {
+            one.name: one for one in operations(spec, ModelFormats(linear=linear))
+        }
+    load = load_letters(prefill_load(5, 3), spec)
+    one, two = found["int8_group"]["q"], found["int16_group"]["q"]
+    assert two.unit == one.unit == "int8"
+    assert two.flops.value(load) == 2 * one.flops.value(load)
+    assert two.bytes.value(load) == one.bytes.value(load)
+    assert found["int16_group"]["scores"].flops == found["int8_group"]["scores"].flops
+
+
 def test_the_textbook_table_of_a_plain_model() -> None:
     """The intensities that every course shows for a layer with multi-head attention."""
     table = {name: (flops, size, ratio) for name, _, flops, size, ratio in _prefill(plain())}

@@ -246,7 +246,7 @@ def _product(
         unit=unit_of(weights, read),
         out=out,
         columns=columns,
-        flops=2 * rows * size,
+        flops=2 * weights.num_input_codes * rows * size,
         weight_bytes=size * bytes_per_weight,
         kv_bytes=_NONE,
         activation_bytes=rows * columns * read + rows * out * written,

@@ -165,6 +165,12 @@ class WeightSpec:
         return self.activations in ("int8_row", "int8_static")
 
     @property
+    def num_input_codes(self) -> int:
+        """Codes that stand for a number of the input, each of which the weight is multiplied
+        with."""
+        return 2 if self.activations == "int16_group" else 1
+
+    @property
     def as_stored(self) -> "WeightSpec":
         """The spec that a stored weight has by its format alone: schemes of inputs are part of
         those, other inputs are not (models/stored_inputs.py)."""
