@@ -290,7 +290,7 @@ def _read_quantization(
 
 
 def _input_specs(forms: Mapping[str, StoredForm], names: Names) -> dict[str, WeightSpec]:
-    """Of the modules that are stored as codes and multiply an input."""
+    """The specs of the modules that are stored as codes and multiply an input."""
     return {name: form.spec for name, form in forms.items() if name != names.embedding}
 
 
