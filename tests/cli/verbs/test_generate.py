@@ -145,7 +145,8 @@ def test_inputs_are_rounded_as_asked(capsys):
     assert (code, out) == (0, expected + "\n")
     code, _, err = generate(capsys, "Once upon a time", *words, "--activations", "int8_row")
     assert code == 2
-    assert "Possible: bf16, fp32" in err
+    assert "are floats" in err
+    assert "Leave --activations out" in err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
