@@ -98,6 +98,7 @@ def result(**changes) -> OptimizeResult:
         "machine": MACHINE,
         "protocol": "100 tokens of x",
         "calibration": None,
+        "text_choice": None,
         "bounds": Bounds(max_quality_loss=0.01),
         "nearest": None,
         "missed": (),
