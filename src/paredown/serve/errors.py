@@ -10,8 +10,11 @@ from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.worker import UnavailableError
 from paredown.errors import ParedownError
+from paredown.shown import shown
 
 RETRY_AFTER_S = 1
+MAX_MESSAGE_CHARS = 2_000
+MAX_PARAM_CHARS = 200
 CLIENT_CLOSED_REQUEST = 499
 TYPES = {
     401: "authentication_error",
@@ -23,13 +26,16 @@ TYPES = {
 
 
 class HttpError(Exception):
-    """An answer that is not 200. `param` names the field of the request that is at fault."""
+    """An answer that is not 200. `param` names the field of the request that is at fault. What the
+    client sent comes back in both on one line, escaped and cut."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None
     ) -> None:
-        self.status, self.message, self.param, self.code = status, message, param, code
-        super().__init__(message)
+        self.status, self.code = status, code
+        self.message = shown(message, MAX_MESSAGE_CHARS)
+        self.param = None if param is None else shown(param, MAX_PARAM_CHARS)
+        super().__init__(self.message)
 
     def body(self) -> dict[str, object]:
         return {

@@ -1,7 +1,6 @@
 """`paredown generate`: continue prompts, one as a stream, many as a batch."""
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from paredown.cli.options.speculation import (
     describe_speculation,
     speculation_config,
 )
+from paredown.cli.printed import say, say_answer, say_json, tell
 from paredown.cli.streams import text_of
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.llm import LLM, Completion
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     prompts, keywords = _read_prompts(args), run_keywords(args)
     llm = LLM(args.model, speculation=speculation_config(args), **keywords)
     if (sinks := keywords.get("sinks")) is not None:
-        _tell(sinks.arithmetic())
+        tell(sinks.arithmetic())
     tell_notes(llm.notes)
     # More of a text cannot change its first tokens.
     starts = [encode_prompt(llm.tokenizer, prompt[:1000]) for prompt in prompts]
@@ -76,18 +76,18 @@ def run(args: argparse.Namespace) -> int:
         completions = llm.generate(prompts, params)
         wall_s = time.monotonic() - start_s
         if args.json:
-            print(json.dumps(_as_json(completions, wall_s) | _speculation(llm), indent=2))
+            say_json(_as_json(completions, wall_s) | _speculation(llm))
         else:
             _print_all(completions, echo=args.echo)
         num_tokens = sum(len(one.token_ids) for one in completions)
-        _tell(f"{num_tokens} tokens in {wall_s:.2f} s: {num_tokens / wall_s:,.0f} tokens/s")
+        tell(f"{num_tokens} tokens in {wall_s:.2f} s: {num_tokens / wall_s:,.0f} tokens/s")
         errors = [one.error for one in completions if one.error is not None]
     else:
         errors = _print_stream(llm, prompts[0], params, echo=args.echo)
     if llm.engine.speculator is not None:
-        _tell(describe_speculation(llm.engine.speculator.stats))
+        tell(describe_speculation(llm.engine.speculator.stats))
     for error in errors:
-        _tell(f"paredown: {error}")
+        tell(f"paredown: {error}")
     return EXIT_FAILED if errors else 0
 
 
@@ -137,26 +137,26 @@ def _print_stream(llm: LLM, prompt: str, params: SamplingParams, *, echo: bool) 
         if num_tokens == 0:
             first_s = time.monotonic()
             if echo:
-                sys.stdout.write(prompt)
+                say_answer(prompt)
         num_tokens += len(output.token_ids)
         error = output.error
         if output.text:
-            sys.stdout.write(output.text)
-            sys.stdout.flush()
+            say_answer(output.text)
     end_s = time.monotonic()
-    print()
+    say()
     line = f"{num_tokens} tokens; the first after {(first_s - start_s) * 1000:.1f} ms"
     if num_tokens > 1:
         line += f", then {(num_tokens - 1) / (end_s - first_s):,.0f} tokens/s"
-    _tell(line)
+    tell(line)
     return [] if error is None else [error]
 
 
 def _print_all(completions: list[Completion], *, echo: bool) -> None:
     for number, completion in enumerate(completions):
         if number:
-            print("---")
-        print(f"{completion.prompt}{completion.text}" if echo else completion.text)
+            say("---")
+        say_answer(f"{completion.prompt}{completion.text}" if echo else completion.text)
+        say()
 
 
 def _as_json(completions: list[Completion], wall_s: float) -> dict[str, object]:
@@ -182,7 +182,3 @@ def _as_json(completions: list[Completion], wall_s: float) -> dict[str, object]:
 def _speculation(llm: LLM) -> dict[str, object]:
     speculator = llm.engine.speculator
     return {} if speculator is None else {"speculation": speculator.stats.as_json()}
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr)
