@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Set
 
 # Enough for a path with a tensor's name behind it.
-MAX_CHARS = 600
+MAX_CHARS = 300
 # What is shown of a list, and of a list within a list within a list.
 _MAX_ITEMS = 8
 _MAX_DEPTH = 3

@@ -12,6 +12,7 @@ from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Job, Worker
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 from paredown.serve.errors import HttpError
+from paredown.shown import quoted
 
 MAX_JOBS = 128
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class ServerState:
         if name is not None and name != self.model_name:
             raise HttpError(
                 404,
-                f"there is no model {name!r} here; this server has {self.model_name!r}",
+                f"there is no model {quoted(name, 200)} here; this server has {self.model_name!r}",
                 param="model",
                 code="model_not_found",
             )
