@@ -20,7 +20,8 @@ EXAMPLES = """examples:
   paredown chat my-model --system "Answer in one sentence." --temperature 0
   printf 'Hello\\nAnd then?\\n' | paredown chat --json
 
-An empty line is skipped; Ctrl-D ends the conversation.
+An empty line is skipped; Ctrl-D ends the conversation. On a terminal, characters of an answer that
+would steer it are escaped (\\x1b); a file or another program gets them as they are.
 """
 PROMPT = "> "
 Messages = list[dict[str, object]]

@@ -30,6 +30,9 @@ EXAMPLES = """examples:
   paredown generate --prompts-file prompts.txt --seed 1 --json
   paredown generate "It was" --speculate draft
   paredown generate "It was" --max-tokens 100000 --ignore-eos --attention-sinks 4
+
+On a terminal, characters of an answer that would steer it are escaped (\\x1b); a file or another
+program gets the answer as the model wrote it.
 """
 EXIT_FAILED = 1
 _TWICE = (

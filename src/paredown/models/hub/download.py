@@ -21,6 +21,7 @@ from paredown.models.hub.failures import telling
 from paredown.models.hub.hub_name import HubName
 from paredown.models.hub.hub_source import SNAPSHOTS
 from paredown.models.hub.listing import RemoteFile
+from paredown.shown import shown
 
 PART_SUFFIX = ".paredown-part"
 _CHUNK_BYTES = 1 << 20
@@ -96,7 +97,7 @@ def _receive(url: str, part: BinaryIO, headers: Mapping[str, str], file: RemoteF
         resume_size=start,
         headers=dict(headers),
         expected_size=file.num_bytes,
-        displayed_filename=file.name,
+        displayed_filename=shown(file.name, 80),
     )
     return start > 0
 
