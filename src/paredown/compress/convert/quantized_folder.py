@@ -62,7 +62,7 @@ def _section(
             remedy="Convert to a float format (bf16, fp16, fp32).",
         )
     known = source.weight_specs()
-    specs = {module: known[module] for module in modules.shapes}
+    specs = {module: known[module].as_stored for module in modules.shapes}
     for module, spec in specs.items():
         form = source.forms.get(module)
         with naming(module):
