@@ -98,7 +98,9 @@ def test_recipe_files_say_the_same(tmp_path: Path) -> None:
     assert read_recipe(tmp_path / f"{RECIPE}.yaml") == recipe
 
 
-@pytest.mark.parametrize("name", ["int4-g32-on-int12", "int4-g32-on-", "bf16-on-int16_group", "int8-on-int8_row"])
+@pytest.mark.parametrize(
+    "name", ["int4-g32-on-int12", "int4-g32-on-", "bf16-on-int16_group", "int8-on-int8_row"]
+)
 def test_formats_with_inputs_that_they_do_not_take_are_none(name: str) -> None:
     with pytest.raises(ConfigError, match="no such format"):
         find_recipe(name)
@@ -143,7 +145,9 @@ def test_a_field_that_is_not_known_is_refused(
 
 
 @pytest.mark.parametrize("target", ["gptq", "bf16"])
-def test_a_folder_with_them_is_converted(target: str, source: Checkpoint, tmp_path: Path) -> None:
+def test_a_folder_with_them_is_converted(target: str, tmp_path: Path) -> None:
+    make_model("llama", torch.float16, 0).save_pretrained(tmp_path / "source")
+    source = Checkpoint.open(tmp_path / "source")
     made = Checkpoint.open(compress(source, tmp_path / "out", RECIPE).path)
     convert(made, tmp_path / "other", target)
     other = Checkpoint.open(tmp_path / "other")

@@ -4,6 +4,7 @@ tensors."""
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from paredown.compress.convert.packed_modules import PackedModules
@@ -100,7 +101,8 @@ def _tensors(
             with naming(owner):
                 weight = modules.weight(owner)
                 assert isinstance(weight, GridWeight)
-                tensors = stored_format.encode(weight)
+                stored = replace(weight, spec=weight.spec.as_stored)
+                tensors = stored_format.encode(stored)
             for suffix, tensor in tensors.items():
                 yield f"{owner}.{suffix}", tensor
     if stored_format.kv_field is not None:
