@@ -24,7 +24,7 @@ from paredown.spec.weight import ScaleDType
 # bf16 holds 8 significant bits, and steps have 4 beside their zeros.
 _ROW_BITS = 4
 # Of the least row scale at which no range is cut. Twice as many win less than a hundredth of the
-# squared error (the built-in model, LOG.md).
+# squared error (the built-in model, docs/log.md).
 _ROW_SHARES = (0.9, 1.0, 1.1, 1.2)
 # Steps that are tried, from the one at or just below the wanted scale: its neighbours, or ranges
 # that are cut down to some four fifths too.
