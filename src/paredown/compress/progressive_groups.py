@@ -1,5 +1,5 @@
-"""Progressive group quantization (QoQ; QServe, arXiv 2405.04532, section 4.1; docs/qoq.md): a
-group's scale is its row's scale times a small whole number, its step.
+"""Progressive group quantization (QoQ; QServe, arXiv 2405.04532, section 4.1; docs/methods/qoq.md):
+a group's scale is its row's scale times a small whole number, its step.
 
 A code q with zero point z then stands for (q - z) * step * row scale, and (q - z) * step is an
 8-bit integer: a kernel of int8 rows multiplies with it and scales a row once. The paper rounds to
