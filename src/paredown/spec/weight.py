@@ -128,7 +128,8 @@ class WeightSpec:
     """A stored form. `group_size` counts input columns sharing a scale; None is a whole row.
     `activations` is what the input is rounded to; left out, it becomes the dtype's default.
     `integer_steps` asks for scales of a row's int4 groups that are 1 to 16 times one number
-    (docs/qoq.md). A checkpoint does not say that it has them: spec/run_form.py says what runs."""
+    (docs/methods/qoq.md). A checkpoint does not say that it has them: spec/run_form.py says what
+    runs."""
 
     dtype: WeightDType
     group_size: int | None = None
