@@ -1,7 +1,6 @@
-"""The door to the terminal: lines, JSON, answers, logs and traces."""
+"""The door to the terminal: lines, JSON and answers."""
 
 import json
-import logging
 import sys
 
 import pytest
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 from drivers.hostile_text import HOSTILE, is_safe, texts
 from paredown.cli.printed import (
     MAX_LINE_CHARS,
-    LogLine,
-    escape_logs_and_traces,
     prompt,
     say,
     say_answer,
@@ -64,32 +61,3 @@ def test_what_is_our_own_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> 
     say_own("a\n  b")
     prompt("> ")
     assert capsys.readouterr() == ("a\n  b\n", "> ")
-
-
-def _record(message: str, error: Exception | None = None) -> logging.LogRecord:
-    exc_info = None if error is None else (type(error), error, None)
-    return logging.LogRecord("x", logging.WARNING, "x.py", 1, "%s", (message,), exc_info)
-
-
-@given(texts)
-def test_a_log_line_is_one_line_and_a_trace_stands_apart(text: str) -> None:
-    assert is_safe(LogLine().format(_record(text)))
-    first, *trace = LogLine().format(_record("it failed", ValueError(text))).split("\n")
-    assert first == "it failed"
-    assert trace
-    assert all(line.startswith("  ") and is_safe(line) for line in trace)
-
-
-def test_the_trace_of_a_bug_is_escaped(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    escape_logs_and_traces()
-    try:
-        raise ValueError("\x1b[31m\u202e")
-    except ValueError as error:
-        sys.excepthook(ValueError, error, error.__traceback__)
-    err = capsys.readouterr().err
-    assert err.endswith("ValueError: \\x1b[31m\\u202e\n")
-    assert "Traceback (most recent call last):" in err
-    assert is_safe(err, newlines=True)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
 
-from paredown.cli.printed import escape_logs_and_traces, say, say_json, say_own, tell
+from paredown.cli.printed import say, say_json, say_own, tell
 from paredown.cli.stop_signals import stop_signals_raise
 from paredown.cli.streams import prepare_streams
 from paredown.errors import OutputError, ParedownError
@@ -71,7 +71,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     plus the signal when stopped by one, 141 when nobody reads the output, else the verb's own."""
     words = list(sys.argv[1:] if argv is None else argv)
     prepare_streams()
-    escape_logs_and_traces()
     try:
         with stop_signals_raise():
             try:
@@ -121,6 +120,9 @@ def _run(words: list[str]) -> int:
             "there is no such verb", seen=name, remedy=f"The verbs are {', '.join(VERBS)}."
         )
     verb = _import_verb(name)
+    # It imports what help and a wrong verb do without.
+    log_lines = importlib.import_module("paredown.cli.log_lines")
+    log_lines.escape_logs_and_traces()
     parser = _Parser(
         prog=f"paredown {name}",
         description=VERBS[name][0].upper() + VERBS[name][1:] + ".",

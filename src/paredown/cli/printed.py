@@ -1,15 +1,12 @@
-"""The one door to the terminal: lines, JSON, answers and logs go through here, tables and progress
-through `console.py`. Nothing else in cli prints (tests/security/test_shown_text.py).
+"""The one door to the terminal: lines, JSON and answers go through here, tables and progress
+through `console.py`, logs through `log_lines.py` (tests/security/test_shown_text.py).
 
 Names of files and models, fields of configurations and what a model writes are strangers' texts:
 lines are escaped and cut as `paredown/shown.py` does it.
 """
 
 import json
-import logging
 import sys
-import traceback
-from types import TracebackType
 
 from paredown.shown import shown, shown_answer
 
@@ -50,34 +47,3 @@ def prompt(text: str) -> None:
     """What stands before the place where somebody types."""
     sys.stderr.write(text)
     sys.stderr.flush()
-
-
-def escape_logs_and_traces() -> None:
-    """Has the process's log lines and the trace of a bug of ours escaped, too."""
-    # It writes what no other handler takes: the server and whoever calls us may have their own.
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(LogLine())
-    sys.excepthook = _print_trace
-
-
-class LogLine(logging.Formatter):
-    """A message on one line. The lines of a trace below it are indented, so that none of them can
-    pass for a message."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = shown(record.getMessage(), MAX_LINE_CHARS)
-        if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return line
-
-    def formatException(self, ei: object) -> str:  # noqa: N802
-        trace = super().formatException(ei)  # type: ignore[arg-type]
-        return "\n".join(f"  {shown(line, MAX_LINE_CHARS)}" for line in trace.split("\n"))
-
-
-def _print_trace(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    for part in traceback.format_exception(kind, error, trace):
-        for line in part.rstrip("\n").split("\n"):
-            tell(line)
