@@ -27,10 +27,16 @@ from paredown.compress.group_sizes import find_format, groups_name
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
-from paredown.errors import ConfigError, OutputError
+from paredown.errors import ConfigError
+from paredown.files.named_file import read_named_file
 from paredown.formats.table import RECIPE_FORMATS
+from paredown.models.files.whole_file import whole_file
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
+from paredown.units import MEBI
+
+# A mixed recipe of a large model, with a step for each linear layer, has 100 kB.
+_MAX_BYTES = MEBI
 
 Method = TypeVar("Method", Quantizer, Transform)
 
@@ -38,7 +44,7 @@ Method = TypeVar("Method", Quantizer, Transform)
 def read_recipe(path: Path) -> Recipe:
     """The recipe of a file, under the file's name. Raises ConfigError, naming the step and key."""
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
+        document = yaml.safe_load(read_named_file(path, _MAX_BYTES).decode())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(
             f"the recipe {path} cannot be read",
@@ -71,17 +77,8 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
     if recipe.kv_cache is not None:
         document["kv_cache"] = recipe.kv_cache
     text = yaml.safe_dump(document, sort_keys=False)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, "utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OutputError(
-            f"the recipe {path} could not be written",
-            seen=error.strerror or error,
-            remedy="Choose another place, or free some space.",
-        ) from error
+    with whole_file(path) as file:
+        file.write(text.encode())
 
 
 def _step_document(step: QuantizeStep | TransformStep) -> dict[str, object]:

@@ -7,17 +7,22 @@ Mooncake     JSON lines: timestamp in ms, input_length, output_length, and hash_
 """
 
 import csv
+import io
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
+from paredown.files.named_file import open_named_file
 
 Row = dict[str, object]
+# A prompt of a million tokens has 2,000 block hashes, of ten characters or less each.
+_MAX_LINE_CHARS = 1 << 20
 
 
 def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
@@ -25,8 +30,8 @@ def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
     with the line, for a file that is no trace, has no request, or goes back in time."""
     found: list[Arrival] = []
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            for number, row in itertools.islice(_rows(path, lines), max_requests):
+        with io.TextIOWrapper(open_named_file(path), "utf-8", newline="") as text:
+            for number, row in itertools.islice(_rows(path, _lines(path, text)), max_requests):
                 found.append(_arrival(path, number, row))
                 if len(found) > 1 and found[-1].at_s < found[-2].at_s:
                     raise _error(path, number, "a request comes before the one above it", row)
@@ -38,6 +43,19 @@ def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
         raise ConfigError("the trace has no requests", seen=path, remedy="Give another file.")
     first = found[0].at_s
     return [replace(one, at_s=one.at_s - first) for one in found]
+
+
+def _lines(path: Path, text: TextIO) -> Iterator[str]:
+    """One at a time; a line without end would be read into memory whole."""
+    for number in itertools.count(1):
+        line = text.readline(_MAX_LINE_CHARS)
+        if not line:
+            return
+        if len(line) == _MAX_LINE_CHARS:
+            raise _error(
+                path, number, f"a line has {_MAX_LINE_CHARS} characters or more", line[:80]
+            )
+        yield line
 
 
 def _rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, Row]]:

@@ -22,8 +22,11 @@ from paredown.evaluate.verify.golden import (
     run_golden,
 )
 from paredown.executors.protocol import LoadedExecutor
+from paredown.files.model_file import read_model_file
 from paredown.kernels.packed_file import hash_bytes
 from paredown.models.checkpoint import Checkpoint
+from paredown.models.files.json_file import MAX_TOKENIZER_BYTES
+from paredown.models.files.whole_file import is_there, unreadable
 from paredown.models.fingerprints import file_digests, joint_digest
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.spec.weight import ActivationDType
@@ -141,8 +144,12 @@ def _digest_small_files(checkpoint: Checkpoint) -> dict[str, str]:
     digests = {}
     for name in SMALL_FILES:
         path = checkpoint.path / name
-        if path.is_file():
-            digests[name] = hash_bytes(np.fromfile(path, np.uint8), num_threads=1)
+        if is_there(path):
+            try:
+                data = read_model_file(path, MAX_TOKENIZER_BYTES)
+            except OSError as error:
+                raise unreadable(path, error) from error
+            digests[name] = hash_bytes(np.frombuffer(data, np.uint8), num_threads=1)
     return digests
 
 
