@@ -15,7 +15,7 @@ from paredown.files.new_file import PRIVATE, make_file
 from paredown.files.own_file import read_own_file
 from paredown.files.own_folder import check_own_folder, make_own_folder
 from paredown.files.refused_file import RefusedFileError
-from paredown.files.user_cache import VARIABLE, cache_folder, make_cache
+from paredown.files.user_cache import VARIABLE, default_cache, make_cache, named_cache
 from paredown.units import MEBI
 
 LOGGER = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ _DOCTOR = "`paredown doctor --sweep` measures this machine (a few minutes)"
 
 
 def machine_folder() -> Path:
-    """`machines` in the user's cache folder (files/user_cache.py)."""
-    return cache_folder() / FOLDER
+    """`machines` in $PAREDOWN_CACHE where that is a folder, else in the user's cache folder."""
+    return (named_cache() or default_cache()) / FOLDER
 
 
 def machine_path(name: str, isa: str, num_threads: int) -> Path:
@@ -40,7 +40,7 @@ def save_step_fit(fit: StepFit) -> Path:
     path = machine_path(fit.roofs.name, fit.isa, fit.num_threads)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        make_cache(path.parent.parent)
+        make_cache(path.parent.parent, is_named=named_cache() is not None)
         make_own_folder(path.parent)
         with make_file(partial, PRIVATE) as file:
             file.write((json.dumps(fit.as_json(), indent=1) + "\n").encode())

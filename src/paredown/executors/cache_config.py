@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from paredown.files.user_cache import OFF, VARIABLE, check_named_cache
+from paredown.files.user_cache import OFF, VARIABLE, check_named_cache, named_cache
 from paredown.units import GIBI, MEBI
 
 
@@ -23,11 +23,9 @@ class CacheConfig:
     def from_environment(cls) -> "CacheConfig | None":
         """PAREDOWN_CACHE: "off" (None is returned), a folder, or nothing for the default one.
         Raises ConfigError for what is not a folder that only the user can write to."""
-        value = os.environ.get(VARIABLE, "")
-        if value == OFF:
+        if os.environ.get(VARIABLE) == OFF:
             return None
-        if not value:
-            return cls()
-        folder = Path(value)
-        check_named_cache(folder)
+        folder = named_cache()
+        if folder is not None:
+            check_named_cache(folder)
         return cls(folder=folder)

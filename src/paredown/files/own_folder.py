@@ -24,7 +24,7 @@ def make_own_folder(path: Path) -> bool:
     try:
         path.mkdir(mode=PRIVATE)
     except FileExistsError:
-        _close_to_others(path)
+        _close_to_others(path, is_new=False)
         return False
     return True
 
@@ -34,8 +34,8 @@ def make_new_folder(path: Path) -> int:
     have given it, for when it is finished. Raises OSError, FileExistsError for whatever has that
     name."""
     path.mkdir()
-    mode = stat.S_IMODE(path.lstat().st_mode)
-    _close_to_others(path)
+    mode = _close_to_others(path, is_new=True)
+    # A umask that lets others write leaves them a moment before it is closed.
     if mode & _OTHERS_WRITE and any(path.iterdir()):
         raise RefusedFileError(
             "somebody else has put files in it",
@@ -50,8 +50,9 @@ def is_own(found: os.stat_result) -> bool:
     return found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
 
 
-def _close_to_others(path: Path) -> None:
-    """Raises RefusedFileError for a folder that is not the user's own."""
+def _close_to_others(path: Path, *, is_new: bool) -> int:
+    """Returns the mode of before. Raises RefusedFileError for a folder that is not the user's own;
+    one that is new may have been open to others."""
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -59,14 +60,16 @@ def _close_to_others(path: Path) -> None:
         raise
     try:
         found = os.fstat(folder)
-        _check(found, path)
-        if stat.S_IMODE(found.st_mode) != PRIVATE:
+        mode = stat.S_IMODE(found.st_mode)
+        _check(found, path, may_be_open=is_new)
+        if mode != PRIVATE:
             os.fchmod(folder, PRIVATE)
     finally:
         os.close(folder)
+    return mode
 
 
-def _check(found: os.stat_result, path: Path) -> None:
+def _check(found: os.stat_result, path: Path, *, may_be_open: bool = False) -> None:
     quoted = shlex.quote(str(path))
     if stat.S_ISLNK(found.st_mode):
         real = os.path.realpath(path)
@@ -82,7 +85,7 @@ def _check(found: os.stat_result, path: Path) -> None:
             path,
             remedy=f"Take it over (`sudo chown -R {user} {quoted}`) if you trust what is in it.",
         )
-    if found.st_mode & _OTHERS_WRITE:
+    if found.st_mode & _OTHERS_WRITE and not may_be_open:
         raise RefusedFileError(
             f"others can write to it (mode {stat.S_IMODE(found.st_mode):04o})",
             path,

@@ -1,8 +1,7 @@
 """The user's cache folder: what is in it was computed on this machine and is used as if it had just
-been. So it must be the user's own."""
+been. So it must be the user's own (files/own_folder.py)."""
 
 import os
-import shlex
 from pathlib import Path
 
 from paredown.errors import ConfigError
@@ -11,13 +10,30 @@ from paredown.files.refused_file import RefusedFileError
 
 VARIABLE = "PAREDOWN_CACHE"
 OFF = "off"
+_DEFAULT = "~/.cache/paredown"
 
 
-def cache_folder() -> Path:
-    """$PAREDOWN_CACHE where it is set to a folder, else $XDG_CACHE_HOME/paredown, by default
-    ~/.cache/paredown. It need not be there."""
-    named = os.environ.get(VARIABLE, "")
-    return Path(named) if named and named != OFF else default_cache()
+def named_cache() -> Path | None:
+    """What $PAREDOWN_CACHE names, there or not; None where it is not set, or "off"."""
+    value = os.environ.get(VARIABLE, "")
+    return Path(value) if value and value != OFF else None
+
+
+def default_cache() -> Path:
+    """$XDG_CACHE_HOME/paredown, by default ~/.cache/paredown. Raises ConfigError where the user has
+    no home."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification says that a relative path is to be ignored.
+    if base.startswith("/"):
+        return Path(base) / "paredown"
+    try:
+        return Path.home() / ".cache" / "paredown"
+    except RuntimeError as error:
+        raise ConfigError(
+            "there is no folder for what is kept from run to run",
+            seen=error,
+            remedy=f"Set {VARIABLE} to a folder, or to {OFF}.",
+        ) from error
 
 
 def check_named_cache(folder: Path) -> None:
@@ -27,35 +43,21 @@ def check_named_cache(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _refused(folder, error) from error
+        remedy = error.remedy if isinstance(error, RefusedFileError) else "Name another folder."
+        raise ConfigError(
+            f"{VARIABLE} does not name a folder that you alone can write to",
+            seen=f"{folder}: {error.strerror or error}",
+            remedy=f"{remedy} Or use one of your own: `mkdir -p -m 700 {_DEFAULT} && export "
+            f"{VARIABLE}={_DEFAULT}`. {VARIABLE}={OFF} keeps nothing.",
+        ) from error
 
 
-def default_cache() -> Path:
-    """$XDG_CACHE_HOME/paredown, by default ~/.cache/paredown."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says that a relative path is to be ignored.
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "paredown"
-
-
-def make_cache(folder: Path) -> bool:
-    """Makes a cache folder, or takes one of the user's own as it is; whether it is new. Raises
-    OSError, of which RefusedFileError says that others can have put something in it."""
+def make_cache(folder: Path, *, is_named: bool) -> bool:
+    """Makes a cache folder, or takes one of the user's own; whether it is new. One that the user
+    `named` keeps its mode, the default one is closed to others. Raises OSError, of which
+    RefusedFileError says that somebody else can have put something in it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder == default_cache():
-        return make_own_folder(folder)
-    try:
+    if is_named and os.path.lexists(folder):
         check_own_folder(folder)
-    except FileNotFoundError:
-        return make_own_folder(folder)
-    return False
-
-
-def _refused(folder: Path, error: OSError) -> ConfigError:
-    remedy = error.remedy if isinstance(error, RefusedFileError) else "Name another folder."
-    own = shlex.quote(str(default_cache()))
-    return ConfigError(
-        f"{VARIABLE} does not name a folder that nobody else can write to",
-        seen=f"{folder}: {error.strerror or error}",
-        remedy=f"{remedy} Or name one of your own: `mkdir -p -m 700 {own} && export "
-        f"{VARIABLE}={own}`, or set {VARIABLE} to {OFF}.",
-    )
+        return False
+    return make_own_folder(folder)

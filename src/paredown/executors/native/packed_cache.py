@@ -194,7 +194,7 @@ class PackedCache:
             )
 
     def _write(self, digest: str, blobs: list[Blob]) -> None:
-        is_new = make_cache(self._folder)
+        is_new = make_cache(self._folder, is_named=self._config.folder is not None)
         remove_leftovers(self._folder)
         path = self._folder / self._file_name(digest)
         try:
