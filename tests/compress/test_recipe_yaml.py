@@ -5,7 +5,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paredown.compress.recipe_yaml import MAX_DEPTH, MAX_NUMBER_CHARS, RecipeYamlError, parse_yaml
+from paredown.compress.recipe_yaml import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_NUMBER_CHARS,
+    RecipeYamlError,
+    parse_yaml,
+)
 
 PLAIN = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.text(), st.floats(0, 9)),
@@ -54,3 +60,9 @@ def test_dates_are_texts_and_a_mark_of_bytes_is_passed_over() -> None:
         "a": "2001-01-01",
         "<<": {"b": 1},
     }
+
+
+def test_as_many_bytes_as_there_may_be() -> None:
+    assert parse_yaml(b"#" * MAX_BYTES) is None
+    with pytest.raises(RecipeYamlError, match="4,000,001 bytes of YAML, at most 4,000,000"):
+        parse_yaml(b"#" * (MAX_BYTES + 1))

@@ -21,6 +21,7 @@ from paredown.engine.llm import LLM, Completion
 from paredown.engine.prompt import begins_twice, encode_prompt
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.errors import ConfigError
+from paredown.units import MEBI, format_bytes
 
 EXAMPLES = """examples:
   paredown generate "Once upon a time"
@@ -35,6 +36,7 @@ On a terminal, characters of an answer that would steer it are escaped (\\x1b); 
 program gets the answer as the model wrote it.
 """
 EXIT_FAILED = 1
+_MAX_PROMPTS_BYTES = 64 * MEBI
 _TWICE = (
     "{} of the prompts begin with the token that the tokenizer puts before a text: the model sees "
     "it twice; leave it out of the prompt"
@@ -103,13 +105,21 @@ def _read_prompts(args: argparse.Namespace) -> list[str]:
                 remedy="Give one of them.",
             )
         try:
-            lines = args.prompts_file.read_text("utf-8").splitlines()
+            with args.prompts_file.open("rb") as file:
+                raw = file.read(_MAX_PROMPTS_BYTES + 1)
+            lines = raw[:_MAX_PROMPTS_BYTES].decode().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 "the file of prompts cannot be read",
                 seen=f"{args.prompts_file}: {error}",
                 remedy="Name a UTF-8 text file with one prompt per line.",
             ) from error
+        if len(raw) > _MAX_PROMPTS_BYTES:
+            raise ConfigError(
+                "the file of prompts is too long",
+                seen=f"more than {format_bytes(_MAX_PROMPTS_BYTES)}",
+                remedy="Split it, and run once for each part.",
+            )
         prompts = [line for line in lines if line.strip()]
         if not prompts:
             raise ConfigError(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paredown.errors import OutputError
 from paredown.evaluate.load.benchmark import LoadResult
 from paredown.evaluate.load.run_load import Moment
 from paredown.evaluate.load.summary import latencies
@@ -21,6 +20,7 @@ from paredown.evaluate.pictures.picture import (
     load_matplotlib,
     picture_text,
 )
+from paredown.models.files.whole_file import whole_file
 
 _COLORS = (BLUE, RED, GREEN, ORANGE, PINK, SKY)
 _DPI = 150
@@ -32,12 +32,8 @@ _MAX_POINTS = 1000
 def write_plot(path: Path, results: Sequence[LoadResult], title: str) -> None:
     """Raises OutputError where it cannot be written."""
     picture = draw_load(results, title)
-    try:
-        path.write_bytes(picture)
-    except OSError as error:
-        raise OutputError(
-            "the picture could not be written", seen=error, remedy="Name another file."
-        ) from error
+    with whole_file(path) as file:
+        file.write(picture)
 
 
 def draw_load(results: Sequence[LoadResult], title: str) -> bytes:

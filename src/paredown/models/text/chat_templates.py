@@ -4,12 +4,14 @@ A checkpoint has one template, or several that are chosen by what a chat needs. 
 before a chat is asked for: a model whose template is damaged still goes on with plain text.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 
 from paredown.errors import CheckpointError, RequestError
+from paredown.files.model_file import read_model_file
 from paredown.models.text.chat_template import compile_template
 
 DEFAULT = "default"
@@ -28,6 +30,7 @@ TEMPLATE_ERRORS = (
     TypeError,
     ValueError,
 )
+_MAX_TEMPLATE_BYTES = 1 << 20
 # What the reasoning of a message is called; the first is what templates read.
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 Message = Mapping[str, object]
@@ -50,10 +53,10 @@ class ChatTemplates:
         files = {DEFAULT: folder / TEMPLATE_FILE}
         others = sorted((folder / TEMPLATE_FOLDER).glob("*.jinja"))
         files |= {path.name.removesuffix(".jinja"): path for path in others}
-        files = {name: path for name, path in files.items() if path.is_file()}
+        files = {name: path for name, path in files.items() if os.path.lexists(path)}
         if not files:
             return cls(config.get("chat_template"), str(folder / "tokenizer_config.json"))
-        return cls({name: _read(path) for name, path in files.items()}, str(folder))
+        return cls({name: _read(path, folder) for name, path in files.items()}, str(folder))
 
     def __bool__(self) -> bool:
         return self._source is not None
@@ -141,9 +144,10 @@ class ChatTemplates:
         )
 
 
-def _read(path: Path) -> str | Exception:
+def _read(path: Path, folder: Path) -> str | Exception:
     try:
-        return path.read_text("utf-8")
+        text = read_model_file(path, _MAX_TEMPLATE_BYTES, folder).decode()
+        return text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         return error
 
