@@ -1,5 +1,11 @@
-"""One HTTP connection, and what a silent client may hold: a place among the connections that the
-process can have, for as long as the head of a request may take.
+"""One HTTP connection, each of whose waits for its client has an end.
+
+    the head of a request     HEAD_TIMEOUT_S, then 408
+    its body                  serve/body.py; REST_TIMEOUT_S where the answer is there already
+    the next request          KEEP_ALIVE_S
+    that an answer is taken   WRITE_TIMEOUT_S without a byte, then it is cut off
+
+A connection that waits gives its place to a newcomer when places are short (serve/places.py).
 """
 
 import asyncio
@@ -7,78 +13,164 @@ import resource
 from typing import Any
 
 import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# Connections beyond these get 503 at once.
+from paredown.serve.errors import HttpError
+from paredown.serve.places import HEALTH_PLACES, Places
+
 MAX_CONNECTIONS = 2048
 # asyncio accepts as many in one turn, and a refused one is closed some turns later.
 BACKLOG = 128
 HEAD_TIMEOUT_S = 30.0
 # For what is left of a body whose request has its answer already.
 REST_TIMEOUT_S = 30.0
+KEEP_ALIVE_S = 30
+# The system takes no byte before about a third of its own buffer is free again (SEND_BUFFER_BYTES),
+# so a client that reads less than a few hundred bytes a second counts as one that reads nothing.
+WRITE_TIMEOUT_S = 20.0
+# The system's share of an answer that nobody reads. It takes the double of what it is told.
+SEND_BUFFER_BYTES = 64 * 1024
+# Requests that come before the answer to the one before them, in bytes.
+MAX_AHEAD_BYTES = 64 * 1024
+# For a connection beyond all places, which may ask for /health.
+_HEALTH_TIMEOUT_S = 2.0
 # Files that must stay free: connections on their way out, and what the process itself has open.
-_RESERVED_FILES = 4 * BACKLOG + 64
+_RESERVED_FILES = HEALTH_PLACES + 4 * BACKLOG + 64
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n"
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\n"
 _CLOSE = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class Connection(H11Protocol):
-    """uvicorn's, except that one too many is answered with 503 at once, not at its first request,
-    that a head which does not come whole within HEAD_TIMEOUT_S is answered with 408, and that a
-    body which does not come to its end within REST_TIMEOUT_S of its answer ends the connection."""
+    """uvicorn's, with the timers above. It is told of every byte that is not taken at once, so that
+    it keeps no more than one message of an answer."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, places: Places, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._rest_timer: asyncio.TimerHandle | None = None
+        self._places = places
+        self._has_place = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Bytes that the client had not taken when the write timer was set.
+        self._num_untaken_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
-            self._refuse(_TOO_MANY)
-        else:
+        transport.set_write_buffer_limits(high=0)
+        self._has_place = self._places.take(self, self.client[0] if self.client else "")
+        if self._has_place:
             self._watch_head()
+        else:
+            self.app = health_alone(self.app)
+            self._set("head", _HEALTH_TIMEOUT_S, self._refuse, _TOO_MANY)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch_head()
         if self.conn.their_state is not h11.SEND_BODY:
-            self._forget_rest()
+            self._forget("rest")
+        self._note()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.conn.their_state is not h11.DONE or self.transport.is_closing():
+            return
+        # A whole request is being answered. What comes behind it is read all the same: that is how
+        # a client is seen to hang up.
+        if len(self.conn.trailing_data[0]) > MAX_AHEAD_BYTES:
+            self.transport.abort()
+        else:
+            self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if not self._has_place:
+            self.transport.close()
         # uvicorn's own timer ends with the next byte of the body, whatever is missing then.
-        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
-            self._forget_rest()
-            self._rest_timer = self.loop.call_later(REST_TIMEOUT_S, self.transport.close)
+        elif self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            self._set("rest", REST_TIMEOUT_S, self.transport.close)
+        self._note()
+
+    def pause_writing(self) -> None:
+        """Something was not taken at once."""
+        super().pause_writing()
+        self._watch_write()
+        self._note()
+
+    def resume_writing(self) -> None:
+        """All has been taken."""
+        super().resume_writing()
+        self._forget("write")
+        self._note()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_head()
-        self._forget_rest()
+        for name in tuple(self._timers):
+            self._forget(name)
+        self._unset_keepalive_if_required()
+        self._places.give_back(self)
         super().connection_lost(exc)
+
+    def give_way(self) -> None:
+        """Ends it: another gets its place."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        elif self.cycle is None or not self.cycle.response_started:
+            self._refuse(_TOO_MANY)
+        else:
+            self.transport.close()
+
+    def _note(self) -> None:
+        """Tells whether it waits for its client, and since when for a head."""
+        if not self._has_place or self.transport.is_closing():
+            return
+        self._watch_head()
+        is_waiting = self.flow.write_paused or self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        self._places.note(self, is_waiting=is_waiting)
 
     def _watch_head(self) -> None:
         """The time runs from a head's first byte, or the connection's start, to its last byte."""
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
-            self._forget_head()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._refuse, _TOO_LATE)
+            self._forget("head")
+        elif "head" not in self._timers and self.timeout_keep_alive_task is None:
+            self._set("head", HEAD_TIMEOUT_S, self._refuse, _TOO_LATE)
 
-    def _forget_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _watch_write(self) -> None:
+        self._num_untaken_bytes = self.transport.get_write_buffer_size()
+        self._set("write", WRITE_TIMEOUT_S, self._check_write)
 
-    def _forget_rest(self) -> None:
-        if self._rest_timer is not None:
-            self._rest_timer.cancel()
-            self._rest_timer = None
+    def _check_write(self) -> None:
+        if self.transport.get_write_buffer_size() < self._num_untaken_bytes:
+            self._watch_write()
+        else:
+            self.transport.abort()
+
+    def _set(self, name: str, delay_s: float, call: Any, *args: Any) -> None:
+        self._forget(name)
+        self._timers[name] = self.loop.call_later(delay_s, call, *args)
+
+    def _forget(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
 
     def _refuse(self, head: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(head + _CLOSE)
             self.transport.close()
+
+
+def health_alone(app: ASGIApp) -> ASGIApp:
+    """The application as far as /health; anything else is 503."""
+
+    async def narrowed(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/health":
+            await app(scope, receive, send)
+            return
+        error = HttpError(
+            503, "all connections of this server are taken", code="too_many_connections"
+        )
+        await error.response()(scope, receive, send)
+
+    return narrowed
 
 
 def allowed_connections() -> int:
