@@ -27,8 +27,10 @@ from paredown.compress.group_sizes import find_format, groups_name
 from paredown.compress.methods import QUANTIZERS, TRANSFORMS
 from paredown.compress.quantize.method import Quantizer, Transform
 from paredown.compress.recipe import LAYERS, QuantizeStep, Recipe, TransformStep
+from paredown.compress.recipe_yaml import RecipeYamlError, parse_yaml
 from paredown.errors import ConfigError, OutputError
 from paredown.formats.table import RECIPE_FORMATS
+from paredown.shown import quoted
 from paredown.spec.kv import KVFormat
 from paredown.spec.weight import ScaleDType, WeightSpec
 
@@ -38,8 +40,8 @@ Method = TypeVar("Method", Quantizer, Transform)
 def read_recipe(path: Path) -> Recipe:
     """The recipe of a file, under the file's name. Raises ConfigError, naming the step and key."""
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = parse_yaml(path.read_bytes())
+    except (OSError, RecipeYamlError) as error:
         raise ConfigError(
             f"the recipe {path} cannot be read",
             seen=error,
@@ -216,4 +218,4 @@ def _refuse_unknown(parts: Mapping[str, object], known: tuple[str, ...], where: 
 
 
 def _wrong(where: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(f"{where} is not valid", seen=repr(value), remedy=f"Give {expected}.")
+    return ConfigError(f"{where} is not valid", seen=quoted(value), remedy=f"Give {expected}.")

@@ -16,6 +16,7 @@ from paredown.models.files.whole_file import unreadable
 from paredown.models.gguf.file import MappedGGUF, read_gguf, write_gguf_file
 from paredown.models.gguf.header import MAGIC, NewTensor, Value
 from paredown.models.gguf.names import GGUFTensor, gguf_tensors
+from paredown.shown import quoted
 
 _SUMS, _COUNTS = ".in_sum2", ".counts"
 _REMEDY = "Make it again (--importance auto), or with llama-imatrix."
@@ -135,7 +136,7 @@ def _wrong_length(path: Path, name: str, seen: str) -> CheckpointError:
 def _read_gguf(path: Path) -> _Entries:
     file = read_gguf(path)
     if file.metadata.get("general.type") != "imatrix":
-        raise _damaged(path, f"general.type {file.metadata.get('general.type')!r}")
+        raise _damaged(path, f"general.type {quoted(file.metadata.get('general.type'))}")
     entries = {}
     for own in dict.fromkeys(
         name.removesuffix(_SUMS).removesuffix(_COUNTS) for name in file.places

@@ -1,19 +1,19 @@
 """JSON files of a checkpoint, read with errors that name the file."""
 
-import json
 from pathlib import Path
 
 from paredown.errors import CheckpointError
+from paredown.json_text import JsonTextError, parse_json
 from paredown.models.files.whole_file import unreadable
 
 
 def read_json_object(path: Path) -> dict[str, object]:
     """The object in `path`. Raises CheckpointError when there is none to be had."""
     try:
-        value = json.loads(path.read_bytes())
+        value = parse_json(path.read_bytes())
     except OSError as error:
         raise unreadable(path, error) from error
-    except (ValueError, RecursionError) as error:
+    except JsonTextError as error:
         raise CheckpointError(
             f"{path} is not valid JSON",
             seen=error,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.formats.tensor import StoredTensor
+from paredown.shown import shown
 
 PREFIX_BYTES = 8
 # The limit of the reference implementation.
@@ -161,6 +162,4 @@ def _check_spans(
 
 
 def _damaged(path: Path, what: str, seen: object) -> CheckpointError:
-    text = str(seen)
-    shown = text if len(text) <= 200 else text[:200] + "..."
-    return CheckpointError(f"{path} is damaged: {what}", seen=shown, remedy=REMEDY)
+    return CheckpointError(f"{path} is damaged: {what}", seen=shown(seen, 200), remedy=REMEDY)

@@ -8,6 +8,7 @@ from paredown.formats.tensor import StoredTensor
 from paredown.models.files.json_file import read_json_object
 from paredown.models.files.safetensors_file import MappedTensors, read_safetensors
 from paredown.models.files.safetensors_header import TensorPlace
+from paredown.shown import quoted
 
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -84,7 +85,7 @@ def _weight_map(index: Path) -> dict[str, str]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(
             f"{index} has no weight_map",
-            seen=repr(weight_map)[:200],
+            seen=quoted(weight_map, 200),
             remedy="Download the file again.",
         )
     for name, file_name in weight_map.items():

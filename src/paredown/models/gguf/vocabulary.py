@@ -48,6 +48,7 @@ from paredown.models.gguf.words import (
 )
 from paredown.models.text.chat_templates import DEFAULT, ChatTemplates
 from paredown.models.text.tokenizer import Tokenizer
+from paredown.shown import quoted
 
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 # Below the score of every merge: a token that no merge makes is never to be made.
@@ -235,7 +236,7 @@ def _special_tokens(
 def _unsupported(what: str, seen: object) -> UnsupportedError:
     return UnsupportedError(
         f"the tokenizer cannot be written as GGUF: it has {what}",
-        seen=json.dumps(seen, ensure_ascii=False)[:200],
+        seen=quoted(seen, 200),
         remedy="Written are byte-level BPE in the words of GPT-2, Llama 3, Qwen2 and the packaged "
         "models, and SentencePiece BPE.",
     )

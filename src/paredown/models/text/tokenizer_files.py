@@ -15,6 +15,7 @@ import tokenizers
 
 from paredown.errors import CheckpointError
 from paredown.models.files.json_file import read_optional_json_object
+from paredown.shown import quoted
 
 CONFIG = "tokenizer_config.json"
 # In tokenizer_config.json: added tokens by their ids.
@@ -212,6 +213,6 @@ def _token(value: object, where: str) -> tokenizers.AddedToken:
 def _wrong(where: str, seen: object, wanted: str) -> CheckpointError:
     return CheckpointError(
         f"{where} does not hold {wanted}",
-        seen=repr(seen)[:100],
+        seen=quoted(seen, 100),
         remedy="Correct the file, or download it again.",
     )
