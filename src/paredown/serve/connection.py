@@ -10,6 +10,8 @@ A connection that waits gives its place to a newcomer when places are short (ser
 
 import asyncio
 import resource
+import socket
+import struct
 from typing import Any
 
 import h11
@@ -39,6 +41,8 @@ _HEALTH_TIMEOUT_S = 2.0
 _RESERVED_FILES = HEALTH_PLACES + 4 * BACKLOG + 64
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n"
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\n"
+# On, for 0 seconds.
+_NO_LINGER = struct.pack("ii", 1, 0)
 _CLOSE = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -72,14 +76,26 @@ class Connection(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self.conn.their_state is not h11.DONE or self.transport.is_closing():
+        if not self.flow.read_paused or self.conn.their_state is h11.SEND_BODY:
             return
-        # A whole request is being answered. What comes behind it is read all the same: that is how
-        # a client is seen to hang up.
+        # Something came behind a whole request. It goes on being read: only so is a client seen to
+        # hang up.
+        if self.transport.is_closing():
+            return
         if len(self.conn.trailing_data[0]) > MAX_AHEAD_BYTES:
-            self.transport.abort()
+            self._cut_off()
         else:
             self.flow.resume_reading()
+
+    def send_400_response(self, msg: str) -> None:
+        """Not into an answer that is under way, which would be an error of its own."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self._cut_off()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -112,7 +128,7 @@ class Connection(H11Protocol):
     def give_way(self) -> None:
         """Ends it: another gets its place."""
         if self.transport.get_write_buffer_size():
-            self.transport.abort()
+            self._cut_off()
         elif self.cycle is None or not self.cycle.response_started:
             self._refuse(_TOO_MANY)
         else:
@@ -120,11 +136,10 @@ class Connection(H11Protocol):
 
     def _note(self) -> None:
         """Tells whether it waits for its client, and since when for a head."""
-        if not self._has_place or self.transport.is_closing():
-            return
-        self._watch_head()
-        is_waiting = self.flow.write_paused or self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-        self._places.note(self, is_waiting=is_waiting)
+        if self._has_place:
+            self._watch_head()
+            waits_for_bytes = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+            self._places.note(self, is_waiting=waits_for_bytes or self.flow.write_paused)
 
     def _watch_head(self) -> None:
         """The time runs from a head's first byte, or the connection's start, to its last byte."""
@@ -141,7 +156,15 @@ class Connection(H11Protocol):
         if self.transport.get_write_buffer_size() < self._num_untaken_bytes:
             self._watch_write()
         else:
-            self.transport.abort()
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Ends it at once. The system, too, drops what it has for the client: else it would go on
+        offering that for minutes."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.transport.abort()
 
     def _set(self, name: str, delay_s: float, call: Any, *args: Any) -> None:
         self._forget(name)

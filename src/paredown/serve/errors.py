@@ -10,11 +10,16 @@ from paredown.engine.sampling.field_rules import ParameterError
 from paredown.engine.schedule.scheduler import QueueFullError
 from paredown.engine.worker import UnavailableError
 from paredown.errors import ParedownError
+from paredown.shown import shown
 
+# What a client sent comes back in a message, so the message is cut as a whole, too.
+MAX_MESSAGE_CHARS = 1000
+MAX_NAME_CHARS = 100
 RETRY_AFTER_S = 1
 CLIENT_CLOSED_REQUEST = 499
 TYPES = {
     401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     429: "rate_limit_error",
     500: "server_error",
@@ -34,9 +39,9 @@ class HttpError(Exception):
     def body(self) -> dict[str, object]:
         return {
             "error": {
-                "message": self.message,
+                "message": shown(self.message, MAX_MESSAGE_CHARS),
                 "type": TYPES.get(self.status, "invalid_request_error"),
-                "param": self.param,
+                "param": None if self.param is None else shown(self.param, MAX_NAME_CHARS),
                 "code": self.code,
             }
         }
@@ -76,7 +81,8 @@ async def answer_paredown_error(request: Request, error: Exception) -> JSONRespo
 async def answer_routing_error(request: Request, error: Exception) -> JSONResponse:
     """No such path, or not with this method."""
     assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}"
+    method, path = request.method, request.scope["path"]
+    message = f"{shown(method, MAX_NAME_CHARS)} {shown(path, MAX_NAME_CHARS)}: {error.detail}"
     return HttpError(error.status_code, message).response(error.headers)
 
 

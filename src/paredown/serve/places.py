@@ -95,8 +95,7 @@ class Places:
             return
         waiting = self._groups[name].waiting
         if is_waiting:
-            waiting[holder] = None
-            waiting.move_to_end(holder)
+            waiting.setdefault(holder)
         else:
             waiting.pop(holder, None)
 

@@ -12,6 +12,7 @@ from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import add_schedule_arguments, keeping_target, schedule_config
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.options.strangers import add_strangers_arguments
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.build import build
 from paredown.engine.detokenize import prepare_texts
@@ -29,8 +30,10 @@ from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.app import create_app
+from paredown.serve.hosts import is_loopback
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.state import ServerState
+from paredown.serve.token_bound import TokenBound
 from paredown.spec.context import Context
 
 EXAMPLES = """examples:
@@ -42,6 +45,7 @@ EXAMPLES = """examples:
   paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
   paredown serve --speculate draft
   paredown serve --attention-sinks 4 --attention-window 1020
+  paredown serve my-model --host 0.0.0.0 --allowed-host models.example.org
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
@@ -51,7 +55,6 @@ SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and e
 """
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_attention_sinks_arguments(parser)
     add_schedule_arguments(parser)
     add_speculation_arguments(parser)
+    add_strangers_arguments(parser)
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
@@ -85,7 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     config = schedule_config(args)
     speculation = speculation_config(args)
-    listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
+    listen = _listen(args)
+    TokenBound(args.max_answer_tokens)
     path = resolve_model(args.model)
     keywords = run_keywords(args)
     keywords["num_pages"], keywords["kv_cache_bytes"] = args.pages, args.kv_memory
@@ -114,6 +119,9 @@ def run(args: argparse.Namespace) -> int:
         max_positions=context.max_request_tokens,
         tokenizer=tokenizer,
         worker=worker,
+        token_bound=TokenBound.of(context, args.max_answer_tokens),
+        isolates_prefixes=args.isolate_prefixes,
+        shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
     )
     with listen.open_socket() as sock:
         host, port = sock.getsockname()[:2]
@@ -130,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # SIGTERM and Ctrl-C are uvicorn's own affair; a terminal that is closed counts too.
             signal.signal(signal.SIGHUP, server.handle_exit)
-        if args.host not in LOOPBACK:
+        if not is_loopback(host):
             print(f"anyone who can reach {url} can use this model", file=sys.stderr)
         server.run(sockets=[sock])
     if isinstance(worker.failure, ParedownError):
@@ -138,6 +146,17 @@ def run(args: argparse.Namespace) -> int:
     if worker.failure is not None:
         return EXIT_FAILED
     return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+
+
+def _listen(args: argparse.Namespace) -> Listen:
+    """Raises ConfigError."""
+    return Listen(
+        host=args.host,
+        port=args.port,
+        drain_s=args.drain_s,
+        address_connections=args.address_connections,
+        allowed_hosts=tuple(args.allowed_host),
+    )
 
 
 def _tell(executor: LoadedExecutor) -> None:
