@@ -69,7 +69,7 @@ def busy_server(num_places: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ru
         yield server
 
 
-@pytest.mark.parametrize("path", [b"/health", b"/v1/models", b"/v1/models/" + b"x" * 60_000])
+@pytest.mark.parametrize("path", [b"/health", b"/v1/models", b"/v1/models/" + b"x" * 15_000])
 def test_who_sends_requests_and_reads_nothing_is_cut_off(monkeypatch, path):
     monkeypatch.setattr(connection, "WRITE_TIMEOUT_S", 0.3)
     with running_server() as server, connect(server, receive_bytes=4096) as sock:
@@ -212,8 +212,8 @@ def test_requests_that_come_together_are_answered_in_order():
 def test_names_come_back_cut(path):
     with running_server() as server:
         for reply in (
-            server.client.get(path + "x" * 50_000),
-            server.client.request("X" * 50_000, "/health"),
+            server.client.get(path + "x" * 15_000),
+            server.client.request("X" * 15_000, "/health"),
             server.client.post("/v1/completions", json={"k" * 100_000: 1, "prompt": "x"}),
             server.client.post("/v1/completions", json={"model": "m" * 1000, "prompt": "x"}),
         ):
@@ -255,3 +255,36 @@ def test_threads_and_places_are_back_when_clients_have_gone():
                     stack.enter_context(connect(server)).sendall(b"GET /hea")
             assert status(server) == 200
     assert threading.active_count() == num_threads
+
+
+@pytest.mark.parametrize("in_one_piece", [True, False])
+def test_a_head_that_is_too_long_is_refused_before_it_is_read(in_one_piece):
+    with running_server() as server, connect(server) as sock:
+        sock.sendall(b"GET /v1/models/" + b"x" * 60_000)
+        if not in_one_piece:
+            time.sleep(0.1)
+        assert sock.recv(1000).split(b" ")[1] in (b"400", b"431")
+
+
+def test_requests_without_end_do_not_hold_up_another(monkeypatch):
+    """They are answered, one after the other, while others have their turn between."""
+    monkeypatch.setattr("paredown.serve.turns.BUDGET_S", 0.0)
+    with running_server() as server, ExitStack() as stack:
+        may_end = threading.Event()
+
+        def keep_asking() -> None:
+            with connect(server) as sock:
+                while not may_end.is_set():
+                    sock.sendall(HEALTH * 50)
+                    num_answers = 0
+                    while num_answers < 50:
+                        num_answers += sock.recv(1 << 16).count(b'"ready"')
+
+        threads = [threading.Thread(target=keep_asking) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+            stack.callback(thread.join)
+        stack.callback(may_end.set)
+        for _ in range(20):
+            assert status(server) == 200
+        assert status(server, "/v1/completions", json={**LONG, "max_tokens": 2}) == 200

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from paredown.serve.errors import HttpError
 from paredown.serve.places import HEALTH_PLACES, Places
+from paredown.serve.turns import Turns
 
 MAX_CONNECTIONS = 2048
 # asyncio accepts as many in one turn, and a refused one is closed some turns later.
@@ -33,13 +34,15 @@ KEEP_ALIVE_S = 30
 WRITE_TIMEOUT_S = 20.0
 # The system's share of an answer that nobody reads. It takes the double of what it is told.
 SEND_BUFFER_BYTES = 64 * 1024
-# Requests that come before the answer to the one before them, in bytes.
-MAX_AHEAD_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 16 * 1024
+# Requests that come before the answer to the one before them.
+MAX_AHEAD_BYTES = 16 * 1024
 # For a connection beyond all places, which may ask for /health.
 _HEALTH_TIMEOUT_S = 2.0
 # Files that must stay free: connections on their way out, and what the process itself has open.
 _RESERVED_FILES = HEALTH_PLACES + 4 * BACKLOG + 64
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n"
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\n"
 # On, for 0 seconds.
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -50,10 +53,11 @@ class Connection(H11Protocol):
     """uvicorn's, with the timers above. It is told of every byte that is not taken at once, so that
     it keeps no more than one message of an answer."""
 
-    def __init__(self, places: Places, *args: Any, **options: Any) -> None:
+    def __init__(self, places: Places, turns: Turns, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._places = places
-        self._has_place = False
+        self._turns = turns
+        self._has_place = self._is_turn_due = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         # Bytes that the client had not taken when the write timer was set.
         self._num_untaken_bytes = 0
@@ -69,19 +73,46 @@ class Connection(H11Protocol):
             self._set("head", _HEALTH_TIMEOUT_S, self._refuse, _TOO_MANY)
 
     def data_received(self, data: bytes) -> None:
+        # What comes in one piece is parsed in one piece, whatever its length.
+        if self.conn.their_state is h11.IDLE and len(data) > MAX_HEAD_BYTES:
+            ends = (data.find(end, 0, MAX_HEAD_BYTES) for end in (b"\r\n\r\n", b"\n\n"))
+            if max(ends) < 0:
+                self._refuse(_TOO_LONG)
+                return
         super().data_received(data)
-        if self.conn.their_state is not h11.SEND_BODY:
-            self._forget("rest")
-        self._note()
 
     def handle_events(self) -> None:
-        super().handle_events()
-        if not self.flow.read_paused or self.conn.their_state is h11.SEND_BODY:
+        """What uvicorn calls when there may be something to handle, in this round of the loop or in
+        a later one. First requests do not wait for those who have had an answer."""
+        if self._is_turn_due:
             return
-        # Something came behind a whole request. It goes on being read: only so is a client seen to
-        # hang up.
+        address = self.client[0] if self.client else ""
+        group = (address, self._has_place, self.cycle is None)
+        self._is_turn_due = True
+        if not self._turns.take(self.loop, group, self._handle_events):
+            self.flow.pause_reading()
+            self._places.note(self, is_waiting=False)
+
+    def _handle_events(self) -> None:
+        self._is_turn_due = False
         if self.transport.is_closing():
             return
+        self.flow.resume_reading()
+        try:
+            super().handle_events()
+        except Exception:
+            # A bug of somebody; the loop's handler tells which. Nobody waits for it in vain.
+            self._cut_off()
+            raise
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._forget("rest")
+            if self.flow.read_paused and not self.transport.is_closing():
+                self._read_ahead()
+        self._note()
+
+    def _read_ahead(self) -> None:
+        """Something came behind a whole request. It goes on being read, up to a bound: only so is a
+        client seen to hang up."""
         if len(self.conn.trailing_data[0]) > MAX_AHEAD_BYTES:
             self._cut_off()
         else:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import sys
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -16,6 +17,7 @@ from paredown.errors import ConfigError
 from paredown.serve.connection import (
     BACKLOG,
     KEEP_ALIVE_S,
+    MAX_HEAD_BYTES,
     SEND_BUFFER_BYTES,
     Connection,
     allowed_connections,
@@ -23,10 +25,13 @@ from paredown.serve.connection import (
 from paredown.serve.hosts import AllowedHosts, HostCheck
 from paredown.serve.log import LOG_CONFIG, tell_left_out
 from paredown.serve.places import Places
+from paredown.serve.turns import Turns
 
-MAX_HEADER_BYTES = 64 * 1024
 # After the drain: a step ends, the unfinished are answered. Only a step that hangs takes longer.
 LAST_ANSWERS_S = 5
+# How long one thread keeps the interpreter while another wants it. With Python's own 5 ms a step of
+# the engine waits so long whenever the event loop is busy with a client's nonsense.
+SWITCH_INTERVAL_S = 0.0005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +113,11 @@ class Server(uvicorn.Server):
         self.should_exit = True
         self.stopped_by = sig
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # The engine's thread asks for the interpreter after every step of the model.
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        await super().startup(sockets)
+
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second."""
         tell_left_out()
@@ -129,7 +139,7 @@ def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
     places = Places(allowed_connections(), listen.address_connections)
     config = uvicorn.Config(
         HostCheck(app, hosts),
-        http=partial(Connection, places),  # type: ignore[arg-type]
+        http=partial(Connection, places, Turns()),  # type: ignore[arg-type]
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -139,7 +149,7 @@ def make_server(app: Starlette, worker: Worker, listen: Listen) -> Server:
         proxy_headers=False,
         log_config=LOG_CONFIG,
         backlog=BACKLOG,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=listen.drain_s + LAST_ANSWERS_S,
     )
