@@ -6,13 +6,13 @@ the weights, for one. The cache of the Hugging Face hub is made of such links, f
 """
 
 import os
-import shlex
 import stat
 from pathlib import Path
 from typing import BinaryIO
 
 from paredown.files.named_file import open_checked, read_whole
 from paredown.files.refused_file import RefusedFileError, check_regular
+from paredown.shell_word import shell_path
 
 _REPOSITORY, _SNAPSHOTS, _BLOBS = "models--", "snapshots", "blobs"
 
@@ -55,7 +55,7 @@ def _place(path: Path, folder: Path | None) -> tuple[Path, os.stat_result]:
     real = Path(os.path.realpath(path, strict=True))
     root = Path(os.path.realpath(path.parent if folder is None else folder))
     if not real.is_relative_to(root) and not _is_blob(real, root):
-        source, target = shlex.quote(str(real)), shlex.quote(str(path))
+        source, target = shell_path(real), shell_path(path)
         raise RefusedFileError(
             f"it is a link that leads out of the model's folder, to {real}",
             path,

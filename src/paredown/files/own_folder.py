@@ -2,11 +2,11 @@
 belong to the user and that nobody else can write to."""
 
 import os
-import shlex
 import stat
 from pathlib import Path
 
 from paredown.files.refused_file import RefusedFileError
+from paredown.shell_word import shell_path
 
 PRIVATE = 0o700
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -70,7 +70,7 @@ def _close_to_others(path: Path, *, is_new: bool) -> int:
 
 
 def _check(found: os.stat_result, path: Path, *, may_be_open: bool = False) -> None:
-    quoted = shlex.quote(str(path))
+    quoted = shell_path(path)
     if stat.S_ISLNK(found.st_mode):
         real = os.path.realpath(path)
         raise RefusedFileError(

@@ -12,12 +12,14 @@ from paredown.engine.worker import UnavailableError
 from paredown.errors import ParedownError
 from paredown.shown import shown
 
+# What a client sent comes back in a message, so the message is cut as a whole, too.
+MAX_MESSAGE_CHARS = 1000
+MAX_NAME_CHARS = 100
 RETRY_AFTER_S = 1
-MAX_MESSAGE_CHARS = 2_000
-MAX_PARAM_CHARS = 200
 CLIENT_CLOSED_REQUEST = 499
 TYPES = {
     401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     429: "rate_limit_error",
     500: "server_error",
@@ -34,7 +36,7 @@ class HttpError(Exception):
     ) -> None:
         self.status, self.code = status, code
         self.message = shown(message, MAX_MESSAGE_CHARS)
-        self.param = None if param is None else shown(param, MAX_PARAM_CHARS)
+        self.param = None if param is None else shown(param, MAX_NAME_CHARS)
         super().__init__(self.message)
 
     def body(self) -> dict[str, object]:
@@ -82,7 +84,8 @@ async def answer_paredown_error(request: Request, error: Exception) -> JSONRespo
 async def answer_routing_error(request: Request, error: Exception) -> JSONResponse:
     """No such path, or not with this method."""
     assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}"
+    method, path = request.method, request.scope["path"]
+    message = f"{shown(method, MAX_NAME_CHARS)} {shown(path, MAX_NAME_CHARS)}: {error.detail}"
     return HttpError(error.status_code, message).response(error.headers)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import signal
+from pathlib import Path
 
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
@@ -11,6 +12,7 @@ from paredown.cli.options.run import add_executor_arguments, run_keywords
 from paredown.cli.options.schedule import add_schedule_arguments, keeping_target, schedule_config
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
+from paredown.cli.options.strangers import add_strangers_arguments
 from paredown.cli.printed import say, say_json, tell
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.build import build
@@ -29,8 +31,10 @@ from paredown.models.hub.hub_source import model_name
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
 from paredown.serve.app import create_app
+from paredown.serve.hosts import is_loopback
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.state import ServerState
+from paredown.serve.token_bound import TokenBound
 from paredown.shell_word import shell_word
 from paredown.shown import shown
 from paredown.spec.context import Context
@@ -44,6 +48,7 @@ EXAMPLES = """examples:
   paredown serve my-model --policy priority --fair-shares --target-itl-ms 50
   paredown serve --speculate draft
   paredown serve --attention-sinks 4 --attention-window 1020
+  paredown serve my-model --host 0.0.0.0 --allowed-host models.example.org
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{"prompt": "Once upon a time", "max_tokens": 40}'
 
@@ -53,7 +58,6 @@ SIGTERM and Ctrl-C let the answers under way come to their end (--drain-s) and e
 """
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_attention_sinks_arguments(parser)
     add_schedule_arguments(parser)
     add_speculation_arguments(parser)
+    add_strangers_arguments(parser)
     parser.add_argument(
         "--no-verify", action="store_true", help="do not check the model's verification.json"
     )
@@ -87,7 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     config = schedule_config(args)
     speculation = speculation_config(args)
-    listen = Listen(host=args.host, port=args.port, drain_s=args.drain_s)
+    listen = _listen(args)
+    TokenBound(args.max_answer_tokens)
     path = resolve_model(args.model)
     keywords = run_keywords(args)
     keywords["num_pages"], keywords["kv_cache_bytes"] = args.pages, args.kv_memory
@@ -112,11 +118,13 @@ def run(args: argparse.Namespace) -> int:
 
     worker = Worker(load)
     state = ServerState(
-        # In answers it is text for anybody's terminal, and a folder's name may be any bytes.
-        model_name=shown(args.name or model_name(path)),
+        model_name=_served_name(args.name, path),
         max_positions=context.max_request_tokens,
         tokenizer=tokenizer,
         worker=worker,
+        token_bound=TokenBound.of(context, args.max_answer_tokens),
+        isolates_prefixes=args.isolate_prefixes,
+        shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
     )
     with listen.open_socket() as sock:
         host, port = sock.getsockname()[:2]
@@ -133,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # SIGTERM and Ctrl-C are uvicorn's own affair; a terminal that is closed counts too.
             signal.signal(signal.SIGHUP, server.handle_exit)
-        if args.host not in LOOPBACK:
+        if not is_loopback(host):
             tell(f"anyone who can reach {url} can use this model")
         server.run(sockets=[sock])
     if isinstance(worker.failure, ParedownError):
@@ -141,6 +149,22 @@ def run(args: argparse.Namespace) -> int:
     if worker.failure is not None:
         return EXIT_FAILED
     return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+
+
+def _listen(args: argparse.Namespace) -> Listen:
+    """Raises ConfigError."""
+    return Listen(
+        host=args.host,
+        port=args.port,
+        drain_s=args.drain_s,
+        address_connections=args.address_connections,
+        allowed_hosts=tuple(args.allowed_host),
+    )
+
+
+def _served_name(asked: str | None, path: Path) -> str:
+    """The model's name in answers: text for anybody, while a folder's name may be any bytes."""
+    return shown(asked or model_name(path))
 
 
 def _tell(executor: LoadedExecutor) -> None:

@@ -14,7 +14,6 @@ import fcntl
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from paredown.files.refused_file import RefusedFileError
 from paredown.formats.tensor import StoredTensor
 from paredown.models.files.safetensors_file import read_safetensors, write_safetensors
 from paredown.models.files.whole_file import whole_file
+from paredown.shell_word import shell_path
 from paredown.units import MEBI
 
 STATE = "state.json"
@@ -148,7 +148,7 @@ def _make(path: Path) -> None:
         raise OutputError(
             f"{path} is not a folder that an earlier run of yours can have left, so it is not used",
             seen=error.strerror,
-            remedy=f"Remove it (`rm -r {shlex.quote(str(path))}`), or choose another output.",
+            remedy=f"Remove it (`rm -r {shell_path(path)}`), or choose another output.",
         ) from error
 
 

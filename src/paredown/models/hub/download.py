@@ -9,7 +9,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import shlex
 import stat
 import urllib.parse
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from paredown.models.hub.failures import telling
 from paredown.models.hub.hub_name import HubName
 from paredown.models.hub.hub_source import SNAPSHOTS
 from paredown.models.hub.listing import RemoteFile
+from paredown.shell_word import shell_path
 from paredown.shown import shown
 
 PART_SUFFIX = ".paredown-part"
@@ -110,7 +110,7 @@ def _strange(path: Path, seen: str) -> HubError:
     return HubError(
         f"{path} is not what an earlier download of yours can have left",
         seen=seen,
-        remedy=f"Remove it (`rm {shlex.quote(str(path))}`), then try again.",
+        remedy=f"Remove it (`rm {shell_path(path)}`), then try again.",
     )
 
 
