@@ -107,4 +107,5 @@ def _print(assignment: Assignment, output: Path) -> None:
         f"{format_bytes(assignment.stored_bytes)} for the linear layers, KL divergence of about "
         f"{assignment.predicted_loss:.4f} nats if rounded to nearest"
     )
-    console.print(f"next: paredown compress MODEL -o OUT --recipe {shell_path(output)}")
+    command = f"paredown compress MODEL -o OUT --recipe {shell_path(output)}"
+    console.print(f"next: {command}", soft_wrap=True)

@@ -227,4 +227,4 @@ def _print_choice(console: Console, result: OptimizeResult) -> None:
     elif result.not_verified is not None:
         console.print(f"not verified: {result.not_verified}", style="yellow")
     assert result.serve_line is not None
-    console.print(headed("serve it: ", result.serve_line))
+    console.print(headed("serve it: ", result.serve_line), soft_wrap=True)
