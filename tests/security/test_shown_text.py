@@ -21,6 +21,7 @@ from paredown.cli.main import main
 from paredown.cli.verbs.serve import _announce
 from paredown.errors import ParedownError
 from paredown.evaluate.pictures.picture import load_matplotlib, picture_text
+from paredown.models.gguf.file import read_gguf
 from paredown.models.resolve import resolve_model
 from paredown.serve.errors import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, HttpError
 from paredown.shown import shown
@@ -161,6 +162,20 @@ def test_a_terminal_shows_the_name_and_obeys_none_of_it(tmp_path: Path) -> None:
     )
     assert is_safe(text, newlines=True)
     assert r"\x1b[31m" in text
+
+
+def test_a_folder_with_an_odd_name_becomes_a_gguf_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file has the name inside, as text; a name of a file need not be any."""
+    small, file = tmp_path / "\udcff\x1b[7m", tmp_path / "\udcfe.gguf"
+    words = ["compress", str(hostile_folder(tmp_path)), "-o", str(small), "--recipe", "int4-g32"]
+    assert main([*words, "--no-verify"]) == 0
+    assert main(["convert", str(small), "-o", str(file), "--to", "gguf"]) == 0
+    assert main(["inspect", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert is_safe(out + err, newlines=True)
+    assert read_gguf(file).metadata["general.name"] == r"\udcff\x1b[7m"
 
 
 def test_a_missing_file_is_told_safely(tmp_path: Path) -> None:
