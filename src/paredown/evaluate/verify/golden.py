@@ -1,6 +1,6 @@
 """Golden logits: what a model says to a fixed list of tokens, to be found again at every load.
 
-Bits are the same wherever `kernels/arithmetic.py` finds the same arithmetic (docs/exactness.md);
+Bits are the same wherever `kernels/arithmetic.py` finds the same arithmetic (docs/internals/exactness.md);
 there one hash is compared. Elsewhere the last bits differ, and rounding to int8 and bf16 makes more
 of that, so a sample is compared within a tolerance.
 
