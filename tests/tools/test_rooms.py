@@ -13,8 +13,8 @@ def building(request: pytest.FixtureRequest) -> Building:
 
 
 def test_the_picture_is_that_of_the_code() -> None:
-    """`python -m tools.draw_structures` draws it anew."""
-    assert (ROOT / PICTURE).read_text() == draw()
+    is_same = (ROOT / PICTURE).read_text() == draw()
+    assert is_same, "python -m tools.draw_structures draws it anew"
 
 
 def test_arrows_point_down(building: Building) -> None:
