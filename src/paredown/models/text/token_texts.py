@@ -7,7 +7,6 @@ SentencePiece models (a token is text with a mark for spaces, or one byte). For 
 table.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,7 +21,7 @@ _BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
 
 
 class Vocabulary(Protocol):
-    """What the table reads of `tokenizers.Tokenizer`."""
+    """What the table reads of a tokenizer's library."""
 
     def id_to_token(self, id: int, /) -> str | None: ...
 
@@ -90,9 +89,8 @@ class PieceDecoder:
             return data
 
 
-def piece_decoder(description: bytes) -> PieceDecoder | None:
-    """From the JSON of a decoder of the `tokenizers` library; None for other kinds."""
-    decoder = json.loads(description)
+def piece_decoder(decoder: object) -> PieceDecoder | None:
+    """From a decoder as tokenizer.json has it; None for other kinds."""
     if not isinstance(decoder, dict):
         return None
     if decoder.get("type") == "ByteLevel":
