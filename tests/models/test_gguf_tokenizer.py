@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
 
 from fakes.byte_tokenizer import write_byte_tokenizer
 from fakes.gguf_tokenizers import PIECES, TEXTS, write_byte_level, write_sentence_piece

@@ -1,8 +1,8 @@
 """Regular expressions over the names of modules, from files and recipes.
 
-Python's own engine tries all ways through a pattern: `(([a-z0-9_.])+)+!` does not come to its end on
-a name of forty letters. RE2 takes a time that is linear in the name. It knows no lookarounds; those
-at the beginning of a pattern, which say what a name must not have, are asked one by one here.
+Python's own engine tries all ways through a pattern: `(([a-z0-9_.])+)+!` does not come to its end
+on a name of forty letters. RE2 takes a time that is linear in the name. It knows no lookarounds;
+those at the beginning of a pattern, which say what a name must not have, are asked one by one here.
 """
 
 import re
@@ -121,9 +121,7 @@ def _check(pattern: str) -> None:
         raise UnreadPatternError(f"{len(pattern):,} characters, at most {MAX_PATTERN_CHARS:,}")
     if found := _TOO_OFTEN.search(pattern):
         shown = _shown(found[0].lstrip("\\"))
-        raise UnreadPatternError(
-            f"{_shown(pattern)}: a repeat of other than 0 to 999 times, {shown}"
-        )
+        raise UnreadPatternError(f"{_shown(pattern)}: a repeat of more than 999 times, {shown}")
 
 
 def _literal(pattern: str, where: Where) -> str | None:

@@ -1,11 +1,11 @@
 """POST /v1/chat/completions: the next turn of a conversation."""
 
+import asyncio
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paredown.engine.prompt import encode_chat
 from paredown.serve.answer import Answer, Body, Piece
 from paredown.serve.body import read_json
 from paredown.serve.errors import HttpError
@@ -27,8 +27,9 @@ async def chat(request: Request) -> Response:
             code="no_chat_template",
         )
     messages = [message.plain() for message in asked.messages]
-    num_chars = sum(len(str(message["content"])) for message in messages)
-    prompt = await tokenize(partial(encode_chat, state.tokenizer, messages), num_chars)
+    # The template is the model's program, and has a process of its own: a thread waits for it.
+    text = await asyncio.to_thread(state.tokenizer.render_chat, messages)
+    prompt = await tokenize(partial(state.tokenizer.encode, text), len(text))
     answer = Answer(
         state,
         ChatFormat(),

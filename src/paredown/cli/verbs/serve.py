@@ -93,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = Checkpoint.open(path)
     context = Context(spec=checkpoint.spec, sinks=options.sinks)
     tokenizer = Tokenizer.open(path)
+    tokenizer.prepare_chat()
     fingerprint = None if args.no_verify else read_fingerprint(path)
     tell_notes(checkpoint.notes)
 

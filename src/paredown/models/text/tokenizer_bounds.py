@@ -17,7 +17,7 @@ from paredown.models.text.linear_pattern import is_linear
 from paredown.units import MEGA, format_bytes
 
 # The largest known has 35 MB.
-MAX_FILE_BYTES = 128 * MEGA
+MAX_FILE_BYTES = 96 * MEGA
 # How many times as long a text may get here, and anywhere. SentencePiece's space has 3 bytes.
 MAX_GROWTH_HERE = 4.0
 MAX_GROWTH = 64.0
