@@ -14,7 +14,7 @@ from paredown.engine.request import FinishReason, Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.make_draw_settings import make_draw_settings
 from paredown.engine.sampling.sampling_params import TokenFilter
-from paredown.errors import ParedownError
+from paredown.errors import ParedownError, RequestError
 from paredown.executors.protocol import Executor, SequenceSlice
 from paredown.executors.sampler import Logprobs, Sampler, SamplingState
 
@@ -60,7 +60,7 @@ class ActiveRequest:
     def of(
         cls, request: Request, tokenizer: EngineTokenizer, executor: Executor
     ) -> "ActiveRequest":
-        """Before its first step."""
+        """Before its first step. Raises RequestError where the tokenizer fails at the prompt."""
         params = request.params
         settings = make_draw_settings(
             params, seed=request.seed, eos_token_ids=tokenizer.eos_token_ids
@@ -68,7 +68,7 @@ class ActiveRequest:
         return cls(
             request,
             executor.sampler.make_state(settings, request.token_ids, executor.spec.vocab_size),
-            make_detokenizer(tokenizer, request.token_ids),
+            _detokenizer(tokenizer, request.token_ids),
             params.ending_token_ids(tokenizer.eos_token_ids),
             SequenceSlice([], 0, request.pages, 0),
             StopMatcher(params.stop) if params.stop else None,
@@ -195,6 +195,19 @@ class ActiveRequest:
         assert self.prompt_logprobs is not None
         first = max(start, len(self.prompt_logprobs))
         return max(0, end - first) if first < self.request.num_prompt_tokens - 1 else 0
+
+
+def _detokenizer(tokenizer: EngineTokenizer, token_ids: list[int]) -> Detokenizer:
+    try:
+        return make_detokenizer(tokenizer, token_ids)
+    except ParedownError:
+        raise
+    except Exception as error:
+        raise RequestError(
+            "the tokenizer failed at the prompt",
+            seen=f"{type(error).__name__}: {error}",
+            remedy="Send another prompt; if it fails at all of them, use another tokenizer.",
+        ) from error
 
 
 def _told(error: Exception) -> str:
