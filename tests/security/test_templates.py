@@ -58,7 +58,7 @@ def render(templates: ChatTemplates, content: str) -> str:
 def test_a_template_without_end_ends_and_the_next_chat_is_rendered(
     source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_templates, "MAX_RENDER_CPU_S", 0.5)
+    monkeypatch.setattr(chat_templates, "MAX_RENDER_CPU_S", 0.3)
     templates = ChatTemplates(
         f"{{% if messages[0].content == 'bad' %}}{source}{{% else %}}fine{{% endif %}}", "t"
     )
@@ -182,7 +182,7 @@ def test_a_server_answers_beside_a_template_without_end_and_stops() -> None:
             completion = {"model": "toy", "prompt": "x", "max_tokens": 4}
             assert server.client.post("/v1/completions", json=completion).status_code == 200
             slowest_s = max(slowest_s, time.monotonic() - start_s)
-        assert slowest_s < 0.5 * chat_templates.MAX_RENDER_CPU_S
+        assert slowest_s < 3.0
         assert [reply.status_code for reply in replies] == [400] * 3
         assert "template was stopped" in replies[0].json()["error"]["message"]
         late = threading.Thread(target=ask_late, args=(server.url, body, replies))

@@ -31,8 +31,9 @@ TEMPLATE_FOLDER = "additional_chat_templates"
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 # The longest known has 0.03 million.
 MAX_TEMPLATE_CHARS = 1_000_000
+MAX_TEMPLATES = 64
 # A chat of 4,096 messages takes 0.06 s, one of 2 MB with its tools in JSON 0.1 s.
-MAX_RENDER_CPU_S = 1.0
+MAX_RENDER_CPU_S = 0.5
 # What a template may make of a chat: so much, and so many times what it was given.
 MAX_ADDED_CHARS = MEBI
 MAX_GROWTH = 4
@@ -61,6 +62,9 @@ class ChatTemplates:
         others = sorted((folder / TEMPLATE_FOLDER).glob("*.jinja"))
         files |= {path.name.removesuffix(".jinja"): path for path in others}
         files = {name: path for name, path in files.items() if path.is_file()}
+        if len(files) > MAX_TEMPLATES:
+            problem = ValueError(f"{len(files):,} templates, more than {MAX_TEMPLATES}")
+            return cls({DEFAULT: problem}, str(folder))
         if not files:
             return cls(config.get("chat_template"), str(folder / "tokenizer_config.json"))
         return cls({name: _read(path) for name, path in files.items()}, str(folder))
@@ -80,6 +84,8 @@ class ChatTemplates:
             except (LookupError, TypeError) as error:
                 raise self._damaged(error) from error
         named = source if isinstance(source, Mapping) else {DEFAULT: source}
+        if len(named) > MAX_TEMPLATES:
+            raise self._damaged(f"{len(named):,} templates, more than {MAX_TEMPLATES}")
         for text in named.values():
             if isinstance(text, Exception):
                 raise self._damaged(text) from text

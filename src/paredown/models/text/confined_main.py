@@ -54,7 +54,7 @@ def _answer(handler: Handler, payload: bytes) -> tuple[bytes, bytes]:
 
 
 def _read_request() -> tuple[bytes, float] | None:
-    """None where the parent has closed the door, or has gone."""
+    """The next one; None where the parent has closed the door, or has gone."""
     head = _read(REQUEST_HEAD.size)
     if head is None:
         return None

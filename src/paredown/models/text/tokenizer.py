@@ -22,6 +22,9 @@ from paredown.models.text.tokenizer_files import (
 from paredown.models.text.tokenizer_library import LONG_TEXT_CHARS as LONG_TEXT_CHARS
 from paredown.models.text.tokenizer_library import TokenizerLibrary
 
+# Beyond any vocabulary: an id that is no token's ends no text.
+_MAX_IDS = 1 << 31
+
 
 class Tokenizer:
     """`vocab_size` counts added tokens; `eos_token_ids` are all that may end a text.
@@ -260,5 +263,5 @@ def _ids(configs: Iterable[Mapping[str, object]], name: str) -> list[int]:
     for config in configs:
         value = config.get(name)
         values = value if isinstance(value, list) else [value]
-        ids += [token_id for token_id in values if type(token_id) is int and token_id >= 0]
+        ids += [one for one in values if type(one) is int and 0 <= one < _MAX_IDS]
     return ids

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.models.files.json_file import read_optional_json_object
+from paredown.models.text.token_texts import MAX_TOKEN_CHARS
 from paredown.models.text.tokenizer_library import AddedToken, TokenizerLibrary
 
 CONFIG = "tokenizer_config.json"
@@ -34,7 +35,8 @@ EXTRA, OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 # The release of Transformers by whose rules the files are read.
 _TRANSFORMERS = (5, 23)
-_VERSIONED = re.compile(r"tokenizer\.(\d+(?:\.\d+)*)\.json")
+_VERSIONED = re.compile(r"tokenizer\.(\d{1,6}(?:\.\d{1,6}){0,5})\.json", re.ASCII)
+_ID = re.compile(r"\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +175,7 @@ def _listed(value: object, where: str) -> dict[int, AddedToken]:
         raise _wrong(where, value, "an object of tokens by their ids")
     found = {}
     for token_id, entry in value.items():
-        if not token_id.isdecimal():
+        if _ID.fullmatch(token_id) is None:
             raise _wrong(where, token_id, "ids as names")
         found[int(token_id)] = _token(entry, where)
     return found
@@ -186,6 +188,7 @@ def _older_list(path: Path, special: Collection[str]) -> dict[int, AddedToken]:
         if type(token_id) is not int or token_id < 0:
             raise _wrong(f"{path}: {text}", token_id, "an id")
         is_special = text in special
+        _check_text(text, f"{path}")
         found[token_id] = AddedToken(text, normalized=not is_special, special=is_special)
     return found
 
@@ -193,6 +196,7 @@ def _older_list(path: Path, special: Collection[str]) -> dict[int, AddedToken]:
 def _special(value: object, where: str) -> AddedToken:
     """A special token as a text or an object."""
     if isinstance(value, str):
+        _check_text(value, where)
         return AddedToken(value, special=True)
     token = _token(value, where)
     token.special = True
@@ -202,11 +206,21 @@ def _special(value: object, where: str) -> AddedToken:
 def _token(value: object, where: str) -> AddedToken:
     if not isinstance(value, dict) or not isinstance(value.get("content"), str):
         raise _wrong(where, value, 'tokens as objects with "content"')
+    _check_text(value["content"], where)
     flags = {name: value[name] for name in _FLAGS if name in value}
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise _wrong(f"{where}: {name}", flag, "true or false")
     return AddedToken(value["content"], **flags)
+
+
+def _check_text(text: str, where: str) -> None:
+    if len(text) > MAX_TOKEN_CHARS:
+        raise _wrong(where, text, f"tokens of at most {MAX_TOKEN_CHARS:,} characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _wrong(where, text, "tokens of valid Unicode") from error
 
 
 def _wrong(where: str, seen: object, wanted: str) -> CheckpointError:
