@@ -200,9 +200,9 @@ class ActiveRequest:
 def _detokenizer(tokenizer: EngineTokenizer, token_ids: list[int]) -> Detokenizer:
     try:
         return make_detokenizer(tokenizer, token_ids)
-    except ParedownError:
+    except (ParedownError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # a tokenizer came with the model, and may raise anything
         raise RequestError(
             "the tokenizer failed at the prompt",
             seen=f"{type(error).__name__}: {error}",
