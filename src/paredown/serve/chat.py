@@ -18,7 +18,7 @@ async def chat(request: Request) -> Response:
     state: ServerState = request.app.state.server
     asked = parse(ChatRequest, await read_json(request))
     state.check_model(asked.model)
-    params = asked.params()
+    params = state.token_bound.apply(asked.params())
     if not state.tokenizer.has_chat_template:
         raise HttpError(
             400,
@@ -33,7 +33,7 @@ async def chat(request: Request) -> Response:
     answer = Answer(
         state,
         ChatFormat(),
-        make_jobs([prompt], params, asked.service()),
+        make_jobs([prompt], params, state.service(asked.service(), request)),
         num_prompt_tokens=len(prompt),
     )
     return await answer.respond(request, stream=bool(asked.stream), usage=asked.includes_usage)

@@ -20,14 +20,14 @@ async def complete(request: Request) -> Response:
     state: ServerState = request.app.state.server
     asked = parse(CompletionRequest, await read_json(request))
     state.check_model(asked.model)
-    params = asked.params()
+    params = state.token_bound.apply(asked.params())
     given = asked.prompts
     num_chars = sum(len(prompt) for prompt in given if isinstance(prompt, str))
     prompts = await tokenize(partial(_encode, state.tokenizer, given), num_chars)
     answer = Answer(
         state,
         CompletionFormat(),
-        make_jobs(prompts, params, asked.service()),
+        make_jobs(prompts, params, state.service(asked.service(), request)),
         num_prompt_tokens=sum(map(len, prompts)),
     )
     return await answer.respond(request, stream=bool(asked.stream), usage=asked.includes_usage)

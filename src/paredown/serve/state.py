@@ -1,17 +1,25 @@
 """ServerState: what every endpoint shares."""
 
 import asyncio
+import hmac
+import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
+
+from starlette.requests import Request
 
 from paredown.engine.prompt import PromptTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Job, Worker
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
-from paredown.serve.errors import HttpError
+from paredown.serve.coarse import CoarseNumbers
+from paredown.serve.errors import MAX_NAME_CHARS, HttpError
+from paredown.serve.places import address_group
+from paredown.serve.token_bound import TokenBound
+from paredown.shown import quoted
 
 MAX_JOBS = 128
 T = TypeVar("T")
@@ -32,17 +40,37 @@ class ServerState:
     max_positions: int
     tokenizer: ServerTokenizer
     worker: Worker
+    token_bound: TokenBound = field(default_factory=TokenBound)
+    # Whether a client finds nobody's prefixes but its own.
+    isolates_prefixes: bool = False
+    shows_exact_metrics: bool = False
+    coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
     created_s: int = field(default_factory=lambda: int(time.time()))
+    # So that nobody can name the salt of another.
+    secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
 
     def check_model(self, name: str | None) -> None:
         """Raises HttpError 404 when a request names another model than the one that is here."""
         if name is not None and name != self.model_name:
             raise HttpError(
                 404,
-                f"there is no model {name!r} here; this server has {self.model_name!r}",
+                f"there is no model {quoted(name, MAX_NAME_CHARS)} here; this server has "
+                f"{quoted(self.model_name, MAX_NAME_CHARS)}",
                 param="model",
                 code="model_not_found",
             )
+
+    def service(self, asked: Service, request: Request) -> Service:
+        """What is `asked`, for whoever asks: a tenant that is not named is the client's address.
+        Where prefixes are kept apart, who names no salt shares them with the same tenant of the
+        same address."""
+        address = address_group(request.client.host if request.client else "")
+        tenant = asked.tenant or address
+        salt = asked.cache_salt
+        if self.isolates_prefixes and not salt:
+            whose = f"{address} {asked.tenant}".encode()
+            salt = hmac.digest(self.secret, whose, "sha256").hex()
+        return replace(asked, tenant=tenant, cache_salt=salt)
 
 
 async def tokenize(encode: Callable[[], T], num_chars: int) -> T:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from paredown.errors import CheckpointError, UnsupportedError
 from paredown.formats.module_pattern import ModulePatterns, PatternError, UnreadPatternError, Where
+from paredown.shown import shown, shown_list
 
 # Fields that say how AutoGPTQ, GPTQModel, AutoAWQ or AutoRound made a checkpoint, or how others are
 # to run it. A field that is missing here is noted, not refused.
@@ -44,7 +45,7 @@ def unsupported(field: str, value: object, known: str = "") -> UnsupportedError:
     """The error for a valid field that is not supported; `known` says what is."""
     return UnsupportedError(
         f"quantization_config.{field} asks for something that cannot be read here",
-        seen=_shorten(value),
+        seen=shown(value, 200),
         remedy=f"{known} Use another compressed form of this model, or the original.".strip(),
     )
 
@@ -52,7 +53,7 @@ def unsupported(field: str, value: object, known: str = "") -> UnsupportedError:
 def damaged(field: str, value: object) -> CheckpointError:
     return CheckpointError(
         f"quantization_config.{field} is not valid",
-        seen=_shorten(value),
+        seen=shown(value, 200),
         remedy="Download config.json again.",
     )
 
@@ -90,9 +91,9 @@ def note_passed_over(names: Collection[str]) -> tuple[str, ...]:
     """Notes of fields that were passed over; empty where there were none."""
     if not names:
         return ()
-    shown = ", ".join(_shorten(name) for name in names)
+    listed = shown_list(names)
     return (
-        f"quantization_config has fields that are not known here and were passed over: {shown}",
+        f"quantization_config has fields that are not known here and were passed over: {listed}",
     )
 
 
@@ -142,8 +143,3 @@ def flag(fields: Mapping[str, object], field: str, default: bool) -> bool:
 
 def _says_something(value: object) -> bool:
     return value not in (None, False, {}, [])
-
-
-def _shorten(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 200 else text[:200] + "..."

@@ -31,6 +31,7 @@ from paredown.models.gguf.special_tokens import (
 from paredown.models.gguf.unigram import unigram
 from paredown.models.gguf.word_piece import SPACE, word_piece
 from paredown.models.gguf.words import MISSING, WORD_RULES, WordRule
+from paredown.shown import quoted, shown
 
 JSON = "tokenizer.huggingface.json"
 CHAT_TEMPLATE = "tokenizer.chat_template"
@@ -163,7 +164,7 @@ def _byte_level(
     if pre not in WORD_RULES:
         raise UnsupportedError(
             f"{fields.where} cuts text into words by a rule that is not known here",
-            seen=f"{PRE} {pre!r}",
+            seen=f"{PRE} {quoted(pre)}",
             remedy=f"Known rules: {', '.join(WORD_RULES)}; or a file with {JSON}.",
         )
     rule = _word_rule(fields)
@@ -306,7 +307,7 @@ def _check_merges(merges: list[list[str]], tokens: set[str], where: str) -> None
         if len(merge) != 2 or not {*merge, "".join(merge)} <= tokens:
             raise CheckpointError(
                 f"{where}: {MERGES} joins what are not tokens",
-                seen=" ".join(merge)[:200],
+                seen=shown(" ".join(merge), 200),
                 remedy=_REMEDY,
             )
 

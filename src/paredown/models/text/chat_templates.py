@@ -8,10 +8,12 @@ its time, its memory and its output (models/text/confined_process.py).
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paredown.errors import CheckpointError, RequestError
+from paredown.files.model_file import read_model_file
 from paredown.models.text.confined_process import (
     ConfinedProcess,
     Confinement,
@@ -27,6 +29,7 @@ TOOL_USE = "tool_use"
 TEMPLATE_FILE = "chat_template.jinja"
 # Has the other templates of a folder, each as NAME.jinja.
 TEMPLATE_FOLDER = "additional_chat_templates"
+_MAX_TEMPLATE_BYTES = 1 << 20
 # What the reasoning of a message is called; the first is what templates read.
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 # The longest known has 0.03 million.
@@ -61,13 +64,13 @@ class ChatTemplates:
         files = {DEFAULT: folder / TEMPLATE_FILE}
         others = sorted((folder / TEMPLATE_FOLDER).glob("*.jinja"))
         files |= {path.name.removesuffix(".jinja"): path for path in others}
-        files = {name: path for name, path in files.items() if path.is_file()}
+        files = {name: path for name, path in files.items() if os.path.lexists(path)}
         if len(files) > MAX_TEMPLATES:
             problem = ValueError(f"{len(files):,} templates, more than {MAX_TEMPLATES}")
             return cls({DEFAULT: problem}, str(folder))
         if not files:
             return cls(config.get("chat_template"), str(folder / "tokenizer_config.json"))
-        return cls({name: _read(path) for name, path in files.items()}, str(folder))
+        return cls({name: _read(path, folder) for name, path in files.items()}, str(folder))
 
     def __bool__(self) -> bool:
         return self._source is not None
@@ -211,9 +214,10 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not a text, a number, a list or an object")
 
 
-def _read(path: Path) -> str | Exception:
+def _read(path: Path, folder: Path) -> str | Exception:
     try:
-        return path.read_text("utf-8")
+        text = read_model_file(path, _MAX_TEMPLATE_BYTES, folder).decode()
+        return text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         return error
 

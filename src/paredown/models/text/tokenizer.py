@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from paredown.errors import CheckpointError, RequestError
-from paredown.models.files.json_file import read_optional_json_object
+from paredown.files.model_file import read_model_file
+from paredown.models.files.json_file import MAX_TOKENIZER_BYTES, read_optional_json_object
+from paredown.models.files.whole_file import is_there, unreadable
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
@@ -195,7 +197,7 @@ class Tokenizer:
 
 
 def _read_library(path: Path) -> TokenizerLibrary:
-    if not path.is_file():
+    if not is_there(path):
         raise CheckpointError(
             f"{path.parent} has no tokenizer.json",
             seen=", ".join(sorted(entry.name for entry in path.parent.glob("*"))) or "no files",
@@ -203,11 +205,9 @@ def _read_library(path: Path) -> TokenizerLibrary:
             "(AutoTokenizer.from_pretrained, then save_pretrained).",
         )
     try:
-        data = path.read_bytes()
+        data = read_model_file(path, MAX_TOKENIZER_BYTES)
     except OSError as error:
-        raise CheckpointError(
-            f"{path} cannot be read", seen=error, remedy="Check that you may read it."
-        ) from error
+        raise unreadable(path, error) from error
     return TokenizerLibrary.parse(data, str(path))
 
 

@@ -15,6 +15,7 @@ from paredown.errors import CheckpointError
 from paredown.models.files.json_file import read_optional_json_object
 from paredown.models.text.token_texts import MAX_TOKEN_CHARS
 from paredown.models.text.tokenizer_library import AddedToken, TokenizerLibrary
+from paredown.shown import quoted
 
 CONFIG = "tokenizer_config.json"
 # In tokenizer_config.json: added tokens by their ids.
@@ -226,6 +227,6 @@ def _check_text(text: str, where: str) -> None:
 def _wrong(where: str, seen: object, wanted: str) -> CheckpointError:
     return CheckpointError(
         f"{where} does not hold {wanted}",
-        seen=repr(seen)[:100],
+        seen=quoted(seen, 100),
         remedy="Correct the file, or download it again.",
     )
