@@ -87,4 +87,5 @@ def make_jobs(prompts: list[list[int]], params: SamplingParams, service: Service
             f"{len(prompts)} prompts x {params.n} choices, at most {MAX_JOBS} together",
             param="n",
         )
+    service = replace(service, num_together=len(prompts) * params.n)
     return [Job(prompt, params, service) for prompt in prompts]
