@@ -87,8 +87,9 @@ class AsyncLLM:
         """The pieces of the next turn of a conversation; RequestError also when the model has no
         chat template or the template refuses the messages."""
         params = SamplingParams() if params is None else params
-        token_ids = encode_chat(self._llm.tokenizer, messages)
-        self._llm.prepare(token_ids, params)
+        llm = self._llm
+        token_ids = encode_chat(llm.tokenizer, messages, llm.max_prompt_tokens)
+        llm.prepare(token_ids, params)
         async with aclosing(self._stream(token_ids, params)) as pieces:
             async for piece in pieces:
                 yield piece
