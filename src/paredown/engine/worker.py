@@ -16,6 +16,7 @@ from functools import partial
 from typing import Literal
 
 from paredown.engine.engine import Engine
+from paredown.engine.packed_logprobs import PackedLogprobs
 from paredown.engine.request import Request
 from paredown.engine.request_output import RequestOutput
 from paredown.engine.sampling.sampling_params import SamplingParams
@@ -57,6 +58,14 @@ class Session:
         self.is_closed = False
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._first: list[tuple[int, RequestOutput]] = []
+
+    def put(self, event: Event) -> None:
+        """What the engine gave or raised. Log-probabilities that must wait are packed."""
+        if not self.events.empty() and not isinstance(event, Exception):
+            for _, output in event:
+                if output.logprobs:
+                    output.logprobs = PackedLogprobs(output.logprobs)
+        self.events.put_nowait(event)
 
     async def start(self) -> None:
         """Waits for the first piece of an answer. Raises what the engine refused the jobs with."""
@@ -162,6 +171,12 @@ class Worker:
         if self._engine is None:
             raise self._unavailable()
         return self._engine.scheduler.max_tokens_per_request - 1
+
+    def check_prompt(self, num_tokens: int) -> None:
+        """Raises RequestError or CapacityError for a prompt that can never be answered."""
+        if self._engine is None:
+            raise self._unavailable()
+        self._engine.scheduler.check_prompt(num_tokens)
 
     def admit(self, num_answers: int) -> Session:
         """Takes places for so many answers, before any work is done for them; close the session in
@@ -363,7 +378,7 @@ class Worker:
 
 def _put_all(events: list[tuple[Session, Event]]) -> None:
     for session, event in events:
-        session.events.put_nowait(event)
+        session.put(event)
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

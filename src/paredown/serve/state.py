@@ -1,20 +1,15 @@
 """ServerState: what every endpoint shares."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from paredown.engine.prompt import PromptTokenizer
-from paredown.engine.sampling.sampling_params import SamplingParams
-from paredown.engine.schedule.service import Service
-from paredown.engine.worker import Job, Worker
-from paredown.models.text.tokenizer import LONG_TEXT_CHARS
+from paredown.engine.worker import Worker
 from paredown.serve.errors import HttpError
-
-MAX_JOBS = 128
-T = TypeVar("T")
+from paredown.serve.intake import Intake
+from paredown.serve.token_parts import Parts, TokenParts
 
 
 class ServerTokenizer(PromptTokenizer, Protocol):
@@ -32,6 +27,9 @@ class ServerState:
     max_positions: int
     tokenizer: ServerTokenizer
     worker: Worker
+    intake: Intake = field(default_factory=Intake)
+    # By the format that writes them.
+    token_parts: dict[str, TokenParts] = field(default_factory=dict)
     created_s: int = field(default_factory=lambda: int(time.time()))
 
     def check_model(self, name: str | None) -> None:
@@ -44,19 +42,8 @@ class ServerState:
                 code="model_not_found",
             )
 
-
-async def tokenize(encode: Callable[[], T], num_chars: int) -> T:
-    """What `encode` gives for all the texts of a request. Where these are long it is called in
-    another thread, so that the event loop goes on."""
-    return encode() if num_chars < LONG_TEXT_CHARS else await asyncio.to_thread(encode)
-
-
-def make_jobs(prompts: list[list[int]], params: SamplingParams, service: Service) -> list[Job]:
-    """A job for each prompt, of `params.n` answers."""
-    if len(prompts) * params.n > MAX_JOBS:
-        raise HttpError(
-            400,
-            f"{len(prompts)} prompts x {params.n} choices, at most {MAX_JOBS} together",
-            param="n",
-        )
-    return [Job(prompt, params, service) for prompt in prompts]
+    def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
+        """Those of the format of this name, one table for all its answers."""
+        if name not in self.token_parts:
+            self.token_parts[name] = TokenParts(self.tokenizer, write)
+        return self.token_parts[name]
