@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from paredown.serve.budget import Hold
 from paredown.serve.errors import ClientGoneError, HttpError
+from paredown.serve.pacer import Pacer
 from paredown.serve.value_counts import ValueCounts, ValueLimits
 
 MAX_BODY_BYTES = 2_000_000
@@ -18,7 +19,7 @@ SHORT_BODY_BYTES = 16_384
 COUNTED_BYTES = 65_536
 
 
-async def read_body(request: Request, limits: ValueLimits, held: Hold) -> bytes:
+async def read_body(request: Request, limits: ValueLimits, held: Hold, pacer: Pacer) -> bytes:
     """Raises HttpError 408, 413, 415, and 400 for one that holds too much; QueueFullError where all
     bodies under way are too long together."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -35,7 +36,7 @@ async def read_body(request: Request, limits: ValueLimits, held: Hold) -> bytes:
         raise _too_large(stated[:20])
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
-            return await _read(request, limits, held)
+            return await _read(request, limits, held, pacer)
     except TimeoutError as error:
         raise HttpError(408, f"the body did not come within {BODY_TIMEOUT_S:.0f} s") from error
     except ClientDisconnect as error:
@@ -51,7 +52,7 @@ def parse_json(body: bytes) -> object:
     return parsed
 
 
-async def _read(request: Request, limits: ValueLimits, held: Hold) -> bytes:
+async def _read(request: Request, limits: ValueLimits, held: Hold, pacer: Pacer) -> bytes:
     body, counts = bytearray(), ValueCounts()
     num_counted = 0
     async for part in request.stream():
@@ -67,8 +68,9 @@ async def _read(request: Request, limits: ValueLimits, held: Hold) -> bytes:
                 raise HttpError(
                     400, f"the body holds {excess}; send less at once", code="body_too_large"
                 )
-            # Others have their turn between two pieces.
-            await asyncio.sleep(0)
+            # What is not read yet waits in the client: each turn of the loop reads on in one long
+            # body, however many there are.
+            await pacer.turn()
         num_counted = len(body)
     return bytes(body)
 

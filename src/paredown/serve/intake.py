@@ -52,7 +52,7 @@ class Intake:
             num_values=MAX_PROMPTS * max_positions + MAX_LISTED,
         )
         with self.bodies.hold() as held:
-            body = await read_body(request, limits, held)
+            body = await read_body(request, limits, held, self.pacer)
             if len(body) <= SHORT_BODY_BYTES:
                 return _parse(model, body)
             return await self.parsing.run(

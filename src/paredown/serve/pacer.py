@@ -16,6 +16,13 @@ class Pacer:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self._turn = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Waits for a turn of the loop that nobody else goes on in: of many who ask, each turn lets
+        one go on, in their order."""
+        async with self._turn:
+            await asyncio.sleep(0)
 
     async def pieces(self, items: Iterator[T]) -> AsyncIterator[list[T]]:
         """The items in lists that took a piece each."""
