@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from paredown.engine.prompt import encode_chat
+from paredown.engine.prompt import check_length
 from paredown.engine.worker import Job
 from paredown.serve.admission import Admission
 from paredown.serve.answer import Answer, Body, Piece, WholeAnswer
@@ -15,9 +15,6 @@ from paredown.serve.logprobs import LOWEST_LOGPROB, LogprobRows, LogprobToken
 from paredown.serve.schema import ChatRequest
 from paredown.serve.state import ServerState
 from paredown.serve.token_parts import Parts, TokenParts
-
-# A template takes as long for a message as for so many characters of a text.
-MESSAGE_CHARS = 32
 
 
 async def chat(request: Request) -> Response:
@@ -38,12 +35,13 @@ async def _prepare(request: Request) -> Answer:
             code="no_chat_template",
         )
     messages, service = [message.plain() for message in asked.messages], asked.service()
-    size = sum(len(str(one["content"])) for one in messages) + MESSAGE_CHARS * len(messages)
+    tokenizer = state.tokenizer
     admission = Admission(state, 1, params)
     try:
-        max_tokens = state.worker.max_prompt_tokens
+        text = await state.intake.render(request, tokenizer, messages)
+        check_length(tokenizer, text, state.worker.max_prompt_tokens)
         prompt = await state.intake.tokenize(
-            request, size, lambda wanted: encode_chat(state.tokenizer, messages, max_tokens)
+            request, len(text), lambda wanted: tokenizer.encode(text)
         )
         return Answer(
             state,

@@ -1,22 +1,27 @@
 """Intake: what requests share on their way in. Each piece of work is bounded before it begins:
 bodies in bytes and values, texts in length, long work in how much of it waits."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from starlette.requests import Request
 
+from paredown.engine.prompt import PromptTokenizer
 from paredown.engine.sampling.sampling_params import SamplingParams
 from paredown.models.text.tokenizer import LONG_TEXT_CHARS
 from paredown.serve.body import SHORT_BODY_BYTES, parse_json, read_body
 from paredown.serve.budget import Budget
+from paredown.serve.disconnect import run_until_disconnect
 from paredown.serve.errors import HttpError
 from paredown.serve.pacer import Pacer
 from paredown.serve.schema import MAX_MESSAGES, MAX_PROMPTS, ChatRequest, CompletionRequest, parse
 from paredown.serve.side_thread import SideThread, Wanted
 from paredown.serve.value_counts import ValueLimits
 
+# A template takes as long for a message as for so many characters of a text.
+MESSAGE_CHARS = 32
 T = TypeVar("T")
 R = TypeVar("R", CompletionRequest, ChatRequest)
 MAX_JOBS = 128
@@ -58,6 +63,17 @@ class Intake:
             return await self.parsing.run(
                 request.receive, len(body), lambda wanted: _parse(model, body)
             )
+
+    async def render(
+        self, request: Request, tokenizer: PromptTokenizer, messages: list[dict[str, object]]
+    ) -> str:
+        """The text of a conversation. The template is the model's program: a thread waits for it.
+        A long conversation whose client has gone is not begun."""
+        work = asyncio.to_thread(tokenizer.render_chat, messages)
+        size = sum(len(str(one["content"])) + MESSAGE_CHARS for one in messages)
+        if size < LONG_TEXT_CHARS:
+            return await work
+        return await run_until_disconnect(request.receive, work)
 
     async def tokenize(self, request: Request, size: int, encode: Callable[[Wanted], T]) -> T:
         """What `encode` gives for all the texts of a request, of `size` characters. Where these are

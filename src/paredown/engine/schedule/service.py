@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from paredown.engine.sampling.field_rules import ParameterError, shown
+from paredown.engine.sampling.field_rules import ParameterError
 
 MAX_NAME_CHARS = 1024
 MAX_PRIORITY = 10
@@ -33,13 +33,13 @@ class Service:
                 isinstance(name, str) and len(name) <= MAX_NAME_CHARS
             ):
                 raise ParameterError(
-                    field, seen=shown(name), remedy=f"Use at most {MAX_NAME_CHARS} characters."
+                    field, seen=repr(name)[:80], remedy=f"Use at most {MAX_NAME_CHARS} characters."
                 )
         priority, deadline_s = self.priority, self.deadline_s
         if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
             raise ParameterError(
                 "priority",
-                seen=shown(priority),
+                seen=repr(priority)[:80],
                 remedy=f"Use an integer from -{MAX_PRIORITY} to {MAX_PRIORITY}.",
             )
         if deadline_s is not None and (
@@ -49,7 +49,7 @@ class Service:
         ):
             raise ParameterError(
                 "deadline_s",
-                seen=shown(deadline_s),
+                seen=repr(deadline_s)[:80],
                 remedy=f"Use seconds above 0 and at most {MAX_DEADLINE_S:.0f}.",
             )
 
