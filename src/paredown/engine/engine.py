@@ -6,7 +6,7 @@ finish reason, whatever happens to it.
 
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -121,6 +121,8 @@ class Engine:
         """The prompt as plain integers. Raises RequestError or CapacityError for a request that
         can never be served."""
         vocab_size = self.executor.spec.vocab_size
+        if isinstance(prompt_token_ids, Sized):  # before anything is done for each of them
+            self.scheduler.check_prompt(len(prompt_token_ids))
         token_ids = as_token_ids(prompt_token_ids, vocab_size)
         self.scheduler.check_prompt(len(token_ids))
         params.check_token_ids(vocab_size)

@@ -19,7 +19,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # How "ByteLevel" writes bytes: printable ones as they are, the others in order from U+0100 on.
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
+BYTE_OF_LETTER = {chr(byte): byte for byte in _PRINTABLE} | {
     chr(0x100 + i): byte for i, byte in enumerate(_OTHERS)
 }
 
@@ -91,7 +91,7 @@ class PieceDecoder:
             found = _BYTE_TOKEN.fullmatch(text)
             return text if found is None else bytes([int(found[1], 16)])
         try:
-            data = bytes(_BYTE_OF[letter] for letter in piece)
+            data = bytes(BYTE_OF_LETTER[letter] for letter in piece)
         except KeyError:  # an added token, written as it is
             return piece
         try:

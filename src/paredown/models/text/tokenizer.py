@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from paredown.errors import CheckpointError, RequestError
@@ -13,6 +14,7 @@ from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
 from paredown.models.text.chat_templates import ChatTemplates
 from paredown.models.text.clean_up import clean_up
+from paredown.models.text.token_lengths import max_token_bytes
 from paredown.models.text.token_texts import TokenTexts, piece_decoder
 from paredown.models.text.tokenizer_files import (
     TokenizerFiles,
@@ -111,6 +113,18 @@ class Tokenizer:
         if self.bos_token_id is not None:
             return self.bos_token_id
         return min(self.eos_token_ids, default=None)
+
+    @cached_property
+    def max_token_bytes(self) -> int | None:
+        """No token stands for more bytes of a text; None where that is not known. Takes 0.1 s of
+        the largest vocabularies when first asked for."""
+        return max_token_bytes(self._library, self.token_texts)
+
+    @property
+    def encodes_here(self) -> bool:
+        """Whether a text is encoded in this process. Otherwise a thread waits for another process,
+        for short texts too."""
+        return self._library.encodes_here
 
     @property
     def has_chat_template(self) -> bool:

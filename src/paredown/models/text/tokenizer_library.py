@@ -60,17 +60,16 @@ class TokenizerLibrary:
         self._library = library
         self._where = where
         self._process: ConfinedProcess | None = None
-        normalizer, pre_tokenizer, decoder = (
-            _description(part)
-            for part in (library.normalizer, library.pre_tokenizer, library.decoder)
-        )
-        self.decoder_description = decoder
+        # Its parts as tokenizer.json has them.
+        self.normalizer_description = _description(library.normalizer)
+        self.pre_tokenizer_description = _description(library.pre_tokenizer)
+        self.decoder_description = _description(library.decoder)
         self._encodes_here = (
-            is_linear_normalizer(normalizer)
-            and is_linear_pre_tokenizer(pre_tokenizer)
+            is_linear_normalizer(self.normalizer_description)
+            and is_linear_pre_tokenizer(self.pre_tokenizer_description)
             and _is_linear_model(library)
         )
-        self._decodes_here = is_linear_decoder(decoder)
+        self._decodes_here = is_linear_decoder(self.decoder_description)
 
     @classmethod
     def parse(cls, data: bytes, where: str) -> "TokenizerLibrary":
@@ -95,6 +94,11 @@ class TokenizerLibrary:
     def model_kind(self) -> str:
         """The kind of its model: BPE, Unigram, WordPiece or WordLevel."""
         return type(self._library.model).__name__
+
+    @property
+    def has_byte_fallback(self) -> bool:
+        """Whether a BPE model writes unknown characters as bytes."""
+        return bool(self._library.model.byte_fallback)
 
     @property
     def vocab_size(self) -> int:
