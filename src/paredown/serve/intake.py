@@ -33,7 +33,7 @@ MAX_LOGPROBS = 2**24
 MAX_STRINGS = 16 * MAX_MESSAGES
 MAX_CONTAINERS = 4 * MAX_MESSAGES
 # Beside prompts: more than any vocabulary, which is what a list of allowed tokens may hold.
-MAX_LISTED = 2**19
+MAX_LISTED = 300_000
 
 
 @dataclass(frozen=True)
