@@ -112,7 +112,7 @@ INTEGERS: tuple[WeightDType, ...] = tuple(dtype for dtype in DTYPES if dtype.sta
 # The native core sums whole blocks of so many columns under one scale.
 KERNEL_COLUMNS = 32
 # Instruction sets with which the core packs bf16 for bf16 inputs with short exponents
-# (docs/linear.md), and what such a weight takes on average where its numbers are normally
+# (docs/internals/linear.md), and what such a weight takes on average where its numbers are normally
 # distributed: 12 bits, 32 more for a block of 512 weights, 4 more a weight in 3 % of the blocks.
 SHORT_BF16_ISAS = frozenset({"avx2", "avx2_vnni", "avx512", "avx512_bf16"})
 SHORT_BF16_BITS = 12.2
