@@ -81,3 +81,13 @@ def test_it_ends_when_it_is_closed(process: ConfinedProcess) -> None:
     process.close()
     assert child.returncode == -signal.SIGKILL
     assert process.ask(b"x", cpu_s=1) == b"x!"
+
+
+def test_one_that_cannot_be_started_is_an_error(
+    process: ConfinedProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/no/such/python")
+    with pytest.raises(ProgramError, match="cannot be started"):
+        process.ask(b"x", cpu_s=1)
+    monkeypatch.undo()
+    assert process.ask(b"x", cpu_s=1) == b"x!"

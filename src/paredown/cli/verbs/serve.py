@@ -130,7 +130,6 @@ def run(args: argparse.Namespace) -> int:
         shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
     )
     with listen.open_socket() as sock:
-        host = sock.getsockname()[0]
         url = _url(sock)
 
         def announce() -> None:
@@ -144,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # SIGTERM and Ctrl-C are uvicorn's own affair; a terminal that is closed counts too.
             signal.signal(signal.SIGHUP, server.handle_exit)
-        if not is_loopback(host):
+        if not is_loopback(sock.getsockname()[0]):
             tell(f"anyone who can reach {url} can use this model")
         server.run(sockets=[sock])
     if isinstance(worker.failure, ParedownError):

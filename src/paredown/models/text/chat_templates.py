@@ -134,9 +134,9 @@ class ChatTemplates:
         if self and self._process is None:
             try:
                 self._process = self._make_process()
-            except CheckpointError:
+                self._process.start()
+            except (CheckpointError, ProgramError):
                 return  # it is told where a chat is asked for
-            self._process.start()
 
     def _ask(self, name: str, values: Mapping[str, object]) -> bytes:
         try:

@@ -28,7 +28,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     module, _, function = target.partition(":")
     make_handler: Callable[[bytes], Handler] = getattr(importlib.import_module(module), function)
-    resource.setrlimit(resource.RLIMIT_AS, (int(max_memory_bytes), int(max_memory_bytes)))
+    _limit_memory(int(max_memory_bytes))
     handler: Handler | None = None
     while (request := _read_request()) is not None:
         payload, cpu_s = request
@@ -42,6 +42,14 @@ def main() -> None:
         _write(REPLY_HEAD.pack(len(reply), how) + reply)
         if how == OUT_OF_MEMORY:
             return
+
+
+def _limit_memory(max_bytes: int) -> None:
+    """Whoever started the parent may have set a lower limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        max_bytes = min(max_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
 
 
 def _answer(handler: Handler, payload: bytes) -> tuple[bytes, bytes]:

@@ -72,7 +72,7 @@ class ConfinedProcess:
         self._is_ready = False
 
     def start(self) -> None:
-        """Starts it without waiting until it is ready."""
+        """Starts it without waiting until it is ready. Raises ProgramError."""
         with self._turn:
             self._ensure()
 
@@ -115,8 +115,14 @@ class ConfinedProcess:
         return self._process
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        one = self._confinement
         path = json.dumps([entry for entry in sys.path if entry])
+        try:
+            return self._popen(path)
+        except OSError as error:
+            raise ProgramError(f"a process for it cannot be started: {error}") from error
+
+    def _popen(self, path: str) -> subprocess.Popen[bytes]:
+        one = self._confinement
         return subprocess.Popen(
             [
                 sys.executable,
