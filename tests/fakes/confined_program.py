@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
 
@@ -19,6 +20,9 @@ def make_program(setup: bytes) -> Callable[[bytes], bytes]:
             raise ValueError("no")
         if what == "exit":
             os._exit(int(numbers[0]))
+        if what == "wait":
+            time.sleep(float(numbers[0]))
+            return b"%d" % os.getpriority(os.PRIO_PROCESS, 0)
         if what == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         return request + setup

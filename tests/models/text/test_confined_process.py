@@ -59,6 +59,32 @@ def test_whatever_it_does_the_next_request_is_answered(
     assert time.monotonic() - start_s < SOON_S
 
 
+def test_a_request_that_failed_fails_at_once(process: ConfinedProcess) -> None:
+    with pytest.raises(LimitError):
+        process.ask(b"spin", cpu_s=0.5)
+    process.ask(b"x", cpu_s=1)
+    child = process._process
+    with pytest.raises(LimitError, match=r"more than 0\.5 s"):
+        process.ask(b"spin", cpu_s=0.5)
+    assert process._process is child
+    for i in range(300):
+        with pytest.raises(ProgramError):
+            process.ask(b"raise %d" % i, cpu_s=0.5)
+    assert len(process._failed) == 256
+
+
+def test_what_takes_long_gives_way_and_its_process_ends() -> None:
+    confinement = Confinement(target="fakes.confined_program:make_program", patience_s=0.05)
+    process = ConfinedProcess(confinement, b"!")
+    assert process.ask(b"x", cpu_s=1) == b"x!"
+    child = process._process
+    assert child is not None
+    assert process.ask(b"wait 0.3", cpu_s=1) == b"10"
+    assert child.returncode == -signal.SIGKILL
+    assert process.ask(b"wait 0", cpu_s=1) == b"0"
+    process.close()
+
+
 def test_a_program_that_is_not_there_is_an_error() -> None:
     process = ConfinedProcess(Confinement(target="no_such_module:f"), b"")
     with pytest.raises(ProgramError, match="ended with code 1"):

@@ -43,6 +43,7 @@ MAX_GROWTH = 4
 _CONFINEMENT = Confinement(
     target="paredown.models.text.template_program:make_renderer",
     max_memory_bytes=512 * MEBI,
+    patience_s=0.1,
 )
 Message = Mapping[str, object]
 

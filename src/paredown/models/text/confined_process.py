@@ -6,6 +6,7 @@ the kernel ends it when its processor time or its memory is used up, and another
 A request there and back takes 0.07 ms, one of 30 KB 0.3 ms.
 """
 
+import hashlib
 import json
 import os
 import select
@@ -31,8 +32,11 @@ _FIND = "import sys, json; sys.path += [x for x in json.loads(sys.argv[3]) if x 
 # What an interpreter needs to start, and what dates are told by; no keys and no tokens.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME", "TZ", "LANG")
 # How long a process may wait for a processor, for each second that it may use one.
-_WALL_PER_CPU = 10.0
+_WALL_PER_CPU = 20.0
 _START_WALL_S = 30.0
+# The requests that failed last are not tried again so soon: they would stop others again.
+_MAX_FAILED, _FAILED_FOR_S = 256, 60.0
+_LOW_PRIORITY = 10
 
 
 class LimitError(Exception):
@@ -43,18 +47,29 @@ class ProgramError(Exception):
     """A program of the model failed; the text says how."""
 
 
+class LateError(LimitError):
+    """The machine had no time for the program, which may be no fault of it."""
+
+
+class NotStartedError(ProgramError):
+    """No process could be started for the program."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Confinement:
     """`target`            module:function, which makes a handler of requests from the setup
     `setup_cpu_s`       processor time to start in
     `max_memory_bytes`  address space, the interpreter's own 0.05 GB included
     `max_reply_bytes`   of one answer
+    `patience_s`        a request that takes longer gives way to whatever else wants the processor,
+                        and its process ends with it; None: it does not
     """
 
     target: str
     setup_cpu_s: float = 5.0
     max_memory_bytes: int = 512 * MEBI
     max_reply_bytes: int = 64 * MEBI
+    patience_s: float | None = None
 
 
 class ConfinedProcess:
@@ -70,6 +85,9 @@ class ConfinedProcess:
         # Processes that are forked from this one have pipes in common with it.
         self._owner = 0
         self._is_ready = False
+        self._gives_way = False
+        # Why requests failed, by their digests, and until when that is remembered.
+        self._failed: dict[bytes, tuple[float, LimitError | ProgramError]] = {}
 
     def start(self) -> None:
         """Starts it without waiting until it is ready. Raises ProgramError."""
@@ -78,21 +96,34 @@ class ConfinedProcess:
 
     def ask(self, request: bytes, *, cpu_s: float) -> bytes:
         """Its answer. Raises LimitError, after which the process is another one, or ProgramError
-        for what the program raised."""
+        for what the program raised. A request that failed a moment ago fails at once."""
         with self._turn:
-            process = self._ensure()
+            if self._failed:
+                self._check_failed(request)
             try:
-                how, reply = self._exchange(process, request, cpu_s)
-            except BaseException:
-                # An answer that nobody read must not pass for that of the next request.
-                self._stop()
+                return self._answer(request, cpu_s)
+            except (LimitError, ProgramError) as error:
+                if not isinstance(error, LateError | NotStartedError):
+                    self._remember(request, error)
                 raise
-            if how == DONE:
-                return reply
-            if how == OUT_OF_MEMORY:
-                self._stop()
-                raise LimitError(f"it takes more than {self._memory} of memory")
-            raise ProgramError(reply.decode(errors="replace"))
+            finally:
+                if self._gives_way:
+                    self._stop()
+
+    def _answer(self, request: bytes, cpu_s: float) -> bytes:
+        process = self._ensure()
+        try:
+            how, reply = self._exchange(process, request, cpu_s)
+        except BaseException:
+            # An answer that nobody read must not pass for that of the next request.
+            self._stop()
+            raise
+        if how == DONE:
+            return reply
+        if how == OUT_OF_MEMORY:
+            self._stop()
+            raise LimitError(f"it takes more than {self._memory} of memory")
+        raise ProgramError(reply.decode(errors="replace"))
 
     def close(self) -> None:
         """Ends the process; the next request starts another."""
@@ -119,7 +150,7 @@ class ConfinedProcess:
         try:
             return self._popen(path)
         except OSError as error:
-            raise ProgramError(f"a process for it cannot be started: {error}") from error
+            raise NotStartedError(f"a process for it cannot be started: {error}") from error
 
     def _popen(self, path: str) -> subprocess.Popen[bytes]:
         one = self._confinement
@@ -180,13 +211,23 @@ class ConfinedProcess:
         door.register(replies, select.POLLIN)
         data = bytearray()
         while len(data) < num_bytes:
+            self._wait(process, door)
             if not door.poll(max(0.0, end_s - time.monotonic()) * 1000):
-                raise LimitError("it did not come to its end in time")
+                raise LateError("it did not come to its end in time")
             part = os.read(replies, num_bytes - len(data))
             if not part:
                 raise self._ended(process, cpu_s)
             data += part
         return bytes(data)
+
+    def _wait(self, process: subprocess.Popen[bytes], door: select.poll) -> None:
+        """Waits as long as patience lasts, then has the process give way."""
+        patience_s = self._confinement.patience_s
+        if patience_s is None or self._gives_way or not self._is_ready:
+            return
+        if not door.poll(patience_s * 1000) and process.poll() is None:
+            self._gives_way = True
+            os.setpriority(os.PRIO_PROCESS, process.pid, _LOW_PRIORITY)
 
     def _ended(self, process: subprocess.Popen[bytes], cpu_s: float) -> Exception:
         """Why it closed its door."""
@@ -201,6 +242,22 @@ class ConfinedProcess:
         if self._end is not None:
             self._end()
         self._process = self._end = None
+        self._gives_way = False
+
+    def _check_failed(self, request: bytes) -> None:
+        until_s, error = self._failed.get(_digest(request), (0.0, None))
+        if error is not None and time.monotonic() < until_s:
+            raise type(error)(*error.args)
+
+    def _remember(self, request: bytes, error: LimitError | ProgramError) -> None:
+        self._failed.pop(_digest(request), None)
+        if len(self._failed) >= _MAX_FAILED:
+            del self._failed[next(iter(self._failed))]
+        self._failed[_digest(request)] = (time.monotonic() + _FAILED_FOR_S, error)
+
+
+def _digest(request: bytes) -> bytes:
+    return hashlib.blake2b(request, digest_size=16).digest()
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
