@@ -151,7 +151,7 @@ BAD_CHATS = [
 def test_a_list_ends_at_its_first_wrong_entry(field):
     """Of all entries the errors would be millions."""
     with pytest.raises(ValidationError) as raised:
-        CompletionRequest.model_validate(GOOD | {field: [{}] * 1000})
+        CompletionRequest.model_validate(GOOD | {field: [{}] * 64})
     assert raised.value.error_count() < 10
 
 

@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
             seen=args.model or "the packaged model",
             remedy="Use `paredown generate`, or a model that was trained for conversation.",
         )
+    llm.tokenizer.prepare_chat()
     start: Messages = []
     if args.system:
         start.append({"role": "system", "content": text_of(args.system)})

@@ -19,13 +19,15 @@ class Service:
     larger ones first (policy "priority"). `deadline_s`: seconds after its arrival in which the
     request is to be started (policy "deadline"); None asks for nothing. Only requests of
     the same `cache_salt` share cached prefixes, so that nobody learns from the time of an answer
-    what others asked; None is the tenant's own.
+    what others asked; None is the tenant's own. `num_together`: answers that were asked for in one
+    go, this one among them; many leave room for others (wide.py).
     """
 
     tenant: str = ""
     priority: int = 0
     deadline_s: float | None = None
     cache_salt: str | None = None
+    num_together: int = 1
 
     def __post_init__(self) -> None:
         for field in ("tenant", "cache_salt"):
