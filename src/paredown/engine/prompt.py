@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from operator import index
 from typing import Protocol
 
-from paredown.engine.sampling.field_rules import shown
+from paredown.engine.sampling.field_rules import MAX_SEEN_CHARS
 from paredown.errors import RequestError
+from paredown.shown import quoted
 
 # Of UTF-8.
 MAX_CHAR_BYTES = 4
@@ -98,7 +99,7 @@ def as_token_ids(prompt: Iterable[int], vocab_size: int) -> list[int]:
 def no_prompt(seen: object) -> RequestError:
     return RequestError(
         "a prompt is a text or a list of token ids",
-        seen=shown(seen),
+        seen=quoted(seen, MAX_SEEN_CHARS),
         remedy="Give one, or a list of them; a single id stands in a list.",
     )
 
@@ -106,7 +107,7 @@ def no_prompt(seen: object) -> RequestError:
 def _no_token_id(prompt: list[int], vocab_size: int) -> RequestError:
     return RequestError(
         "the prompt holds a token id that the model does not have",
-        seen=shown(next(one for one in prompt if not _is_token_id(one, vocab_size))),
+        seen=quoted(next(one for one in prompt if not _is_token_id(one, vocab_size))),
         remedy=f"Token ids are integers from 0 to {vocab_size - 1}; leave out of a text what names "
         "a token that only the tokenizer has.",
     )

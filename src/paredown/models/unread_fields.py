@@ -14,6 +14,7 @@ from paredown.models.families.family import Family
 from paredown.models.families.fields import Fields
 from paredown.models.families.known_fields import HARMLESS, NEUTRAL, ROTARY_HARMLESS, SWITCHES
 from paredown.models.families.spec_values import AGREES
+from paredown.shown import quoted
 from paredown.spec.model import ModelSpec
 
 _ROTARY = ("rope_scaling.", "rope_parameters.")
@@ -64,7 +65,7 @@ def is_neutral(name: str, value: object, spec: ModelSpec, config: Mapping[str, o
 def _not_applied(where: str, name: str, value: object, spec: ModelSpec) -> UnsupportedError:
     return UnsupportedError(
         f"{where} sets {name!r}, which is not applied to the family {spec.family!r} here",
-        seen=repr(value)[:80],
+        seen=quoted(value, 80),
         remedy=f"Take {name} out of {where} if the model was trained without it, or set the "
         "model_type of a family that has it.",
     )

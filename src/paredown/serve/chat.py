@@ -27,6 +27,7 @@ async def _prepare(request: Request) -> Answer:
     state: ServerState = request.app.state.server
     asked, params = await state.intake.read(request, ChatRequest, state.max_positions)
     state.check_model(asked.model)
+    params = state.token_bound.apply(params)
     if not state.tokenizer.has_chat_template:
         raise HttpError(
             400,
@@ -34,14 +35,15 @@ async def _prepare(request: Request) -> Answer:
             param="messages",
             code="no_chat_template",
         )
-    messages, service = [message.plain() for message in asked.messages], asked.service()
+    messages = [message.plain() for message in asked.messages]
+    service = state.service(asked.service(), request, params.n)
     tokenizer = state.tokenizer
     admission = Admission(state, 1, params)
     try:
         text = await state.intake.render(request, tokenizer, messages)
         check_length(tokenizer, text, state.worker.max_prompt_tokens)
         prompt = await state.intake.tokenize(
-            request, len(text), lambda wanted: tokenizer.encode(text)
+            request, tokenizer, len(text), lambda wanted: tokenizer.encode(text)
         )
         return Answer(
             state,

@@ -32,11 +32,15 @@ async def _prepare(request: Request) -> Answer:
     state: ServerState = request.app.state.server
     asked, params = await state.intake.read(request, CompletionRequest, state.max_positions)
     state.check_model(asked.model)
-    given, service = asked.prompts, asked.service()
+    params = state.token_bound.apply(params)
+    given = asked.prompts
+    service = state.service(asked.service(), request, len(given) * params.n)
     size = sum(len(prompt) for prompt in given if isinstance(prompt, str))
     admission = Admission(state, len(given), params)
     try:
-        prompts = await state.intake.tokenize(request, size, partial(_encode, state, given))
+        prompts = await state.intake.tokenize(
+            request, state.tokenizer, size, partial(_encode, state, given)
+        )
         return Answer(
             state,
             CompletionFormat(),

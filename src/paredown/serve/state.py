@@ -1,15 +1,24 @@
 """ServerState: what every endpoint shares."""
 
+import hmac
+import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from starlette.requests import Request
+
 from paredown.engine.prompt import PromptTokenizer
+from paredown.engine.schedule.service import Service
 from paredown.engine.worker import Worker
-from paredown.serve.errors import HttpError
+from paredown.serve.coarse import CoarseNumbers
+from paredown.serve.errors import MAX_NAME_CHARS, HttpError
 from paredown.serve.intake import Intake
+from paredown.serve.places import address_group
+from paredown.serve.token_bound import TokenBound
 from paredown.serve.token_parts import Parts, TokenParts
+from paredown.shown import quoted
 
 
 class ServerTokenizer(PromptTokenizer, Protocol):
@@ -30,17 +39,38 @@ class ServerState:
     intake: Intake = field(default_factory=Intake)
     # By the format that writes them.
     token_parts: dict[str, TokenParts] = field(default_factory=dict)
+    token_bound: TokenBound = field(default_factory=TokenBound)
+    # Whether a client finds nobody's prefixes but its own.
+    isolates_prefixes: bool = False
+    shows_exact_metrics: bool = False
+    coarse_numbers: CoarseNumbers = field(default_factory=CoarseNumbers)
     created_s: int = field(default_factory=lambda: int(time.time()))
+    # So that nobody can name the salt of another.
+    secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
 
     def check_model(self, name: str | None) -> None:
         """Raises HttpError 404 when a request names another model than the one that is here."""
         if name is not None and name != self.model_name:
             raise HttpError(
                 404,
-                f"there is no model {name!r} here; this server has {self.model_name!r}",
+                f"there is no model {quoted(name, MAX_NAME_CHARS)} here; this server has "
+                f"{quoted(self.model_name, MAX_NAME_CHARS)}",
                 param="model",
                 code="model_not_found",
             )
+
+    def service(self, asked: Service, request: Request, num_answers: int) -> Service:
+        """What is `asked`, for whoever asks: a tenant that is not named is the client's address.
+        Where prefixes are kept apart, who names no salt shares them with the same tenant of the
+        same address."""
+        address = address_group(request.client.host if request.client else "")
+        salt = asked.cache_salt
+        if self.isolates_prefixes and not salt:
+            whose = f"{address} {asked.tenant}".encode()
+            salt = hmac.digest(self.secret, whose, "sha256").hex()
+        return replace(
+            asked, tenant=asked.tenant or address, cache_salt=salt, num_together=num_answers
+        )
 
     def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
         """Those of the format of this name, one table for all its answers."""

@@ -1,0 +1,385 @@
+"""A server under attack: what another client, /health and its memory notice of it.
+
+    python -m benchmarks.attacks
+    python -m benchmarks.attacks S15 S16 --seconds 20 --json attacks.json
+
+For each case a real `paredown serve` is started on the built-in model, or on a hostile copy of it.
+A client asks for completions, first alone, then while NUM_CLIENTS others attack from addresses of
+their own, in a process that gives way to the server. Results go to docs/results/attacks.json, and
+from there to docs/results/attacks.md; cases that are not measured stay as they were. The exit code
+is 1 where a case does not meet what is asked.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import httpx
+
+from benchmarks.attack_cases import NUM_CLIENTS, Attack, Target, attacks, spoiled
+from benchmarks.build import ROOT
+from benchmarks.real import page
+from benchmarks.real.machine import describe_machine
+from benchmarks.real.peak_memory import anonymous_bytes
+from benchmarks.real.row import Row, Section
+from paredown.kernels.probe import default_num_threads
+from paredown.models.resolve import resolve_model
+from paredown.units import format_bytes
+
+RESULTS = ROOT / "docs" / "results"
+MAX_RATIO = 3.0
+MAX_HEALTH_S = 0.1
+MAX_MEMORY_RATIO = 1.1
+_BODY = {"prompt": "Once upon a time", "max_tokens": 16, "ignore_eos": True, "temperature": 0}
+_HEALTH_PERIOD_S = 0.05
+_MEMORY_PERIOD_S = 0.02
+# What a client waits for before it counts as not answered.
+_PATIENCE_S = 30.0
+# After the attack, for memory to come back: connections time out meanwhile.
+_REST_S = 3.0
+_HEADING = [
+    "# Under attack",
+    "",
+    "Measured by `make attacks` on a real server: what a client, /health and memory notice while",
+    "four others attack. docs/internals/security.md says what guards each case.",
+]
+
+
+@dataclass(kw_only=True)
+class Found:
+    """What was measured of one case. `num_failed` completions got no 200."""
+
+    case: str
+    what: str
+    alone_s: list[float] = field(default_factory=list)
+    attacked_s: list[float] = field(default_factory=list)
+    health_s: list[float] = field(default_factory=list)
+    num_failed: int = 0
+    num_unhealthy: int = 0
+    before_bytes: int = 0
+    peak_bytes: int = 0
+    after_bytes: int = 0
+    log_bytes: int = 0
+    is_alive: bool = True
+
+    @property
+    def ratio(self) -> float:
+        """The median under attack over the median alone; without an end where none came."""
+        if not self.alone_s or not self.attacked_s or self.num_failed >= len(self.attacked_s):
+            return float("inf")
+        return statistics.median(self.attacked_s) / statistics.median(self.alone_s)
+
+    @property
+    def max_health_s(self) -> float:
+        failed = self.num_unhealthy or not self.health_s
+        return float("inf") if failed else max(self.health_s)
+
+    @property
+    def memory_ratio(self) -> float:
+        return self.after_bytes / max(self.before_bytes, 1)
+
+    @property
+    def is_met(self) -> bool:
+        return (
+            self.is_alive
+            and self.ratio <= MAX_RATIO
+            and self.max_health_s <= MAX_HEALTH_S
+            and self.memory_ratio <= MAX_MEMORY_RATIO
+        )
+
+
+def percentile(seconds: Sequence[float], share: float) -> float:
+    """The smallest that is not below `share` of them."""
+    if not seconds:
+        return float("inf")
+    ordered = sorted(seconds)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+@contextmanager
+def running(model: Path, options: Sequence[str], log: Path) -> Iterator[tuple[int, int]]:
+    """A server's process id and port; its log goes to a file."""
+    command = [
+        sys.executable,
+        "-m",
+        "paredown.cli.main",
+        "serve",
+        str(model),
+        "--port",
+        "0",
+        "--json",
+    ]
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            [*command, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"the server did not start: {log.read_text()[-2000:]}")
+            yield process.pid, int(json.loads(line)["url"].rpartition(":")[2])
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def ask(client: httpx.Client, found: Found, seconds: float) -> list[float]:
+    """Completions one after the other, for so long. One that fails counts with its time."""
+    end_s, times = time.monotonic() + seconds, list[float]()
+    while time.monotonic() < end_s:
+        started_s = time.monotonic()
+        try:
+            is_answered = client.post("/v1/completions", json=_BODY).status_code == 200
+        except httpx.HTTPError:
+            is_answered = False
+        times.append(time.monotonic() - started_s)
+        found.num_failed += not is_answered
+        if not is_answered:
+            time.sleep(_HEALTH_PERIOD_S)
+    return times
+
+
+async def watch(url: str, pid: int, found: Found) -> None:
+    """Looks at /health, each time on a connection of its own, and at the memory, until it is
+    cancelled."""
+
+    async def look_at_memory() -> None:
+        while True:
+            found.peak_bytes = max(found.peak_bytes, memory_bytes(pid))
+            await asyncio.sleep(_MEMORY_PERIOD_S)
+
+    async def look_at_health() -> None:
+        while True:
+            started_s = time.monotonic()
+            try:
+                async with httpx.AsyncClient(timeout=_PATIENCE_S) as client:
+                    connected_s = time.monotonic()
+                    status = (await client.get(f"{url}/health")).status_code
+            except httpx.HTTPError:
+                status, connected_s = 0, started_s
+            found.health_s.append(time.monotonic() - connected_s)
+            found.num_unhealthy += status != 200
+            await asyncio.sleep(_HEALTH_PERIOD_S)
+
+    await asyncio.gather(look_at_memory(), look_at_health())
+
+
+def memory_bytes(pid: int) -> int:
+    try:
+        return anonymous_bytes(Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return 0
+
+
+@contextmanager
+def child(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """This program once more, for another part."""
+    command = [sys.executable, "-m", "benchmarks.attacks", *words]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process
+        finally:
+            process.terminate()
+
+
+def measure(attack: Attack, model: Path, seconds: float, *, one_address: bool) -> Found:
+    found = Found(case=attack.case, what=attack.what)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        if attack.spoil is not None:
+            model = spoiled(model, Path(folder) / "model", attack.spoil)
+        with running(model, attack.options, log) as (pid, port):
+            url = f"http://127.0.0.1:{port}"
+            with httpx.Client(base_url=url, timeout=_PATIENCE_S) as client:
+                ask(client, found, 1.0)
+                found.alone_s = ask(client, found, seconds)
+                found.num_failed = 0
+                found.before_bytes = memory_bytes(pid)
+                attacker = (attack.case, str(port), "" if one_address else "own")
+                with (
+                    child("--as-attackers", *attacker),
+                    child("--as-watcher", url, str(pid)) as watcher,
+                ):
+                    found.attacked_s = ask(client, found, seconds)
+                    watcher.terminate()
+                    assert watcher.stdout is not None
+                    seen = json.loads(watcher.stdout.read())
+                found.health_s, found.num_unhealthy = seen["health_s"], seen["num_unhealthy"]
+                time.sleep(_REST_S)
+                found.after_bytes = memory_bytes(pid)
+                found.peak_bytes = max(seen["peak_bytes"], found.after_bytes)
+                found.is_alive = Path(f"/proc/{pid}").exists() and found.after_bytes > 0
+        found.log_bytes = log.stat().st_size
+    return found
+
+
+async def run_attackers(attack: Attack, port: int, *, one_address: bool) -> None:
+    os.nice(19)
+    print("ready", flush=True)
+    sources = ["" if one_address else f"127.0.0.{10 + number}" for number in range(NUM_CLIENTS)]
+    await asyncio.gather(*(attack.client(Target(port, source)) for source in sources))
+
+
+async def run_watcher(url: str, pid: int) -> None:
+    found, task = Found(case="", what=""), asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    print("ready", flush=True)
+    try:
+        await watch(url, pid, found)
+    except asyncio.CancelledError:
+        print(json.dumps(asdict(found)))
+
+
+def table(all_found: Sequence[Found]) -> str:
+    """Lines of at most 100 characters."""
+    heading = (
+        "case",
+        "alone",
+        "median",
+        "p95",
+        "ratio",
+        "/health",
+        "memory",
+        "peak",
+        "after",
+        "log",
+        "",
+    )
+    lines = [heading]
+    for one in all_found:
+        lines.append(
+            (
+                one.case,
+                _ms(percentile(one.alone_s, 0.5)),
+                _ms(percentile(one.attacked_s, 0.5)),
+                _ms(percentile(one.attacked_s, 0.95)),
+                f"{one.ratio:.2f}",
+                _ms(one.max_health_s),
+                format_bytes(one.before_bytes),
+                format_bytes(one.peak_bytes),
+                f"{one.memory_ratio:.2f}",
+                format_bytes(one.log_bytes),
+                "met" if one.is_met else "not met" if one.is_alive else "dead",
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def section(one: Found, seconds: float) -> Section:
+    return Section(
+        title=f"{one.case}: {one.what}",
+        protocol=f"{seconds:.0f} s alone, then as many under attack by {NUM_CLIENTS} clients. "
+        f"The log grew to {format_bytes(one.log_bytes)}.",
+        rows=[
+            Row(
+                name="a completion of another client",
+                asked=f"at most {MAX_RATIO:.0f}x as long as alone",
+                found=f"{_ms(percentile(one.alone_s, 0.5))} alone, "
+                f"{_ms(percentile(one.attacked_s, 0.5))} under attack "
+                f"(p95 {_ms(percentile(one.attacked_s, 0.95))}): {one.ratio:.2f}x; "
+                f"{one.num_failed} of {len(one.attacked_s)} failed",
+                meets=one.is_alive and one.ratio <= MAX_RATIO,
+                decides=True,
+            ),
+            Row(
+                name="/health, the longest",
+                asked=f"at most {_ms(MAX_HEALTH_S)}",
+                found=f"{_ms(one.max_health_s)}; {one.num_unhealthy} of {len(one.health_s)} failed",
+                meets=one.max_health_s <= MAX_HEALTH_S,
+                decides=True,
+            ),
+            Row(
+                name="memory afterwards",
+                asked=f"at most {MAX_MEMORY_RATIO:.1f}x of before",
+                found=f"{format_bytes(one.before_bytes)} before, {format_bytes(one.peak_bytes)} at "
+                f"most, {format_bytes(one.after_bytes)} after: {one.memory_ratio:.2f}x",
+                meets=one.is_alive and one.memory_ratio <= MAX_MEMORY_RATIO,
+                decides=True,
+            ),
+        ],
+    )
+
+
+def _ms(seconds: float) -> str:
+    return "-" if seconds == float("inf") else f"{seconds * 1e3:,.1f} ms"
+
+
+def write(all_found: Sequence[Found], seconds: float, num_threads: int, folder: Path) -> None:
+    old = folder / "attacks.json"
+    document = json.loads(old.read_text()) if old.exists() else None
+    sections = [section(one, seconds) for one in all_found]
+    document = page.merge(document, page.as_json(sections, describe_machine(num_threads)))
+    folder.mkdir(parents=True, exist_ok=True)
+    old.write_text(json.dumps(document, indent=2) + "\n")
+    (folder / "attacks.md").write_text(page.markdown(document, _HEADING))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", help="what their names begin with (default: all)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="alone, and under attack")
+    parser.add_argument("--one-address", action="store_true", help="all clients from 127.0.0.1")
+    parser.add_argument("--json", type=Path, help="also write every number here", metavar="FILE")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where results are written")
+    parser.add_argument("--no-results", action="store_true", help="print them alone")
+    parser.add_argument("--as-attackers", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--as-watcher", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.as_watcher:
+        asyncio.run(run_watcher(args.as_watcher[0], int(args.as_watcher[1])))
+        return 0
+    model = resolve_model(None)
+    vocabulary = json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]
+    known = {one.case: one for one in attacks(vocabulary["a"])}
+    if args.as_attackers:
+        case, port, own = args.as_attackers
+        asyncio.run(run_attackers(known[case], int(port), one_address=not own))
+        return 0
+    chosen = [
+        one for one in known.values() if not args.cases or one.case.startswith(tuple(args.cases))
+    ]
+    if not chosen:
+        parser.error(f"no such case; there are {', '.join(known)}")
+    all_found = []
+    for one in chosen:
+        all_found.append(measure(one, model, args.seconds, one_address=args.one_address))
+        print(table(all_found[-1:]), flush=True)
+    print("\n" + table(all_found))
+    if args.json:
+        args.json.write_text(json.dumps([asdict(one) for one in all_found], indent=2) + "\n")
+    if not args.no_results:
+        write(all_found, args.seconds, default_num_threads(), args.results)
+    return 0 if all(one.is_met for one in all_found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
