@@ -39,5 +39,5 @@ class JsonStream(Response):
 
 
 def to_json(value: object) -> str:
-    """As starlette's JSONResponse writes it."""
+    """The text that starlette's JSONResponse sends."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -117,10 +117,7 @@ def run(args: argparse.Namespace) -> int:
         engine = build(
             checkpoint, options, tokenizer=tokenizer, speculation=speculation, on_loaded=ready
         ).engine
-        # What is there now stays: each full collection would look at it anew and hold all threads
-        # up for 40 ms.
-        gc.collect()
-        gc.freeze()
+        _freeze()
         return engine
 
     worker = Worker(load)
@@ -172,6 +169,13 @@ def _listen(args: argparse.Namespace) -> Listen:
 def _served_name(asked: str | None, path: Path) -> str:
     """The model's name in answers: text for anybody, while a folder's name may be any bytes."""
     return shown(asked or model_name(path))
+
+
+def _freeze() -> None:
+    """Keeps collections from what stays as long as the process: each full one would look at it
+    anew, and hold all threads up for 40 ms."""
+    gc.collect()
+    gc.freeze()
 
 
 def _tell(executor: LoadedExecutor) -> None:
