@@ -148,11 +148,16 @@ def run(args: argparse.Namespace) -> int:
         if not is_loopback(host):
             tell(f"anyone who can reach {url} can use this model")
         server.run(sockets=[sock])
-    if isinstance(worker.failure, ParedownError):
-        raise worker.failure
-    if worker.failure is not None:
+    return _exit_code(worker.failure, server.stopped_by)
+
+
+def _exit_code(failure: BaseException | None, stopped_by: int | None) -> int:
+    """Raises what the engine's thread ended with, where that is one of our own errors."""
+    if isinstance(failure, ParedownError):
+        raise failure
+    if failure is not None:
         return EXIT_FAILED
-    return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+    return EXIT_INTERRUPTED if stopped_by == signal.SIGINT else 0
 
 
 def _listen(args: argparse.Namespace) -> Listen:
