@@ -42,6 +42,8 @@ MAX_RATIO = 3.0
 MAX_HEALTH_S = 0.1
 MAX_MEMORY_RATIO = 1.1
 _BODY = {"prompt": "Once upon a time", "max_tokens": 16, "ignore_eos": True, "temperature": 0}
+# The pages of the built-in model hold so many contexts.
+_NUM_CONTEXTS, _CONTEXT_TOKENS = 16, 2000
 _HEALTH_PERIOD_S = 0.05
 _MEMORY_PERIOD_S = 0.02
 # What a client waits for before it counts as not answered.
@@ -140,6 +142,14 @@ def running(model: Path, options: Sequence[str], log: Path) -> Iterator[tuple[in
                 process.kill()
 
 
+def touch_pages(client: httpx.Client) -> None:
+    """The system gives a page of keys and values when it is first written: all are, before the
+    memory is looked at."""
+    for number in range(_NUM_CONTEXTS + 2):
+        prompt = [1 + (number + 7 * place) % 8000 for place in range(_CONTEXT_TOKENS)]
+        client.post("/v1/completions", json={"prompt": prompt, "max_tokens": 1})
+
+
 def ask(client: httpx.Client, found: Found, seconds: float) -> list[float]:
     """Completions one after the other, for so long. One that fails counts with its time."""
     end_s, times = time.monotonic() + seconds, list[float]()
@@ -156,7 +166,7 @@ def ask(client: httpx.Client, found: Found, seconds: float) -> list[float]:
     return times
 
 
-async def watch(url: str, pid: int, found: Found) -> None:
+async def watch(port: int, pid: int, found: Found) -> None:
     """Looks at /health, each time on a connection of its own, and at the memory, until it is
     cancelled."""
 
@@ -169,16 +179,24 @@ async def watch(url: str, pid: int, found: Found) -> None:
         while True:
             started_s = time.monotonic()
             try:
-                async with httpx.AsyncClient(timeout=_PATIENCE_S) as client:
-                    connected_s = time.monotonic()
-                    status = (await client.get(f"{url}/health")).status_code
-            except httpx.HTTPError:
-                status, connected_s = 0, started_s
-            found.health_s.append(time.monotonic() - connected_s)
-            found.num_unhealthy += status != 200
+                is_well = await asyncio.wait_for(ask_health(port), _PATIENCE_S)
+            except (OSError, TimeoutError):
+                is_well = False
+            found.health_s.append(time.monotonic() - started_s)
+            found.num_unhealthy += not is_well
             await asyncio.sleep(_HEALTH_PERIOD_S)
 
     await asyncio.gather(look_at_memory(), look_at_health())
+
+
+async def ask_health(port: int) -> bool:
+    """Without a library: it must take none of the processor from the server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return (await reader.read(4096)).startswith(b"HTTP/1.1 200 ")
+    finally:
+        writer.transport.abort()
 
 
 def memory_bytes(pid: int) -> int:
@@ -198,7 +216,7 @@ def child(*words: str) -> Iterator[subprocess.Popen[str]]:
             process.stdout.readline()
             yield process
         finally:
-            process.terminate()
+            process.kill()
 
 
 def measure(attack: Attack, model: Path, seconds: float, *, one_address: bool) -> Found:
@@ -208,27 +226,29 @@ def measure(attack: Attack, model: Path, seconds: float, *, one_address: bool) -
         if attack.spoil is not None:
             model = spoiled(model, Path(folder) / "model", attack.spoil)
         with running(model, attack.options, log) as (pid, port):
-            url = f"http://127.0.0.1:{port}"
-            with httpx.Client(base_url=url, timeout=_PATIENCE_S) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=_PATIENCE_S) as client:
+                touch_pages(client)
                 ask(client, found, 1.0)
-                found.alone_s = ask(client, found, seconds)
-                found.num_failed = 0
-                found.before_bytes = memory_bytes(pid)
-                attacker = (attack.case, str(port), "" if one_address else "own")
+                # Both are watched, since watching takes something of the processor.
+                with child("--as-watcher", str(port), str(pid)):
+                    found.alone_s = ask(client, found, seconds)
+                found.num_failed, found.before_bytes = 0, memory_bytes(pid)
+                whence = "" if one_address else "own"
                 with (
-                    child("--as-attackers", *attacker),
-                    child("--as-watcher", url, str(pid)) as watcher,
+                    child("--as-attackers", attack.case, str(port), whence),
+                    child("--as-watcher", str(port), str(pid)) as watcher,
                 ):
                     found.attacked_s = ask(client, found, seconds)
                     watcher.terminate()
                     assert watcher.stdout is not None
                     seen = json.loads(watcher.stdout.read())
-                found.health_s, found.num_unhealthy = seen["health_s"], seen["num_unhealthy"]
-                time.sleep(_REST_S)
-                found.after_bytes = memory_bytes(pid)
-                found.peak_bytes = max(seen["peak_bytes"], found.after_bytes)
-                found.is_alive = Path(f"/proc/{pid}").exists() and found.after_bytes > 0
-        found.log_bytes = log.stat().st_size
+            found.health_s, found.num_unhealthy = seen["health_s"], seen["num_unhealthy"]
+            time.sleep(_REST_S)
+            found.after_bytes = memory_bytes(pid)
+            found.peak_bytes = max(seen["peak_bytes"], found.after_bytes)
+            found.is_alive = found.after_bytes > 0
+            # What the process says at its end is not of the attack.
+            found.log_bytes = log.stat().st_size
     return found
 
 
@@ -239,13 +259,13 @@ async def run_attackers(attack: Attack, port: int, *, one_address: bool) -> None
     await asyncio.gather(*(attack.client(Target(port, source)) for source in sources))
 
 
-async def run_watcher(url: str, pid: int) -> None:
+async def run_watcher(port: int, pid: int) -> None:
     found, task = Found(case="", what=""), asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     print("ready", flush=True)
     try:
-        await watch(url, pid, found)
+        await watch(port, pid, found)
     except asyncio.CancelledError:
         print(json.dumps(asdict(found)))
 
@@ -355,7 +375,7 @@ def main() -> int:
     parser.add_argument("--as-watcher", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.as_watcher:
-        asyncio.run(run_watcher(args.as_watcher[0], int(args.as_watcher[1])))
+        asyncio.run(run_watcher(*map(int, args.as_watcher)))
         return 0
     model = resolve_model(None)
     vocabulary = json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]
