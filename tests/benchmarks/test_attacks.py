@@ -19,7 +19,8 @@ from benchmarks.attack_cases import (
     silent,
     spoiled,
 )
-from benchmarks.attacks import Found, measure, percentile, section, table
+from benchmarks.attack_results import Found, percentile, section, table
+from benchmarks.attacks import measure
 from drivers.running_server import running_server
 from paredown.models.resolve import resolve_model
 
