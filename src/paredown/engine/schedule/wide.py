@@ -45,7 +45,7 @@ class WideRequests:
         return self._num_due(running, has_pages) > 0 and _num_wide(running) > 0
 
     def taking_part(self, running: list[Request], *, has_pages: bool) -> list[Request]:
-        """Those of the running that the next step computes. Prompts are computed in any case.
+        """The running that the next step computes. Prompts are computed in any case.
         `has_pages`: whether those who wait are not known to lack them."""
         num_wide = _num_wide(running)
         num_others = len(running) - num_wide + self._num_due(running, has_pages)
