@@ -10,7 +10,7 @@ from paredown.shown import shown
 
 # Names of files and tensors stand in what is wrong; lists of what is known in remedies.
 _MAX_WHAT_CHARS = 1_000
-_MAX_SEEN_CHARS = 1_000
+_MAX_SEEN_CHARS = 400
 _MAX_REMEDY_CHARS = 4_000
 
 

@@ -41,7 +41,7 @@ def parse_json(data: bytes | str) -> object:
 
 def _check_depth(value: object) -> None:
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         children = (
             child
             for one in level

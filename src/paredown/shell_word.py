@@ -15,6 +15,12 @@ def shell_word(word: object) -> str:
     return "$'" + "".join(map(_escaped, text)) + "'"
 
 
+def shell_path(path: object) -> str:
+    """A file or folder as a word that no command takes for an option."""
+    text = str(path)
+    return shell_word(f"./{text}" if text.startswith("-") else text)
+
+
 def _escaped(one: str) -> str:
     if one.isprintable():
         return _NOT_PLAIN.sub(r"\\\g<0>", one)

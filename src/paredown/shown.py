@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Set
 
 # Enough for a path with a tensor's name behind it.
-MAX_CHARS = 600
+MAX_CHARS = 300
+# For a sentence of ours about it.
+MAX_LINE_CHARS = 1_000
 # What is shown of a list, and of a list within a list within a list.
 _MAX_ITEMS = 8
 _MAX_DEPTH = 3
@@ -49,6 +51,11 @@ def shown_list(values: Iterable[object], max_items: int = _MAX_ITEMS) -> str:
     listed = list(values)
     more = [f"and {len(listed) - max_items:,} more"] if len(listed) > max_items else []
     return ", ".join([*(shown(one, _MAX_ITEM_CHARS) for one in listed[:max_items]), *more])
+
+
+def shown_lines(*values: str) -> tuple[str, ...]:
+    """Notes, each on a line of its own."""
+    return tuple(shown(one, MAX_LINE_CHARS) for one in values)
 
 
 def shown_answer(text: str) -> str:

@@ -27,6 +27,7 @@ class Running:
     engine: Engine
     worker: Worker
     client: httpx.Client
+    state: ServerState
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -74,7 +75,7 @@ def running_server(
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     try:
         with httpx.Client(base_url=url, timeout=30) as client:
-            running = Running(url, engine, worker, client)
+            running = Running(url, engine, worker, client, state)
             running.wait_until(lambda: server.started)
             if wait:
                 running.wait_until(lambda: worker.status == "ready")

@@ -370,10 +370,11 @@ class Engine:
         self, live: ActiveRequest, reason: FinishReason, error: str | None = None
     ) -> RequestOutput:
         """Takes a live request out; returns its last output."""
-        request = live.request
-        self.scheduler.finish(request, reason)
+        request, output = live.request, live.end(reason, error)
+        assert output.finish_reason is not None
+        self.scheduler.finish(request, output.finish_reason)
         request.finish_s = time.monotonic()
         if self.speculator is not None:
             self.speculator.forget(request)
         del self._active[request.id]
-        return live.end(reason, error)
+        return output

@@ -43,7 +43,7 @@ async def _prepare(request: Request) -> Answer:
         text = await state.intake.render(request, tokenizer, messages)
         check_length(tokenizer, text, state.worker.max_prompt_tokens)
         prompt = await state.intake.tokenize(
-            request, len(text), lambda wanted: tokenizer.encode(text)
+            request, tokenizer, len(text), lambda wanted: tokenizer.encode(text)
         )
         return Answer(
             state,

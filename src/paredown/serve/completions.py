@@ -38,7 +38,9 @@ async def _prepare(request: Request) -> Answer:
     size = sum(len(prompt) for prompt in given if isinstance(prompt, str))
     admission = Admission(state, len(given), params)
     try:
-        prompts = await state.intake.tokenize(request, size, partial(_encode, state, given))
+        prompts = await state.intake.tokenize(
+            request, state.tokenizer, size, partial(_encode, state, given)
+        )
         return Answer(
             state,
             CompletionFormat(),

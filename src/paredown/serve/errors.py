@@ -28,20 +28,23 @@ TYPES = {
 
 
 class HttpError(Exception):
-    """An answer that is not 200. `param` names the field of the request that is at fault."""
+    """An answer that is not 200. `param` names the field of the request that is at fault. What the
+    client sent comes back in both on one line, escaped and cut."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None
     ) -> None:
-        self.status, self.message, self.param, self.code = status, message, param, code
-        super().__init__(message)
+        self.status, self.code = status, code
+        self.message = shown(message, MAX_MESSAGE_CHARS)
+        self.param = None if param is None else shown(param, MAX_NAME_CHARS)
+        super().__init__(self.message)
 
     def body(self) -> dict[str, object]:
         return {
             "error": {
-                "message": shown(self.message, MAX_MESSAGE_CHARS),
+                "message": self.message,
                 "type": TYPES.get(self.status, "invalid_request_error"),
-                "param": None if self.param is None else shown(self.param, MAX_NAME_CHARS),
+                "param": self.param,
                 "code": self.code,
             }
         }

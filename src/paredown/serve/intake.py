@@ -33,7 +33,7 @@ MAX_LOGPROBS = 2**24
 MAX_STRINGS = 16 * MAX_MESSAGES
 MAX_CONTAINERS = 4 * MAX_MESSAGES
 # Beside prompts: more than any vocabulary, which is what a list of allowed tokens may hold.
-MAX_LISTED = 2**19
+MAX_LISTED = 300_000
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,17 @@ class Intake:
             return await work
         return await run_until_disconnect(request.receive, work)
 
-    async def tokenize(self, request: Request, size: int, encode: Callable[[Wanted], T]) -> T:
+    async def tokenize(
+        self,
+        request: Request,
+        tokenizer: PromptTokenizer,
+        size: int,
+        encode: Callable[[Wanted], T],
+    ) -> T:
         """What `encode` gives for all the texts of a request, of `size` characters. Where these are
-        long it is called in another thread, when its turn has come."""
-        if size < LONG_TEXT_CHARS:
+        long, or the tokenizer has a process of its own, it is called in another thread, when its
+        turn has come."""
+        if size < LONG_TEXT_CHARS and getattr(tokenizer, "encodes_here", True):
             return encode(Wanted())
         return await self.tokenizing.run(request.receive, size, encode)
 

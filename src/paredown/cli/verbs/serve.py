@@ -4,7 +4,7 @@ import argparse
 import gc
 import json
 import signal
-import sys
+from pathlib import Path
 
 from paredown.cli.options.attention_sinks import add_attention_sinks_arguments
 from paredown.cli.options.kv_dtype import add_kv_dtype_argument
@@ -14,6 +14,7 @@ from paredown.cli.options.schedule import add_schedule_arguments, keeping_target
 from paredown.cli.options.shared import add_common_arguments
 from paredown.cli.options.speculation import add_speculation_arguments, speculation_config
 from paredown.cli.options.strangers import add_strangers_arguments
+from paredown.cli.printed import say, say_json, tell
 from paredown.cli.tables.notes import tell_notes
 from paredown.engine.build import build
 from paredown.engine.detokenize import prepare_texts
@@ -35,6 +36,8 @@ from paredown.serve.hosts import is_loopback
 from paredown.serve.server import Listen, Server, make_server
 from paredown.serve.state import ServerState
 from paredown.serve.token_bound import TokenBound
+from paredown.shell_word import shell_word
+from paredown.shown import shown
 from paredown.spec.context import Context
 
 EXAMPLES = """examples:
@@ -99,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = Checkpoint.open(path)
     context = Context(spec=checkpoint.spec, sinks=options.sinks)
     tokenizer = Tokenizer.open(path)
+    tokenizer.prepare_chat()
     fingerprint = None if args.no_verify else read_fingerprint(path)
     tell_notes(checkpoint.notes)
 
@@ -120,24 +124,24 @@ def run(args: argparse.Namespace) -> int:
         return engine
 
     worker = Worker(load)
-    state = _state(args, context, tokenizer, worker, model_name(path))
+    state = _state(args, context, tokenizer, worker, _served_name(args.name, path))
     with listen.open_socket() as sock:
         host, port = sock.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-        def tell() -> None:
+        def announce() -> None:
             if worker.status == "ready":
                 _announce(url, state.model_name, as_json=args.json)
             elif worker.status == "dead":
                 server.should_exit = True
 
-        app = create_app(state, on_worker_change=tell)
+        app = create_app(state, on_worker_change=announce)
         server: Server = make_server(app, worker, listen)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # SIGTERM and Ctrl-C are uvicorn's own affair; a terminal that is closed counts too.
             signal.signal(signal.SIGHUP, server.handle_exit)
         if not is_loopback(host):
-            print(f"anyone who can reach {url} can use this model", file=sys.stderr)
+            tell(f"anyone who can reach {url} can use this model")
         server.run(sockets=[sock])
     if isinstance(worker.failure, ParedownError):
         raise worker.failure
@@ -161,7 +165,7 @@ def _state(
     args: argparse.Namespace, context: Context, tokenizer: Tokenizer, worker: Worker, name: str
 ) -> ServerState:
     return ServerState(
-        model_name=args.name or name,
+        model_name=name,
         max_positions=context.max_request_tokens,
         tokenizer=tokenizer,
         worker=worker,
@@ -171,11 +175,16 @@ def _state(
     )
 
 
+def _served_name(asked: str | None, path: Path) -> str:
+    """The model's name in answers: text for anybody, while a folder's name may be any bytes."""
+    return shown(asked or model_name(path))
+
+
 def _tell(executor: LoadedExecutor) -> None:
     if executor.context.sinks is not None:
-        print(executor.context.sinks.arithmetic(), file=sys.stderr)
-    print(page_arithmetic(executor.context, executor.kv), file=sys.stderr)
-    print(f"threads: {executor.threads.explained()}", file=sys.stderr)
+        tell(executor.context.sinks.arithmetic())
+    tell(page_arithmetic(executor.context, executor.kv))
+    tell(f"threads: {executor.threads.explained()}")
 
 
 def _check(
@@ -192,16 +201,14 @@ def _check(
         if others is None:
             how = fingerprint.check_logits(checkpoint, executor)
             line = f"verified: the logits of {name}, {how}"
-    print(line, file=sys.stderr)
+    tell(line)
 
 
 def _announce(url: str, model_name: str, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"url": url, "model": model_name}), flush=True)
+        say_json({"url": url, "model": model_name}, indent=None, flush=True)
         return
     body = json.dumps({"model": model_name, "prompt": "Once upon a time", "max_tokens": 40})
-    print(
-        f"{model_name} answers at {url}/v1\n"
-        f"curl {url}/v1/completions -H 'Content-Type: application/json' -d '{body}'",
-        flush=True,
-    )
+    say(f"{model_name} answers at {url}/v1")
+    header = "-H 'Content-Type: application/json'"
+    say(f"curl {url}/v1/completions {header} -d {shell_word(body)}", flush=True)

@@ -7,6 +7,7 @@ Mooncake     JSON lines: timestamp in ms, input_length, output_length, and hash_
 """
 
 import csv
+import io
 import itertools
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -16,11 +17,12 @@ from typing import TextIO
 
 from paredown.errors import ConfigError
 from paredown.evaluate.load.arrival import BLOCK_TOKENS, Arrival
+from paredown.files.named_file import open_named_file
 from paredown.json_text import JsonTextError, parse_json
 from paredown.shown import quoted, shown, shown_list
 
 Row = dict[str, object]
-# A prompt of a million tokens has 2,000 hash ids.
+# A prompt of a million tokens has 2,000 block hashes, of ten characters or less each.
 MAX_LINE_CHARS = 1_000_000
 MAX_TOKENS = 2**31 - 1
 
@@ -30,8 +32,8 @@ def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
     with the line, for a file that is no trace, has no request, or goes back in time."""
     found: list[Arrival] = []
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            for number, row in itertools.islice(_rows(path, _lines(path, lines)), max_requests):
+        with io.TextIOWrapper(open_named_file(path), "utf-8", newline="") as text:
+            for number, row in itertools.islice(_rows(path, _lines(path, text)), max_requests):
                 found.append(_arrival(path, number, row))
                 if len(found) > 1 and found[-1].at_s < found[-2].at_s:
                     raise _error(path, number, "a request comes before the one above it", row)
@@ -45,13 +47,15 @@ def read_trace(path: Path, max_requests: int | None = None) -> list[Arrival]:
     return [replace(one, at_s=one.at_s - first) for one in found]
 
 
-def _lines(path: Path, file: TextIO) -> Iterator[str]:
+def _lines(path: Path, text: TextIO) -> Iterator[str]:
+    """One at a time; a line without end would be read into memory whole."""
     for number in itertools.count(1):
-        line = file.readline(MAX_LINE_CHARS + 1)
+        line = text.readline(MAX_LINE_CHARS + 1)
         if not line:
             return
         if len(line) > MAX_LINE_CHARS:
-            raise _error(path, number, "this line is too long for a request", shown(line, 80))
+            what = f"a line has more than {MAX_LINE_CHARS:,} characters"
+            raise _error(path, number, what, shown(line, 80))
         yield line
 
 

@@ -1,8 +1,9 @@
 """What can be said of a field of config.json's quantization_config that cannot be used."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from paredown.errors import CheckpointError, UnsupportedError
+from paredown.formats.module_pattern import ModulePatterns, PatternError, UnreadPatternError, Where
 from paredown.shown import shown, shown_list
 
 # Fields that say how AutoGPTQ, GPTQModel, AutoAWQ or AutoRound made a checkpoint, or how others are
@@ -94,6 +95,17 @@ def note_passed_over(names: Collection[str]) -> tuple[str, ...]:
     return (
         f"quantization_config has fields that are not known here and were passed over: {listed}",
     )
+
+
+def check_patterns(field: str, patterns: Sequence[str], where: Where) -> None:
+    """Raises CheckpointError for a regular expression that is not valid, UnsupportedError for one
+    that is not read here, or for too many of them."""
+    try:
+        ModulePatterns(patterns, where)
+    except UnreadPatternError as error:
+        raise unsupported(field, error) from error
+    except PatternError as error:
+        raise damaged(field, error) from error
 
 
 def check_any_codes(tensor_names: Collection[str], suffix: str, method: str) -> None:

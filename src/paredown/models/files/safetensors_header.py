@@ -8,13 +8,14 @@ JSON must fill the data from its first byte to its last, in any order, without h
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from paredown.errors import CheckpointError
 from paredown.formats.tensor import StoredTensor
-from paredown.shown import shown
+from paredown.shown import quoted, shown
 
 PREFIX_BYTES = 8
 # The limit of the reference implementation.
@@ -106,8 +107,8 @@ def build_header(
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"duplicate name {next(n for n in names if names.count(n) > 1)!r}")
+        times = Counter(name for name, _ in pairs)
+        raise ValueError(f"duplicate name {quoted(max(times, key=times.__getitem__), 200)}")
     return result
 
 

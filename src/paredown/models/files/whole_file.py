@@ -11,6 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, OutputError
+from paredown.files.model_file import check_model_file
+from paredown.files.new_file import make_file
+from paredown.files.refused_file import RefusedFileError
 
 # Bytes given to the system in one write, so that an interrupt is noticed between two of them.
 WRITE_BYTES = 16 << 20
@@ -23,7 +26,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     permission, ...)."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        with partial.open("xb") as file:
+        with make_file(partial) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -58,8 +61,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f"{path} cannot be read",
-        seen=error.strerror or error,
-        remedy="Check that the file exists and that you may read it.",
-    )
+    """What to raise for a file that the system, or files/refused_file.py, does not let through."""
+    remedy = "Check that the file exists and that you may read it."
+    if isinstance(error, RefusedFileError):
+        remedy = error.remedy
+    return CheckpointError(f"{path} cannot be read", seen=error.strerror or error, remedy=remedy)
+
+
+def is_there(path: Path, folder: Path | None = None) -> bool:
+    """Whether the model in `folder` has that file. Raises CheckpointError for a name under which
+    lies what `open_model_file` refuses."""
+    try:
+        return check_model_file(path, folder)
+    except OSError as error:
+        raise unreadable(path, error) from error

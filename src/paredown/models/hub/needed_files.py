@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from paredown.errors import CheckpointError, HubError
-from paredown.models.files.json_file import read_json_object
+from paredown.models.files.json_file import MAX_TABLE_BYTES, read_json_object
 from paredown.models.files.shards import INDEX_NAME, SINGLE_NAME
 from paredown.models.hub.hub_name import HubName
 
@@ -40,11 +40,12 @@ def weight_files(name: HubName, names: Collection[str], folder: Path) -> list[st
 def shards(index: Path) -> list[str]:
     """The names in an index file; none for one that is damaged, which opening the folder tells."""
     try:
-        weight_map = read_json_object(index).get("weight_map")
+        weight_map = read_json_object(index, MAX_TABLE_BYTES).get("weight_map")
     except CheckpointError:
         return []
-    files = weight_map.values() if isinstance(weight_map, dict) else ()
-    return sorted({one for one in files if isinstance(one, str) and Path(one).name == one})
+    names = weight_map.values() if isinstance(weight_map, dict) else ()
+    found = {name for name in names if isinstance(name, str) and Path(name).name == name}
+    return sorted(found)
 
 
 def gguf_files(name: HubName, names: Collection[str]) -> list[str]:

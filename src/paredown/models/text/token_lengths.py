@@ -6,11 +6,8 @@ one token: a normalizer that strips, a pre-tokenizer that removes spaces, unknow
 are fused or skipped, added tokens that take the spaces beside them.
 """
 
-import json
-
-import tokenizers
-
-from paredown.models.text.token_texts import TokenTexts
+from paredown.models.text.token_texts import BYTE_OF_LETTER, TokenTexts
+from paredown.models.text.tokenizer_library import TokenizerLibrary
 
 # By how much a normal form shortens a text at most, in bytes of UTF-8: a bold mathematical letter
 # has four, and NFKC makes it a plain one. No sequence of characters loses more.
@@ -18,18 +15,18 @@ _SHORTENED = {"NFC": 4, "NFD": 4, "NFKC": 4, "NFKD": 4, "Lowercase": 4}
 _KEEPING_PRE_TOKENIZERS = frozenset({"ByteLevel", "Digits", "Metaspace"})
 
 
-def max_token_bytes(library: tokenizers.Tokenizer, texts: TokenTexts | None) -> int | None:
+def max_token_bytes(library: TokenizerLibrary, texts: TokenTexts | None) -> int | None:
     """The most bytes of a text, in UTF-8, that one of its tokens stands for. `texts` is the table
     of what tokens add to a text, None where there is none."""
     if texts is None or not _knows_every_byte(library, texts):
         return None
-    factor = _normalizer_factor(_state(library.normalizer))
-    if factor is None or not _keeps_all(_state(library.pre_tokenizer)):
+    factor = _normalizer_factor(library.normalizer_description)
+    if factor is None or not _keeps_all(library.pre_tokenizer_description):
         return None
-    added = library.get_added_tokens_decoder().values()
+    added = library.added_tokens.values()
     if any(token.lstrip or token.rstrip for token in added):
         return None
-    texts.cover(library.get_vocab_size(with_added_tokens=True))
+    texts.cover(library.vocab_size)
     longest = max((len(_as_bytes(text)) for text in texts if text is not None), default=0)
     return max([longest * factor, *(len(token.content.encode()) * factor for token in added)])
 
@@ -38,23 +35,17 @@ def _as_bytes(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode()
 
 
-def _knows_every_byte(library: tokenizers.Tokenizer, texts: TokenTexts) -> bool:
+def _knows_every_byte(library: TokenizerLibrary, texts: TokenTexts) -> bool:
     """Whether any text is tokens of its own, none of it unknown."""
-    model = library.model
-    if type(model).__name__ != "BPE":
+    if library.model_kind != "BPE":
         return False
     if texts.is_byte_level:
-        names = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    elif model.byte_fallback:
+        names = list(BYTE_OF_LETTER)
+    elif library.has_byte_fallback:
         names = [f"<0x{byte:02X}>" for byte in range(256)]
     else:
         return False
     return all(library.token_to_id(name) is not None for name in names)
-
-
-def _state(part: object) -> object:
-    """The JSON of a part of the library's tokenizer; None where there is no such part."""
-    return None if part is None else json.loads(part.__getstate__())  # type: ignore[arg-type]
 
 
 def _normalizer_factor(state: object) -> int | None:
