@@ -121,15 +121,7 @@ def run(args: argparse.Namespace) -> int:
         return engine
 
     worker = Worker(load)
-    state = ServerState(
-        model_name=_served_name(args.name, path),
-        max_positions=context.max_request_tokens,
-        tokenizer=tokenizer,
-        worker=worker,
-        token_bound=TokenBound.of(context, args.max_answer_tokens),
-        isolates_prefixes=args.isolate_prefixes,
-        shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
-    )
+    state = _state(args, context, tokenizer, worker, _served_name(args.name, path))
     with listen.open_socket() as sock:
         host, port = sock.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -168,6 +160,20 @@ def _listen(args: argparse.Namespace) -> Listen:
         drain_s=args.drain_s,
         address_connections=args.address_connections,
         allowed_hosts=tuple(args.allowed_host),
+    )
+
+
+def _state(
+    args: argparse.Namespace, context: Context, tokenizer: Tokenizer, worker: Worker, name: str
+) -> ServerState:
+    return ServerState(
+        model_name=name,
+        max_positions=context.max_request_tokens,
+        tokenizer=tokenizer,
+        worker=worker,
+        token_bound=TokenBound.of(context, args.max_answer_tokens),
+        isolates_prefixes=args.isolate_prefixes,
+        shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
     )
 
 
