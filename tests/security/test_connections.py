@@ -118,7 +118,8 @@ def test_a_client_that_reads_slowly_gets_its_whole_answer(monkeypatch, small_buf
             time.sleep(0.01)
         head, _, content = received.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 ")
-        assert json.loads(content)["usage"]["completion_tokens"] == 1000
+        assert b'"completion_tokens":1000' in content
+        assert content.endswith((b"}", b"\r\n0\r\n\r\n"))
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /he", post(LONG)[:-5]], ids=["silent", "head", "body"])

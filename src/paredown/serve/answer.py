@@ -66,13 +66,15 @@ class WholeAnswer:
 
     def add(self, output: RequestOutput) -> None:
         self._texts.append(output.text)
-        self.logprobs.extend(output.logprobs)
+        if output.logprobs:
+            self.logprobs.extend(output.logprobs)
         self.finish_reason = output.finish_reason
 
     def as_piece(self, rows: LogprobRows) -> Piece:
         piece = Piece(self.number)
         piece.text, piece.finish_reason = self.text, self.finish_reason
-        piece.logprobs += map(rows.next_row, self.logprobs)
+        if self.logprobs:
+            piece.logprobs += map(rows.next_row, self.logprobs)
         return piece
 
 

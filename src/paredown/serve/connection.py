@@ -15,7 +15,8 @@ import struct
 from typing import Any
 
 import h11
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from paredown.serve.errors import HttpError
@@ -213,16 +214,22 @@ class Connection(H11Protocol):
 
 
 def health_alone(app: ASGIApp) -> ASGIApp:
-    """The application as far as /health; anything else is 503."""
+    """The application as far as /health; anything else is 503. Each answer is the connection's last
+    one, and says so."""
 
     async def narrowed(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_last(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], CLOSE_HEADER]}
+            await send(message)
+
         if scope["path"] == "/health":
-            await app(scope, receive, send)
+            await app(scope, receive, send_last)
             return
         error = HttpError(
             503, "all connections of this server are taken", code="too_many_connections"
         )
-        await error.response()(scope, receive, send)
+        await error.response()(scope, receive, send_last)
 
     return narrowed
 

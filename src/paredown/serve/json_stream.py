@@ -39,5 +39,5 @@ class JsonStream(Response):
 
 
 def to_json(value: object) -> str:
-    """As starlette's JSONResponse writes it."""
+    """`value` as starlette's JSONResponse writes it."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

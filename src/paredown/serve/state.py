@@ -73,7 +73,7 @@ class ServerState:
         )
 
     def token_parts_of(self, name: str, write: Callable[[str | bytes], Parts]) -> TokenParts:
-        """Those of the format of this name, one table for all its answers."""
+        """The parts of the format of this name, one table for all its answers."""
         if name not in self.token_parts:
             self.token_parts[name] = TokenParts(self.tokenizer, write)
         return self.token_parts[name]

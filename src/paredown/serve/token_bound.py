@@ -14,7 +14,8 @@ DEFAULT_STREAMED_TOKENS = 32_768
 
 @dataclass(frozen=True)
 class TokenBound:
-    """None where the context of the model is the only bound. Raises ConfigError."""
+    """At most so many tokens; None where the model's context is the only bound. Raises
+    ConfigError."""
 
     max_answer_tokens: int | None = None
 

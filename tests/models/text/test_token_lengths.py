@@ -1,6 +1,5 @@
 """How many bytes of a text a token stands for at most: no text has fewer tokens than that says."""
 
-import os
 import unicodedata
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
+from drivers.shared_data import data_folder, needs_data
 from fakes.small_tokenizers import byte_level, sentence_piece, write_folder
 from paredown.models.resolve import resolve_model
 from paredown.models.text.tokenizer import Tokenizer
@@ -106,17 +106,11 @@ def test_where_a_text_may_lose_a_part_nothing_is_known(tmp_path, name):
     assert opened(tmp_path, dropping(name)).max_token_bytes is None
 
 
-@pytest.mark.skipif("PAREDOWN_DATA" not in os.environ, reason="needs the folder PAREDOWN_DATA")
-def test_files_of_known_models():
-    folder = Path(os.environ["PAREDOWN_DATA"]) / "tokenizers"
-    known = {}
-    for path in sorted((folder / "gguf-vocab").glob("*.gguf")):
-        try:
-            known[path.stem] = Tokenizer.open(path)
-        except Exception:
-            continue
-    assert known
-    for one in known.values():
-        if one.max_token_bytes is not None:
-            for text in ("a b", " " * 1000, "ab\n\n\t" * 99, "Ωé字😀" * 30):
-                check(one, text)
+@needs_data("tokenizers/gguf-vocab")
+@pytest.mark.parametrize("name", ["deepseek-coder", "gpt-2", "llama-spm", "phi-3"])
+def test_files_of_known_models(name):
+    folder = data_folder("tokenizers/gguf-vocab")
+    assert folder is not None
+    tokenizer = Tokenizer.open(folder / f"ggml-vocab-{name}.gguf")
+    for text in ("a b", " " * 1000, "ab\n\n\t" * 99, "Ωé字😀" * 30):
+        check(tokenizer, text)

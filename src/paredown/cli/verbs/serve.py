@@ -116,19 +116,11 @@ def run(args: argparse.Namespace) -> int:
         engine = build(
             checkpoint, options, tokenizer=tokenizer, speculation=speculation, on_loaded=ready
         ).engine
-        _freeze_what_is_loaded()
+        _freeze()
         return engine
 
     worker = Worker(load)
-    state = ServerState(
-        model_name=_served_name(args.name, path),
-        max_positions=context.max_request_tokens,
-        tokenizer=tokenizer,
-        worker=worker,
-        token_bound=TokenBound.of(context, args.max_answer_tokens),
-        isolates_prefixes=args.isolate_prefixes,
-        shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
-    )
+    state = _state(args, context, tokenizer, worker, _served_name(args.name, path))
     with listen.open_socket() as sock:
         url = _url(sock)
 
@@ -146,23 +138,22 @@ def run(args: argparse.Namespace) -> int:
         if not is_loopback(sock.getsockname()[0]):
             tell(f"anyone who can reach {url} can use this model")
         server.run(sockets=[sock])
-    if isinstance(worker.failure, ParedownError):
-        raise worker.failure
-    if worker.failure is not None:
+    return _exit_code(worker.failure, server.stopped_by)
+
+
+def _exit_code(failure: BaseException | None, stopped_by: int | None) -> int:
+    """Raises what the engine's thread ended with, where that is one of our own errors."""
+    if isinstance(failure, ParedownError):
+        raise failure
+    if failure is not None:
         return EXIT_FAILED
-    return EXIT_INTERRUPTED if server.stopped_by == signal.SIGINT else 0
+    return EXIT_INTERRUPTED if stopped_by == signal.SIGINT else 0
 
 
 def _run_options(args: argparse.Namespace) -> RunOptions:
     keywords = run_keywords(args)
     keywords["num_pages"], keywords["kv_cache_bytes"] = args.pages, args.kv_memory
     return RunOptions(**keywords)
-
-
-def _freeze_what_is_loaded() -> None:
-    """It stays: each full collection would look at it anew and hold all threads up for 40 ms."""
-    gc.collect()
-    gc.freeze()
 
 
 def _url(sock: socket.socket) -> str:
@@ -181,9 +172,30 @@ def _listen(args: argparse.Namespace) -> Listen:
     )
 
 
+def _state(
+    args: argparse.Namespace, context: Context, tokenizer: Tokenizer, worker: Worker, name: str
+) -> ServerState:
+    return ServerState(
+        model_name=name,
+        max_positions=context.max_request_tokens,
+        tokenizer=tokenizer,
+        worker=worker,
+        token_bound=TokenBound.of(context, args.max_answer_tokens),
+        isolates_prefixes=args.isolate_prefixes,
+        shows_exact_metrics=args.exact_metrics or args.isolate_prefixes,
+    )
+
+
 def _served_name(asked: str | None, path: Path) -> str:
     """The model's name in answers: text for anybody, while a folder's name may be any bytes."""
     return shown(asked or model_name(path))
+
+
+def _freeze() -> None:
+    """Keeps collections from what stays as long as the process: each full one would look at it
+    anew, and hold all threads up for 40 ms."""
+    gc.collect()
+    gc.freeze()
 
 
 def _tell(executor: LoadedExecutor) -> None:

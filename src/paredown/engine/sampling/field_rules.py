@@ -94,8 +94,8 @@ class TokenIds:
         _check_tuple(field, value, self.min_count, self.max_count, "token ids")
         assert isinstance(value, tuple)
         # Nearly always, and in a tenth of the time: there may be a vocabulary of them.
-        if set(map(type, value)) <= {int} and (
-            not value or 0 <= min(value) <= max(value) <= MAX_TOKEN_ID
+        if not value or (
+            set(map(type, value)) == {int} and 0 <= min(value) <= max(value) <= MAX_TOKEN_ID
         ):
             return
         for token_id in value:

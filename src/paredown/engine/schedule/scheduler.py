@@ -30,7 +30,7 @@ from paredown.engine.schedule.repetition import Repetition
 from paredown.engine.schedule.schedule_config import ScheduleConfig
 from paredown.engine.schedule.step_plan import Chunk, StepPlan
 from paredown.engine.schedule.waiting_queue import WaitingQueue
-from paredown.engine.schedule.wide import Lanes, num_wide, num_wide_places, taking_part
+from paredown.engine.schedule.wide import Lanes, WideRequests
 from paredown.errors import CapacityError
 from paredown.spec.kept_pages import KeptPages
 from paredown.spec.kv import PAGE_SIZE
@@ -66,8 +66,9 @@ class Scheduler:
         self.max_positions = max_positions
         self._kept, self._gives_pages_back = kept, kept.window is not None
         self._policy = policy = POLICIES[config.policy]
-        self._lanes = Lanes(lambda: policy.make_queue(pages))
-        self.waiting: WaitingQueue = self._lanes
+        lanes = Lanes(lambda: policy.make_queue(pages))
+        self._wide = WideRequests(config.num_places, None if config.fair_shares else lanes)
+        self.waiting: WaitingQueue = lanes
         self._shares: FairShares | None = None
         if config.fair_shares:
             self.waiting = self._shares = FairShares(lambda: policy.make_queue(pages))
@@ -78,7 +79,6 @@ class Scheduler:
         self.num_preemptions = 0
         # Of a step and of the places to run in it, what is open to the requests in `running`.
         self._num_step_tokens, self._num_places = config.max_step_tokens, config.num_places
-        self._num_wide_places = num_wide_places(config.num_places)
         # Free pages that were too few for the first of the queue; None when that is not known.
         self._too_few_pages: int | None = None
         self._chunks: list[Chunk] = []
@@ -160,7 +160,7 @@ class Scheduler:
         child.is_long = self._turns_as_long(child)
         is_apart = not num_computed or not parent.pages or child.is_long != parent.is_long
         has_place = len(self.running) < self._num_places
-        if is_apart or not has_place or (child.is_wide and self._is_wide_closed()):
+        if is_apart or not has_place or (child.is_wide and self._wide.is_closed(self.running)):
             self._push(child)
             return
         self._pages.share(parent, child)
@@ -185,6 +185,8 @@ class Scheduler:
             for one in tuple(self.running):
                 if one.is_long != self._turns_as_long(one):
                     self._preempt(one, StepPlan())
+        if self._wide.must_look(self.running, has_pages=self._too_few_pages is None):
+            self._repetition = None
         plan = None if self._repetition is None else self._repeat(self._repetition)
         if plan is None:
             plan = self._look_at_all()
@@ -214,7 +216,8 @@ class Scheduler:
                 self._pages.drop_unseen(request)
         plan = StepPlan()
         budget, num_preemptions = self._num_step_tokens, self.num_preemptions
-        running = tuple(taking_part(self.running))
+        has_pages = self._too_few_pages is None
+        running = tuple(self._wide.taking_part(self.running, has_pages=has_pages))
         num_behind, is_short = len(running), False
         for request in running:
             num_behind -= 1
@@ -307,9 +310,9 @@ class Scheduler:
                 return
             if self._too_few_pages is not None and self.pool.num_free <= self._too_few_pages:
                 return
-            self._lanes.is_wide_closed = len(self._lanes.wide) > 0 and self._is_wide_closed()
+            self._wide.open_lanes(self.running)
             request = self.waiting.first()
-            if request.is_wide and self._is_wide_closed():
+            if request.is_wide and self._wide.is_closed(self.running):
                 return
             if self._is_promised(request):
                 return
@@ -332,9 +335,6 @@ class Scheduler:
             else:
                 self._too_few_pages = self.pool.num_free if has_place else None
                 return
-
-    def _is_wide_closed(self) -> bool:
-        return self._shares is None and num_wide(self.running) >= self._num_wide_places
 
     def _is_promised(self, request: Request) -> bool:
         """Whether the places that are left will be those of followers of a better rank."""
