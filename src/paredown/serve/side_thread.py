@@ -47,6 +47,8 @@ class SideThread:
         self._waiting: list[_Turn] = []
         self._is_busy = False
         self._num_asked = 0
+        # Who waits, and whose work is under way.
+        self._num_inside = 0
 
     @property
     def num_waiting(self) -> int:
@@ -55,13 +57,17 @@ class SideThread:
     async def run(self, receive: Receive, size: int, work: Callable[[Wanted], T]) -> T:
         """What `work` gives or raises. Raises QueueFullError where too many wait, ClientGoneError
         when the client hangs up; its body must have been read."""
-        if len(self._waiting) >= MAX_WAITING:
+        if self._num_inside > MAX_WAITING:
             raise QueueFullError(
                 f"too many long requests wait for their {self._name}",
-                seen=f"{len(self._waiting)} waiting of at most {MAX_WAITING}",
+                seen=f"{self._num_inside - 1} waiting of at most {MAX_WAITING}",
                 remedy="Send the request again later.",
             )
-        return await run_until_disconnect(receive, self._run(size, work))
+        self._num_inside += 1
+        try:
+            return await run_until_disconnect(receive, self._run(size, work))
+        finally:
+            self._num_inside -= 1
 
     async def _run(self, size: int, work: Callable[[Wanted], T]) -> T:
         await self._turn(size)
@@ -70,7 +76,8 @@ class SideThread:
         running = self._thread.submit(work, wanted)
 
         def end(_: Future[T]) -> None:
-            loop.call_soon_threadsafe(self._rest, time.monotonic() - start_s)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._rest, time.monotonic() - start_s)
 
         # The turn is over when the work is, not when nobody waits for it any more.
         running.add_done_callback(end)
