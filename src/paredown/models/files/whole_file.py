@@ -25,16 +25,19 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     it was and nothing else is left. Raises OutputError when the system cannot write (disk full, no
     permission, ...)."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    is_ours = False
     try:
         with make_file(partial) as file:
+            is_ours = True
             yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
         sync_folder(path.parent)
     except BaseException as error:
-        with suppress(OSError):  # Where there is no folder, nothing is left in it either.
-            partial.unlink(missing_ok=True)
+        if is_ours:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise OutputError(
                 f"{path} could not be written",
