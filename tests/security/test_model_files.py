@@ -270,7 +270,6 @@ def test_recipes_traces_and_importance(folder: Path, odd: Callable[[Path], None]
 # Files that read or write by a path's own methods: files of the system, the user's own texts, and
 # what lies in a folder that was just made.
 ALLOWED = {
-    "cli/streams.py",
     "cli/verbs/generate.py",
     "compress/calibrate/activation_file.py",
     "compress/convert/quantized_folder.py",
