@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, OutputError
-from paredown.files.model_file import check_model_file
 from paredown.files.new_file import make_file
 from paredown.files.refused_file import RefusedFileError
 
@@ -71,10 +70,13 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
     return CheckpointError(f"{path} cannot be read", seen=error.strerror or error, remedy=remedy)
 
 
-def is_there(path: Path, folder: Path | None = None) -> bool:
-    """Whether the model in `folder` has that file. Raises CheckpointError for a name under which
-    lies what `open_model_file` refuses."""
+def is_there(path: Path) -> bool:
+    """Whether there is something of that name, which opening may refuse; a link that leads nowhere
+    is nothing."""
     try:
-        return check_model_file(path, folder)
-    except OSError as error:
-        raise unreadable(path, error) from error
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
