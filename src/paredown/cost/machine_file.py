@@ -39,15 +39,18 @@ def save_step_fit(fit: StepFit) -> Path:
     """Writes it whole or not at all. Raises OutputError."""
     path = machine_path(fit.roofs.name, fit.isa, fit.num_threads)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    is_ours = False
     try:
         make_cache(path.parent.parent, is_named=named_cache() is not None)
         make_own_folder(path.parent)
         with make_file(partial, PRIVATE) as file:
+            is_ours = True
             file.write((json.dumps(fit.as_json(), indent=1) + "\n").encode())
         partial.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+        if is_ours:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
         raise OutputError(
             f"{path} could not be written",
             seen=error.strerror or error,

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from paredown.files.model_file import read_model_file
+from paredown.files.model_file import check_model_file, read_model_file
 from paredown.files.new_file import make_file
 from paredown.models.files.json_file import MAX_TOKENIZER_BYTES
-from paredown.models.files.whole_file import is_there, unreadable
+from paredown.models.files.whole_file import unreadable
 from paredown.models.gguf.checkpoint import is_gguf
 from paredown.models.gguf.parts import read_metadata
 from paredown.models.gguf.tokenizer import hugging_face_files
@@ -66,7 +66,14 @@ def _copied_names(source: Path) -> list[str]:
     """The files to copy that `source` has. Raises CheckpointError for one that may not be."""
     templates = sorted((source / TEMPLATES).glob("*.jinja"))
     names = (*COPIED_FILES, *(f"{TEMPLATES}/{path.name}" for path in templates))
-    return [name for name in names if is_there(source / name, source)]
+    found = []
+    for name in names:
+        try:
+            if check_model_file(source / name, source):
+                found.append(name)
+        except OSError as error:
+            raise unreadable(source / name, error) from error
+    return found
 
 
 def float_config(config: Mapping[str, object]) -> dict[str, object]:

@@ -28,13 +28,16 @@ def output_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     created = _create_parents(path.parent)
     token = secrets.token_hex(4)
     partial = path.with_name(f".{path.name}.{token}.partial")
+    is_ours = False
     try:
         mode = _hide(partial)
+        is_ours = True
         yield partial
         partial.chmod(mode)
         _move_into_place(partial, path, path.with_name(f".{path.name}.{token}.old"), overwrite)
     except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        if is_ours:
+            shutil.rmtree(partial, ignore_errors=True)
         for folder in created:
             folder.rmdir()
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):

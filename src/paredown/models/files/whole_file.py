@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from paredown.errors import CheckpointError, OutputError
-from paredown.files.model_file import check_model_file
 from paredown.files.new_file import make_file
 from paredown.files.refused_file import RefusedFileError
 
@@ -25,16 +24,19 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     it was and nothing else is left. Raises OutputError when the system cannot write (disk full, no
     permission, ...)."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    is_ours = False
     try:
         with make_file(partial) as file:
+            is_ours = True
             yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
         sync_folder(path.parent)
     except BaseException as error:
-        with suppress(OSError):  # Where there is no folder, nothing is left in it either.
-            partial.unlink(missing_ok=True)
+        if is_ours:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise OutputError(
                 f"{path} could not be written",
@@ -68,10 +70,13 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
     return CheckpointError(f"{path} cannot be read", seen=error.strerror or error, remedy=remedy)
 
 
-def is_there(path: Path, folder: Path | None = None) -> bool:
-    """Whether the model in `folder` has that file. Raises CheckpointError for a name under which
-    lies what `open_model_file` refuses."""
+def is_there(path: Path) -> bool:
+    """Whether there is something of that name, which opening may refuse; a link that leads nowhere
+    is nothing."""
     try:
-        return check_model_file(path, folder)
-    except OSError as error:
-        raise unreadable(path, error) from error
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

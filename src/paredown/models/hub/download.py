@@ -98,12 +98,11 @@ def _open_part(path: Path) -> BinaryIO:
         if error.errno != errno.ELOOP:
             raise
         raise _strange(path, "a link") from error
-    part = os.fdopen(descriptor, "ab+", buffering=_CHUNK_BYTES)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_uid != os.geteuid():
-        part.close()
+        os.close(descriptor)
         raise _strange(path, f"user {found.st_uid}, mode {found.st_mode:o}, {found.st_nlink} names")
-    return part
+    return os.fdopen(descriptor, "ab+", buffering=_CHUNK_BYTES)
 
 
 def _strange(path: Path, seen: str) -> HubError:
