@@ -3,6 +3,7 @@
 // libFuzzer's flags as far as they are used here and prints its last lines.
 #include <sanitizer/common_interface_defs.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -36,6 +38,7 @@ struct Options {
   std::vector<std::string> paths;
 };
 
+constexpr unsigned kMostWaiting = 60;  // seconds
 constexpr size_t kPlaces = 1 << 16;
 uint8_t reached[kPlaces];  // by the input that runs
 uint8_t reached_ever[kPlaces];
@@ -44,18 +47,24 @@ thread_local uintptr_t last_place = 0;
 Options options;
 const Bytes* running = nullptr;
 
+// Named by its content, as FNV-1a has it.
+void write_input(const Bytes& input, const char* prefix, char (&name)[512]) {
+  uint64_t hash = 1469598103934665603u;
+  for (const uint8_t byte : input) hash = (hash ^ byte) * 1099511628211u;
+  std::snprintf(name, sizeof(name), "%s%016llx", prefix, static_cast<unsigned long long>(hash));
+  if (FILE* file = std::fopen(name, "wb")) {
+    std::fwrite(input.data(), 1, input.size(), file);
+    std::fclose(file);
+  }
+}
+
 // Also called out of signal handlers: what it uses is safe there, or the process is lost anyway.
 void leave_input(const char* why) {
   if (running == nullptr) return;
-  uint64_t hash = 1469598103934665603u;
-  for (const uint8_t byte : *running) hash = (hash ^ byte) * 1099511628211u;
+  char prefix[256];
   char name[512];
-  std::snprintf(name, sizeof(name), "%s%s-%016llx", options.artifact_prefix.c_str(), why,
-                static_cast<unsigned long long>(hash));
-  if (FILE* file = std::fopen(name, "wb")) {
-    std::fwrite(running->data(), 1, running->size(), file);
-    std::fclose(file);
-  }
+  std::snprintf(prefix, sizeof(prefix), "%s%s-", options.artifact_prefix.c_str(), why);
+  write_input(*running, prefix, name);
   std::fprintf(stderr, "Test unit written to %s\n", name);
   running = nullptr;
 }
@@ -63,7 +72,7 @@ void leave_input(const char* why) {
 void on_death() { leave_input("crash"); }
 
 void on_signal(int signal) {
-  leave_input(signal == SIGALRM ? "timeout" : "crash");
+  leave_input(signal == SIGALRM || signal == SIGPROF ? "timeout" : "crash");
   _exit(70);
 }
 
@@ -73,15 +82,25 @@ long peak_rss_mb() {
   return usage.ru_maxrss / 1024;
 }
 
+// SIGPROF after so many seconds of the processor, SIGALRM after so many on the clock; 0: none.
+void set_timers(long cpu_s, unsigned clock_s) {
+  itimerval timer{};
+  timer.it_value.tv_sec = cpu_s;
+  setitimer(ITIMER_PROF, &timer, nullptr);
+  alarm(clock_s);
+}
+
 double run(const Bytes& input) {
   std::memset(reached, 0, sizeof(reached));
   running = &input;
-  alarm(static_cast<unsigned>(options.timeout) + 1);
-  const auto start = Clock::now();
+  // Time is that of the processor, so that a busy machine fails nothing; one that waits for ever
+  // takes none.
+  set_timers(options.timeout + 1, kMostWaiting);
+  const std::clock_t start = std::clock();
   LLVMFuzzerTestOneInput(input.data(), input.size());
-  const std::chrono::duration<double> seconds = Clock::now() - start;
-  alarm(0);
-  if (seconds.count() > static_cast<double>(options.timeout)) {
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  set_timers(0, 0);
+  if (seconds > static_cast<double>(options.timeout)) {
     leave_input("timeout");
     _exit(70);
   }
@@ -90,7 +109,7 @@ double run(const Bytes& input) {
     _exit(70);
   }
   running = nullptr;
-  return seconds.count();
+  return seconds;
 }
 
 bool reaches_more() {
@@ -222,7 +241,8 @@ extern "C" void __sanitizer_cov_trace_pc() {
 int main(int argc, char** argv) {
   read_options(argc, argv);
   __sanitizer_set_death_callback(on_death);
-  for (const int one : {SIGABRT, SIGALRM, SIGILL, SIGFPE, SIGBUS}) std::signal(one, on_signal);
+  for (const int one : {SIGABRT, SIGALRM, SIGPROF, SIGILL, SIGFPE, SIGBUS})
+    std::signal(one, on_signal);
   std::vector<Bytes> corpus = read_corpus();
   double slowest = 0.0;
   size_t num_inputs = 0;
@@ -231,6 +251,11 @@ int main(int argc, char** argv) {
     reaches_more();
     ++num_inputs;
   }
+  // The first folder gets what reaches more.
+  std::string folder;
+  if (!options.paths.empty() && std::filesystem::is_directory(options.paths.front())) {
+    folder = options.paths.front() + "/";
+  }
   Mutator mutator(options.seed);
   const auto start = Clock::now();
   auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
@@ -238,7 +263,11 @@ int main(int argc, char** argv) {
     const Bytes input = mutator.changed(corpus);
     slowest = std::max(slowest, run(input));
     ++num_inputs;
-    if (reaches_more()) corpus.push_back(input);
+    if (!reaches_more()) continue;
+    corpus.push_back(input);
+    if (folder.empty()) continue;
+    char name[512];
+    write_input(input, folder.c_str(), name);
   }
   std::fprintf(stderr, "stat::number_of_executed_units: %zu\n", num_inputs);
   std::fprintf(stderr, "stat::new_units_added: %zu\n", corpus.size());

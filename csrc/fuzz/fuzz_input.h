@@ -1,4 +1,5 @@
-// The bytes of an input of a fuzzer, taken one value after the other; behind their end come zeros.
+// The bytes of an input of a fuzzer, taken one value after the other; behind their end come zeros,
+// which should ask for nothing odd: so short inputs go far.
 #pragma once
 
 #include <algorithm>

@@ -162,7 +162,7 @@ void change_linears(std::vector<Linear>& linears, FuzzInput& input) {
 }
 
 void add_norms(Model& model, const Packed& packed, FuzzInput& input) {
-  const int64_t wrong = input.below(64);
+  const int64_t wrong = input.below(64) - 1;
   for (size_t i = 0; i < packed.norms.size(); ++i) {
     const NormBlob& norm = packed.norms[i];
     const bool is_wrong = static_cast<int64_t>(i) == wrong;
@@ -178,20 +178,20 @@ void add_tables(Model& model, const Packed& packed, FuzzInput& input, Blobs& blo
   int64_t num_bytes = config.vocab_size * config.hidden_size * 4;
   int64_t place = 0;
   switch (input.below(16)) {
-    case 0:
+    case 1:
       kind = static_cast<WeightKind>(input.below(std::ssize(kWeightTraits)));
       break;
-    case 1:
+    case 2:
       num_bytes = input.below(1 << 15);
       break;
-    case 2:
+    case 3:
       place = input.below(64);
       break;
-    case 3:
+    case 4:
       model.tie_embedding();
       num_bytes = 0;
       break;
-    case 4:
+    case 5:
       num_bytes = 0;
       break;
     default:
@@ -199,8 +199,8 @@ void add_tables(Model& model, const Packed& packed, FuzzInput& input, Blobs& blo
   }
   if (num_bytes > 0) model.borrow_embedding(kind, blobs.add(input.bytes(num_bytes), place));
   const bool is_learned = config.layers.front().attention.inverse_frequencies.empty();
-  if (!is_learned && input.below(8) > 0) return;
-  const bool is_wrong = input.below(4) == 0;
+  if (!is_learned && input.below(8) != 1) return;
+  const bool is_wrong = input.below(4) == 1;
   const int64_t num_rows = is_wrong ? input.below(128) : config.max_positions + 2;
   const int64_t offset = is_wrong ? input.number() : 2;
   model.borrow_positions(WeightKind::kFp32,
@@ -210,12 +210,12 @@ void add_tables(Model& model, const Packed& packed, FuzzInput& input, Blobs& blo
 void run(FuzzInput& input) {
   const std::vector<Packed>& models = packed_models();
   Packed packed = models[static_cast<size_t>(input.below(std::ssize(models)))];
-  if (input.below(16) == 0) packed.config.max_positions = input.number();
+  if (input.below(16) == 1) packed.config.max_positions = input.number();
   Blobs blobs;  // outlive the model
   Model model(packed.config, Isa::kGeneric, ThreadPlan{1, 1});
   change_linears(packed.linears, input);
   for (const Linear& linear : packed.linears) {
-    const int64_t place = input.below(32) == 0 ? input.below(64) : 0;
+    const int64_t place = input.below(32) == 1 ? input.below(64) : 0;
     model.borrow_linear(linear.role, linear.layer, linear.shape, blobs.add(linear.bytes, place));
   }
   add_tables(model, packed, input, blobs);

@@ -22,9 +22,9 @@ constexpr int64_t kMostNumbers = int64_t{1} << 16;
 class Arrays {
  public:
   SourceArray add(FuzzInput& input, Element element, int64_t num_rows, int64_t num_columns) {
-    if (input.below(64) == 0) num_rows = input.number();
-    if (input.below(64) == 0) num_columns = input.number();
-    if (input.below(64) == 0) element = static_cast<Element>(input.below(3));
+    if (input.below(64) == 1) num_rows = input.number();
+    if (input.below(64) == 1) num_columns = input.number();
+    if (input.below(64) == 1) element = static_cast<Element>(input.below(3));
     const int64_t width = element == Element::kByte ? 1 : element == Element::kWord ? 2 : 4;
     const bool is_real = num_rows >= 0 && num_columns >= 0 && num_rows <= kMostNumbers &&
                          num_columns <= kMostNumbers && num_rows * num_columns <= kMostNumbers;
@@ -41,7 +41,7 @@ class Arrays {
 // Numbers of scales: whole ones and parts of them, at times any bits.
 SourceArray scales(FuzzInput& input, std::vector<float>& memory, int64_t num_rows,
                    int64_t num_groups) {
-  const bool is_any = input.below(8) == 0;
+  const bool is_any = input.below(8) == 1;
   for (int64_t i = 0; i < num_rows * num_groups; ++i) {
     memory.push_back(is_any ? input.take<float>() : static_cast<float>(input.below(99)) / 16.0f);
   }
@@ -79,10 +79,10 @@ void run(FuzzInput& input) {
   source.kind = traits.kind;
   source.activations = static_cast<Activations>(input.below(6));
   source.num_rows = input.below(48) + 1;
-  const int64_t columns = input.below(4) == 0 ? input.below(300) + 1 : (input.below(8) + 1) * 32;
+  const int64_t columns = input.below(4) == 1 ? input.below(300) + 1 : (input.below(8) + 1) * 32;
   source.group_size = input.below(2) == 0 ? (input.below(4) + 1) * 32 : input.number();
-  source.input_scale = input.below(4) == 0 ? input.take<float>() : 0.1f;
-  source.gated = input.below(8) == 0;
+  source.input_scale = input.below(4) == 1 ? input.take<float>() : 0.1f;
+  source.gated = input.below(8) == 1;
   source.short_exponents = input.below(2) == 0;
   Arrays arrays;
   std::vector<float> scale_numbers;
@@ -98,8 +98,8 @@ void run(FuzzInput& input) {
   source.num_rows = source.arrays["values"].num_rows;
   const bool is_sound = source.group_size >= 1 && source.group_size <= source.num_columns;
   const int64_t num_groups = is_sound ? source.num_columns / source.group_size : 1;
-  const bool has_steps = input.below(8) == 0;
-  if (traits.has_scales() || input.below(32) == 0) {
+  const bool has_steps = input.below(8) == 1;
+  if (traits.has_scales() || input.below(32) == 1) {
     source.arrays["scales"] =
         scales(input, scale_numbers, source.num_rows, has_steps ? 1 : num_groups);
     if (input.below(2) == 0) {
@@ -109,7 +109,7 @@ void run(FuzzInput& input) {
   if (has_steps) {
     source.arrays["steps"] = arrays.add(input, Element::kByte, source.num_rows, num_groups);
   }
-  if (input.below(3) == 0) source.arrays["bias"] = scales(input, bias, source.num_rows, 1);
+  if (input.below(3) == 1) source.arrays["bias"] = scales(input, bias, source.num_rows, 1);
   LinearGroup group;
   const PackedLinear packed(source, pool);
   try {
@@ -119,7 +119,7 @@ void run(FuzzInput& input) {
     std::abort();
   }
   read_rows(group.parts.front());
-  multiply(group, input.below(3) == 0 ? 20 : 1, pool);
+  multiply(group, input.below(3) == 1 ? 20 : 1, pool);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ CSRC = Path(__file__).parent.parent.parent / "csrc"
 
 # From the top; rooms on one floor do not know each other.
 FLOORS = (
+    ("fuzz",),
     ("binding", "check"),
     ("model",),
     ("sampling", "weights"),
