@@ -188,7 +188,7 @@ def templates() -> Sequence[bytes]:
     return [
         b"{% for m in messages %}<|{{ m.role }}|>{{ m['content'] | trim }}{% endfor %}",
         b"{%- if tools %}{{ tools | tojson(indent=2) }}{% endif %}{{ bos_token }}",
-        b"{% set ns = namespace(n=0) %}{% for i in range(9) %}{% set ns.n = ns.n + i %}{% endfor %}",
+        b"{% set n = namespace(n=0) %}{% for i in range(9) %}{% set n.n = n.n + i %}{% endfor %}",
         b"{% macro f(x) %}{{ x * 3 }}{% endmacro %}{{ f('a') }}{{ raise_exception('no') }}",
     ]
 

@@ -66,13 +66,14 @@ class Watch:
         said = "accepted"
         try:
             self._target.run(path)
-        except (ParedownError, *self._target.refusals) as error:
-            said = _without_numbers(f"{type(error).__name__}: {error}")
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            said = f"{type(error).__name__} at {_place(error)}"
-            self._keep(said, data)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of a library is no Exception
+            if isinstance(error, (ParedownError, *self._target.refusals)):
+                said = _without_numbers(f"{type(error).__name__}: {error}")
+            else:
+                said = f"{type(error).__name__} at {_place(error)}"
+                self._keep(said, data)
         spent_s, grown_mb = time.process_time() - start, _peak_mb() - before_mb
         if spent_s > MAX_SECONDS:
             self._keep(f"{spent_s:.1f} s", data, kind="time")
