@@ -27,6 +27,8 @@ struct NormBlob {
   bool has_bias;
 };
 
+constexpr int64_t kMostPositions = 4096;  // of a table that an input brings
+
 // A model as its packed file has it.
 struct Packed {
   ModelConfig config;
@@ -201,7 +203,9 @@ void add_tables(Model& model, const Packed& packed, FuzzInput& input, Blobs& blo
   const bool is_learned = config.layers.front().attention.inverse_frequencies.empty();
   if (!is_learned && input.below(8) != 1) return;
   const bool is_wrong = input.below(4) == 1;
-  const int64_t num_rows = is_wrong ? input.below(128) : config.max_positions + 2;
+  const int64_t num_rows = is_wrong || config.max_positions > kMostPositions
+                               ? input.below(128)
+                               : config.max_positions + 2;
   const int64_t offset = is_wrong ? input.number() : 2;
   model.borrow_positions(WeightKind::kFp32,
                          blobs.add(input.bytes(num_rows * config.hidden_size * 4), 0), offset);
