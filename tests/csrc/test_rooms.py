@@ -15,7 +15,7 @@ FLOORS = (
     ("simd",),
     ("machine",),
 )
-MAX_ARROWS = 20
+MAX_ARROWS = 23
 
 INCLUDE = re.compile(r'#include "(\w+)/')
 
