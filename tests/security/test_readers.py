@@ -2,6 +2,7 @@
 but the types of paredown.errors."""
 
 import json
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tools.fuzz import seeds
 from tools.fuzz.mutate import Mutator
 from tools.fuzz.targets import TARGETS
+from tools.fuzz.watch import MAX_SECONDS
 
 from paredown.errors import CheckpointError, ParedownError
 from paredown.formats.stored.table import read_quantization
@@ -163,6 +165,17 @@ def test_a_safetensors_file_is_read_or_refused(
     with suppress(ParedownError):
         tensors = read_safetensors(path)
         assert sum(one.array.nbytes for one in tensors.values()) <= num_bytes
+
+
+def test_a_name_that_comes_twice_is_found_among_many(tmp_path: Path) -> None:
+    names = ",".join(f'"{number:x}":0' for number in range(60_000))
+    raw = f'{{{names},"ea5f":0}}'.encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(raw).to_bytes(8, "little") + raw)
+    start = time.process_time()
+    with pytest.raises(CheckpointError, match="duplicate name 'ea5f'"):
+        read_safetensors(path)
+    assert time.process_time() - start < MAX_SECONDS
 
 
 NUMBERS = st.sampled_from([0, 1, 2, 15, 2**31 - 1, 2**32 - 1])

@@ -103,10 +103,11 @@ def build_header(
 
 
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"duplicate name {next(n for n in names if names.count(n) > 1)!r}")
+    result: dict[str, object] = {}
+    for name, value in pairs:
+        if name in result:
+            raise ValueError(f"duplicate name {name!r}")
+        result[name] = value
     return result
 
 
