@@ -122,6 +122,13 @@ def test_json_that_is_none_is_one_error(tmp_path: Path, text: str) -> None:
         read_json_object(path)
 
 
+def test_a_config_of_many_fields_is_read_soon(tmp_path: Path) -> None:
+    config = as_file(tmp_path, seeds.LLAMA | {f"k{number}": 1 for number in range(70_000)})
+    start = time.process_time()
+    check_config(config)
+    assert time.process_time() - start < MAX_SECONDS
+
+
 @pytest.mark.parametrize("value", ["1e999", "-1e999", "NaN", "-0.0", "1e-400", "9" * 4000])
 @pytest.mark.parametrize("name", ["rope_theta", "rms_norm_eps", "hidden_size", "vocab_size"])
 def test_numbers_that_are_none_are_refused(tmp_path: Path, name: str, value: str) -> None:
