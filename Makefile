@@ -1,5 +1,6 @@
 # `make demo` sets everything up and runs the main job, `make test` sets everything up and runs every
 # check, `make bench` installs the peers and measures them beside us. All work on a fresh clone.
+# `make fuzz` runs the fuzzers of what reads files of strangers (docs/internals/fuzzing.md).
 # `make parity` builds llama.cpp (minutes) and asks it about the GGUF files that we write; it installs
 # lm-evaluation-harness and compares its figures on our executor with those of its own model, and
 # GPTQModel, with which Transformers reads our GPTQ and AWQ folders and we read its own.
@@ -24,7 +25,10 @@ BENCH := runs/bench
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 unexport MAKEFLAGS
 
-.PHONY: demo test style sanitized races bench parity real attacks cross-check
+# Of all fuzzers together, as many of which run side by side as there are processors.
+MINUTES ?= 2
+
+.PHONY: demo test style sanitized races fuzz bench parity real attacks cross-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.stamp
@@ -59,6 +63,12 @@ races: .venv/cmake.stamp
 		-DPAREDOWN_SANITIZE=thread -DCMAKE_CXX_FLAGS_DEBUG= >/dev/null
 	$(BIN)/cmake --build build/races --target thread_check >/dev/null
 	build/races/thread_check
+
+# `make fuzz MINUTES=60`; FUZZ=--json prints JSON, FUZZ="--target gguf" fuzzes one reader.
+fuzz: .venv/test.stamp
+	$(BIN)/cmake -S . -B build/fuzz -DPAREDOWN_FUZZ=ON -DPAREDOWN_PYTHON=OFF >/dev/null
+	$(BIN)/cmake --build build/fuzz >/dev/null
+	$(BIN)/python -m tools.fuzz --minutes $(MINUTES) $(FUZZ)
 
 bench: .venv/bench.stamp
 	$(BIN)/python -m benchmarks.cpu_peers --json $(BENCH)/cpu_peers.json \

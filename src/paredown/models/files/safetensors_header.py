@@ -8,7 +8,6 @@ JSON must fill the data from its first byte to its last, in any order, without h
 import json
 import math
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,10 +104,11 @@ def build_header(
 
 
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        times = Counter(name for name, _ in pairs)
-        raise ValueError(f"duplicate name {quoted(max(times, key=times.__getitem__), 200)}")
+    result: dict[str, object] = {}
+    for name, value in pairs:
+        if name in result:
+            raise ValueError(f"duplicate name {quoted(name, 200)}")
+        result[name] = value
     return result
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import TypeGuard
 
 from paredown.errors import CheckpointError
 from paredown.formats.tensor import StoredTensor
@@ -81,6 +82,11 @@ def read_folder_tensors(folder: Path) -> FolderTensors:
     return FolderTensors(list(files.values()))
 
 
+def _is_file_name(name: object) -> TypeGuard[str]:
+    """Whether it names a file of a folder, in characters that a name can have."""
+    return isinstance(name, str) and Path(name).name == name and name.isprintable()
+
+
 def _weight_map(index: Path) -> dict[str, str]:
     weight_map = read_json_object(index, MAX_TABLE_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
@@ -90,7 +96,7 @@ def _weight_map(index: Path) -> dict[str, str]:
             remedy="Download the file again.",
         )
     for name, file_name in weight_map.items():
-        if not isinstance(file_name, str) or Path(file_name).name != file_name:
+        if not _is_file_name(file_name):
             raise CheckpointError(
                 f"{index} places tensor {name!r} outside the checkpoint's folder",
                 seen=file_name,
