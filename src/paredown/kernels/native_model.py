@@ -1,6 +1,7 @@
 """NativeModel: the C++ core's model, filled weight by weight and stepped with plain arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -244,7 +245,10 @@ class NativeModel:
 def planned_step_bytes(context: Context, kv: KVSpec, num_threads: int, num_tokens: int) -> int:
     """The most that `NativeModel.step_bytes` becomes with steps of `num_tokens` tokens. Steps take
     less only where no threads share a context (csrc/model/attention_runner.h)."""
-    return _core.step_bytes(core_config(context, kv), num_threads, num_tokens)
+    # Pages beyond those of one text add nothing, and a user may ask for any number.
+    num_pages = min(kv.num_pages, context.max_request_tokens)
+    config = core_config(context, replace(kv, num_pages=num_pages))
+    return _core.step_bytes(config, num_threads, num_tokens)
 
 
 def _bytes_of(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
